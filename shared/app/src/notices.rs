@@ -291,7 +291,7 @@ impl NoticeBoard {
             platforms.entry(id.platform).or_default().push(id.seq);
         }
         let removals: Vec<_> = platforms.into_iter().map(|(platform, seqs)| self.remove_from(platform, seqs).boxed()).collect();
-        // All removals end before a failure is returned, so none is interrupted between its fact and its view.
+        // All removals end before a failure is returned, so none interrupts another between fact and view.
         let removed: Vec<Result<(), StoreError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
         removed.into_iter().collect()
     }

@@ -263,8 +263,8 @@ impl Reading {
     }
 }
 
-/// Runs changes of several authors' states in parallel. All of them end before a failure is returned, so none is
-/// interrupted between its fact and the view.
+/// Runs changes of several authors' states in parallel. All of them end before a failure is returned, so no failure
+/// interrupts another change between its fact and the view.
 async fn in_parallel(changes: Vec<BoxFuture<'_, Result<Changed, StoreError>>>) -> Outcomes {
     stream::iter(changes).buffer_unordered(PARALLEL).collect().await
 }

@@ -103,20 +103,15 @@ where
     F: Future<Output = Result<Answer, Problem>>,
 {
     let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
-    if begins_with_own_view(&request) {
-        return match select(pin!(spent), pin!(handler(request))).await {
-            Either::Left((spent, handler)) => {
-                let redis_responds = spent?;
-                Ok(handler.await?.degraded(!redis_responds))
-            }
-            Either::Right((answer, spent)) => {
-                let redis_responds = spent.await?;
-                Ok(answer?.degraded(!redis_responds))
-            }
-        };
-    }
-    let redis_responds = spent.await?;
-    Ok(handler(request).await?.degraded(!redis_responds))
+    let (redis_responds, answer) = if begins_with_own_view(&request) {
+        match select(pin!(spent), pin!(handler(request))).await {
+            Either::Left((spent, handler)) => (spent?, handler.await),
+            Either::Right((answer, spent)) => (spent.await?, answer),
+        }
+    } else {
+        (spent.await?, handler(request).await)
+    };
+    Ok(answer?.degraded(!redis_responds))
 }
 
 /// The time before the function's deadline at which a request without a response gets 503. At the deadline API Gateway

@@ -203,14 +203,12 @@ impl Request {
 
     /// The list in the path; 404 if it is not a list id: clients do not know what such an id looks like.
     pub fn list_parameter(&self) -> Result<ListId, Problem> {
-        let list = self.text_parameter("list");
-        list.parse().map_err(|_| Problem::no_list(list))
+        list_id(self.text_parameter("list"))
     }
 
     /// `?list=`; 404 if it is not a list id.
     pub fn list_query(&self) -> Result<Option<ListId>, Problem> {
-        let list = self.query("list").map(|list| list.parse().map_err(|_| Problem::no_list(list)));
-        list.transpose()
+        self.query("list").map(list_id).transpose()
     }
 
     /// The handle in the path; 400 if it is not a handle.
@@ -281,6 +279,10 @@ impl Request {
             Err(error) => Err(Problem::invalid("body", format!("must be a JSON object: {error}"))),
         }
     }
+}
+
+fn list_id(text: &str) -> Result<ListId, Problem> {
+    text.parse().map_err(|_| Problem::no_list(text))
 }
 
 fn claim<'a>(event: &'a ApiGatewayV2httpRequest, name: &str) -> Option<&'a str> {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Children, Redis, RedisData, cluster, command, free_ports,
+    Children, Redis, RedisData, command, free_ports,
     server::{DUMP, Server},
 };
 use crate::weather::Conditions;
@@ -150,8 +150,7 @@ impl Redis {
             std::fs::copy(&snapshot, server.folder.join(DUMP)).context("no snapshot exists: take one first")?;
         }
         try_join_all(servers.iter_mut().map(Server::start)).await?;
-        let children = self.children()?;
-        if children.is_cluster() { cluster::is_whole(&children.servers).await } else { Ok(()) }
+        self.children()?.are_whole().await
     }
 
     /// Starts a replica, waits until it has all data, and cuts it off from the master. Later writes do not reach it.

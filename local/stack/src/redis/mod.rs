@@ -158,7 +158,7 @@ impl Redis {
     pub(crate) async fn restart(&mut self) -> Result<()> {
         let children = self.children()?;
         try_join_all(children.servers.iter_mut().map(Server::start)).await?;
-        if children.is_cluster() { cluster::is_whole(&children.servers).await } else { Ok(()) }
+        children.are_whole().await
     }
 
     pub(crate) async fn kill_node(&mut self, node: usize) -> Result<()> {
@@ -213,6 +213,11 @@ impl Children {
         try_join_all(servers.iter_mut().map(Server::start)).await?;
         cluster::form(&servers, masters).await?;
         Ok(Self { servers, replica: None, replica_reads })
+    }
+
+    /// Waits until every slot is served, if they are a cluster.
+    async fn are_whole(&self) -> Result<()> {
+        if self.is_cluster() { cluster::is_whole(&self.servers).await } else { Ok(()) }
     }
 
     fn is_cluster(&self) -> bool {
