@@ -62,7 +62,7 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
     for round in 0..=options.rounds {
         costs.shuffle(&mut random);
         for (done, (kind, costs)) in costs.iter_mut().enumerate() {
-            let prepared = if *kind == Kind::Worker { Some(worker.events().await?) } else { None };
+            let prepared = if *kind == Kind::Worker { Some(worker.events(1).await?) } else { None };
             let before = info(&mut watch, &["cpu"]).await?;
             let started = Instant::now();
             let handled = match (*kind, prepared) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::{Population, Row};
+use super::report::{FanOutReport, Population, Row};
 use tidemark_tools::text::thousands;
 
 const WIDTH: f64 = 760.0;
@@ -12,28 +12,31 @@ const GROUP: f64 = 46.0;
 /// The width of the longest bar. Its number is printed after it.
 const LONGEST: f64 = 560.0;
 
-/// Two panels for each population: followers in a second, and server time for each.
-pub(super) fn draw(populations: &[Population]) -> String {
-    let mut panels = Vec::new();
-    for Population { feed_entries, rows, .. } in populations {
-        let speeds = rows.iter().map(|row| (row, row.cost.per_second, thousands(row.cost.per_second as u64)));
-        panels.push((format!("followers delivered a second, feeds of {feed_entries} (longer is better)"), speeds.collect()));
-        let times = rows.iter().filter_map(|row| row.cost.server_us.map(|us| (row, us, format!("{us:.2} µs"))));
-        panels.push((format!("Redis main-thread CPU for each, feeds of {feed_entries} (shorter is better)"), times.collect()));
+impl FanOutReport {
+    /// Two panels for each population: followers in a second, and server time for each.
+    pub(in crate::measure) fn svg(&self) -> String {
+        let mut panels = Vec::new();
+        for Population { feed_entries, rows, .. } in &self.populations {
+            let speeds = rows.iter().map(|row| (row, row.cost.per_second, thousands(row.cost.per_second as u64)));
+            panels.push((format!("followers delivered a second, feeds of {feed_entries} (longer is better)"), speeds.collect()));
+            let times = rows.iter().filter_map(|row| row.cost.server_us.map(|us| (row, us, format!("{us:.2} µs"))));
+            panels
+                .push((format!("Redis main-thread CPU for each, feeds of {feed_entries} (shorter is better)"), times.collect()));
+        }
+        let panel = |rows: &Vec<_>| rows.len() as f64 * GROUP + 50.0;
+        let height: f64 = panels.iter().map(|(_, rows)| panel(rows)).sum();
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        );
+        let mut top = 0.0;
+        for (title, rows) in panels {
+            let next = top + panel(&rows);
+            bars(&mut svg, &title, top, rows);
+            top = next;
+        }
+        svg + "</svg>\n"
     }
-    let panel = |rows: &Vec<_>| rows.len() as f64 * GROUP + 50.0;
-    let height: f64 = panels.iter().map(|(_, rows)| panel(rows)).sum();
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
-    let mut top = 0.0;
-    for (title, rows) in panels {
-        let next = top + panel(&rows);
-        bars(&mut svg, &title, top, rows);
-        top = next;
-    }
-    svg + "</svg>\n"
 }
 
 fn bars(svg: &mut String, title: &str, top: f64, rows: Vec<(&Row, f64, String)>) {

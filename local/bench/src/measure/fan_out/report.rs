@@ -9,7 +9,6 @@ use tidemark_tools::text::thousands;
 use super::{
     Readers,
     latency::{FirstPages, Load},
-    picture,
 };
 use crate::measure::{
     stats::{median, ratio, round},
@@ -114,11 +113,6 @@ impl Population {
 impl FanOutReport {
     pub(super) fn new(redis_version: String, rounds: u32, populations: Vec<Population>) -> Self {
         Self { redis_version, rounds, users_per_call: USERS_PER_CALL, populations }
-    }
-
-    /// The rows as a chart.
-    pub(in crate::measure) fn svg(&self) -> String {
-        picture::draw(&self.populations)
     }
 }
 

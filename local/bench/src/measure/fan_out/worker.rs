@@ -114,8 +114,9 @@ impl Worker {
         process(&self.app, paced).await
     }
 
-    /// Publishes one more post. Returns the events of its fan-out.
-    pub(super) async fn events(&self) -> anyhow::Result<Vec<Event>> {
+    /// Publishes one more post. Returns the events of its fan-out: at least one for each of these processes, or two posts
+    /// of one author would be on their way to the same followers.
+    pub(super) async fn events(&self, processes: usize) -> anyhow::Result<Vec<Event>> {
         let author = UserId::new(AUTHOR).context("an author")?;
         let new = NewPost::titled(author, "measured");
         let followers = self.followers.len() as u64;
@@ -135,8 +136,9 @@ impl Worker {
                 })
             })
             .collect::<Result<_, _>>()?;
-        let followers = self.followers.chunks(self.messages * PAGE).map(<[UserId]>::len);
-        let events = bodies.chunks(self.messages).map(event).zip(followers);
+        let messages = self.messages.min(bodies.len() / processes).max(1);
+        let followers = self.followers.chunks(messages * PAGE).map(<[UserId]>::len);
+        let events = bodies.chunks(messages).map(event).zip(followers);
         Ok(events.map(|(event, followers)| Event { event, followers }).collect())
     }
 
