@@ -1,7 +1,11 @@
 //! One Redis node: short timeouts, one retry on a new connection, a breaker, and the epoch that each connection has
 //! learned.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    slice,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use arc_swap::ArcSwapOption;
 use futures::FutureExt;
@@ -16,7 +20,7 @@ use crate::{
     breaker::{Breaker, While},
     epoch::Epoch,
     error::{link_error, server_error},
-    pace::{self, Pace},
+    pace::{self, Pace, Turn},
     reply::{Reply, read},
 };
 
@@ -54,7 +58,7 @@ impl Node {
         Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker, pace, library }))
     }
 
-    /// Sends these commands in one round trip; bulk work in its turn, with its [`work`](Pace::run).
+    /// Sends these commands in one round trip; bulk work in its [turn](Turn), with its [`work`](pace::ask).
     pub(crate) async fn send_paced(
         &self,
         operation: &'static str,
@@ -64,16 +68,29 @@ impl Node {
         match self.0.pace.as_ref().zip(work) {
             None => self.send(operation, commands).await,
             // Boxed, because many futures contain this one.
-            Some((pace, work)) => {
-                let trip = async |turn| self.send(operation, &[commands, &[turn]].concat()).await;
-                let (reply, lacks_library) = pace.run(work, trip).boxed().await?;
-                if lacks_library {
-                    // The trip is done. If this fails, the next one tries again.
-                    let _unpaced = self.load(pace::LIBRARY).await;
-                }
-                Ok(reply)
-            }
+            Some((pace, work)) => self.send_in_turn(operation, commands, pace.turn().await, pace::ask(work)).boxed().await,
         }
+    }
+
+    async fn send_in_turn(
+        &self,
+        operation: &'static str,
+        commands: &[Cmd],
+        mut turn: Turn<'_>,
+        ask: Cmd,
+    ) -> Result<Reply, LinkError> {
+        if !turn.wait().await {
+            let mut reply = self.send(operation, slice::from_ref(&ask)).await?;
+            turn.end(&mut reply, Duration::ZERO);
+            turn.wait().await;
+        }
+        let started = Instant::now();
+        let mut reply = self.send(operation, &[commands, &[ask]].concat()).await?;
+        if turn.end(&mut reply, started.elapsed()) {
+            // The trip is done. If this fails, the next one tries again.
+            let _unpaced = self.load(pace::LIBRARY).await;
+        }
+        Ok(reply)
     }
 
     /// Sends these commands in one round trip. A function call gets the connection's epoch as its last argument.

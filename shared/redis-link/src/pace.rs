@@ -7,8 +7,9 @@
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue, Value};
+use tokio::sync::MutexGuard;
 
-use crate::{LinkError, error::unknown_function, reply::Reply};
+use crate::{error::unknown_function, reply::Reply};
 
 /// The library that gives turns, and its function.
 pub(crate) const LIBRARY: &str = include_str!("lua/turn.lua");
@@ -20,81 +21,104 @@ pub(crate) const CALL: usize = 5;
 /// The longest time until a turn. The node does not tell more.
 const LONGEST: Duration = Duration::from_millis(100);
 
+/// A trip that begins later than this after its turn asks for another one. Trips that a busy processor has held up would
+/// otherwise come all at once.
+const LATE: Duration = Duration::from_micros(100);
+
+/// A thread that sleeps wakes so much too late: Linux groups its timers within 50 µs.
+const SLACK: Duration = Duration::from_micros(60);
+
+/// The command that asks for a turn. `work` is the number of users in the trip that it ends, and [`CALL`] for each call.
+pub(crate) fn ask(work: usize) -> Cmd {
+    redis::cmd("FCALL").arg(FUNCTION).arg(0).arg(work).clone()
+}
+
 /// The pace of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// The time of the next trip. Held by the trip in flight.
-    turn: tokio::sync::Mutex<Option<Instant>>,
+    next: tokio::sync::Mutex<Option<Instant>>,
 }
 
+/// The right to make the next trip. A trip that fails causes no rest: the breaker keeps trips from a node that does not
+/// respond.
+pub(crate) struct Turn<'a>(MutexGuard<'a, Option<Instant>>);
+
 impl Pace {
-    /// Runs a trip of bulk work in its turn. `work` is its number of users, and [`CALL`] for each call. The trip sends this
-    /// command after its own. Returns the reply, and whether the node lacks the [`LIBRARY`]. A node that gives no turn gets
-    /// a rest as long as the trip. A trip that fails causes no rest: the breaker keeps trips from a node that does not
-    /// respond.
-    pub(crate) async fn run(
-        &self,
-        work: usize,
-        trip: impl AsyncFnOnce(Cmd) -> Result<Reply, LinkError>,
-    ) -> Result<(Reply, bool), LinkError> {
-        let mut turn = self.turn.lock().await;
-        if let Some(at) = turn.take() {
-            sleep_until(at).await;
-        }
-        let started = Instant::now();
-        let mut reply = trip(redis::cmd("FCALL").arg(FUNCTION).arg(0).arg(work).clone()).await?;
+    /// Waits for the trip in flight.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        Turn(self.next.lock().await)
+    }
+}
+
+impl Turn<'_> {
+    /// Waits until the turn comes. Returns `false` if it passed [long](LATE) ago.
+    pub(crate) async fn wait(&mut self) -> bool {
+        let Some(at) = self.0.take() else { return true };
+        sleep_until(at).await;
+        at.elapsed() < LATE
+    }
+
+    /// Takes the response to [`ask`] from the end of the reply to a trip. Returns whether the node lacks the [`LIBRARY`]. A
+    /// node that gives no turn gets a rest as long as the trip, which took this time.
+    pub(crate) fn end(&mut self, reply: &mut Reply, took: Duration) -> bool {
         let told = reply.values.pop().unwrap_or(Value::Nil).extract_error();
         let lacks_library = told.as_ref().is_err_and(unknown_function);
-        let wait = told.ok().and_then(|told| u64::from_redis_value(told).ok());
-        let wait = wait.map_or(started.elapsed(), Duration::from_micros);
-        *turn = Some(Instant::now() + wait.min(LONGEST));
-        Ok((reply, lacks_library))
+        let wait = told.ok().and_then(|told| u64::from_redis_value(told).ok()).map_or(took, Duration::from_micros);
+        *self.0 = Some(Instant::now() + wait.min(LONGEST));
+        lacks_library
     }
 }
 
 /// Waits for less than [`LONGEST`]. Timers of the runtime count milliseconds, and there are several turns in one.
 async fn sleep_until(at: Instant) {
-    if at > Instant::now() {
+    let wait = move || at.saturating_duration_since(Instant::now() + SLACK);
+    if !wait().is_zero() {
         // Fails only while the runtime ends.
-        let _ended = tokio::task::spawn_blocking(move || std::thread::sleep(at.saturating_duration_since(Instant::now()))).await;
+        let _ended = tokio::task::spawn_blocking(move || std::thread::sleep(wait())).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use futures::FutureExt;
 
     use super::*;
 
-    fn told(value: Value) -> Result<Reply, LinkError> {
-        Ok(Reply { values: vec![value], epoch: crate::Epoch::NONE })
-    }
-
-    fn refused() -> Result<Reply, LinkError> {
-        Err(LinkError::Unexpected { detail: "refused".to_owned() })
+    fn told(value: Value) -> Reply {
+        Reply { values: vec![Value::Okay, value], epoch: crate::Epoch::NONE }
     }
 
     #[tokio::test]
     async fn a_trip_waits_for_its_turn_and_not_after_a_failure() {
         let pace = Pace::default();
-        let micros = |micros| told(Value::Int(micros));
-        let started = async |trip: Result<Reply, LinkError>| {
+        // Returns the time until the trip began, in microseconds.
+        let trip = async |response: Option<i64>| {
             let began = Instant::now();
-            let mut waited = None;
-            let trip = async |_| {
-                waited = Some(began.elapsed());
-                trip
-            };
-            drop(pace.run(1, trip).await);
-            waited.unwrap().as_micros()
+            let mut turn = pace.turn().await;
+            turn.wait().await;
+            let waited = began.elapsed().as_micros();
+            if let Some(micros) = response {
+                let mut reply = told(Value::Int(micros));
+                assert!(!turn.end(&mut reply, Duration::ZERO));
+                assert_eq!(reply.values, [Value::Okay]);
+            }
+            waited
         };
-        assert!(started(micros(300)).await < 300);
-        assert!(started(micros(10_000_000)).await >= 300, "the turn that the node gave");
-        let longest = started(refused()).await;
+        assert!(trip(Some(300)).await < 300);
+        assert!(trip(Some(10_000_000)).await >= 300, "the turn that the node gave");
+        let longest = trip(None).await;
         assert!((100_000..1_000_000).contains(&longest), "{longest}");
-        assert!(started(micros(50_000)).await < 50_000, "no rest after a failure");
-        std::thread::sleep(Duration::from_millis(60));
-        assert!(started(micros(0)).await < 50_000, "the turn has passed");
+        assert!(trip(Some(50_000)).await < 50_000, "no rest after a failure");
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_passed_long_ago_is_none() {
+        let pace = Pace::default();
+        assert!(pace.turn().await.wait().await, "a first trip needs no turn");
+        pace.turn().await.end(&mut told(Value::Int(1_000)), Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(1) + LATE);
+        assert!(!pace.turn().await.wait().await);
     }
 
     #[tokio::test]
@@ -102,28 +126,19 @@ mod tests {
         let unknown = redis::parse_redis_value(b"-ERR Function not found\r\n").unwrap();
         for (value, lacks) in [(unknown, true), (Value::Nil, false)] {
             let pace = Pace::default();
-            let trip = async |_| {
-                std::thread::sleep(Duration::from_millis(30));
-                told(value)
-            };
-            assert_eq!(pace.run(1, trip).await.unwrap().1, lacks);
+            assert_eq!(pace.turn().await.end(&mut told(value), Duration::from_millis(30)), lacks);
             let began = Instant::now();
-            drop(pace.run(1, async |_| refused()).await);
-            assert!(began.elapsed() >= Duration::from_millis(30));
+            pace.turn().await.wait().await;
+            assert!(began.elapsed() >= Duration::from_millis(29));
         }
     }
 
     #[tokio::test]
     async fn one_trip_is_in_flight_and_a_failure_ends_its_turn() {
-        let (pace, flights) = (Pace::default(), AtomicUsize::new(0));
-        let trip = async |_| {
-            assert_eq!(flights.fetch_add(1, SeqCst), 0);
-            tokio::task::yield_now().await;
-            flights.fetch_sub(1, SeqCst);
-            refused()
-        };
-        for reply in futures::future::join_all((0..20).map(|_| pace.run(1, trip))).await {
-            assert!(reply.is_err());
-        }
+        let pace = Pace::default();
+        let turn = pace.turn().await;
+        assert!(pace.turn().now_or_never().is_none());
+        drop(turn);
+        assert!(pace.turn().now_or_never().is_some());
     }
 }

@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution, Exp};
 
 /// The share of its time that a master may be busy with bulk work (decision 24).
-pub const BUSY: f64 = 0.7;
+pub const BUSY: f64 = 0.72;
 
 /// Requests of readers that reach a master at random moments.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@
 -- Keeps    a turn that nobody uses is lost. The node is less busy then, and turns move closer.
 
 -- The share of its time that the node may be busy.
-local BUSY = 0.7
+local BUSY = 0.72
 -- The least time after which the share is measured, and the longest time until a turn, in microseconds.
 local WINDOW, LONGEST = 20000, 100000
 -- The time from a turn to the next for the work of a user, in microseconds: at first, at least and at most. With the last,
