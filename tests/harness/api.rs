@@ -35,14 +35,14 @@ struct Patient {
 
 /// A response of the API.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub headers: HeaderMap,
     /// The JSON body. Null if the response has no body.
     pub body: Value,
 }
 
-impl Answer {
+impl Response {
     /// Returns the body of a 2xx response. Panics on any other status.
     pub fn ok(self) -> Value {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.body);
@@ -95,7 +95,7 @@ impl User {
     }
 
     /// Sends a request. A patient caller repeats it.
-    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Response {
         let Some(Patient { open, unanswered }) = &self.patient else { return self.send_once(method, path, headers, body).await };
         let started = Instant::now();
         loop {
@@ -116,7 +116,7 @@ impl User {
     }
 
     /// Sends a request once.
-    pub async fn send_once(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
+    pub async fn send_once(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Response {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -131,23 +131,23 @@ impl User {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.expect("a body");
         let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("a JSON body") };
-        Answer { status, headers, body }
+        Response { status, headers, body }
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Response {
         self.send(Method::GET, path, &[], None).await
     }
 
     /// PUT without a body.
-    pub async fn put(&self, path: &str) -> Answer {
+    pub async fn put(&self, path: &str) -> Response {
         self.send(Method::PUT, path, &[], None).await
     }
 
-    pub async fn delete(&self, path: &str) -> Answer {
+    pub async fn delete(&self, path: &str) -> Response {
         self.send(Method::DELETE, path, &[], None).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
         self.send(Method::POST, path, &[], Some(body.to_string())).await
     }
 

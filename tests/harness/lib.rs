@@ -20,7 +20,7 @@ use tidemark_reconcile::Reconcile;
 use tempfile::TempDir;
 use tidemark_local::{Options, Stack};
 
-pub use api::{Answer, User};
+pub use api::{Response, User};
 pub use legacy::LegacyRedis;
 pub use live::LiveConnection;
 pub use model::{Kind, Model, Post, TITLE};

@@ -6,12 +6,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 use tidemark::{domain::UserId, facts::schema};
 use tidemark_local::RedisData;
-use tidemark_tests::{Answer, User, World, world};
+use tidemark_tests::{Response, User, World, world};
 
 const BLOCKER: u64 = 1;
 const BLOCKED: u64 = 2;
 
-fn refused(answer: &Answer) {
+fn refused(answer: &Response) {
     assert_eq!(answer.problem(), (403, "/problems/blocked"), "{}", answer.body);
 }
 

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use tidemark_local::Options;
-use tidemark_tests::{Answer, User, world, world_with};
+use tidemark_tests::{Response, User, world, world_with};
 
 const PAGE: &str = "https://app.example.com";
 const EXPOSED: &str = "ETag,Link,Location,Retry-After,RateLimit,RateLimit-Policy,Degraded";
@@ -11,14 +11,14 @@ fn origins(list: &str) -> impl FnOnce(&mut Options) {
     move |options| drop(options.parameters.insert("CorsOrigins".to_owned(), list.to_owned()))
 }
 
-async fn preflight(user: &User, path: &str, origin: &str) -> Answer {
+async fn preflight(user: &User, path: &str, origin: &str) -> Response {
     let headers =
         [("origin", origin), ("access-control-request-method", "PUT"), ("access-control-request-headers", "authorization")];
     user.send(Method::OPTIONS, path, &headers, None).await
 }
 
 /// The names of the headers that let a page read a response.
-fn cors_headers(answer: &Answer) -> Vec<&str> {
+fn cors_headers(answer: &Response) -> Vec<&str> {
     answer.headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("access-control-")).collect()
 }
 

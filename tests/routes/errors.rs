@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use tidemark::http::Kind;
-use tidemark_tests::{Answer, world};
+use tidemark_tests::{Response, world};
 
 #[tokio::test]
 async fn a_request_without_identity_is_refused_by_the_gateway() {
@@ -102,7 +102,7 @@ async fn every_route_refuses_query_parameters_that_it_does_not_have() {
 async fn responses_without_a_tag_are_not_cached() {
     world(async |world| {
         let user = world.user(1);
-        let kept = |answer: &Answer| answer.header("cache-control").unwrap().to_owned();
+        let kept = |answer: &Response| answer.header("cache-control").unwrap().to_owned();
         for path in ["/v1/me", "/v1/nothing", "/v1/feed?limit=0", "/v1/authors/2/posts"] {
             assert_eq!(kept(&user.get(path).await), "no-store", "{path}");
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::RedisData;
-use tidemark_tests::{Answer, User, request_limits, until, world_with};
+use tidemark_tests::{Response, User, request_limits, until, world_with};
 
-async fn send(user: &User, method: &Method, path: &str) -> Answer {
+async fn send(user: &User, method: &Method, path: &str) -> Response {
     let body = match (method, path) {
         (&Method::POST, "/v1/posts") | (&Method::PUT, "/v1/posts/1-1") => json!({ "title": "x" }),
         (&Method::POST, "/v1/following") => json!({ "authors": ["3"] }),
@@ -18,7 +18,7 @@ async fn send(user: &User, method: &Method, path: &str) -> Answer {
     user.send(method.clone(), path, &[], (!body.is_null()).then(|| body.to_string())).await
 }
 
-fn is_refused(answer: &Answer) -> bool {
+fn is_refused(answer: &Response) -> bool {
     answer.status == 429
 }
 

@@ -1,7 +1,7 @@
 //! Typical mistakes of a client. Each gets a response that says what to change, and changes nothing.
 
 use serde_json::{Value, json};
-use tidemark_tests::{Answer, World, world};
+use tidemark_tests::{Response, World, world};
 
 const USER_ID: &str = "must be a decimal number from 1 to 18446744073709551615, without sign or leading zeros";
 const POST_ID: &str = "must be {author}-{seq}, two decimal numbers without sign or leading zeros";
@@ -9,12 +9,12 @@ const POST_ID: &str = "must be {author}-{seq}, two decimal numbers without sign 
 /// A request as user 1 without a body, its status, and the `detail` of the problem or API Gateway's `message`.
 type Mistake<'a> = (&'a str, u16, &'a str);
 
-async fn send(world: &World, token: Option<&str>, request: &str, headers: &[(&str, &str)], body: Option<&str>) -> Answer {
+async fn send(world: &World, token: Option<&str>, request: &str, headers: &[(&str, &str)], body: Option<&str>) -> Response {
     let (method, path) = request.split_once(' ').unwrap();
     world.stranger(token).send(method.parse().unwrap(), path, headers, body.map(str::to_owned)).await
 }
 
-fn told(answer: &Answer) -> (u16, Value) {
+fn told(answer: &Response) -> (u16, Value) {
     let text = &answer.body[if answer.header("content-type") == Some("application/json") { "message" } else { "detail" }];
     (answer.status, text.clone())
 }

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_tests::{Answer, User, World, world};
+use tidemark_tests::{Response, User, World, world};
 
 fn administrator(world: &World) -> User {
     world.stranger(Some("900 notices:write"))
@@ -14,7 +14,7 @@ async fn publish(admin: &User, platforms: Value, title: &str) -> Vec<String> {
     notices["items"].as_array().unwrap().iter().map(|notice| notice["id"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn put(user: &User, path: &str, body: Value) -> Answer {
+async fn put(user: &User, path: &str, body: Value) -> Response {
     user.send(Method::PUT, path, &[], Some(body.to_string())).await
 }
 

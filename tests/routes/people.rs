@@ -4,9 +4,9 @@ use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{Rollout, UserId};
-use tidemark_tests::{Answer, User, world, world_with};
+use tidemark_tests::{Response, User, world, world_with};
 
-async fn set(user: &User, profile: Value) -> Answer {
+async fn set(user: &User, profile: Value) -> Response {
     user.send(Method::PUT, "/v1/me/profile", &[], Some(profile.to_string())).await
 }
 

@@ -3,9 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::RedisData;
-use tidemark_tests::{Answer, User, until, world};
+use tidemark_tests::{Response, User, until, world};
 
-async fn edit(user: &User, post: &str, body: Value) -> Answer {
+async fn edit(user: &User, post: &str, body: Value) -> Response {
     user.send(Method::PUT, &format!("/v1/posts/{post}"), &[], Some(body.to_string())).await
 }
 

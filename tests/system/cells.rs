@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tidemark::domain::UserId;
 use tidemark_local::{Fault, FaultAction};
 use tidemark_migrate::legacy::Layout;
-use tidemark_tests::{Answer, LegacyRedis, World, world_with};
+use tidemark_tests::{LegacyRedis, Response, World, world_with};
 
 use crate::hot::set_contended;
 
@@ -29,7 +29,7 @@ struct Operation {
     /// Undisturbed requests that precede the operation.
     before: Option<fn(Cast) -> Step>,
     request: fn(Cast) -> Step,
-    right: fn(&Answer) -> bool,
+    right: fn(&Response) -> bool,
 }
 
 /// The users and the platform of a cell. Cells do not share users or platforms.
@@ -93,11 +93,11 @@ fn make_list(cast: Cast) -> Step {
     })
 }
 
-fn is_fourth(answer: &Answer) -> bool {
+fn is_fourth(answer: &Response) -> bool {
     answer.status == 201 && answer.body["seq"] == 4
 }
 
-fn total(answer: &Answer, expected: u64) -> bool {
+fn total(answer: &Response, expected: u64) -> bool {
     answer.body["unread"]["total"] == expected
 }
 
@@ -385,7 +385,7 @@ impl Stage<'_> {
         assert_eq!(views, facts, "{cell}: views and facts");
     }
 
-    async fn take(&self, step: Step) -> Answer {
+    async fn take(&self, step: Step) -> Response {
         match step {
             Step::Api(request) => {
                 let caller = self.world.stranger(Some(&request.caller));
@@ -440,10 +440,10 @@ impl Stage<'_> {
     }
 }
 
-fn answer(result: Result<Value, String>) -> Answer {
+fn answer(result: Result<Value, String>) -> Response {
     match result {
-        Ok(body) => Answer { status: 200, headers: HeaderMap::new(), body },
-        Err(error) => Answer { status: 500, headers: HeaderMap::new(), body: json!(error) },
+        Ok(body) => Response { status: 200, headers: HeaderMap::new(), body },
+        Err(error) => Response { status: 500, headers: HeaderMap::new(), body: json!(error) },
     }
 }
 

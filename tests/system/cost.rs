@@ -85,8 +85,8 @@ async fn a_publish_costs_what_the_page_says() {
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         let made = calls(world).await - before;
-        // A deliver call covers 35 followers, the last call of a page fewer, and a second one asks for the next turn. On a
-        // busy processor a trip may ask once more. One more call for each page stores the progress.
+        // A deliver call covers 35 followers, the last call of a page fewer, and a second one asks for the next turn. A
+        // trip that misses its turn asks once more. One more call for each page stores the progress.
         assert!((70..=78 + 36).contains(&made), "{made}");
 
         let dynamodb = world.dynamodb().await;

@@ -20,7 +20,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::{SystemClock, domain::Timestamp, ports::Clock as _};
 use tidemark_local::Weather;
-use tidemark_tests::{Answer, Kind, Model, Post, World, deployed_timeouts, world_with};
+use tidemark_tests::{Kind, Model, Post, Response, World, deployed_timeouts, world_with};
 
 use crate::operations;
 
@@ -205,7 +205,7 @@ impl Line<'_> {
         }
     }
 
-    async fn send(&self, user: u64, method: Method, path: &str, body: Option<Value>) -> (Instant, Answer) {
+    async fn send(&self, user: u64, method: Method, path: &str, body: Option<Value>) -> (Instant, Response) {
         let key = format!("{:x}", rand::random::<u64>());
         let headers = [("idempotency-key", key.as_str())];
         let headers = if path == "/v1/posts" { &headers[..] } else { &[] };
@@ -216,7 +216,7 @@ impl Line<'_> {
     }
 
     /// Records a response and its error.
-    fn note(&self, sent: Instant, answer: &Answer, path: &str, wrong: Option<String>) {
+    fn note(&self, sent: Instant, answer: &Response, path: &str, wrong: Option<String>) {
         let degraded = answer.header("degraded").is_some();
         let wrong = wrong.map(|wrong| format!("{path}: {wrong}"));
         self.run.seen.lock().unwrap().push(Seen { sent, degraded, wrong });

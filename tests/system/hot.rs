@@ -23,7 +23,7 @@ use tidemark::{
     },
 };
 use tidemark_local::Weather;
-use tidemark_tests::{Answer, World, number_from, world};
+use tidemark_tests::{Response, World, number_from, world};
 
 use crate::damage::{
     fire,
@@ -83,7 +83,7 @@ struct Measured {
 
 /// Sends this many requests from this many clients at once. A client repeats a request that got a 503. Returns the
 /// number of these.
-async fn send(what: &str, clients: u64, requests: u64, request: impl AsyncFn(u64) -> Answer) -> u64 {
+async fn send(what: &str, clients: u64, requests: u64, request: impl AsyncFn(u64) -> Response) -> u64 {
     let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let started = Instant::now();
     join_all((0..clients).map(async |_| {

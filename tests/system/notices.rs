@@ -16,7 +16,7 @@ use tidemark::{
     views::{Redis, RedisOptions, keys},
 };
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{Answer, User, World, until, world, world_with};
+use tidemark_tests::{Response, User, World, until, world, world_with};
 
 /// The use cases alone, on a connection with long timeouts. So a read goes to the facts only when the test causes it.
 pub(crate) fn board(world: &World) -> NoticeBoard {
@@ -46,7 +46,7 @@ pub(crate) fn platform(number: u16) -> Platform {
     Platform::new(number).unwrap()
 }
 
-async fn counts(user: &User, platform: u16) -> Answer {
+async fn counts(user: &User, platform: u16) -> Response {
     user.get(&format!("/v1/notices/unread?platform={platform}")).await
 }
 

@@ -11,7 +11,7 @@ use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::Timestamp;
-use tidemark_tests::{Answer, Kind, Model, TITLE, User, World};
+use tidemark_tests::{Kind, Model, Response, TITLE, User, World};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
@@ -190,7 +190,7 @@ async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
     let (keyed, key) = (rng.random::<bool>(), format!("{:x}", rng.random::<u64>()));
     let weight = if rng.random_bool(0.3) { rng.random_range(-100..=100) } else { 0 };
     let (caller, body) = (callers.user(user), json!({ "title": TITLE, "weight": weight }).to_string());
-    let seq = |answer: Answer| {
+    let seq = |answer: Response| {
         let id = answer.ok()["id"].as_str().unwrap().to_owned();
         id.strip_prefix(&format!("{user}-")).and_then(|seq| seq.parse::<u64>().ok()).unwrap()
     };

@@ -11,7 +11,7 @@ use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark_local::RedisData;
-use tidemark_tests::{Answer, PATIENCE, User, World, deployed_timeouts, world_with};
+use tidemark_tests::{PATIENCE, Response, User, World, deployed_timeouts, world_with};
 
 const READERS: std::ops::RangeInclusive<u64> = 1..=8;
 const AUTHORS: std::ops::RangeInclusive<u64> = 11..=16;
@@ -33,7 +33,7 @@ struct Tally {
 }
 
 impl Tally {
-    async fn count(&self, request: impl Future<Output = Answer>) -> Answer {
+    async fn count(&self, request: impl Future<Output = Response>) -> Response {
         let started = Instant::now();
         let answer = request.await;
         self.slowest_ms.fetch_max(started.elapsed().as_millis() as usize, Ordering::Relaxed);

@@ -66,7 +66,7 @@ async fn recent_entries_are_part_of_the_feed_for_every_script() {
             let user = UserId::new(posts * 10 + change).unwrap();
             let edges = [author, other].map(|author| Edge { following: true, rev: 10, ..Edge::never(user, author) });
             views.begin(user, 1, at(0), false).await.unwrap();
-            views.admit(user, &edges).await.unwrap();
+            views.open_gate(user, &edges).await.unwrap();
             views.finish(user, 1, at(0)).await.unwrap();
             let deliver = async |key| drop(views.deliver(&[user], key, Modes::default(), false).await.unwrap());
             for number in 1..=posts {
@@ -210,7 +210,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     repeated.shuffle(&mut rng);
 
     views.begin(user, seed, at(0), false).await.unwrap();
-    views.admit(user, &[first]).await.unwrap();
+    views.open_gate(user, &[first]).await.unwrap();
     views.finish(user, seed, at(0)).await.unwrap();
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
     for operation in &repeated {
@@ -225,11 +225,11 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
                 // A stale view is loaded again, as functions do.
                 if seeded != (Seeded::Merged { stale: vec![] }) {
                     let state = AuthorState::undelivered(&edge, &head, &reads);
-                    views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
+                    views.open_gate(user, std::slice::from_ref(&edge)).await.unwrap();
                     views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
                 }
             }
-            Operation::Choose(edge) => drop(views.admit(user, std::slice::from_ref(edge)).await.unwrap()),
+            Operation::Choose(edge) => drop(views.open_gate(user, std::slice::from_ref(edge)).await.unwrap()),
         }
     }
     let View { state, entries: stored, whole, .. } = views.view(user, 1000).await.unwrap().unwrap();
@@ -252,7 +252,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
             views.deliver(&[user], key(*seq), Modes::default(), false).await.unwrap();
         }
     }
-    views.admit(user, &[edge]).await.unwrap();
+    views.open_gate(user, &[edge]).await.unwrap();
     let View { state, entries, .. } = views.view(user, 1000).await.unwrap().unwrap();
     assert!(state.authors.is_empty() && entries.is_empty() && !state.meta.feed, "seed {seed}: {state:?}");
 }
@@ -303,7 +303,7 @@ async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
                     let edge = Edge { following: true, since: at(0), rev: 10, ..Edge::never(user, author) };
                     let state = AuthorState::from_facts(&edge, &head, reads);
                     views.begin(user, 1, at(0), false).await.unwrap();
-                    views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
+                    views.open_gate(user, std::slice::from_ref(&edge)).await.unwrap();
                     views.finish(user, 1, at(0)).await.unwrap();
                     views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
                     bytes = views.view(user, 0).await.unwrap().unwrap().state.authors[&author].encode().len();
@@ -339,7 +339,7 @@ async fn long_history(views: &dyn ReaderViews, seed: u64) {
     let mut reads = ReadState::default();
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
     views.begin(user, seed, at(0), false).await.unwrap();
-    views.admit(user, std::slice::from_ref(&edge)).await.unwrap();
+    views.open_gate(user, std::slice::from_ref(&edge)).await.unwrap();
     views.finish(user, seed, at(0)).await.unwrap();
     let seed_facts = async |head: &AuthorHead, reads: &ReadState| {
         let state = AuthorState::undelivered(&edge, head, reads);

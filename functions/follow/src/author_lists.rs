@@ -5,7 +5,7 @@ use tidemark::{
     App, Membership,
     domain::{self, Cursor, ListId, UserId, author_lists::Made},
     http::{
-        Answer, Page, Problem, Request,
+        Page, Problem, Request, Response,
         bodies::{AuthorList, AuthorLists, MakeListRequest, Member},
     },
 };
@@ -13,19 +13,19 @@ use tidemark::{
 use crate::lists;
 
 /// `POST /v1/lists`.
-pub(crate) async fn make(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn make(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let MakeListRequest { name } = request.body()?;
     let key = request.idempotency_key(&json!(name))?;
     match app.lists.make(caller, &name, key.as_ref()).await? {
-        Made::List(list) | Made::Repeated(list) => Ok(Answer::json(201, &rendered(caller, list))),
+        Made::List(list) | Made::Repeated(list) => Ok(Response::json(201, &rendered(caller, list))),
         Made::KeyReused => Err(Problem::key_reused()),
         Made::Full => Err(Problem::list_limit()),
     }
 }
 
 /// `GET /v1/lists`.
-pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let below = page.position(|cursor| if let Cursor::List(number) = cursor { Some(number) } else { None })?;
@@ -37,28 +37,28 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
 }
 
 /// `DELETE /v1/lists/{list}`.
-pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let list = request.list_parameter()?;
     match app.lists.delete(caller, list).await? {
-        true => Ok(Answer::no_content()),
+        true => Ok(Response::no_content()),
         false => Err(Problem::no_list(list)),
     }
 }
 
 /// `PUT` and `DELETE /v1/lists/{list}/authors/{author}`.
-pub(crate) async fn set_member(app: &App, request: &Request, member: bool) -> Result<Answer, Problem> {
+pub(crate) async fn set_member(app: &App, request: &Request, member: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let (list, author) = (request.list_parameter()?, request.user_parameter("author")?);
     match app.lists.set_member(caller, list, author, member).await? {
-        Membership::Stands => Ok(Answer::json(200, &Member { member })),
+        Membership::Stands => Ok(Response::json(200, &Member { member })),
         Membership::UnknownList => Err(Problem::no_list(list)),
         Membership::NotFollowing => Err(Problem::not_following()),
     }
 }
 
 /// `GET /v1/lists/{list}/authors`.
-pub(crate) async fn members(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn members(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let list = request.list_parameter()?;
     let page = Page::of(request)?;

@@ -2,12 +2,12 @@
 
 use tidemark::{
     App,
-    http::{Answer, Problem, Request, bodies::Counters},
+    http::{Problem, Request, Response, bodies::Counters},
 };
 
-pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     let (counters, degraded) = app.relations.counters(caller, user).await?;
-    Ok(Answer::json(200, &Counters::from(counters)).degraded(degraded))
+    Ok(Response::json(200, &Counters::from(counters)).degraded(degraded))
 }

@@ -3,30 +3,30 @@
 use tidemark::{
     App, Follow, Hide, Hiding,
     http::{
-        Answer, Problem, Request,
+        Problem, Request, Response,
         bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
 };
 
 /// `PUT /v1/following/{author}`.
-pub(crate) async fn follow(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn follow(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
     let FollowRequest { preference } = request.optional_body()?;
     let outcome =
         app.following.follow(caller, &[author], preference).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
-    Ok(Answer::json(200, &rendered(app, outcome)?))
+    Ok(Response::json(200, &rendered(app, outcome)?))
 }
 
 /// `DELETE /v1/following/{author}`.
-pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     app.following.unfollow(caller, request.user_parameter("author")?).await?;
-    Ok(Answer::json(200, &NotFollowing { following: false }))
+    Ok(Response::json(200, &NotFollowing { following: false }))
 }
 
 /// `POST /v1/following`.
-pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let FollowManyRequest { authors } = request.body()?;
     let outcomes = app.following.follow(caller, &authors, None).await?.into_iter();
@@ -36,19 +36,19 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Answer, 
         }
         Err(problem) => FollowResult { author, following: false, since: None, created: None, error: Some(problem.of_item()) },
     });
-    Ok(Answer::json(200, &FollowResults { results: results.collect() }))
+    Ok(Response::json(200, &FollowResults { results: results.collect() }))
 }
 
 /// `PUT` and `DELETE` of `/v1/mutes/{user}` and `/v1/blocks/{user}`.
-pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: bool) -> Result<Answer, Problem> {
+pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     if user == caller {
         return Err(Problem::invalid("user", "must be another user"));
     }
     match (app.following.hide(caller, user, hiding, hidden).await?, hiding) {
-        (Hide::Done, Hiding::Mute) => Ok(Answer::json(200, &Muted { muted: hidden })),
-        (Hide::Done, Hiding::Block) => Ok(Answer::json(200, &Blocked { blocked: hidden })),
+        (Hide::Done, Hiding::Mute) => Ok(Response::json(200, &Muted { muted: hidden })),
+        (Hide::Done, Hiding::Block) => Ok(Response::json(200, &Blocked { blocked: hidden })),
         (Hide::LimitReached, _) => Err(Problem::hidden_limit(hiding)),
         (Hide::Erased, _) => Err(Problem::not_found("the user has left")),
     }

@@ -4,7 +4,7 @@ use tidemark::{
     App, Hiding,
     domain::{Cursor, Relation, UserId, ids::parse_decimal},
     http::{
-        Answer, Page, Problem, Request,
+        Page, Problem, Request, Response,
         bodies::{RelationEntry, RelationPage, profiles as profiles_of},
     },
     ports::{List, Start},
@@ -14,7 +14,7 @@ use tidemark::{
 const MAX_OFFSET: u64 = 10_000;
 
 /// Returns one page of a list, newest first.
-pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId) -> List) -> Result<Answer, Problem> {
+pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId) -> List) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     let page = Page::of(request)?;
@@ -43,7 +43,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
 }
 
 /// `GET /v1/mutes` and `GET /v1/blocks`.
-pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Result<Answer, Problem> {
+pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let hidden = app.following.hidden(caller, hiding, page.below_relation()?).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Resu
 }
 
 /// Renders the first entries of a list that was read as a whole.
-pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items: Vec<Relation>) -> Result<Answer, Problem> {
+pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items: Vec<Relation>) -> Result<Response, Problem> {
     let profiles = request.wants_profiles()?;
     let next = page.cut(&mut items);
     let entry = |Relation { user, since }: Relation| RelationEntry { user, since, preference: None };
@@ -65,7 +65,7 @@ async fn rendered(
     next: Option<Relation>,
     degraded: bool,
     profiles: bool,
-) -> Result<Answer, Problem> {
+) -> Result<Response, Problem> {
     let cards = match profiles {
         true => Some(app.people.cards(items.iter().map(|relation| relation.user).collect()).await?),
         false => None,

@@ -4,7 +4,7 @@ use tidemark::{
     App,
     domain::UserId,
     http::{
-        Answer, Problem, Request,
+        Problem, Request, Response,
         bodies::{Relation, Relations},
     },
     relations::Status,
@@ -14,22 +14,22 @@ use tidemark::{
 const MAX_USERS: usize = 100;
 
 /// The relation between the caller and one user.
-pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let user = request.user_parameter("user")?;
     let only_following = only_following(request)?;
     let status = app.relations.status(caller, &[user], only_following).await?;
-    Ok(Answer::json(200, &item(user, status.get(&user).copied().unwrap_or_default(), only_following)))
+    Ok(Response::json(200, &item(user, status.get(&user).copied().unwrap_or_default(), only_following)))
 }
 
 /// The relations between the caller and many users, in the order of the request.
-pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let users: Vec<UserId> = request.many("user", MAX_USERS)?;
     let only_following = only_following(request)?;
     let status = app.relations.status(caller, &users, only_following).await?;
     let items = users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), only_following));
-    Ok(Answer::json(200, &Relations { items: items.collect() }))
+    Ok(Response::json(200, &Relations { items: items.collect() }))
 }
 
 /// Reads `?only=following`.

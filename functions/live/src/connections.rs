@@ -12,14 +12,14 @@ use tracing::{info, warn};
 
 /// The response to an event of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     /// Whether Redis was unavailable.
     pub(crate) degraded: bool,
     message: Option<ServerMessage>,
 }
 
-impl Answer {
+impl Response {
     fn status(status: u16) -> Self {
         Self { status, ..Self::default() }
     }
@@ -37,7 +37,7 @@ impl Answer {
 }
 
 /// Handles one event of a connection.
-pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) -> Answer {
+pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) -> Response {
     let context = event.request_context;
     let connection = context.connection_id.unwrap_or_default();
     // API Gateway keeps what the authorizer returned for the connection, and sends it with each of its events.
@@ -46,7 +46,7 @@ pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) ->
         Ok(Some(user)) => user,
         Ok(None) => {
             info!(connection, "the token names no user");
-            return Answer::status(401);
+            return Response::status(401);
         }
         Err(error) => {
             warn!(connection, error = &error as &dyn std::error::Error, "the user of a connection is unknown");
@@ -60,33 +60,33 @@ pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) ->
                 let error = &error as &dyn std::error::Error;
                 warn!(%user, connection, error, "a closed connection stays registered until it expires");
             }
-            Answer::status(200)
+            Response::status(200)
         }
         _ => receive(app, user, &connection, event.body.as_deref().unwrap_or_default()).await,
     }
 }
 
 /// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the response to a refused one.
-async fn refused(app: &App, user: UserId) -> Option<Answer> {
+async fn refused(app: &App, user: UserId) -> Option<Response> {
     let refusal = app.edge.access.as_ref()?.pass(user, Budget::Reads, false).await.err()?;
     let (status, refusal, detail) = match refusal {
         Refused::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
         Refused::Erased => (403, Refusal::Erased, "the caller has asked to leave"),
         Refused::Unknown(error) => return Some(unavailable(&error)),
     };
-    Some(Answer { status, message: Some(ServerMessage::error(refusal, detail)), ..Answer::default() })
+    Some(Response { status, message: Some(ServerMessage::error(refusal, detail)), ..Response::default() })
 }
 
-async fn connect(app: &App, user: UserId, connection: &str) -> Answer {
+async fn connect(app: &App, user: UserId, connection: &str) -> Response {
     if let Some(refused) = refused(app, user).await {
         return refused;
     }
     match app.live.connect(user, connection).await {
-        Ok(()) => Answer::status(200),
+        Ok(()) => Response::status(200),
         Err(error) if error.store() == Store::Views => {
             // The first ping after Redis is back registers the connection.
             warn!(%user, connection, error = &error as &dyn std::error::Error, "a connection is not registered");
-            Answer { degraded: true, ..Answer::status(200) }
+            Response { degraded: true, ..Response::status(200) }
         }
         Err(error) => {
             warn!(%user, connection, error = &error as &dyn std::error::Error, "a connection is refused");
@@ -95,20 +95,20 @@ async fn connect(app: &App, user: UserId, connection: &str) -> Answer {
     }
 }
 
-async fn receive(app: &App, user: UserId, connection: &str, text: &str) -> Answer {
+async fn receive(app: &App, user: UserId, connection: &str, text: &str) -> Response {
     if let Some(refused) = refused(app, user).await {
-        return Answer { status: 200, ..refused };
+        return Response { status: 200, ..refused };
     }
     match ClientMessage::parse(text) {
         Ok(ClientMessage::Ping) => renew(app, user, connection).await,
-        Err(detail) => Answer::message(ServerMessage::error(Refusal::InvalidMessage, detail)),
+        Err(detail) => Response::message(ServerMessage::error(Refusal::InvalidMessage, detail)),
     }
 }
 
 /// A refusal that the client repeats later. `$connect` uses the status, `$default` the message.
-async fn renew(app: &App, user: UserId, connection: &str) -> Answer {
+async fn renew(app: &App, user: UserId, connection: &str) -> Response {
     match app.live.ping(user, connection).await {
-        Ok(()) => Answer::message(ServerMessage::Pong),
+        Ok(()) => Response::message(ServerMessage::Pong),
         Err(error) => {
             warn!(%user, connection, error = &error as &dyn std::error::Error, "a connection is not renewed");
             unavailable(&error)
@@ -116,7 +116,7 @@ async fn renew(app: &App, user: UserId, connection: &str) -> Answer {
     }
 }
 
-fn unavailable(error: &StoreError) -> Answer {
+fn unavailable(error: &StoreError) -> Response {
     let message = ServerMessage::error(Refusal::Unavailable, format!("{error}; send the ping again"));
-    Answer { status: 503, degraded: error.store() == Store::Views, message: Some(message) }
+    Response { status: 503, degraded: error.store() == Store::Views, message: Some(message) }
 }

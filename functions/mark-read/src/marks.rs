@@ -3,25 +3,25 @@
 use tidemark::{
     App,
     http::{
-        Answer, Problem, Request,
+        Problem, Request, Response,
         bodies::{MarkReadRequest, PostMarked, PostsMarked, UnreadAfterMark, UnreadTotal},
     },
     reader::Origin,
 };
 
 /// Marks one post read, or unread if `read` is false.
-pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Answer, Problem> {
+pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     let marked = Problem::unless_found(id, app.reading.mark_post(caller, id, read).await?)?;
     let state = &marked.snapshot.state;
     let unread = UnreadAfterMark { author: state.unread_of(id.author), total: state.unread_total() };
     let body = PostMarked { read: marked.read, unread };
-    Ok(Answer::json(200, &body).degraded(marked.snapshot.origin == Origin::Degraded))
+    Ok(Response::json(200, &body).degraded(marked.snapshot.origin == Origin::Degraded))
 }
 
 /// Marks a list of posts, an author's posts up to a number, or all posts before a time.
-pub(crate) async fn many(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let marked = match request.body()? {
         MarkReadRequest::Posts(form) => app.reading.mark_posts(caller, &form.posts).await?,
@@ -30,5 +30,5 @@ pub(crate) async fn many(app: &App, request: &Request) -> Result<Answer, Problem
     };
     let total = marked.snapshot.state.unread_total();
     let body = PostsMarked { changed: marked.changed, unread: UnreadTotal { total } };
-    Ok(Answer::json(200, &body).degraded(marked.snapshot.origin == Origin::Degraded))
+    Ok(Response::json(200, &body).degraded(marked.snapshot.origin == Origin::Degraded))
 }

@@ -11,7 +11,6 @@ mod facts;
 mod feed;
 mod follow;
 pub mod imports;
-mod in_line;
 pub mod legacy;
 mod mirror;
 mod notices;
@@ -22,6 +21,7 @@ mod report;
 mod run;
 mod schema;
 mod source;
+mod sync_view;
 mod target;
 
 use std::collections::BTreeMap;

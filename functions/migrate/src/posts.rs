@@ -13,11 +13,11 @@ use crate::{
     MigrateError,
     context::{Outcome, Run},
     imports::{BLOGS_PER_IMPORT, Import, ImportedPosts},
-    in_line,
     legacy::{self, Blog, BlogId, Layout, Reason},
     progress::Pending,
     report::Tally,
     source::{Info, Member, Shape, SourceError},
+    sync_view,
 };
 
 /// Followers that are listed at a time when imported posts are delivered.
@@ -272,5 +272,5 @@ async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[
         return Ok(());
     }
     run.imports.import_reads(follower.user, author, &seqs).await?;
-    in_line::reads(run.app, follower.user, &[author]).await
+    sync_view::reads(run.app, follower.user, &[author]).await
 }

@@ -8,12 +8,12 @@ use tidemark::domain::{Seq, SeqSet, UserId};
 use crate::{
     MigrateError,
     context::{Outcome, Run},
-    in_line,
     legacy::{self, BlogId, Reason},
     posts,
     progress::Pending,
     report::Tally,
     source::{Member, Shape},
+    sync_view,
 };
 
 /// Authors of one user whose read states are written concurrently.
@@ -92,7 +92,7 @@ pub(crate) async fn mark(
     // Authors without new marks too: the run that wrote their marks may have been interrupted before it updated the
     // view.
     if !run.dry_run && !authors.is_empty() {
-        in_line::reads(run.app, user, &authors).await?;
+        sync_view::reads(run.app, user, &authors).await?;
     }
     Ok(marked)
 }

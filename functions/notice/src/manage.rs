@@ -7,7 +7,7 @@ use tidemark::{
     App,
     domain::{self, NoticeContent, NoticeId},
     http::{
-        Answer, Problem, Request,
+        Problem, Request, Response,
         bodies::{EditNoticeRequest, Notice, PublishNoticesRequest, PublishedNotices},
     },
     ports::NoticesPublished,
@@ -17,7 +17,7 @@ use tidemark::{
 const MAX_DELETIONS: usize = 100;
 
 /// `POST /v1/notices`. A platform that is named twice gets one notice.
-pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
     let caller = request.caller()?;
     let PublishNoticesRequest { mut platforms, title, body, expires_at } = request.body()?;
@@ -33,11 +33,11 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
         NoticesPublished::Expired => return Err(expired()),
         NoticesPublished::Full(platform) => return Err(Problem::notice_limit(platform)),
     };
-    Ok(Answer::json(201, &PublishedNotices { items: notices.into_iter().map(item).collect() }))
+    Ok(Response::json(201, &PublishedNotices { items: notices.into_iter().map(item).collect() }))
 }
 
 /// `PUT /v1/notices/{notice}`.
-pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
     let id = request.notice_parameter()?;
     let EditNoticeRequest { title, body, expires_at, renotify } = request.body()?;
@@ -46,22 +46,22 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem
     }
     let content = NoticeContent { title, body, expires_at };
     let notice = app.notices.edit(id, &content, renotify).await?.ok_or_else(|| crate::unknown(id))?;
-    Ok(Answer::json(200, &item(notice)))
+    Ok(Response::json(200, &item(notice)))
 }
 
 /// `DELETE /v1/notices/{notice}`. It succeeds also if the notice does not exist.
-pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
     app.notices.remove(&[request.notice_parameter()?]).await?;
-    Ok(Answer::no_content())
+    Ok(Response::no_content())
 }
 
 /// `DELETE /v1/notices?id=…&id=…`.
-pub(crate) async fn delete_many(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn delete_many(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
     let ids: Vec<NoticeId> = request.many("id", MAX_DELETIONS)?;
     app.notices.remove(&ids).await?;
-    Ok(Answer::no_content())
+    Ok(Response::no_content())
 }
 
 fn expired() -> Problem {

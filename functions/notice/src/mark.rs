@@ -3,28 +3,28 @@
 use tidemark::{
     App,
     http::{
-        Answer, Problem, Request,
+        Problem, Request, Response,
         bodies::{MarkNoticesReadRequest, NoticeMarked, NoticesMarked},
     },
 };
 
 /// `PUT` and `DELETE /v1/notices/{notice}/read`.
-pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Answer, Problem> {
+pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.notice_parameter()?;
     request.require_platform(id.platform)?;
     let marked = app.notices.mark(caller, id, read).await?.ok_or_else(|| crate::unknown(id))?;
     let body = NoticeMarked { read, unread: marked.board.counts().unread };
-    Ok(Answer::json(200, &body).degraded(marked.board.degraded))
+    Ok(Response::json(200, &body).degraded(marked.board.degraded))
 }
 
 /// `POST /v1/notices/reads`.
-pub(crate) async fn through(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn through(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let MarkNoticesReadRequest { platform, through } = request.body()?;
     request.require_platform(platform)?;
     let marked = app.notices.mark_through(caller, platform, through).await?;
     let counts = marked.board.counts();
     let body = NoticesMarked { changed: marked.changed, unread: counts.unread, read: counts.read };
-    Ok(Answer::json(200, &body).degraded(marked.board.degraded))
+    Ok(Response::json(200, &body).degraded(marked.board.degraded))
 }

@@ -4,13 +4,13 @@ use tidemark::{
     App,
     domain::{Cursor, ParseIdError, Platform},
     http::{
-        Answer, Page, Problem, Request,
+        Page, Problem, Request, Response,
         bodies::{NoticeCounts, NoticeItem, NoticePage, ReadNotice},
     },
 };
 
 /// `GET /v1/notices?platform=`.
-pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let platform = platform(request)?;
     let page = Page::of(request)?;
@@ -23,7 +23,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
 }
 
 /// `GET /v1/notices/{notice}`.
-pub(crate) async fn one(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.notice_parameter()?;
     let administers = request.has_scope(crate::WRITE);
@@ -46,16 +46,16 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Answer, Problem>
         read,
         readers,
     };
-    Ok(Answer::json(200, &body))
+    Ok(Response::json(200, &body))
 }
 
 /// `GET /v1/notices/unread?platform=`.
-pub(crate) async fn unread(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn unread(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let board = app.notices.board(platform(request)?, caller).await?;
     let counts = board.counts();
     let body = NoticeCounts { unread: counts.unread, read: counts.read };
-    Ok(Answer::json(200, &body).tagged().degraded(board.degraded))
+    Ok(Response::json(200, &body).tagged().degraded(board.degraded))
 }
 
 /// `?platform=`, a platform whose notices the caller may see.

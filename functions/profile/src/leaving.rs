@@ -4,12 +4,12 @@ use tidemark::{
     App, Place,
     domain::Cursor,
     http::{
-        Answer, Page, Problem, Request,
+        Page, Problem, Request, Response,
         bodies::{Erasure, ExportItem, ExportPage},
     },
 };
 
-pub(crate) async fn export(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn export(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let place = page.position(|cursor| match cursor {
@@ -22,14 +22,14 @@ pub(crate) async fn export(app: &App, request: &Request) -> Result<Answer, Probl
     Ok(Page::answer(request, next, |next_cursor| ExportPage { items, next_cursor }))
 }
 
-pub(crate) async fn erase(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn erase(app: &App, request: &Request) -> Result<Response, Problem> {
     let erasure = app.leaving.begin(request.caller()?).await?;
-    Ok(Answer::json(202, &Erasure::from(erasure)))
+    Ok(Response::json(202, &Erasure::from(erasure)))
 }
 
-pub(crate) async fn receipt(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn receipt(app: &App, request: &Request) -> Result<Response, Problem> {
     match app.leaving.receipt(request.caller()?).await? {
-        Some(erasure) => Ok(Answer::json(200, &Erasure::from(erasure))),
+        Some(erasure) => Ok(Response::json(200, &Erasure::from(erasure))),
         None => Err(Problem::not_found("the caller has not asked to leave")),
     }
 }

@@ -4,7 +4,7 @@ use tidemark::{
     App,
     domain::UserId,
     http::{
-        Answer, Problem, Request,
+        Problem, Request, Response,
         bodies::{Me, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
     },
     ports::ProfileSet,
@@ -13,28 +13,28 @@ use tidemark::{
 /// The most users in one request.
 const MAX_USERS: usize = 100;
 
-pub(crate) async fn me(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem> {
     let id = request.caller()?;
     let profile = app.people.profile(id).await?.map(Profile::from);
     let rollout = if app.settings.rollout.is_on(id) { "on" } else { "off" };
-    Ok(Answer::json(200, &Me { id, profile, rollout }))
+    Ok(Response::json(200, &Me { id, profile, rollout }))
 }
 
-pub(crate) async fn set(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn set(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let content = request.body::<ProfileRequest>()?.into();
     match app.people.set(caller, &content).await? {
-        ProfileSet::Stands(profile) => Ok(Answer::json(200, &Profile::from(profile))),
+        ProfileSet::Stands(profile) => Ok(Response::json(200, &Profile::from(profile))),
         ProfileSet::HandleTaken => Err(Problem::handle_taken()),
     }
 }
 
-pub(crate) async fn one(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     user(app, caller, request.user_parameter("user")?).await
 }
 
-pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let handle = request.handle_parameter()?;
     let found = app.people.user_of(&handle).await?.ok_or_else(|| Problem::not_found(format!("no user {handle}")))?;
@@ -42,15 +42,15 @@ pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Answer, Pr
 }
 
 /// The profiles of many users, in the order of the request.
-pub(crate) async fn many(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
     request.caller()?;
     let users: Vec<UserId> = request.many("user", MAX_USERS)?;
     let profiles = app.people.profiles(&users).await?;
     let entry = |&id: &UserId| UserEntry { id, profile: profiles.get(&id).cloned().map(Profile::from) };
-    Ok(Answer::json(200, &Users { items: users.iter().map(entry).collect() }))
+    Ok(Response::json(200, &Users { items: users.iter().map(entry).collect() }))
 }
 
-async fn user(app: &App, caller: UserId, id: UserId) -> Result<Answer, Problem> {
+async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem> {
     let users = [id];
     let (profile, (counts, degraded), status, edges) = futures::try_join!(
         app.people.profile(id),
@@ -67,5 +67,5 @@ async fn user(app: &App, caller: UserId, id: UserId) -> Result<Answer, Problem> 
         blocked: edges.get(&id).is_some_and(|edge| edge.blocked.is_some()),
     };
     let body = User { id, profile: profile.map(Profile::from), counters: counts.into(), relation };
-    Ok(Answer::json(200, &body).degraded(degraded))
+    Ok(Response::json(200, &body).degraded(degraded))
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use tidemark::{
     App, Edited, Given, Removal,
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction},
-    http::{Answer, Problem, Request, bodies::*},
+    http::{Problem, Request, Response, bodies::*},
     ports::Published,
     reader::{MOST_TEXT, PostDetails},
 };
@@ -18,7 +18,7 @@ const MAX_POSTS: usize = 100;
 const MODERATE: &str = "posts:moderate";
 
 /// `POST /v1/posts`.
-pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
     let author = request.caller()?;
     let PublishPostRequest { title, body, data, weight } = request.body()?;
     let weight = weight.unwrap_or(0);
@@ -45,11 +45,11 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Answer, Prob
         weight,
         created_at: post.created_at,
     };
-    Ok(Answer::json(201, &body).header("location", &format!("/v1/posts/{}", post.id)))
+    Ok(Response::json(201, &body).header("location", &format!("/v1/posts/{}", post.id)))
 }
 
 /// `GET /v1/posts/{post}`.
-pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     let with_profiles = request.wants_profiles()?;
@@ -58,11 +58,11 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Answer, Problem>
     let cards = if with_profiles { Some(app.people.complete(vec![id.author], known).await?) } else { None };
     let degraded = details.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
     let body = Post { profiles: cards.map(|cards| profiles(cards.of)), ..rendered(details) };
-    Ok(Answer::json(200, &body).degraded(degraded))
+    Ok(Response::json(200, &body).degraded(degraded))
 }
 
 /// `GET /v1/posts?post=…`.
-pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let ids: Vec<PostId> = request.many("post", MAX_POSTS)?;
     let with_profiles = request.wants_profiles()?;
@@ -76,7 +76,7 @@ pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Answer, Pro
     let degraded = found.iter().any(|details| details.degraded) || cards.as_ref().is_some_and(|cards| cards.degraded);
     let profiles = cards.map(|cards| profiles(cards.of));
     let items = found.into_iter().map(rendered).collect();
-    Ok(Answer::json(200, &Posts { items, profiles }).degraded(degraded))
+    Ok(Response::json(200, &Posts { items, profiles }).degraded(degraded))
 }
 
 fn rendered(details: PostDetails) -> Post {
@@ -100,7 +100,7 @@ fn rendered(details: PostDetails) -> Post {
 }
 
 /// `PUT /v1/posts/{post}`.
-pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     let EditPostRequest { title, body, data } = request.body()?;
@@ -121,22 +121,22 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Answer, Problem
         revision: post.revision.into(),
         edited_at: post.edited_at,
     };
-    Ok(Answer::json(200, &body))
+    Ok(Response::json(200, &body))
 }
 
 /// `DELETE /v1/posts/{post}`.
-pub(crate) async fn delete(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     match app.publishing.delete(caller, request.has_scope(MODERATE), id).await? {
-        Removal::Deleted => Ok(Answer::no_content()),
+        Removal::Deleted => Ok(Response::no_content()),
         Removal::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
         Removal::Unknown => Err(Problem::no_post(id)),
     }
 }
 
 /// `PUT` and `DELETE /v1/posts/{post}/like` and `…/favorite`.
-pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Answer, Problem> {
+pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     match app.publishing.react(caller, id, reaction, given).await? {
@@ -145,13 +145,13 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
         Given::Blocked => return Err(Problem::blocked()),
     }
     Ok(match reaction {
-        Reaction::Like => Answer::json(200, &Liked { liked: given }),
-        Reaction::Favorite => Answer::json(200, &Favorited { favorited: given }),
+        Reaction::Like => Response::json(200, &Liked { liked: given }),
+        Reaction::Favorite => Response::json(200, &Favorited { favorited: given }),
     })
 }
 
 /// `GET /v1/posts/{post}/delivery`.
-pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.post_parameter()?;
     let found = Problem::unless_found(id, app.publishing.delivery(caller, id).await?)?;
@@ -163,7 +163,7 @@ pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Answer, Pro
         finished_at: found.post.delivery.finished_at,
         ..planned(&found.post)
     };
-    Ok(Answer::json(200, &body).degraded(found.degraded))
+    Ok(Response::json(200, &body).degraded(found.degraded))
 }
 
 /// The delivery in the response to a publish. It is always the planned delivery, so that a repeated request gets the

@@ -4,14 +4,14 @@ use tidemark::{
     App,
     domain::{Cursor, FeedKey, PostId, RankedPlace, Score, Timestamp, UserId},
     http::{
-        Answer, Page, Problem, Request,
+        Page, Problem, Request, Response,
         bodies::{FeedPage, FirstCursor},
     },
     ports::PageParts,
     reader::{self, FeedItem, FeedQuery, Origin, RankedQuery},
 };
 
-pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
     match request.query("order") {
         None | Some("time") => by_time(app, request).await,
         Some("ranked") => ranked(app, request).await,
@@ -19,7 +19,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem
     }
 }
 
-async fn by_time(app: &App, request: &Request) -> Result<Answer, Problem> {
+async fn by_time(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let of_feed = |cursor| if let Cursor::Feed(key) = cursor { Some(key) } else { None };
@@ -32,7 +32,7 @@ async fn by_time(app: &App, request: &Request) -> Result<Answer, Problem> {
     rendered(app, request, parts, feed, Cursor::Feed, first_cursor).await
 }
 
-async fn ranked(app: &App, request: &Request) -> Result<Answer, Problem> {
+async fn ranked(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let of_feed = |cursor| if let Cursor::Ranked(place) = cursor { Some(place) } else { None };
@@ -54,7 +54,7 @@ async fn rendered<Place>(
     feed: reader::FeedPage<Place>,
     cursor: impl FnOnce(Place) -> Cursor,
     first_cursor: Option<FirstCursor>,
-) -> Result<Answer, Problem> {
+) -> Result<Response, Problem> {
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
     let answer = Page::answer(request, feed.next.map(cursor), |next_cursor| FeedPage {
         items: shown.items,

@@ -3,16 +3,16 @@
 use tidemark::{
     App,
     http::{
-        Answer, Problem,
+        Problem, Response,
         bodies::{Health, HealthStatus, StoreStatus},
     },
 };
 
 /// Pings all three stores concurrently.
-pub(crate) async fn check(app: &App) -> Result<Answer, Problem> {
+pub(crate) async fn check(app: &App) -> Result<Response, Problem> {
     let (redis, dynamodb, sqs) = futures::join!(app.stores.progress.ping(), app.facts.ping(), app.stores.queue.ping());
     let [redis, dynamodb, sqs] = [redis.is_ok(), dynamodb.is_ok(), sqs.is_ok()];
     let status = if redis && dynamodb && sqs { HealthStatus::Ok } else { HealthStatus::Degraded };
     let store = |ok: bool| if ok { StoreStatus::Ok } else { StoreStatus::Down };
-    Ok(Answer::json(200, &Health { status, redis: store(redis), dynamodb: store(dynamodb), sqs: store(sqs) }))
+    Ok(Response::json(200, &Health { status, redis: store(redis), dynamodb: store(dynamodb), sqs: store(sqs) }))
 }

@@ -3,11 +3,11 @@
 use tidemark::{
     App,
     domain::{Cursor, Reaction},
-    http::{Answer, Page, Problem, Request, bodies::ReactedPage},
+    http::{Page, Problem, Request, Response, bodies::ReactedPage},
 };
 
 /// Returns one page of the posts that the caller likes, or has as favorites, newest reaction first.
-pub(crate) async fn page(app: &App, request: &Request, reaction: Reaction) -> Result<Answer, Problem> {
+pub(crate) async fn page(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let before = page.position(|cursor| if let Cursor::Reacted(key) = cursor { Some(key) } else { None })?;

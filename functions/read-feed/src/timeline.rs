@@ -3,11 +3,11 @@
 use tidemark::{
     App,
     domain::Cursor,
-    http::{Answer, Page, Problem, Request, bodies::TimelinePage},
+    http::{Page, Problem, Request, Response, bodies::TimelinePage},
     reader::{AuthorQuery, Blocked},
 };
 
-pub(crate) async fn page(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
     let page = Page::of(request)?;

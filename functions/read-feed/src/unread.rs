@@ -3,14 +3,14 @@
 use tidemark::{
     App,
     http::{
-        Answer, Problem, Request,
+        Problem, Request, Response,
         bodies::{UnreadCounts, UnreadOfAuthor},
     },
     reader::Origin,
 };
 
 /// Returns the total of all followed authors, or of those on a list, and the count of each author with unread posts.
-pub(crate) async fn all(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn all(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let list = crate::list(app, request).await?;
     let snapshot = app.readers.snapshot(caller).await?;
@@ -18,13 +18,13 @@ pub(crate) async fn all(app: &App, request: &Request) -> Result<Answer, Problem>
     let authors = state.unread_authors().into_iter();
     let authors = authors.map(|(author, unread)| UnreadOfAuthor { author, unread }).collect();
     let body = UnreadCounts { total: state.unread_total(), authors };
-    Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
+    Ok(Response::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
 }
 
-pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let author = request.user_parameter("author")?;
     let snapshot = app.readers.snapshot(caller).await?;
     let body = UnreadOfAuthor { author, unread: snapshot.state.unread_of(author) };
-    Ok(Answer::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
+    Ok(Response::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
 }

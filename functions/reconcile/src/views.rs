@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redis_link::{Age, Bundle, EPOCH_BYTES, Epoch};
+use redis_link::{Bundle, Consistency, EPOCH_BYTES, Epoch};
 use tidemark_app::ports::{List, Marks, StoreError};
 use tidemark_domain::{
     FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Score, Timestamp, UserId,
@@ -116,7 +116,8 @@ impl StoredViews {
         ];
         type All =
             (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>, Fields, Scores, Fields);
-        let (all, epoch): (All, _) = self.query_in_epoch("of_user", Bundle { commands, age: Age::Now, bulk: None }).await?;
+        let (all, epoch): (All, _) =
+            self.query_in_epoch("of_user", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
         let (fields, entries, following, fans, counters, head, card, reactions, scores, moves) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
         let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
@@ -140,7 +141,7 @@ impl StoredViews {
         let commands = vec![redis::cmd("MULTI"), summary, text, counts, redis::cmd("EXEC")];
         type All = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
         let ((summary, text, counts), epoch): (All, _) =
-            self.query_in_epoch("of_post", Bundle { commands, age: Age::Now, bulk: None }).await?;
+            self.query_in_epoch("of_post", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
         Ok(StoredPostViews {
             summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)),
             text: in_epoch(text, epoch, posts::decode_any_text),

@@ -38,7 +38,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
             None => error!(event = record.event_id, "malformed stream record: it has no edge key"),
         }
     }
-    let work = pairs.into_iter().map(|(user, authors)| bring_in_line(app, user, authors).boxed());
+    let work = pairs.into_iter().map(|(user, authors)| sync_view(app, user, authors).boxed());
     let done: Vec<(UserId, Result<(), StoreError>)> =
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
     for (user, outcome) in done {
@@ -61,7 +61,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
 }
 
 /// Updates feed, lists and counters from the current edges.
-async fn bring_in_line(app: &App, user: UserId, authors: BTreeMap<UserId, bool>) -> (UserId, Result<(), StoreError>) {
+async fn sync_view(app: &App, user: UserId, authors: BTreeMap<UserId, bool>) -> (UserId, Result<(), StoreError>) {
     let (follows, choices): (Vec<_>, Vec<_>) = authors.into_iter().partition(|(_, followed)| *followed);
     let [follows, choices] = [follows, choices].map(|pairs| pairs.into_iter().map(|(author, _)| author).collect::<Vec<_>>());
     let (follows, choices) = futures::join!(app.sync.follows(user, &follows), app.sync.choices_of(user, &choices));

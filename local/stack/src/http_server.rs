@@ -21,7 +21,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The response to a request. `None` closes the connection without a response.
 pub(crate) type Reply = Option<Response<Body>>;
 
-pub(crate) trait Answer: Clone + Send + Sync + 'static {
+pub(crate) trait Serve: Clone + Send + Sync + 'static {
     /// Handles one request. The future is dropped when the client closes the connection.
     fn answer(&self, parts: Parts, body: Bytes) -> impl Future<Output = Reply> + Send;
 }
@@ -33,7 +33,7 @@ struct NoAnswer;
 
 /// Serves on `listener` until `stop`, then waits for open requests for a short time. A body over `limit` bytes gets
 /// 413.
-pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Answer, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Serve, stop: CancellationToken) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -53,7 +53,7 @@ pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Ans
     let _ = tokio::time::timeout(DRAIN, ended).await;
 }
 
-async fn connection(stream: TcpStream, limit: usize, service: impl Answer, stop: CancellationToken) {
+async fn connection(stream: TcpStream, limit: usize, service: impl Serve, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let respond = service_fn(move |request: Request<Incoming>| {
         let service = service.clone();

@@ -79,7 +79,7 @@ impl fmt::Display for Call {
 
 /// A response of any status.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     /// The JSON body. `Null` if there was none.
     pub body: Value,
@@ -90,7 +90,7 @@ pub struct Answer {
     retry_after: Option<Duration>,
 }
 
-impl Answer {
+impl Response {
     /// The problem's slug (`following-limit`), or an empty text.
     pub fn slug(&self) -> &str {
         slug(self.body["type"].as_str().unwrap_or_default())
@@ -165,7 +165,7 @@ impl Api {
     }
 
     /// Sends a request once.
-    pub async fn once(&self, call: &Call) -> Result<Answer, Unanswered> {
+    pub async fn once(&self, call: &Call) -> Result<Response, Unanswered> {
         let mut request = self.http.request(call.method.clone(), format!("{}{}", self.base, call.path));
         if let Some(user) = call.caller {
             request = request.header(AUTHORIZATION, format!("Bearer {user}"));
@@ -187,12 +187,12 @@ impl Api {
         let bytes = response.bytes().await?;
         let took = started.elapsed();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer { status, body, retries: 0, took, retry_after })
+        Ok(Response { status, body, retries: 0, took, retry_after })
     }
 
     /// Sends an idempotent request at most eight times, until the response is not 429 or 503. Returns the last
     /// response of any status. Fails if the last attempt had no response.
-    pub async fn send(&self, call: Call) -> Result<Answer, Unanswered> {
+    pub async fn send(&self, call: Call) -> Result<Response, Unanswered> {
         for retries in 0.. {
             let outcome = self.once(&call).await;
             let asked = match &outcome {
@@ -205,7 +205,7 @@ impl Api {
                 Err(_) => true,
             };
             if !again || retries + 1 >= ATTEMPTS {
-                return outcome.map(|answer| Answer { retries, ..answer });
+                return outcome.map(|answer| Response { retries, ..answer });
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause(retries, asked)).await;
@@ -220,7 +220,7 @@ impl Api {
     }
 
     /// Returns true if a stack responds. Does not retry.
-    pub async fn health(&self) -> Result<Answer, Unanswered> {
+    pub async fn health(&self) -> Result<Response, Unanswered> {
         self.once(&Call::get("/v1/health")).await
     }
 

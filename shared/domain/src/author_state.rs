@@ -13,7 +13,7 @@
 //! | 4 | base / 8 | every post up to `base` is read or deleted, except the older posts; `read` and `deleted` begin after it |
 //! | 4 | through | every post up to it is delivered, or needs no delivery |
 //! | 6 | newest_at | time of the newest delivered post, ms |
-//! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions, see [`Asked`] |
+//! | 4, 4, 4, 4 | modes | with flag 8: changes and pulled, see [`Modes`]; seq and deletions, see [`PullCursor`] |
 //! | 4, 4 | older | with flag 16: the number of unread posts up to `horizon`, and `horizon`; the view does not know which posts these are |
 //! | 1, 4 … | lists | with flag 64: how many, and the numbers of the reader's lists that have the author |
 //! | 1 | preference | with flag 128: from -10 to 10, not 0 |
@@ -58,7 +58,7 @@ const LATER: u64 = 8_192;
 /// other fields: posts that are pushed, read or retracted count as delivered, even if the view lacks pulled posts
 /// before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asked {
+pub struct PullCursor {
     /// The view has every pulled post up to this number.
     pub seq: Seq,
     /// The head's number of deletions. The view has all of them.
@@ -98,7 +98,7 @@ pub struct AuthorState {
     /// The author's delivery modes, as far as the view knows.
     pub modes: Modes,
     /// Zero while posts were always pushed.
-    pub asked: Asked,
+    pub pull_cursor: PullCursor,
     /// Delivered bits from the byte of `through + 1` on. The bits up to `through` have no meaning.
     pub tail: Bitmap,
     /// Read bits from `base + 1` on.
@@ -114,11 +114,11 @@ pub struct DecodeAuthorStateError(usize);
 impl AuthorState {
     /// Returns the state that the facts imply if every post up to the head is delivered.
     pub fn from_facts(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
-        let all = Asked { seq: head.latest_seq, deletions: head.deletions() };
+        let all = PullCursor { seq: head.latest_seq, deletions: head.deletions() };
         let state = Self {
             opening: false,
             through: head.latest_seq.max(edge.base),
-            asked: if head.modes.is_push_alone() { Asked::default() } else { all },
+            pull_cursor: if head.modes.is_push_alone() { PullCursor::default() } else { all },
             ..Self::undelivered(edge, head, reads)
         };
         debug_assert!(state.counts_unread(edge, head, reads), "{state:?} of {edge:?}, {head:?}, {reads:?}");
@@ -178,7 +178,7 @@ impl AuthorState {
             horizon: 0,
             newest_at: head.latest_at,
             modes: head.modes,
-            asked: Asked::default(),
+            pull_cursor: PullCursor::default(),
             through: base,
             tail: Bitmap::default(),
             read: bits(&mut (base + 1..=edge.base).chain(reads.read.above(base.max(edge.base)))),
@@ -194,7 +194,7 @@ impl AuthorState {
     /// Returns whether a read has to compare the author's head: the author is pulled, or pulled posts from an earlier
     /// time are missing.
     pub fn asks(&self) -> bool {
-        self.pulls() || self.modes.pulled > self.asked.seq
+        self.pulls() || self.modes.pulled > self.pull_cursor.seq
     }
 
     /// Returns the greatest sequence number that counts as delivered.
@@ -204,9 +204,10 @@ impl AuthorState {
 
     /// Returns whether the state [asks](Self::asks), and the head has something that it lacks.
     pub fn is_behind(&self, head: &AuthorHead) -> bool {
-        let Self { asked, modes, .. } = self;
-        let news = head.latest_seq > asked.seq || head.deletions() > asked.deletions || head.modes.changes > modes.changes;
-        modes.pulled > asked.seq || (self.pulls() && news)
+        let Self { pull_cursor, modes, .. } = self;
+        let news =
+            head.latest_seq > pull_cursor.seq || head.deletions() > pull_cursor.deletions || head.modes.changes > modes.changes;
+        modes.pulled > pull_cursor.seq || (self.pulls() && news)
     }
 
     /// Returns whether this state knows something that the head does not. The head is then outdated.
@@ -214,7 +215,7 @@ impl AuthorState {
         let (modes, latest) = (head.modes, head.latest_seq);
         self.modes.changes > modes.changes
             || self.modes.pulled > modes.pulled
-            || self.asked.seq > latest
+            || self.pull_cursor.seq > latest
             || self.deletions > head.deletions()
     }
 
@@ -311,7 +312,8 @@ impl AuthorState {
         }
         bytes.extend_from_slice(&self.newest_at.ms().to_le_bytes()[..6]);
         if modes {
-            for number in [self.modes.changes, clamp(self.modes.pulled), clamp(self.asked.seq), self.asked.deletions] {
+            for number in [self.modes.changes, clamp(self.modes.pulled), clamp(self.pull_cursor.seq), self.pull_cursor.deletions]
+            {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -384,7 +386,7 @@ impl AuthorState {
             through: number(&header[21..25]),
             newest_at: Timestamp::from_ms(number(&header[25..31])),
             modes: Modes { changes: clamp(changes), pulled },
-            asked: Asked { seq: asked, deletions: clamp(asked_deletions) },
+            pull_cursor: PullCursor { seq: asked, deletions: clamp(asked_deletions) },
             tail: Bitmap::from_bytes(tail),
             read: Bitmap::from_bytes(read),
             deleted: Bitmap::from_bytes(deleted),

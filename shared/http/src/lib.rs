@@ -16,7 +16,7 @@ pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
 pub use problem::{FieldError, Kind, Problem};
 pub use request::Request;
-pub use response::Answer;
+pub use response::Response;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use futures::future::{Either, select};
@@ -34,7 +34,7 @@ use tidemark_domain::UserId;
 pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
 
 /// A response as API Gateway expects it.
-pub type Response = ApiGatewayV2httpResponse;
+pub type GatewayResponse = ApiGatewayV2httpResponse;
 
 /// The claims of a token, and the checks of the caller whom they name.
 #[derive(Clone)]
@@ -98,9 +98,9 @@ async fn with_access<F>(
     caller: UserId,
     request: Request,
     handler: impl FnOnce(Request) -> F,
-) -> Result<Answer, Problem>
+) -> Result<Response, Problem>
 where
-    F: Future<Output = Result<Answer, Problem>>,
+    F: Future<Output = Result<Response, Problem>>,
 {
     let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
     let (redis_responds, answer) = if begins_with_own_view(&request) {
@@ -120,9 +120,9 @@ const REST: Duration = Duration::from_millis(500);
 
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
 /// logged here with its cause. A handler that takes too long is ended, as if the process had been killed.
-pub async fn serve<F>(edge: &Edge, recorder: &Recorder, event: Event, handler: impl FnOnce(Request) -> F) -> Response
+pub async fn serve<F>(edge: &Edge, recorder: &Recorder, event: Event, handler: impl FnOnce(Request) -> F) -> GatewayResponse
 where
-    F: Future<Output = Result<Answer, Problem>>,
+    F: Future<Output = Result<Response, Problem>>,
 {
     let request = Request::new(event.payload, edge);
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
@@ -146,9 +146,9 @@ where
 }
 
 /// Checks what is the same for all routes, then runs the handler.
-async fn answer<F>(edge: &Edge, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Answer, Problem>
+async fn answer<F>(edge: &Edge, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Response, Problem>
 where
-    F: Future<Output = Result<Answer, Problem>>,
+    F: Future<Output = Result<Response, Problem>>,
 {
     if request.route() == routes::DEFAULT {
         return request.unrouted();

@@ -208,7 +208,7 @@ macro_rules! routes {
         }
 
         /// Handles one request. A failure is a response.
-        pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::Response, std::convert::Infallible> {
+        pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::GatewayResponse, std::convert::Infallible> {
             Ok($crate::serve(&$app.edge, &$app.stores.recorder, event, async |$request| match $request.route() {
                 $($key => $call.await,)*
                 route => Err($crate::Problem::not_found(format!("another function has the route {route}"))),

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 
 use super::{
-    Answer, Problem, Request,
+    Problem, Request, Response,
     bodies::{FirstCursor, NextCursor},
 };
 use tidemark_domain::{Cursor, Relation};
@@ -54,9 +54,9 @@ impl Page {
     }
 
     /// A response with a page, which `body` makes of the cursor, and with a `Link` header.
-    pub fn answer<T: Serialize>(request: &Request, next: Option<Cursor>, body: impl FnOnce(NextCursor) -> T) -> Answer {
+    pub fn answer<T: Serialize>(request: &Request, next: Option<Cursor>, body: impl FnOnce(NextCursor) -> T) -> Response {
         let cursor = next.map(|cursor| URL_SAFE_NO_PAD.encode(cursor.to_bytes()));
-        let answer = Answer::json(200, &body(NextCursor(cursor.clone())));
+        let answer = Response::json(200, &body(NextCursor(cursor.clone())));
         let Some(cursor) = cursor else { return answer };
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(request.query_pairs().iter().filter(|(name, _)| name != "cursor" && name != "offset"));

@@ -12,7 +12,7 @@ use tidemark_domain::{Platform, PostId, author_lists::MOST_LISTS, ids::LAST_POST
 use tokio::time::error::Elapsed;
 use utoipa::ToSchema;
 
-use super::{Answer, boxed};
+use super::{Response, boxed};
 
 /// An error in one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -281,7 +281,7 @@ impl Problem {
         ItemProblem { r#type: self.kind.uri(), title: self.kind.title(), status: self.status(), detail: self.detail }
     }
 
-    pub fn answer(&self, request_id: &str) -> Answer {
+    pub fn answer(&self, request_id: &str) -> Response {
         let body = ProblemDetails {
             r#type: self.kind.uri(),
             title: self.kind.title(),
@@ -290,7 +290,7 @@ impl Problem {
             request_id,
             errors: &self.errors,
         };
-        let mut answer = Answer::json(self.status(), &body).header("content-type", "application/problem+json");
+        let mut answer = Response::json(self.status(), &body).header("content-type", "application/problem+json");
         if let Some(OverLimit { budget, per_minute, wait }) = &self.over {
             let (name, wait) = (budget.name(), wait.as_millis().div_ceil(1_000));
             answer = answer

@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{Answer, Edge, FieldError, Problem, bodies::RequestBody, body::Body, routes};
+use super::{Edge, FieldError, Problem, Response, bodies::RequestBody, body::Body, routes};
 use tidemark_app::ports::IdempotencyKey;
 use tidemark_domain::{Handle, ListId, NoticeId, Platform, PostId, UserId};
 
@@ -68,12 +68,12 @@ impl Request {
     ///
     /// If `CorsOrigins` is given, API Gateway sends a browser's preflight request here and adds its headers. The
     /// browser expects a 2xx, even for an unknown path, so that it can then show the 404.
-    pub(crate) fn unrouted(&self) -> Result<Answer, Problem> {
+    pub(crate) fn unrouted(&self) -> Result<Response, Problem> {
         let (path, method) = (self.path(), self.event.request_context.http.method.as_str());
         let methods = routes::methods(path);
         let preflight = self.header("access-control-request-method").is_some();
         match method {
-            "OPTIONS" if preflight || !methods.is_empty() => Ok(Answer::no_content().header("allow", &methods.join(", "))),
+            "OPTIONS" if preflight || !methods.is_empty() => Ok(Response::no_content().header("allow", &methods.join(", "))),
             _ if !methods.is_empty() => Err(Problem::method_not_allowed(method, methods)),
             _ => {
                 let hint = routes::similar(path).map_or_else(String::new, |path| format!("; did you mean {path}?"));

@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 use tracing::error;
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     status: u16,
     headers: HeaderMap,
     body: Option<String>,
 }
 
-impl Answer {
+impl Response {
     /// A response with a JSON body.
     pub fn json(status: u16, body: &impl Serialize) -> Self {
         let (status, body) = match serde_json::to_string(body) {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_same_body_has_the_same_tag_and_is_not_sent_again() {
-        let answer = || Answer::json(200, &[1, 2]).tagged();
+        let answer = || Response::json(200, &[1, 2]).tagged();
         let tag = answer().headers["etag"].to_str().unwrap().to_owned();
         assert_eq!(answer().conditional(Some(&tag)).status, 304);
         assert_eq!(answer().conditional(Some(&format!("\"x\", W/{tag}"))).body, None);

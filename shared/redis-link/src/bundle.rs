@@ -4,20 +4,21 @@ use redis::Cmd;
 
 use crate::pace::CALL;
 
-/// The most that a response may be stale.
+/// How stale a response may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Age {
+pub enum Consistency {
     /// The response contains every change that was made before the request.
-    Now,
-    /// A moment. The response need not contain recent changes, so the caller must not depend on its own.
-    MomentOld,
+    Strong,
+    /// The response may be stale by a moment. It need not contain recent changes, so the caller must not depend on
+    /// its own.
+    Eventual,
 }
 
 /// Commands on keys of one slot. They go to the slot's node together, in this order.
 #[derive(Debug, Clone)]
 pub struct Bundle {
     pub commands: Vec<Cmd>,
-    pub age: Age,
+    pub consistency: Consistency,
     /// Bulk work, as a number of users who would cost as much in a delivery. It goes to a node in its turn, so that
     /// other commands wait for little of it. `None` for any other commands.
     pub bulk: Option<usize>,
@@ -30,13 +31,13 @@ pub(crate) fn work_of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Opti
 
 impl From<Cmd> for Bundle {
     fn from(command: Cmd) -> Self {
-        Self { commands: vec![command], age: Age::Now, bulk: None }
+        Self { commands: vec![command], consistency: Consistency::Strong, bulk: None }
     }
 }
 
 impl Bundle {
-    /// The same commands, with a response of this age.
-    pub fn aged(self, age: Age) -> Self {
-        Self { age, ..self }
+    /// The same commands, with a response of this consistency.
+    pub fn with(self, consistency: Consistency) -> Self {
+        Self { consistency, ..self }
     }
 }

@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     LinkError,
-    bundle::{Age, Bundle, work_of},
+    bundle::{Bundle, Consistency, work_of},
     epoch::Epoch,
     error::{is_unknown_function, link_error, server_error},
     node::Node,
@@ -59,7 +59,7 @@ pub(crate) struct Cluster {
     topology: ArcSwapOption<Topology>,
     /// Held while the map is read. The time of the last failure, if the last read failed.
     refreshing: Mutex<Option<Instant>>,
-    /// Whether [`Age::MomentOld`] allows replicas.
+    /// Whether [`Consistency::Eventual`] allows replicas.
     pub(crate) replica_reads: bool,
     paced: bool,
     /// The time from the start of a call within which a new attempt may begin.
@@ -264,7 +264,7 @@ impl Cluster {
             Way::Map | Way::Primary => {
                 // A bundle without a key may go to any node.
                 let range = topology.range(open.slot.unwrap_or_default())?;
-                let old = self.replica_reads && open.bundle.age == Age::MomentOld && open.way == Way::Map;
+                let old = self.replica_reads && open.bundle.consistency == Consistency::Eventual && open.way == Way::Map;
                 // A replica needs the epoch of its primary: without it, the views of another epoch cannot be
                 // recognized.
                 let replica = range.primary.node.epoch().filter(|_| old).zip(range.replicas.iter().choose(&mut rand::rng()));

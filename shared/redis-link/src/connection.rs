@@ -7,7 +7,7 @@ use tracing::warn;
 
 use crate::{
     LinkError,
-    bundle::{Age, Bundle, work_of},
+    bundle::{Bundle, Consistency, work_of},
     cluster::Cluster,
     epoch::Epoch,
     error::{is_unknown_function, link_error},
@@ -78,9 +78,9 @@ impl Link {
         &self,
         operation: &'static str,
         commands: Vec<Cmd>,
-        age: Age,
+        consistency: Consistency,
     ) -> Result<(T, Epoch), LinkError> {
-        let reply = self.one(operation, Bundle { commands, age, bulk: None }).await?;
+        let reply = self.one(operation, Bundle { commands, consistency, bulk: None }).await?;
         Ok((read(operation, Value::Array(reply.values))?, reply.epoch))
     }
 
@@ -130,9 +130,9 @@ impl Link {
         &self,
         operation: &'static str,
         keys: &[String],
-        age: Age,
+        consistency: Consistency,
     ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, LinkError> {
-        let (strings, others) = self.strings_and(operation, keys, age, None).await?;
+        let (strings, others) = self.strings_and(operation, keys, consistency, None).await?;
         debug_assert!(others.is_none());
         Ok(strings)
     }
@@ -142,7 +142,7 @@ impl Link {
         &self,
         operation: &'static str,
         keys: &[String],
-        age: Age,
+        consistency: Consistency,
         other: Option<Cmd>,
     ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), LinkError> {
         let parts = self.parts(keys);
@@ -151,7 +151,7 @@ impl Link {
             for &index in part {
                 command.arg(&keys[index]);
             }
-            Bundle::from(command).aged(age)
+            Bundle::from(command).with(consistency)
         });
         let has_other = other.is_some();
         let mut replies = self.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
@@ -198,7 +198,7 @@ impl Link {
         matches!(&*self.servers, Servers::Node(_))
     }
 
-    /// Whether a response with [`Age::MomentOld`] may differ from one with [`Age::Now`].
+    /// Whether a response with [`Consistency::Eventual`] may differ from one with [`Consistency::Strong`].
     pub fn reads_replicas(&self) -> bool {
         matches!(&*self.servers, Servers::Cluster(cluster) if cluster.replica_reads)
     }

@@ -16,7 +16,7 @@ mod pace;
 mod reply;
 mod topology;
 
-pub use bundle::{Age, Bundle};
+pub use bundle::{Bundle, Consistency};
 pub use connection::Link;
 pub use epoch::{BYTES as EPOCH_BYTES, Epoch};
 pub use error::LinkError;

@@ -14,7 +14,7 @@ pub struct RedisOptions {
     pub cluster: bool,
     /// A file of certificates (PEM) that replace the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether reads with [`Age::MomentOld`](crate::Age::MomentOld) use the replicas of a cluster.
+    /// Whether reads with [`Consistency::Eventual`](crate::Consistency::Eventual) use the replicas of a cluster.
     pub replica_reads: bool,
     /// The longest wait for a connection.
     pub connect_timeout: Duration,

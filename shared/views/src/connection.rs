@@ -4,7 +4,7 @@ use std::time::Duration;
 use tidemark_app::ports::{Store, StoreError};
 
 use redis::{Cmd, FromRedisValue, RedisError, Value};
-use redis_link::{Age, Bundle, Epoch, Link, LinkError, RedisOptions};
+use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions};
 
 use crate::library::{Function, LIBRARY};
 
@@ -55,9 +55,9 @@ impl Redis {
         &self,
         operation: &'static str,
         commands: Vec<Cmd>,
-        age: Age,
+        consistency: Consistency,
     ) -> Result<(T, Epoch), StoreError> {
-        self.0.together(operation, commands, age).await.map_err(view_error)
+        self.0.together(operation, commands, consistency).await.map_err(view_error)
     }
 
     /// Runs commands on any keys, in one round trip for each node. Returns the responses in order.
@@ -95,19 +95,19 @@ impl Redis {
         &self,
         operation: &'static str,
         keys: &[String],
-        age: Age,
+        consistency: Consistency,
     ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, StoreError> {
-        self.0.strings(operation, keys, age).await.map_err(view_error)
+        self.0.strings(operation, keys, consistency).await.map_err(view_error)
     }
 
     pub(crate) async fn strings_and(
         &self,
         operation: &'static str,
         keys: &[String],
-        age: Age,
+        consistency: Consistency,
         other: Option<Cmd>,
     ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), StoreError> {
-        self.0.strings_and(operation, keys, age, other).await.map_err(view_error)
+        self.0.strings_and(operation, keys, consistency, other).await.map_err(view_error)
     }
 
     /// One step of a walk over all keys with `SCAN`. Returns the cursor of the next step, and keys. The cursor 0 begins

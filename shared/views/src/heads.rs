@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::Value;
-use redis_link::{Age, Epoch};
+use redis_link::{Consistency, Epoch};
 use tidemark_app::ports::{HeadViews, KnownAuthor, StoreError};
 use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
@@ -27,7 +27,7 @@ impl HeadViews for Redis {
             return Ok(HashMap::new());
         }
         let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).collect();
-        let values = self.strings("heads", &keys, Age::MomentOld).await?;
+        let values = self.strings("heads", &keys, Consistency::Eventual).await?;
         // A value that cannot be read counts as unknown and comes from the facts.
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }
@@ -38,7 +38,7 @@ impl HeadViews for Redis {
         }
         let times_key = |&author: &UserId| keys::times(author)[0].clone();
         let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).chain(authors.iter().map(times_key)).collect();
-        let mut heads = self.strings("authors", &keys, Age::Now).await?;
+        let mut heads = self.strings("authors", &keys, Consistency::Strong).await?;
         let times = heads.split_off(authors.len());
         let known = |(head, times)| KnownAuthor { head: current(head, decode), times: current(times, decode_times) };
         Ok(authors.iter().copied().zip(heads.into_iter().zip(times).map(known)).collect())

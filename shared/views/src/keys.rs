@@ -2,10 +2,10 @@
 //!
 //! | key | type | content | lifetime | written by | rebuilt from |
 //! |---|---|---|---|---|---|
-//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::AuthorState), `+1` to `+8` → recent entries of the feed | 60 h after the last read; 5 min without a feed | deliver, retract, begin, admit, seed, finish, drop, touch, rank, watch, unwatch, notify, claim | edges, heads, read facts |
+//! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::AuthorState), `+1` to `+8` → recent entries of the feed | 60 h after the last read; 5 min without a feed | deliver, retract, begin, open_gate, seed, finish, drop, touch, rank, watch, unwatch, notify, claim | edges, heads, read facts |
 //! | `{bucket}:f:<user>` | list | feed: [entries](tidemark_domain::FeedKey::entry), oldest first, at most 1,128 without the recent ones | an hour longer than the state | deliver, retract, begin, seed, drop, touch, rank | posts |
-//! | `{bucket}:k:<user>` | sorted set | ranked feed: the entries of the feed → [score](tidemark_domain::rank); only of readers who have read it | an hour longer than the state, from the last ranked read on | rank, admit, retract, begin, seed, drop, touch | feed, posts, state |
-//! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, admit, retract, begin, seed, drop, touch | posts; moves are not rebuilt |
+//! | `{bucket}:k:<user>` | sorted set | ranked feed: the entries of the feed → [score](tidemark_domain::rank); only of readers who have read it | an hour longer than the state, from the last ranked read on | rank, open_gate, retract, begin, seed, drop, touch | feed, posts, state |
+//! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, open_gate, retract, begin, seed, drop, touch | posts; moves are not rebuilt |
 //! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which the list is complete | 2 h; 5 min when empty | fill, relate | edges by follower |
 //! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | 2 h; 5 min when empty | fill, relate | edges by followee |
 //! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late | 2 h | relate | |

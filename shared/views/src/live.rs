@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
-use redis_link::{Age, Bundle};
+use redis_link::{Bundle, Consistency};
 use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError, Told, Watched};
 use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 
@@ -46,7 +46,7 @@ impl LiveViews for Redis {
     async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>> {
         let calls = users.iter().map(|&user| {
             let command = fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]);
-            Bundle { commands: vec![command], age: Age::Now, bulk: None }
+            Bundle { commands: vec![command], consistency: Consistency::Strong, bulk: None }
         });
         let answers: Vec<Result<Value, StoreError>> = self.results("claim", calls.collect()).await;
         answers.into_iter().map(|answer| decode_claim(answer?)).collect()

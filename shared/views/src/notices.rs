@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
-use redis_link::{Age, Epoch};
+use redis_link::{Consistency, Epoch};
 use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, StoreError};
 use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestamp, UserId};
 
@@ -61,7 +61,7 @@ impl NoticeViews for Redis {
         }
         let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
         // The key of a title contains its revision, so a stale title is never used.
-        let values = self.strings("notice_titles", &keys, Age::MomentOld).await?;
+        let values = self.strings("notice_titles", &keys, Consistency::Eventual).await?;
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
-use redis_link::{Age, Epoch};
+use redis_link::{Consistency, Epoch};
 use tidemark_app::ports::{CardVersion, CardViews, IdentityViews, StoreError};
 use tidemark_domain::{Card, UserId};
 
@@ -18,7 +18,7 @@ impl CardViews for Redis {
         if users.is_empty() {
             return Ok(HashMap::new());
         }
-        let values = self.strings("cards", &card_keys(users), Age::MomentOld).await?;
+        let values = self.strings("cards", &card_keys(users), Consistency::Eventual).await?;
         Ok(known(users, values))
     }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
-use redis_link::{Age, Bundle, Epoch};
+use redis_link::{Bundle, Consistency, Epoch};
 use tidemark_app::ports::{
     CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, StoreError,
 };
@@ -33,7 +33,7 @@ impl PostViews for Redis {
             return Ok(HashMap::new());
         }
         // Reads from the master, because the caller may store a result of these summaries.
-        let values = self.strings("summaries", &post_keys(posts), Age::Now).await?;
+        let values = self.strings("summaries", &post_keys(posts), Consistency::Strong).await?;
         Ok(known(posts, values))
     }
 
@@ -51,8 +51,8 @@ impl PostViews for Redis {
             keys.extend(posts.iter().map(|&post| keys::counts(post)[0].clone()));
         }
         // An author sees an own edit at once, so such a page does not come from a replica.
-        let age = if authors.contains(&reader) { Age::Now } else { Age::MomentOld };
-        let (mut values, states) = self.strings_and("page", &keys, age, Some(reactions::ask(reader, &authors))).await?;
+        let consistency = if authors.contains(&reader) { Consistency::Strong } else { Consistency::Eventual };
+        let (mut values, states) = self.strings_and("page", &keys, consistency, Some(reactions::ask(reader, &authors))).await?;
         let mut bodies = values.split_off(posts.len() + named.len()).into_iter();
         let cards = people::known(named, values.split_off(posts.len()));
         let summaries = known(posts, values);
@@ -180,7 +180,9 @@ impl PostViews for Redis {
         let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
         let expire = redis::cmd("PEXPIRE").arg(&key).arg(keys::MOVED_LIFETIME.as_millis() as u64).clone();
         let commands = vec![redis::cmd("MULTI"), sent, expire, redis::cmd("EXEC")];
-        self.query_in_epoch::<Value>("note_rescore", Bundle { commands, age: Age::Now, bulk: None }).await.map(drop)
+        self.query_in_epoch::<Value>("note_rescore", Bundle { commands, consistency: Consistency::Strong, bulk: None })
+            .await
+            .map(drop)
     }
 
     async fn moved(&self, author: UserId) -> Result<Moved, StoreError> {

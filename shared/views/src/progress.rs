@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use redis::Cmd;
-use redis_link::Age;
+use redis_link::Consistency;
 use tidemark_app::ports::{FanOutKind, Progress, ProgressViews, StoreError};
 use tidemark_domain::PostId;
 
@@ -27,7 +27,7 @@ impl ProgressViews for Redis {
         // The epoch is not compared. A page that an older dump marks as done was done, and its readers' views of that
         // epoch count as missing.
         let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) =
-            self.together("progress", gets.into(), Age::Now).await?;
+            self.together("progress", gets.into(), Consistency::Strong).await?;
         let bitmap = bitmap.unwrap_or_default();
         // SETBIT numbers the bits of a byte from the most significant one.
         let done = |page: u16| bitmap.get(usize::from(page / 8)).is_some_and(|byte| byte << (page % 8) & 0x80 != 0);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use redis::Value;
-use redis_link::{Age, Bundle, Epoch};
+use redis_link::{Bundle, Consistency, Epoch};
 use tidemark_app::ports::{Ranked, StoreError, View};
 use tidemark_domain::{
     FeedKey, HalfLife, Rank, RankedPlace, ReaderState, Score, UserId,
@@ -85,7 +85,7 @@ impl Redis {
         type Fields = Vec<(Vec<u8>, Vec<u8>)>;
         type All = (Fields, usize, usize, Vec<(Vec<u8>, f64)>, Value);
         let ((fields, stored, scored, entries, moves), epoch): (All, Epoch) =
-            self.query_in_epoch("ranked", Bundle { commands, age: Age::Now, bulk: None }).await?;
+            self.query_in_epoch("ranked", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
         let state = ReaderState::decode(fields).map_err(|error| damaged(&error.to_string()))?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
         if state.meta.feed && stored == 0 {
@@ -128,7 +128,7 @@ impl Redis {
         ];
         type All = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>, std::collections::HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
         let ((mut entries, recent, mut known, [marker]), _): (All, Epoch) =
-            self.query_in_epoch("unranked", Bundle { commands, age: Age::Now, bulk: None }).await?;
+            self.query_in_epoch("unranked", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
         let mut recent = recent.into_iter();
         let meta = recent.next().flatten().and_then(|meta| ReaderMeta::decode(&meta));
         entries.extend(recent.take(meta.map_or(0, |meta| meta.recent.into())).flatten());

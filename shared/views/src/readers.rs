@@ -1,8 +1,8 @@
 //! [`ReaderViews`] on Redis: reader state, feed and ranked feed.
 
 use async_trait::async_trait;
-use redis_link::{Age, Bundle, Epoch};
-use tidemark_app::ports::{Admitted, Begun, Delivered, Marks, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
+use redis_link::{Bundle, Consistency, Epoch};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -42,7 +42,7 @@ impl ReaderViews for Redis {
             let state = redis::cmd("HGETALL").arg(state_key).clone();
             let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
             let commands = vec![redis::cmd("MULTI"), state, feed, redis::cmd("EXEC")];
-            self.query_in_epoch("view", Bundle { commands, age: Age::Now, bulk: None }).await?
+            self.query_in_epoch("view", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?
         };
         let state = ReaderState::decode(fields).map_err(|error| StoreError::DamagedView { detail: error.to_string() })?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
@@ -104,7 +104,7 @@ impl ReaderViews for Redis {
         }
     }
 
-    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, StoreError> {
+    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError> {
         let mut admitted = Vec::with_capacity(edges.len());
         for edges in edges.chunks(MAX_ARGUMENTS / 6) {
             let args: Vec<Arg> = edges
@@ -117,12 +117,12 @@ impl ReaderViews for Redis {
                 .collect();
             let [ranked, moves] = keys::ranked(user);
             let keys = [keys::reader_state(user), ranked, moves];
-            let answer: Option<Vec<i64>> = self.call(Function::Admit, &keys, &args).await?;
+            let answer: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, &args).await?;
             let Some(answer) = answer else { return Ok(None) };
             admitted.extend(answer.into_iter().map(|code| match code {
-                1 | 2 => Admitted::Opening,
-                0 => Admitted::Complete,
-                _ => Admitted::Stale,
+                1 | 2 => Gate::Opening,
+                0 => Gate::Complete,
+                _ => Gate::Stale,
             }));
         }
         Ok(Some(admitted))

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use redis::{Cmd, Value};
-use redis_link::{Age, Bundle, Epoch};
+use redis_link::{Bundle, Consistency, Epoch};
 use tidemark_app::{
     ports::{List, ListSlice, RelationViews, Start, StoreError},
     relations::FANS_CAP,
@@ -31,11 +31,11 @@ impl RelationViews for Redis {
     async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
         let (List::Following(owner) | List::Fans(owner)) = list;
         if self.may_be_old(caller, owner).await
-            && let Some(slice) = self.slice_of_age(list, start, limit, Age::MomentOld).await?
+            && let Some(slice) = self.read_slice(list, start, limit, Consistency::Eventual).await?
         {
             return Ok(Some(slice));
         }
-        self.slice_of_age(list, start, limit, Age::Now).await
+        self.read_slice(list, start, limit, Consistency::Strong).await
     }
 
     async fn lease(&self, list: List, token: u64) -> Result<(), StoreError> {
@@ -85,8 +85,8 @@ impl RelationViews for Redis {
     async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError> {
         let [key, lease] = keys::counters(user);
         let old = self.may_be_old(caller, user).await;
-        for age in old.then_some(Age::MomentOld).into_iter().chain([Age::Now]) {
-            let get = Bundle::from(Cmd::get(&key)).aged(age);
+        for consistency in old.then_some(Consistency::Eventual).into_iter().chain([Consistency::Strong]) {
+            let get = Bundle::from(Cmd::get(&key)).with(consistency);
             let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch("counters", get).await?;
             if let Some(counters) = record.as_deref().and_then(|record| decode(epoch.current(record)?)) {
                 return Ok(Some(counters));
@@ -109,7 +109,13 @@ impl RelationViews for Redis {
 }
 
 impl Redis {
-    async fn slice_of_age(&self, list: List, start: Start, limit: usize, age: Age) -> Result<Option<ListSlice>, StoreError> {
+    async fn read_slice(
+        &self,
+        list: List,
+        start: Start,
+        limit: usize,
+        consistency: Consistency,
+    ) -> Result<Option<ListSlice>, StoreError> {
         let [key, ..] = keys::list(list);
         let range = || redis::cmd("ZRANGE").arg(&key).clone();
         // The marker is the lowest member.
@@ -129,7 +135,7 @@ impl Redis {
                 commands.push(range().arg(offset).arg(last).arg("REV").arg("WITHSCORES").clone());
             }
         }
-        let (mut answers, epoch): (Vec<Value>, _) = self.together("list", commands, age).await?;
+        let (mut answers, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
         let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(answers.remove(0)).map_err(|_| damaged())?;
         let Some((_, low)) = lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)) else { return Ok(None) };
         let mut items = Vec::new();

@@ -1,7 +1,7 @@
 //! Calls of one function for many users.
 
 use redis::FromRedisValue;
-use redis_link::{Age, Bundle};
+use redis_link::{Bundle, Consistency};
 use tidemark_app::ports::StoreError;
 use tidemark_domain::UserId;
 
@@ -31,7 +31,7 @@ impl Redis {
             let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();
             // Any full call is as much work as a full delivery.
             let bulk = is_bulk.then_some((users.len() * USERS_PER_CALL).div_ceil(per_call));
-            Bundle { commands: vec![fcall(function, &keys, args)], age: Age::Now, bulk }
+            Bundle { commands: vec![fcall(function, &keys, args)], consistency: Consistency::Strong, bulk }
         };
         if self.is_one_node() {
             let mut answers = Vec::new();

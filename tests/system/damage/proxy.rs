@@ -20,7 +20,7 @@ use tidemark_tests::{World, world_with};
 use tokio::net::TcpListener;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct Request {
     /// The binary name of the sending function.
     pub(crate) function: String,
     /// For example `Query`.
@@ -29,7 +29,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-impl Asked {
+impl Request {
     /// Returns true if the request comes from this function, is this operation, and contains this text.
     pub(crate) fn is(&self, function: &str, operation: &str, names: &str) -> bool {
         self.function == function && self.operation == operation && self.body.to_string().contains(names)
@@ -50,7 +50,7 @@ pub(crate) enum Fate {
 /// The error of a transaction whose first item another one holds.
 pub(crate) const CANCELLED: &str = "TransactionCanceledException";
 
-type Rule = Arc<dyn Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync>;
+type Rule = Arc<dyn Fn(Request) -> BoxFuture<'static, Fate> + Send + Sync>;
 
 /// Counts of the functions' requests.
 #[derive(Debug, Clone, Default)]
@@ -104,7 +104,7 @@ pub(crate) async fn world_behind_a_proxy_with(configure: impl FnOnce(&mut Option
 
 impl Proxy {
     /// Sets the function that decides about every request.
-    pub(crate) fn rule(&self, rule: impl Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync + 'static) {
+    pub(crate) fn rule(&self, rule: impl Fn(Request) -> BoxFuture<'static, Fate> + Send + Sync + 'static) {
         *self.rule.lock().unwrap() = Some(Arc::new(rule));
     }
 
@@ -143,7 +143,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
         metered["ReturnConsumedCapacity"] = json!("TOTAL");
         body = metered.to_string().into();
     }
-    let asked = Asked { function, operation: operation.clone(), body: serde_json::from_slice(&body).unwrap() };
+    let asked = Request { function, operation: operation.clone(), body: serde_json::from_slice(&body).unwrap() };
     let rule = proxy.rule.lock().unwrap().clone();
     let fate = match rule {
         Some(rule) => rule(asked).await,

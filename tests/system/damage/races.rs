@@ -16,7 +16,7 @@ use tidemark_tests::{User, World, number_from, world};
 
 use super::{
     Scene, fire, listed,
-    proxy::{Asked, Fate, Proxy, world_behind_a_proxy},
+    proxy::{Fate, Proxy, Request, world_behind_a_proxy},
     scene::{n, s},
 };
 
@@ -25,7 +25,7 @@ use super::{
 async fn churn(world: &World, proxy: &Proxy, listing: &'static str, counter: String) {
     let (follower, author) = (world.user(1), "/v1/following/50");
     let counted = Arc::new(AtomicBool::new(false));
-    proxy.rule(move |asked: Asked| {
+    proxy.rule(move |asked: Request| {
         let (follower, counter, counted) = (follower.clone(), counter.clone(), Arc::clone(&counted));
         async move {
             if asked.is("reconcile", "BatchGetItem", &counter) {
@@ -144,7 +144,7 @@ async fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
 /// the same error.
 fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
     let token = Arc::new(Mutex::new(None::<Value>));
-    proxy.rule(move |asked: Asked| {
+    proxy.rule(move |asked: Request| {
         let mut fate = Fate::Forwarded;
         if asked.function == function && asked.operation == "TransactWriteItems" {
             let mut lost = token.lock().unwrap();
@@ -251,7 +251,7 @@ async fn a_fan_out_waits_for_the_transaction_that_holds_its_post() {
         world.follow(1..=2, 99).await;
         let held = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&held);
-        proxy.rule(move |asked: Asked| {
+        proxy.rule(move |asked: Request| {
             let conflict = asked.is("fan-out", "UpdateItem", "post#") && count.fetch_add(1, Ordering::SeqCst) % 10 < 9;
             async move { if conflict { Fate::Refused("TransactionConflictException") } else { Fate::Forwarded } }.boxed()
         });

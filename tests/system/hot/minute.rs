@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::json;
 use tidemark_local::Weather;
-use tidemark_tests::{Answer, World, deployed_timeouts, number_from, world_with};
+use tidemark_tests::{Response, World, deployed_timeouts, number_from, world_with};
 
 use super::{counts, titles};
 
@@ -36,7 +36,7 @@ struct Minute<'a> {
 impl Minute<'_> {
     /// Sends requests at `rate` a second, at random times, and repeats those that are refused. Returns their number. One
     /// in a hundred may be refused at first.
-    async fn send(&self, what: &str, rate: u64, request: impl AsyncFn(u64) -> Answer) -> u64 {
+    async fn send(&self, what: &str, rate: u64, request: impl AsyncFn(u64) -> Response) -> u64 {
         self.world.stack.set_weather(Weather::Aws, 1);
         self.world.stack.slow_down(self.slowdown);
         let number = rate * self.seconds;

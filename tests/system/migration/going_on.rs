@@ -19,7 +19,7 @@ use super::{
     migrate, zadd,
 };
 use crate::{
-    damage::proxy::{Asked, Fate, Proxy, world_behind_a_proxy},
+    damage::proxy::{Fate, Proxy, Request, world_behind_a_proxy},
     hot::split,
 };
 
@@ -101,7 +101,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
     let (run, stage) = (Arc::new(run), Arc::new(AtomicUsize::new(0)));
     let (second, third) = (second.clone(), third.clone());
     let during = Arc::clone(&run);
-    proxy.rule(move |asked: Asked| {
+    proxy.rule(move |asked: Request| {
         let (run, stage, second, third) = (Arc::clone(&during), Arc::clone(&stage), second.clone(), third.clone());
         async move {
             let reads_head = asked.is("follow", "BatchGetItem", "PostsTable");

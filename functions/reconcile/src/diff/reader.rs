@@ -177,7 +177,7 @@ impl Sides<'_> {
             || field.version > reads.version
             || field.is_ahead_of(head)
             || field.newest_at > head.latest_at
-            || field.asked.deletions > head.deletions()
+            || field.pull_cursor.deletions > head.deletions()
         {
             return BTreeSet::from([rebuild(Kind::FieldAhead)]);
         }

@@ -18,7 +18,7 @@ use super::{
     limits::{Conflict, Ongoings, Partitions, Transactions, consumed},
 };
 use crate::{
-    http_server::{Answer, Reply, access_key, json_response, operation, to_its_end},
+    http_server::{Reply, Serve, access_key, json_response, operation, to_its_end},
     metrics::Metrics,
     weather::{Call, Conditions, Surroundings, Weather},
 };
@@ -62,7 +62,7 @@ impl From<Response> for Outcome {
     }
 }
 
-impl Answer for Service {
+impl Serve for Service {
     async fn answer(&self, parts: Parts, body: Bytes) -> Reply {
         let (Some(operation), Ok(body)) = (operation(&parts), std::str::from_utf8(&body)) else {
             return Some(send(Response::error("SerializationException", "the operation is missing, or the body is not UTF-8")));

@@ -148,7 +148,7 @@ fn append(joined: &mut String, value: &str) {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct Payload {
     status_code: u16,
     #[serde(default)]
     headers: Option<BTreeMap<String, Value>>,
@@ -169,7 +169,7 @@ pub(crate) fn response(answer: Value) -> Option<Response> {
         let body = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
         return Response::builder().header(header::CONTENT_TYPE, "application/json").body(Body::from(body)).ok();
     }
-    let answer: Answer = serde_json::from_value(answer).ok()?;
+    let answer: Payload = serde_json::from_value(answer).ok()?;
     let body = answer.body.unwrap_or_default();
     let body = if answer.is_base64_encoded == Some(true) { STANDARD.decode(body).ok()? } else { body.into_bytes() };
     let mut response = Response::new(Body::from(body));

@@ -48,13 +48,13 @@ pub(super) struct Assignment {
     pub(super) deadline_ms: u64,
 }
 
-type Answer = Result<Value, InvokeError>;
+type Invoked = Result<Value, InvokeError>;
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<(Assignment, oneshot::Sender<Answer>)>,
+    waiting: VecDeque<(Assignment, oneshot::Sender<Invoked>)>,
     /// The request id and the waiting caller of each busy worker.
-    running: HashMap<u64, (String, oneshot::Sender<Answer>)>,
+    running: HashMap<u64, (String, oneshot::Sender<Invoked>)>,
     /// Process ids of live workers. The id is 0 while the process is being started.
     live: BTreeMap<u64, u32>,
     /// Live workers that have requested work.
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     /// Passes a result to the caller that waits for it. Returns false if no caller waits any more.
-    pub(super) fn finish(&self, worker: u64, request_id: &str, answer: Answer) -> bool {
+    pub(super) fn finish(&self, worker: u64, request_id: &str, answer: Invoked) -> bool {
         let mut state = self.lock();
         if state.running.get(&worker).is_none_or(|(id, _)| id != request_id) {
             return false;
@@ -219,7 +219,7 @@ impl Processes {
 
 #[async_trait]
 impl Runner for Processes {
-    async fn invoke(&self, request_id: &str, payload: Value) -> Answer {
+    async fn invoke(&self, request_id: &str, payload: Value) -> Invoked {
         let timeout = Duration::from_secs(self.timeout_seconds);
         let assignment = Assignment {
             request_id: request_id.to_owned(),

@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    http_server::{self, Answer, Reply, to_its_end},
+    http_server::{self, Reply, Serve, to_its_end},
     weather::Surroundings,
 };
 pub(crate) use engine::{Draft, Queues, new_id};
@@ -61,7 +61,7 @@ struct Service {
     surroundings: Surroundings,
 }
 
-impl Answer for Service {
+impl Serve for Service {
     async fn answer(&self, parts: Parts, body: Bytes) -> Reply {
         if self.surroundings.are_calm() {
             return Some(self.handle(&parts, body).await);

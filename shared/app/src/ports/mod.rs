@@ -28,7 +28,7 @@ pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, 
 pub use posts::{
     HeadViews, KnownAuthor, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, ReactionViews,
 };
-pub use readers::{Admitted, Begun, Delivered, Marks, Ranked, ReaderViews, Retracted, Seed, Seeded, View};
+pub use readers::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Retracted, Seed, Seeded, View};
 pub use relations::{List, ListSlice, RelationViews, Start};
 pub use tasks::{Backlog, Failures, FanOut, FanOutKind, MovedPost, Progress, ProgressViews, Task, TaskQueue};
 

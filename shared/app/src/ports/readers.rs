@@ -21,9 +21,9 @@ pub enum Begun {
     Ready,
 }
 
-/// The result of [`ReaderViews::admit`] for one author.
+/// The result of [`ReaderViews::open_gate`] for one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admitted {
+pub enum Gate {
     /// The gate is open, and the facts have to be merged.
     Opening,
     /// The follow and its facts are in the view.
@@ -140,7 +140,7 @@ pub trait ReaderViews: Send + Sync {
     /// Starts a rebuild. With `anew` it starts even if a view exists.
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
     /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
-    async fn admit(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Admitted>>, StoreError>;
+    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError>;
     /// Merges facts into the view.
     async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, StoreError>;
     /// Ends a rebuild. Returns false if the caller no longer owns it.

@@ -45,7 +45,7 @@ impl Readers {
             match edges.get(author).filter(|edge| edge.following) {
                 Some(edge) => {
                     // Read and retracted posts count as delivered, but may never have been fetched.
-                    let known = state.authors.get(author).map_or(0, |state| state.through.min(state.asked.seq));
+                    let known = state.authors.get(author).map_or(0, |state| state.through.min(state.pull_cursor.seq));
                     seeds.push(self.seed_news(user, edge, head, reads.get(author).unwrap_or(&nothing), known).boxed());
                 }
                 // The view missed an unfollow.

@@ -105,7 +105,7 @@ impl Readers {
             Begun::Begun => {}
         }
         let edges = self.stores.edges.following(user).await?;
-        if self.stores.reader_views.admit(user, &edges).await?.is_none() {
+        if self.stores.reader_views.open_gate(user, &edges).await?.is_none() {
             return Ok(true);
         }
         // The facts are read only now, with the gate open. Posts that are published after these reads are delivered.
@@ -157,7 +157,7 @@ impl Readers {
     /// Returns a seed with fresh facts of these authors only.
     async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, StoreError> {
         let edges: Vec<Edge> = self.stores.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
-        self.stores.reader_views.admit(user, &edges).await?;
+        self.stores.reader_views.open_gate(user, &edges).await?;
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
         for edge in &edges {
             // If an edge has changed again, the request that changed it updates the view.

@@ -5,7 +5,7 @@ use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP
 use super::{PairFacts, Readers, shared::Places, timeline::Source};
 use crate::{
     error::StoreError,
-    ports::{Admitted, Seed, Seeded},
+    ports::{Gate, Seed, Seeded},
 };
 
 /// The number of times that facts that changed during an update are loaded again.
@@ -37,13 +37,13 @@ impl Readers {
             if live.is_empty() {
                 return Ok(());
             }
-            let Some(admitted) = self.stores.reader_views.admit(user, &live).await? else { return Ok(()) };
+            let Some(admitted) = self.stores.reader_views.open_gate(user, &live).await? else { return Ok(()) };
             let mut again = Vec::new();
             for (edge, admitted) in live.iter().zip(admitted) {
                 match admitted {
-                    Admitted::Complete => {}
-                    Admitted::Stale => again.push(edge.author),
-                    Admitted::Opening => match self.author_seed(user, edge, round > 0).await? {
+                    Gate::Complete => {}
+                    Gate::Stale => again.push(edge.author),
+                    Gate::Opening => match self.author_seed(user, edge, round > 0).await? {
                         None => again.push(edge.author),
                         Some(seed) => match self.stores.reader_views.seed(user, &seed).await? {
                             Seeded::Gone => return Ok(()),

@@ -103,7 +103,7 @@ impl Worker {
         });
         let seed = Seed { authors: states.collect(), entries: entries.to_vec(), token: Some(1), low: None };
         views.begin(user, 1, since, true).await?;
-        views.admit(user, &edges).await?;
+        views.open_gate(user, &edges).await?;
         views.seed(user, &seed).await?;
         views.finish(user, 1, self.app.stores.clock.now()).await?;
         Ok(())
@@ -114,8 +114,8 @@ impl Worker {
         process(&self.app, paced).await
     }
 
-    /// Publishes one more post. Returns the events of its fan-out: at least one for each of these processes, or two posts
-    /// of one author would be on their way to the same followers.
+    /// Publishes one more post. Returns the events of its fan-out: at least one for each of these processes, so that
+    /// hardly ever two posts are on their way to the same followers.
     pub(super) async fn events(&self, processes: usize) -> anyhow::Result<Vec<Event>> {
         let author = UserId::new(AUTHOR).context("an author")?;
         let new = NewPost::titled(author, "measured");
@@ -136,7 +136,8 @@ impl Worker {
                 })
             })
             .collect::<Result<_, _>>()?;
-        let messages = self.messages.min(bodies.len() / processes).max(1);
+        ensure!(bodies.len() >= processes, "too few followers for {processes} processes");
+        let messages = self.messages.min(bodies.len() / processes);
         let followers = self.followers.chunks(messages * PAGE).map(<[UserId]>::len);
         let events = bodies.chunks(messages).map(event).zip(followers);
         Ok(events.map(|(event, followers)| Event { event, followers }).collect())

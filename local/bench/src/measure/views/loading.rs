@@ -41,7 +41,7 @@ pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow
 async fn rebuild(views: &Redis, world: &World, user: UserId, facts: Facts) -> anyhow::Result<()> {
     let Facts { edges, authors, entries, low } = facts;
     ensure!(views.begin(user, TOKEN, world.now(), true).await? == Begun::Begun, "no rebuild begun");
-    ensure!(views.admit(user, &edges).await?.is_some(), "no view to admit authors to");
+    ensure!(views.open_gate(user, &edges).await?.is_some(), "no view to open_gate authors to");
     let seed = Seed { authors, entries, token: Some(TOKEN), low };
     ensure!(views.seed(user, &seed).await? == Seeded::Merged { stale: Vec::new() }, "facts refused");
     ensure!(views.finish(user, TOKEN, world.now()).await?, "rebuild not finished");

@@ -1,4 +1,4 @@
--- admit: opens the gate for follows before the caller reads their facts, so that deliveries in between reach the view.
+-- open_gate: opens the gate for follows before the caller reads their facts, so that deliveries in between reach the view.
 --
 -- KEYS     [1] state hash  [2] ranked feed  [3] moves
 -- ARGV     for each author: author, rev, the rev with which the follow began, new value (an opening author state), the
@@ -33,7 +33,7 @@ local function with_choices(e, chosen)
   return e
 end
 
-local function admit(keys, argv, epoch)
+local function open_gate(keys, argv, epoch)
   local meta = meta_of(keys[1], epoch)
   if not meta then return false end
   local results = {}
