@@ -117,6 +117,8 @@ mod tests {
         let longest = trip(None).await;
         assert!((99_000..1_000_000).contains(&longest), "{longest}");
         assert!(trip(Some(50_000)).await < 50_000, "no rest after a failure");
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(trip(Some(0)).await < 50_000, "the turn has passed");
     }
 
     #[tokio::test]
