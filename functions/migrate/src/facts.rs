@@ -7,16 +7,15 @@ use std::{
 
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
-use tidemark_app::ports::{Followed, StoreError};
+use tidemark_app::ports::StoreError;
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
     ids::SHARDS,
 };
 use tidemark_facts::{
     DynamoFacts, attempts,
     decode::read,
     distinct,
-    edges::Kind,
     heads::{read_head, with_modes},
     item::{Bits, Count, Item, encode, number},
     post_items::post_item,
@@ -28,7 +27,7 @@ use tidemark_facts::{
 };
 
 use crate::{
-    imports::{Import, ImportRecord, ImportedPosts, Placed, StoredProgress},
+    imports::{Import, ImportRecord, ImportedPosts, Placed, StoredProgress, ended_there},
     legacy::{Blog, BlogId, LegacyNotice},
     schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, PlacedItem, RunItem, SeenItem},
 };
@@ -185,15 +184,10 @@ impl Imports {
         self.send("settle", update).await.map(drop)
     }
 
-    /// Makes follows that began earlier, in the transaction of any follow. An existing edge stays, and so does an
-    /// unfollow that is not older than the follow: both are [`Followed::Existing`].
-    pub(crate) async fn import_follows(
-        &self,
-        user: UserId,
-        follows: &[NewFollow],
-        now: Timestamp,
-    ) -> Result<Vec<Followed>, StoreError> {
-        self.make_follows(user, follows.to_vec(), now, Kind::Imported).await
+    /// Ends a follow that was ended in the legacy system. Returns the tombstone, or `None` if there was no follow, or it
+    /// stays.
+    pub(crate) async fn import_unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError> {
+        self.end_follow(user, author, |edge| ended_there(edge, now)).await
     }
 
     /// The imported read marks of one user, by author.

@@ -12,7 +12,7 @@ use tidemark::domain::{PostId, SeqSet, UserId};
 use crate::{
     MigrateError,
     context::{Outcome, Run},
-    edges,
+    edges, imports,
     legacy::{self, Layout},
     posts,
     progress::Pending,
@@ -107,16 +107,27 @@ async fn changes(
 async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let authors: Vec<UserId> = missing.iter().filter_map(UserId::new).collect();
     let edges = run.app.stores.edges.edges(user, &authors).await?;
-    let mut removed = missing.clone();
-    for edge in edges.into_values().filter(|edge| edge.following) {
-        if edge.since >= run.now {
-            removed.remove(edge.author.get());
-            continue;
+    let (mut tombstones, mut removed) = (Vec::new(), missing.clone());
+    for edge in edges.into_values() {
+        let ended = match edge.following {
+            // An earlier pass may have ended between the fact and the views.
+            false => {
+                tombstones.push(edge);
+                continue;
+            }
+            true if run.dry_run => imports::ended_there(&edge, run.now),
+            true => run.imports.import_unfollow(user, edge.author, run.now).await?,
+        };
+        match ended {
+            None => _ = removed.remove(edge.author.get()),
+            Some(tombstone) => {
+                tally.wrote(1);
+                tombstones.push(tombstone);
+            }
         }
-        tally.wrote(1);
-        if !run.dry_run {
-            run.app.following.unfollow(user, edge.author).await?;
-        }
+    }
+    if !run.dry_run {
+        run.app.sync.edges(user, &tombstones).await?;
     }
     Ok(removed)
 }

@@ -1,6 +1,6 @@
 //! The data of imports. Each legacy fact is imported once, also if it was changed here since.
 
-use tidemark_domain::{AuthorHead, Post, Seq, SeqSet, UserId};
+use tidemark_domain::{AuthorHead, Edge, Post, Seq, SeqSet, Timestamp, UserId};
 
 use crate::legacy::BlogId;
 
@@ -54,4 +54,10 @@ pub struct StoredProgress {
     pub version: u64,
     /// The progress as JSON.
     pub text: String,
+}
+
+/// The tombstone of a follow that was ended in the legacy system, as a pass that began at `now` sees it. `None` if the
+/// follow began here since then.
+pub(crate) fn ended_there(edge: &Edge, now: Timestamp) -> Option<Edge> {
+    (edge.since < now).then(|| edge.ended_elsewhere(now))
 }

@@ -122,7 +122,7 @@ impl<'a> Mirror<'a> {
         match change {
             Change::Post(post) => self.post(post).await,
             Change::Edge(user, author) => {
-                self.edge(user, author).await?;
+                self.edge(user, author, false).await?;
                 // The follow may have come from the legacy system after posts that it did not know were written.
                 self.marks(user, author, None).await
             }
@@ -139,20 +139,24 @@ impl<'a> Mirror<'a> {
         let authors = self.app.stores.edges.following(user).await?.into_iter().map(|edge| edge.author);
         let mut authors: BTreeSet<UserId> = authors.collect();
         for author in &authors {
-            self.edge(user, *author).await?;
+            self.edge(user, *author, true).await?;
         }
         authors.extend(self.app.stores.reads.all_reads(user).await?.into_keys());
         let work = authors.into_iter().map(|author| self.marks(user, author, None).boxed());
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await
     }
 
-    /// An expired tombstone was mirrored when it was written.
-    async fn edge(&self, user: UserId, author: UserId) -> Result<(), MigrateError> {
+    /// An expired tombstone was mirrored when it was written. The seen members tell what the legacy system has done since:
+    /// a seen follow that the list lacks was ended there, and an unseen one that it has was made there. A `repair` makes
+    /// ended ones again.
+    async fn edge(&self, user: UserId, author: UserId, repair: bool) -> Result<(), MigrateError> {
         let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(()) };
-        self.legacy.put_edge(&edge).await?;
+        let list = Layout::UFollow.key(user.get());
+        let seen = self.imports.seen(&list).await?.contains(author.get());
+        self.legacy.put_edge(&edge, seen && !repair).await?;
         let (one, none) = ([author.get()].into_iter().collect(), SeqSet::default());
         let (add, remove) = if edge.following { (&one, &none) } else { (&none, &one) };
-        Ok(self.imports.change_seen(&Layout::UFollow.key(user.get()), add, remove).await?)
+        Ok(self.imports.change_seen(&list, add, remove).await?)
     }
 
     async fn post(&self, id: PostId) -> Result<(), MigrateError> {

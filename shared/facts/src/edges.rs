@@ -31,14 +31,18 @@ use super::{
 pub enum Kind {
     /// The follower makes it now. It is later than any earlier state of the pair.
     Made,
-    /// The follow began elsewhere and earlier.
-    Imported,
+    /// The follow began elsewhere and earlier: at its `since`, or up to this many milliseconds later.
+    Imported { within_ms: u64 },
 }
 
 impl Kind {
-    /// Whether the tombstone prevails over the follow.
-    fn yields_to(self, tombstone: &Edge, follow: &NewFollow) -> bool {
-        self == Self::Imported && tombstone.since >= follow.since
+    /// Whether the tombstone prevails over the follow: it is not older than the last moment at which the follow may have
+    /// begun.
+    pub fn yields_to(self, tombstone: &Edge, since: Timestamp) -> bool {
+        match self {
+            Self::Made => false,
+            Self::Imported { within_ms } => tombstone.since >= since.plus_ms(within_ms),
+        }
     }
 }
 
@@ -70,27 +74,7 @@ impl Edges for DynamoFacts {
     }
 
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError> {
-        let mut tried: Option<Edge> = None;
-        let (mut attempts, mut held_up) = (attempts("unfollow"), HeldUp::default());
-        loop {
-            attempts.next().await?;
-            let (mut edges, shards, _) = self.edges_and_shards("unfollow", user, &[author], Vec::new()).await?;
-            let known = edges.remove(&author);
-            if tried.is_some() && known == tried {
-                return Ok(tried);
-            }
-            attempts.outcome()?;
-            let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
-            let (tombstone, shard) = (known.ended(now), shards[&author]);
-            let written = self.write_unfollow(&tombstone, known.rev, &shard).await;
-            if let Ok(Err(cancelled)) = &written {
-                held_up.note(self, &shard, cancelled, UNFOLLOWED).await;
-            }
-            if attempts.done(written) {
-                return Ok(Some(tombstone));
-            }
-            tried = Some(tombstone);
-        }
+        self.end_follow(user, author, |edge| Some(edge.ended(now))).await
     }
 
     async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
@@ -231,7 +215,7 @@ impl DynamoFacts {
                 let Some(stored) = known.get(&follow.author) else { return true };
                 if stored.blocked.is_some() {
                     outcomes.insert(stored.author, Followed::Blocked);
-                } else if stored.following || kind.yields_to(stored, follow) {
+                } else if stored.following || kind.yields_to(stored, follow.since) {
                     let own = if tried.contains(stored) { Followed::Created } else { Followed::Existing };
                     outcomes.insert(stored.author, own(stored.clone()));
                 }
@@ -391,7 +375,7 @@ impl DynamoFacts {
             writes.push(self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev)));
             writes.push(Write::put(&self.tables.followers, schema::follower_item(user, edge.author, edge.since)));
             match kind {
-                Kind::Imported => writes.push(shard.add(self, 1)),
+                Kind::Imported { .. } => writes.push(shard.add(self, 1)),
                 Kind::Made => {
                     writes.push(shard.add_behind_fence(self, 1));
                     if shard.importing {
@@ -402,6 +386,38 @@ impl DynamoFacts {
             }
         }
         self.transact("follow", writes).await
+    }
+
+    /// Ends a follow. `end` returns the tombstone of the edge, or `None` if the follow stays. Returns the tombstone that
+    /// was written, or `None`.
+    pub async fn end_follow(
+        &self,
+        user: UserId,
+        author: UserId,
+        end: impl Fn(&Edge) -> Option<Edge> + Send + Sync,
+    ) -> Result<Option<Edge>, StoreError> {
+        let mut tried: Option<Edge> = None;
+        let (mut attempts, mut held_up) = (attempts("unfollow"), HeldUp::default());
+        loop {
+            attempts.next().await?;
+            let (mut edges, shards, _) = self.edges_and_shards("unfollow", user, &[author], Vec::new()).await?;
+            let known = edges.remove(&author);
+            if tried.is_some() && known == tried {
+                return Ok(tried);
+            }
+            attempts.outcome()?;
+            let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
+            let Some(tombstone) = end(&known) else { return Ok(None) };
+            let shard = shards[&author];
+            let written = self.write_unfollow(&tombstone, known.rev, &shard).await;
+            if let Ok(Err(cancelled)) = &written {
+                held_up.note(self, &shard, cancelled, UNFOLLOWED).await;
+            }
+            if attempts.done(written) {
+                return Ok(Some(tombstone));
+            }
+            tried = Some(tombstone);
+        }
     }
 
     async fn write_unfollow(

@@ -44,9 +44,9 @@ struct Client {
     rng: StdRng,
     users: Vec<u64>,
     done: Done,
-    /// Pairs that have changed in this phase. A user does not follow and unfollow an author within a second, which the
-    /// legacy lists cannot tell apart.
-    touched: BTreeSet<(u64, u64)>,
+    /// Pairs that have changed in this phase, and when. A user does not follow and unfollow an author within a second,
+    /// which the legacy lists cannot tell apart.
+    touched: BTreeMap<(u64, u64), Instant>,
     acted: BTreeSet<u64>,
     number: u64,
 }
@@ -116,7 +116,7 @@ impl Scene<'_> {
 
     async fn follow(&self, client: &mut Client, user: u64, on: bool) {
         let author = *self.authors.choose(&mut client.rng).unwrap();
-        if author == user || !client.touched.insert((user, author)) {
+        if author == user || client.touched.insert((user, author), Instant::now()).is_some() {
             return;
         }
         if on {
@@ -136,7 +136,7 @@ impl Scene<'_> {
             self.legacy.following(user).await
         };
         let Some(author) = listed.choose(&mut client.rng).copied() else { return };
-        if !client.touched.insert((user, author)) {
+        if client.touched.insert((user, author), Instant::now()).is_some() {
             return;
         }
         if on {
@@ -224,7 +224,7 @@ async fn traffic(
     actions: usize,
     passes: bool,
 ) -> Counts {
-    clients.iter_mut().for_each(|client| client.touched.clear());
+    clients.iter_mut().for_each(|client| client.touched.retain(|_, at| at.elapsed() < Duration::from_millis(1_100)));
     let counts = Counts::default();
     let scene = Scene { world, legacy, authors, counts: &counts };
     let over = AtomicBool::new(!passes);
@@ -329,7 +329,7 @@ fn clients(users: &[u64], rng: &mut StdRng) -> Vec<Client> {
         rng: StdRng::seed_from_u64(rng.random()),
         users: users.iter().copied().skip(number).step_by(CLIENTS).collect(),
         done: Done::default(),
-        touched: BTreeSet::new(),
+        touched: BTreeMap::new(),
         acted: BTreeSet::new(),
         number: 0,
     };
