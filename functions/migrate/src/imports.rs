@@ -56,8 +56,9 @@ pub struct StoredProgress {
     pub text: String,
 }
 
-/// The tombstone of a follow that was ended in the legacy system, as a pass that began at `now` sees it. `None` if the
-/// follow began here since then.
+/// The tombstone of a follow that was ended in the legacy system, as a pass that began at `now` sees it. It has the second
+/// of `now`, so that a follow there which the pass did not see is not older. `None` if the follow began here since `now`.
 pub(crate) fn ended_there(edge: &Edge, now: Timestamp) -> Option<Edge> {
-    (edge.since < now).then(|| edge.ended_elsewhere(now))
+    let second = Timestamp::from_ms(now.seconds() * 1_000);
+    (edge.since < now).then(|| edge.ended(second))
 }

@@ -122,9 +122,11 @@ impl<'a> Mirror<'a> {
         match change {
             Change::Post(post) => self.post(post).await,
             Change::Edge(user, author) => {
-                self.edge(user, author, false).await?;
-                // The follow may have come from the legacy system after posts that it did not know were written.
-                self.marks(user, author, None).await
+                if self.edge(user, author, false).await? {
+                    // The follow may have come from the legacy system after posts that it did not know were written.
+                    self.marks(user, author, None).await?;
+                }
+                Ok(())
             }
             Change::Marks(user, author) => self.marks(user, author, None).await,
         }
@@ -146,17 +148,21 @@ impl<'a> Mirror<'a> {
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await
     }
 
-    /// An expired tombstone was mirrored when it was written. The seen members tell what the legacy system has done since:
-    /// a seen follow that the list lacks was ended there, and an unseen one that it has was made there. A `repair` makes
-    /// ended ones again.
-    async fn edge(&self, user: UserId, author: UserId, repair: bool) -> Result<(), MigrateError> {
-        let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(()) };
+    /// Mirrors an edge or its tombstone, unless the legacy system has changed the pair since. Returns whether it did. An
+    /// expired tombstone was mirrored when it was written.
+    ///
+    /// If the pair has changed since the follow began (`begun`), the follow is mirrored already: if it was seen in the list
+    /// and is missing, it was ended there. A `repair` makes it again.
+    async fn edge(&self, user: UserId, author: UserId, repair: bool) -> Result<bool, MigrateError> {
+        let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(true) };
         let list = Layout::UFollow.key(user.get());
         let seen = self.imports.seen(&list).await?.contains(author.get());
-        self.legacy.put_edge(&edge, seen && !repair).await?;
+        let old = seen && !repair && !(edge.following && edge.begun.is_none());
+        let mirrored = self.legacy.put_edge(&edge, old).await?;
         let (one, none) = ([author.get()].into_iter().collect(), SeqSet::default());
         let (add, remove) = if edge.following { (&one, &none) } else { (&none, &one) };
-        Ok(self.imports.change_seen(&list, add, remove).await?)
+        self.imports.change_seen(&list, add, remove).await?;
+        Ok(mirrored)
     }
 
     async fn post(&self, id: PostId) -> Result<(), MigrateError> {

@@ -40,8 +40,8 @@ impl Mark {
 
 impl Source {
     /// Makes the legacy lists agree with an edge or its tombstone, unless the legacy system has changed the pair since.
-    /// `seen` says whether the author is a seen member of the user's list.
-    pub(crate) async fn put_edge(&self, edge: &Edge, seen: bool) -> Result<(), SourceError> {
+    /// Returns whether it did. `seen` says that the author was in the user's list before the change that is mirrored.
+    pub(crate) async fn put_edge(&self, edge: &Edge, seen: bool) -> Result<bool, SourceError> {
         let (user, author) = (edge.user.get(), edge.author.get());
         let script = Script::new(include_str!("lua/follow.lua"));
         let mut call = script.prepare_invoke();

@@ -43,15 +43,6 @@ impl Edge {
         Self { following: false, since, rev, begun: None, lists: BTreeSet::new(), preference: 0, ..self.clone() }
     }
 
-    /// Returns the tombstone of an unfollow that another system has made, at an unknown time since the edge began. The
-    /// tombstone has the end of the second in which the edge began. So a follow that the other system made after its
-    /// unfollow is later, although this system learned of the unfollow after it.
-    #[must_use]
-    pub fn ended_elsewhere(&self, now: Timestamp) -> Self {
-        let earliest = Timestamp::from_ms(self.since.seconds() * 1_000 + 999);
-        Self { since: next_since(Some(self), earliest.min(now)), ..self.ended(now) }
-    }
-
     /// Returns the pair of a user who never followed the author: a tombstone from before all times.
     pub fn never(user: UserId, author: UserId) -> Self {
         let (following, since) = (false, Timestamp::default());

@@ -1,9 +1,9 @@
 -- Makes the legacy lists of a pair agree with its edge. A later legacy follow stays, and so does a legacy unfollow of a
--- follow that was seen in the list. Scores are seconds: within one second, a follow that was not seen is the later one.
+-- follow that was in the list before. Scores are seconds: within one second, a follow that was not seen is the later one.
 -- KEYS: u_follow:{user}, u_fans:{author}, uf:flws:{user}, uf:fans:{author}, u_fans_num:{author},
 --       user:unread:{user}:{author}, user:unread:count:{user}
--- ARGV: user, author, time of the change in ms, 1 for a follow and 0 for an unfollow, 1 if u_follow had the author when
---       it was last looked at
+-- ARGV: user, author, time of the change in ms, 1 for a follow and 0 for an unfollow, 1 if u_follow had the author
+--       before the change
 -- Returns: 1, or 0 if the legacy state stays
 -- Keeps: state, never a delta, so that it may be repeated; the number of fans changes with the list of fans alone
 local user, author, at, follows = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
