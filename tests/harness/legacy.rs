@@ -14,17 +14,20 @@ pub struct LegacyRedis {
 impl LegacyRedis {
     /// Starts an empty server on a free port.
     pub async fn start() -> Self {
-        let port = TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("its number").port();
-        let legacy = Self { port, child: spawn(port) };
-        legacy.answers().await;
-        legacy
+        loop {
+            let port = TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("its number").port();
+            let mut legacy = Self { port, child: spawn(port) };
+            if legacy.serves().await {
+                return legacy;
+            }
+        }
     }
 
     /// Ends the server and starts an empty one on the same port.
     pub async fn restart(&mut self) {
         self.child.kill().await.expect("the server ends");
         self.child = spawn(self.port);
-        self.answers().await;
+        assert!(self.serves().await, "another process has taken the port");
     }
 
     pub fn url(&self) -> String {
@@ -49,14 +52,25 @@ impl LegacyRedis {
         }
     }
 
-    async fn answers(&self) {
+    /// Waits until the child serves the port. Returns false if another process has taken the port before it.
+    async fn serves(&mut self) -> bool {
         let client = redis::Client::open(self.url()).expect("a URL");
+        let own = format!("process_id:{}", self.child.id().expect("a child that nobody has waited for"));
         let ready = async {
-            while client.get_multiplexed_async_connection().await.is_err() {
+            loop {
+                if let Ok(mut connection) = client.get_multiplexed_async_connection().await
+                    && let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await
+                    && info.lines().any(|line| line == own)
+                {
+                    return true;
+                }
+                if self.child.try_wait().expect("its state").is_some() {
+                    return false;
+                }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(crate::PATIENCE, ready).await.expect("the legacy server starts");
+        tokio::time::timeout(crate::PATIENCE, ready).await.expect("the legacy server starts")
     }
 }
 
