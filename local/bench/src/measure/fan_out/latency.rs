@@ -173,7 +173,8 @@ async fn page(reader: &App, user: UserId) -> Result<(), StoreError> {
     reader.stores.post_views.summaries(&shown).await.map(|_| ())
 }
 
-/// The server has the first processor and this process the others, until this value is dropped.
+/// The server has the first processor, and goes before what else runs there, such as threads of the kernel. This process has
+/// the others, until this value is dropped.
 struct Apart {
     server: u32,
     processors: usize,
@@ -184,6 +185,7 @@ impl Apart {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if processors > 1 {
             run("taskset", &["-acp", "0", &server.to_string()]);
+            run("renice", &["-n", "-20", "-p", &server.to_string()]);
             run("taskset", &["-acp", &format!("1-{}", processors - 1), &std::process::id().to_string()]);
         }
         Self { server, processors }
@@ -195,6 +197,7 @@ impl Drop for Apart {
         for process in [self.server, std::process::id()] {
             run("taskset", &["-acp", &format!("0-{}", self.processors - 1), &process.to_string()]);
         }
+        run("renice", &["-n", "0", "-p", &self.server.to_string()]);
     }
 }
 
