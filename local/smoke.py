@@ -29,7 +29,7 @@ class Wrong(Exception):
     """A response that is not as expected."""
 
 
-class Answer:
+class Response:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.text = status, headers, body.decode("utf-8", "replace")
         try:
@@ -63,7 +63,7 @@ class Api:
             try:
                 self.connection.request(method, self.base + path, text, headers)
                 response = self.connection.getresponse()
-                return Answer(response.status, response.headers, response.read())
+                return Response(response.status, response.headers, response.read())
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 # The server closed an idle connection. Every request here may be repeated.
                 self.connection.close()
@@ -81,16 +81,16 @@ class Smoke:
     def call(self, token, method, path, status=200, **more):
         """Sends a request. Any other status is wrong."""
         self.request = f"{method} {path}"
-        answer = self.api.send(token, method, path, **more)
-        if answer.status != status:
-            raise Wrong(f"status {answer.status} instead of {status}: {answer.text[:300]}")
-        return answer
+        response = self.api.send(token, method, path, **more)
+        if response.status != status:
+            raise Wrong(f"status {response.status} instead of {status}: {response.text[:300]}")
+        return response
 
     def problem(self, path, status, slug):
-        answer = self.call(self.reader, "GET", path, status)
-        kind, media = str(answer["type"]).rsplit("/", 1)[-1], answer.headers.get("content-type", "")
+        response = self.call(self.reader, "GET", path, status)
+        kind, media = str(response["type"]).rsplit("/", 1)[-1], response.headers.get("content-type", "")
         if kind != slug or not media.startswith("application/problem+json"):
-            raise Wrong(f"the problem is {kind} ({media}) instead of {slug}: {answer.text[:300]}")
+            raise Wrong(f"the problem is {kind} ({media}) instead of {slug}: {response.text[:300]}")
         return f"{status} {kind}"
 
     def run(self):
@@ -118,10 +118,10 @@ class Smoke:
         yield "latency", self.latency
 
     def health(self):
-        answer = self.call(None, "GET", "/v1/health")
-        if answer["status"] != "ok":
-            raise Wrong(answer.text[:300])
-        return answer.text
+        response = self.call(None, "GET", "/v1/health")
+        if response["status"] != "ok":
+            raise Wrong(response.text[:300])
+        return response.text
 
     def who(self):
         self.reader_id = self.author_id = self.call(self.reader, "GET", "/v1/me")["id"]
@@ -245,7 +245,7 @@ def main():
             except (Wrong, OSError, http.client.HTTPException) as error:
                 print(f"WRONG  {name:14} DELETE {path}: {error}. Do it by hand.")
                 status = status or 1
-    print("all answers are right" if status == 0 else "smoke: see the line above that does not begin with ok")
+    print("all responses are right" if status == 0 else "smoke: see the line above that does not begin with ok")
     return status
 
 

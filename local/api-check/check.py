@@ -181,8 +181,8 @@ class Caller:
     def __call__(self, method, path, body=None):
         request = urllib.request.Request(self.url + path, method=method, data=json.dumps(body).encode() if body else None)
         request.add_header("Authorization", f"Bearer {self.token}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.loads(answer.read() or b"null"), answer.headers
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.loads(response.read() or b"null"), response.headers
 
 
 def seed(url):

@@ -163,10 +163,10 @@ def start(case, environment, api):
 
 def checked(case, sample, answered):
     right, body, at = answered
-    answer = json.loads(body)
-    said, expected = judge(sample, answer) if right else (str(answer), False)
-    if not expected or answer.get("headers", {}).get("degraded"):
-        raise SystemExit(f"{case.profile} {case.function}: {said} {answer.get('headers')}")
+    response = json.loads(body)
+    said, expected = judge(sample, response) if right else (str(response), False)
+    if not expected or response.get("headers", {}).get("degraded"):
+        raise SystemExit(f"{case.profile} {case.function}: {said} {response.get('headers')}")
     return at
 
 
@@ -177,7 +177,7 @@ def cold(case, environment):
         since = time.perf_counter()
         process = start(case, environment, api)
         try:
-            at = checked(case, sample, api.answer(event))
+            at = checked(case, sample, api.response(event))
         finally:
             process.kill()
             _, _, used = os.wait4(process.pid, 0)
@@ -192,10 +192,10 @@ def warm(case, environment, requests):
         process = start(case, environment, api)
         try:
             for _ in range(20):
-                checked(case, sample, api.answer(event))
+                checked(case, sample, api.response(event))
             before = used_so_far(process.pid)
             for _ in range(requests):
-                api.answer(event)
+                api.response(event)
             return (used_so_far(process.pid) - before) / requests / 1000
         finally:
             process.kill()

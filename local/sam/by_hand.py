@@ -22,7 +22,7 @@ def main():
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="for the command of SAM")
     arguments = parser.parse_args()
     address = os.environ.get("TIDEMARK_ADDR", "127.0.0.1:3000")
-    if not containers.answers():
+    if not containers.responds():
         return "no Docker daemon responds"
     target = arguments.target.resolve()
     venv, build = sam.install(target), target / "sam" / "build"

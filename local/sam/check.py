@@ -125,7 +125,7 @@ def inside(arguments, folder):
     """The checks that need Docker. Writes the result to a file, for a caller in other namespaces."""
     found = {"missing": None, "invoked": 0, "served": 0, "wrong": []}
     try:
-        own = not containers.answers()
+        own = not containers.responds()
         place = containers.daemon(containers.unpacked(containers.PACKAGES, arguments.work), folder) if own else nullcontext()
         with place:
             try:
@@ -143,7 +143,7 @@ def through_sam(arguments):
     """Runs the checks that need Docker, here or in namespaces of its own."""
     folder = Path(tempfile.mkdtemp(prefix="tidemark-sam-"))
     try:
-        if containers.answers():
+        if containers.responds():
             inside(arguments, folder)
         else:
             containers.check_namespaces()

@@ -36,7 +36,7 @@ def architecture():
     return {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine()) or platform.machine()
 
 
-def answers():
+def responds():
     """Returns true if a daemon responds at DOCKER_HOST, or at Docker's default address."""
     return bool(shutil.which("docker")) and subprocess.run(["docker", "info"], capture_output=True).returncode == 0
 
@@ -96,7 +96,7 @@ def daemon(root, folder):
         child = subprocess.Popen(["dockerd", *quiet, "--bip", f"{GATEWAY}/16", *places], env=environment, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + STARTS_WITHIN
-        while not answers():
+        while not responds():
             if child.poll() is not None or time.monotonic() > deadline:
                 raise Missing(f"dockerd does not start here: {reason(log)}")
             time.sleep(0.1)

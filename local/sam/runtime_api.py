@@ -12,7 +12,7 @@ class RuntimeApi:
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.events, self.answers = queue.Queue(), queue.Queue()
+        self.events, self.responses = queue.Queue(), queue.Queue()
         threading.Thread(target=self.accept, daemon=True).start()
 
     def __enter__(self):
@@ -22,10 +22,10 @@ class RuntimeApi:
         self.listener.close()
         self.events.put(None)
 
-    def answer(self, event, timeout=30):
+    def response(self, event, timeout=30):
         """Sends an event (bytes) and waits for the response. Returns true if it is not an error, its body, and its time."""
         self.events.put(event)
-        return self.answers.get(timeout=timeout)
+        return self.responses.get(timeout=timeout)
 
     def accept(self):
         while True:
@@ -55,7 +55,7 @@ class RuntimeApi:
                         )
                         connection.sendall(head.encode() + event)
                     else:
-                        self.answers.put((path.endswith(b"/response"), body, time.perf_counter()))
+                        self.responses.put((path.endswith(b"/response"), body, time.perf_counter()))
                         connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
             except OSError:
                 # The process has ended.

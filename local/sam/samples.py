@@ -53,25 +53,25 @@ def call(base_url, user, method, path, body=None):
     urllib.request.urlopen(urllib.request.Request(base_url + path, data, headers, method=method), timeout=30).close()
 
 
-def judge(sample, answer):
+def judge(sample, response):
     """The response in a word, and true if it is the expected one."""
-    if not isinstance(answer, dict):
+    if not isinstance(response, dict):
         return "no object", False
-    if "errorType" in answer:
-        return f"{answer['errorType']}: {answer.get('errorMessage')}", False
+    if "errorType" in response:
+        return f"{response['errorType']}: {response.get('errorMessage')}", False
     match sample.function:
         case "live-authorizer":
-            effect = answer["policyDocument"]["Statement"][0]["Effect"]
+            effect = response["policyDocument"]["Statement"][0]["Effect"]
             return effect, effect == "Deny"
         case "fan-out" | "relation-projector" | "live-sender":
-            failed = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+            failed = [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
             expected = ["sample-0"] if sample.name == "malformed" else []
             return f"{len(failed)} given back", failed == expected
         case "migrate":
-            return "done" if answer["done"] else "not done", answer["done"] is True
+            return "done" if response["done"] else "not done", response["done"] is True
         case "reconcile":
-            return f"{answer['failed']} failed", answer["failed"] == 0
-        case "live" if "batchItemFailures" in answer:
-            return "given back", answer["batchItemFailures"] == []
+            return f"{response['failed']} failed", response["failed"] == 0
+        case "live" if "batchItemFailures" in response:
+            return "given back", response["batchItemFailures"] == []
         case _:
-            return str(answer["statusCode"]), 200 <= answer["statusCode"] < 300
+            return str(response["statusCode"]), 200 <= response["statusCode"] < 300

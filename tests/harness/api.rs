@@ -99,16 +99,16 @@ impl User {
         let Some(Patient { open, unanswered }) = &self.patient else { return self.send_once(method, path, headers, body).await };
         let started = Instant::now();
         loop {
-            let answer = self.send_once(method.clone(), path, headers, body.clone()).await;
-            if answer.is_final() {
-                return answer;
+            let response = self.send_once(method.clone(), path, headers, body.clone()).await;
+            if response.is_final() {
+                return response;
             }
             unanswered.fetch_add(1, Ordering::Relaxed);
             assert!(
                 started.elapsed() < PATIENCE,
                 "{method} {path} has no final response in time: {} {}",
-                answer.status,
-                answer.body
+                response.status,
+                response.body
             );
             open.end().await;
             tokio::time::sleep(AGAIN).await;
@@ -127,7 +127,7 @@ impl User {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body);
         }
-        let response = request.send().await.expect("the gateway answers");
+        let response = request.send().await.expect("the gateway responds");
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.expect("a body");
         let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("a JSON body") };

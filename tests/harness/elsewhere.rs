@@ -28,7 +28,7 @@ impl Lease {
         .await;
         let lease = Self(taken?);
         let emptied = reqwest::Client::new().post(format!("{}/_ministack/reset", lease.0)).send().await;
-        assert!(emptied.is_ok_and(|answer| answer.status().is_success()), "the emulator is emptied");
+        assert!(emptied.is_ok_and(|response| response.status().is_success()), "the emulator is emptied");
         options.stores_url = Some(lease.0.clone());
         Some(lease)
     }

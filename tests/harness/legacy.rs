@@ -37,7 +37,7 @@ impl LegacyRedis {
     pub async fn connect(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a URL");
         let patient = AsyncConnectionConfig::new().set_response_timeout(Some(crate::PATIENCE));
-        client.get_multiplexed_async_connection_with_config(&patient).await.expect("the legacy server answers")
+        client.get_multiplexed_async_connection_with_config(&patient).await.expect("the legacy server responds")
     }
 
     /// Runs commands in one pipeline.

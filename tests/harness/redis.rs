@@ -58,7 +58,7 @@ impl Connection {
     pub(crate) async fn open(options: &RedisOptions) -> Self {
         let mut clients = options.clients().expect("a Redis URL");
         if !options.cluster {
-            return Self(Kind::Node(connect(&clients.remove(0)).await.expect("Redis answers")));
+            return Self(Kind::Node(connect(&clients.remove(0)).await.expect("Redis responds")));
         }
         let mut builder = ClusterClientBuilder::new(clients.into_iter().map(|client| client.get_connection_info().clone()))
             .response_timeout(PATIENCE);
@@ -67,7 +67,7 @@ impl Connection {
             builder = builder.certs(TlsCertificates { client_tls: None, root_cert });
         }
         let client = builder.build().expect("a cluster");
-        Self(Kind::Cluster(client.get_async_connection().await.expect("the cluster answers")))
+        Self(Kind::Cluster(client.get_async_connection().await.expect("the cluster responds")))
     }
 }
 
@@ -88,11 +88,11 @@ impl ConnectionLike for Connection {
         match &mut self.0 {
             Kind::Node(node) => node.req_packed_commands(pipeline, offset, count),
             Kind::Cluster(cluster) => async move {
-                let mut answers = Vec::with_capacity(count);
+                let mut responses = Vec::with_capacity(count);
                 for command in pipeline.cmd_iter() {
-                    answers.push(cluster.req_packed_command(command).await?);
+                    responses.push(cluster.req_packed_command(command).await?);
                 }
-                Ok(answers)
+                Ok(responses)
             }
             .boxed(),
         }

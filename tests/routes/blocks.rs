@@ -11,8 +11,8 @@ use tidemark_tests::{Response, User, World, world};
 const BLOCKER: u64 = 1;
 const BLOCKED: u64 = 2;
 
-fn refused(answer: &Response) {
-    assert_eq!(answer.problem(), (403, "/problems/blocked"), "{}", answer.body);
+fn refused(response: &Response) {
+    assert_eq!(response.problem(), (403, "/problems/blocked"), "{}", response.body);
 }
 
 /// Both follow each other, have a post each, and like each other's post.
@@ -52,7 +52,7 @@ async fn are_apart(blocker: &User, blocked: &User) {
     for query in ["", "?status=unread", "?include=body&limit=1"] {
         refused(&blocked.get(&format!("/v1/authors/1/posts{query}")).await);
     }
-    let items = |answer: Value| answer["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect::<Vec<_>>();
+    let items = |response: Value| response["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect::<Vec<_>>();
     assert_eq!(items(blocked.get("/v1/posts?post=1-1&post=2-1").await.ok()), ["2-1"]);
     assert_eq!(items(blocked.get("/v1/me/likes").await.ok()), [] as [Value; 0]);
     // The blocker still sees the other's posts.

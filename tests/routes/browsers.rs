@@ -18,8 +18,8 @@ async fn preflight(user: &User, path: &str, origin: &str) -> Response {
 }
 
 /// The names of the headers that let a page read a response.
-fn cors_headers(answer: &Response) -> Vec<&str> {
-    answer.headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("access-control-")).collect()
+fn cors_headers(response: &Response) -> Vec<&str> {
+    response.headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("access-control-")).collect()
 }
 
 #[tokio::test]
@@ -28,17 +28,17 @@ async fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
         let anybody = world.stranger(None);
         for path in ["/v1/feed", "/v1/posts/1-1/like", "/v1/nothing"] {
             for origin in [PAGE, "http://localhost:5173"] {
-                let answer = preflight(&anybody, path, origin).await;
-                assert_eq!(answer.status, 204, "{path}");
-                assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
-                assert_eq!(answer.header("access-control-allow-methods"), Some("GET,POST,PUT,DELETE"));
+                let response = preflight(&anybody, path, origin).await;
+                assert_eq!(response.status, 204, "{path}");
+                assert_eq!(response.header("access-control-allow-origin"), Some(origin));
+                assert_eq!(response.header("access-control-allow-methods"), Some("GET,POST,PUT,DELETE"));
                 let headers = "authorization,content-type,idempotency-key,if-none-match";
-                assert_eq!(answer.header("access-control-allow-headers"), Some(headers));
-                assert_eq!(answer.header("access-control-max-age"), Some("7200"));
+                assert_eq!(response.header("access-control-allow-headers"), Some(headers));
+                assert_eq!(response.header("access-control-max-age"), Some("7200"));
             }
             for other in ["https://evil.example.com", "https://app.example.com.evil.example", "http://app.example.com", "null"] {
-                let answer = preflight(&anybody, path, other).await;
-                assert_eq!((answer.status, cors_headers(&answer)), (204, vec![]), "{other}");
+                let response = preflight(&anybody, path, other).await;
+                assert_eq!((response.status, cors_headers(&response)), (204, vec![]), "{other}");
             }
         }
     })
@@ -63,10 +63,10 @@ async fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
         ] {
             let send =
                 async |origin: &str| caller.send(method.clone(), path, &[("origin", origin)], body.map(str::to_owned)).await;
-            let answer = send(PAGE).await;
-            assert_eq!(answer.status, status, "{method} {path}");
-            assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE), "{method} {path}");
-            assert_eq!(answer.header("access-control-expose-headers"), Some(EXPOSED), "{method} {path}");
+            let response = send(PAGE).await;
+            assert_eq!(response.status, status, "{method} {path}");
+            assert_eq!(response.header("access-control-allow-origin"), Some(PAGE), "{method} {path}");
+            assert_eq!(response.header("access-control-expose-headers"), Some(EXPOSED), "{method} {path}");
             assert_eq!(cors_headers(&send("https://evil.example.com").await), [""; 0], "{method} {path}");
             let without = caller.send(method.clone(), path, &[], body.map(str::to_owned)).await;
             assert_eq!(cors_headers(&without), [""; 0], "{method} {path}");
@@ -79,15 +79,15 @@ async fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
 async fn every_origin_is_allowed_with_a_star_and_none_by_default() {
     world_with(origins("*"), async |world| {
         assert_eq!(preflight(&world.stranger(None), "/v1/feed", PAGE).await.header("access-control-allow-origin"), Some("*"));
-        let answer = world.user(1).send(Method::GET, "/v1/feed", &[("origin", "null")], None).await;
-        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+        let response = world.user(1).send(Method::GET, "/v1/feed", &[("origin", "null")], None).await;
+        assert_eq!(response.header("access-control-allow-origin"), Some("*"));
     })
     .await;
     world(async |world| {
-        let answer = preflight(&world.stranger(None), "/v1/feed", PAGE).await;
-        assert_eq!((answer.status, answer.header("allow"), cors_headers(&answer)), (204, Some("GET"), vec![]));
-        let answer = world.user(1).send(Method::GET, "/v1/feed", &[("origin", PAGE)], None).await;
-        assert_eq!((answer.status, cors_headers(&answer)), (200, vec![]));
+        let response = preflight(&world.stranger(None), "/v1/feed", PAGE).await;
+        assert_eq!((response.status, response.header("allow"), cors_headers(&response)), (204, Some("GET"), vec![]));
+        let response = world.user(1).send(Method::GET, "/v1/feed", &[("origin", PAGE)], None).await;
+        assert_eq!((response.status, cors_headers(&response)), (200, vec![]));
     })
     .await;
 }

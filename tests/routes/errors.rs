@@ -9,9 +9,9 @@ async fn a_request_without_identity_is_refused_by_the_gateway() {
     world(async |world| {
         for token in [None, Some("0"), Some("abc"), Some("01"), Some("18446744073709551616")] {
             for (method, path) in [(Method::GET, "/v1/feed"), (Method::PUT, "/v1/following/2"), (Method::POST, "/v1/posts")] {
-                let answer = world.stranger(token).send(method, path, &[], None).await;
-                assert_eq!(answer.refusal(), (401, "Unauthorized"), "{token:?} {path}");
-                assert!(answer.header("www-authenticate").is_some_and(|text| text.starts_with("Bearer")));
+                let response = world.stranger(token).send(method, path, &[], None).await;
+                assert_eq!(response.refusal(), (401, "Unauthorized"), "{token:?} {path}");
+                assert!(response.header("www-authenticate").is_some_and(|text| text.starts_with("Bearer")));
             }
         }
         assert_eq!(world.stranger(Some("7 notices:write")).get("/v1/feed").await.status, 200);
@@ -25,8 +25,8 @@ async fn an_unknown_route_and_an_unknown_method_are_different_errors_and_need_no
         for user in [world.user(1), world.stranger(None), world.stranger(Some("nobody"))] {
             for path in ["/v1", "/v1/nothing", "/v1/feed/", "//v1/feed", "/feed", "/v1/posts/1-1/unknown", "/v1/posts//read"] {
                 for method in [Method::GET, Method::PUT, Method::OPTIONS] {
-                    let answer = user.send(method, path, &[], None).await;
-                    assert_eq!(answer.problem(), (404, "/problems/not-found"), "{path}");
+                    let response = user.send(method, path, &[], None).await;
+                    assert_eq!(response.problem(), (404, "/problems/not-found"), "{path}");
                 }
             }
             // The WebSocket API has a path of its own.
@@ -36,19 +36,19 @@ async fn an_unknown_route_and_an_unknown_method_are_different_errors_and_need_no
             for (path, allowed) in ALLOWED {
                 for method in ["GET", "PUT", "POST", "DELETE", "PATCH", "TRACE", "HEAD"] {
                     if !allowed.contains(&method) {
-                        let answer = user.send(method.parse().unwrap(), path, &[], None).await;
+                        let response = user.send(method.parse().unwrap(), path, &[], None).await;
                         assert_eq!(
-                            (answer.status, answer.header("allow")),
+                            (response.status, response.header("allow")),
                             (405, Some(allowed.join(", ").as_str())),
                             "{method} {path}"
                         );
                         if method != "HEAD" {
-                            assert_eq!(answer.problem(), (405, "/problems/method-not-allowed"), "{method} {path}");
+                            assert_eq!(response.problem(), (405, "/problems/method-not-allowed"), "{method} {path}");
                         }
                     }
                 }
-                let answer = user.send(Method::OPTIONS, path, &[], None).await;
-                assert_eq!((answer.status, answer.header("allow")), (204, Some(allowed.join(", ").as_str())), "{path}");
+                let response = user.send(Method::OPTIONS, path, &[], None).await;
+                assert_eq!((response.status, response.header("allow")), (204, Some(allowed.join(", ").as_str())), "{path}");
             }
         }
     })
@@ -83,9 +83,9 @@ async fn every_route_refuses_query_parameters_that_it_does_not_have() {
             for (query, field) in
                 [("limits=5", "limits"), ("Limit=5", "Limit"), ("x=1&x=2", "x"), ("=1", "query"), ("%C3%A9", "é")]
             {
-                let answer = user.send(method.parse().unwrap(), &format!("{path}?{query}"), &[], None).await;
-                assert_eq!(answer.field(), field, "{method} {path}?{query}");
-                assert_eq!(answer.body["errors"].as_array().unwrap().len(), 1, "{}", answer.body);
+                let response = user.send(method.parse().unwrap(), &format!("{path}?{query}"), &[], None).await;
+                assert_eq!(response.field(), field, "{method} {path}?{query}");
+                assert_eq!(response.body["errors"].as_array().unwrap().len(), 1, "{}", response.body);
             }
         }
         for path in ["/v1/feed?limit=1&limit=2", "/v1/feed?status=all&limit=1&status=unread&limit=1"] {
@@ -102,7 +102,7 @@ async fn every_route_refuses_query_parameters_that_it_does_not_have() {
 async fn responses_without_a_tag_are_not_cached() {
     world(async |world| {
         let user = world.user(1);
-        let kept = |answer: &Response| answer.header("cache-control").unwrap().to_owned();
+        let kept = |response: &Response| response.header("cache-control").unwrap().to_owned();
         for path in ["/v1/me", "/v1/nothing", "/v1/feed?limit=0", "/v1/authors/2/posts"] {
             assert_eq!(kept(&user.get(path).await), "no-store", "{path}");
         }
@@ -120,9 +120,9 @@ async fn the_type_of_a_problem_leads_to_its_description() {
         let problem = world.user(1).get("/v1/nothing").await.body;
         for kind in Kind::ALL {
             let url = format!("{}/problems/{}", world.stack.base_url(), kind.slug());
-            let answer = reqwest::get(url).await.unwrap();
-            assert_eq!(answer.headers()["content-type"], "text/plain; charset=utf-8");
-            assert!(answer.text().await.unwrap().contains(&format!("Status {}: {}.", kind.status(), kind.title())));
+            let response = reqwest::get(url).await.unwrap();
+            assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+            assert!(response.text().await.unwrap().contains(&format!("Status {}: {}.", kind.status(), kind.title())));
         }
         assert_eq!(problem["type"], "/problems/not-found");
         assert_eq!(reqwest::get(format!("{}/problems/unknown", world.stack.base_url())).await.unwrap().status(), 404);
@@ -135,12 +135,12 @@ async fn unreadable_and_oversized_bodies_are_refused() {
     world(async |world| {
         let user = world.user(1);
         for body in ["", "{", "null", "[]", "\"x\"", "{\"title\": "] {
-            let answer = user.send(Method::POST, "/v1/posts", &[], Some(body.to_owned())).await;
-            assert_eq!(answer.field(), "body", "{body}");
+            let response = user.send(Method::POST, "/v1/posts", &[], Some(body.to_owned())).await;
+            assert_eq!(response.field(), "body", "{body}");
         }
         let huge = format!("{{\"title\":\"x\",\"body\":\"{}\"}}", "y".repeat(300 * 1024));
-        let answer = user.send(Method::POST, "/v1/posts", &[], Some(huge)).await;
-        assert_eq!(answer.problem(), (413, "/problems/body-too-large"));
+        let response = user.send(Method::POST, "/v1/posts", &[], Some(huge)).await;
+        assert_eq!(response.problem(), (413, "/problems/body-too-large"));
         let unused = user.send(Method::GET, "/v1/feed", &[], Some("y".repeat(256 * 1024 + 1))).await;
         assert_eq!(unused.problem(), (413, "/problems/body-too-large"), "also on a route without a body");
         let binary = user.send(Method::POST, "/v1/posts", &[], Some("{\"title\":\"\u{0}ok\"}".to_owned())).await;

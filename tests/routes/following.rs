@@ -24,8 +24,8 @@ async fn follow_and_unfollow_may_be_repeated() {
 #[tokio::test]
 async fn a_user_cannot_follow_themselves() {
     world(async |world| {
-        let answer = world.user(1).put("/v1/following/1").await;
-        assert_eq!(answer.problem(), (422, "/problems/self-follow"));
+        let response = world.user(1).put("/v1/following/1").await;
+        assert_eq!(response.problem(), (422, "/problems/self-follow"));
     })
     .await;
 }
@@ -50,27 +50,27 @@ async fn each_follow_of_a_batch_succeeds_or_fails_on_its_own() {
 async fn six_hundred_concurrent_follows_make_five_hundred_edges() {
     world(async |world| {
         let reader = world.user(1);
-        let answers = join_all((2..=601).map(|author| {
+        let responses = join_all((2..=601).map(|author| {
             let reader = reader.clone();
             async move {
                 // All change the same count. A client repeats a request that found it busy for eight seconds.
                 loop {
-                    let answer = reader.put(&format!("/v1/following/{author}")).await;
-                    if answer.status != 503 {
-                        return answer;
+                    let response = reader.put(&format!("/v1/following/{author}")).await;
+                    if response.status != 503 {
+                        return response;
                     }
                 }
             }
         }))
         .await;
-        let refused: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
-        assert_eq!((answers.len() - refused.len(), refused.len()), (500, 100));
-        assert!(refused.iter().all(|answer| answer.problem() == (422, "/problems/following-limit")));
+        let refused: Vec<_> = responses.iter().filter(|response| response.status != 200).collect();
+        assert_eq!((responses.len() - refused.len(), refused.len()), (500, 100));
+        assert!(refused.iter().all(|response| response.problem() == (422, "/problems/following-limit")));
         let app = world.stack.app("follow").unwrap();
         assert_eq!(app.stores.edges.following("1".parse().unwrap()).await.unwrap().len(), 500);
 
         // Exactly one place is free again.
-        let made = answers.iter().position(|answer| answer.status == 200).unwrap() + 2;
+        let made = responses.iter().position(|response| response.status == 200).unwrap() + 2;
         reader.delete(&format!("/v1/following/{made}")).await.ok();
         let more = reader.post("/v1/following", &json!({ "authors": ["1001", "1002", "1003"] })).await.ok();
         let following: Vec<bool> = more["results"].as_array().unwrap().iter().map(|result| result["following"] == true).collect();

@@ -18,8 +18,8 @@ async fn send(user: &User, method: &Method, path: &str) -> Response {
     user.send(method.clone(), path, &[], (!body.is_null()).then(|| body.to_string())).await
 }
 
-fn is_refused(answer: &Response) -> bool {
-    answer.status == 429
+fn is_refused(response: &Response) -> bool {
+    response.status == 429
 }
 
 #[tokio::test]
@@ -28,9 +28,9 @@ async fn a_user_beyond_a_limit_is_refused_until_the_bucket_fills_again() {
         let author = world.user(1);
         let mut published = 0;
         let refused = loop {
-            let answer = author.post("/v1/posts", &json!({ "title": "x" })).await;
-            if is_refused(&answer) {
-                break answer;
+            let response = author.post("/v1/posts", &json!({ "title": "x" })).await;
+            if is_refused(&response) {
+                break response;
             }
             published += 1;
             assert!(published < 600, "nothing was refused");

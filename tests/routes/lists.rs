@@ -98,7 +98,7 @@ async fn lists_belong_to_their_user() {
         let (reader, list) = reader_with_list(world).await;
         let other = world.user(8);
         make(&other, "Own").await;
-        for answer in [
+        for response in [
             other.get(&format!("/v1/feed?list={list}")).await,
             other.get(&format!("/v1/unread?list={list}")).await,
             other.get(&format!("/v1/lists/{list}/authors")).await,
@@ -113,7 +113,7 @@ async fn lists_belong_to_their_user() {
             reader.get("/v1/lists/nope/authors").await,
             reader.delete("/v1/lists/7-0").await,
         ] {
-            assert_eq!(answer.problem(), (404, "/problems/not-found"));
+            assert_eq!(response.problem(), (404, "/problems/not-found"));
         }
         let stranger = reader.put(&format!("/v1/lists/{list}/authors/9")).await;
         assert_eq!(stranger.problem(), (422, "/problems/not-following"));

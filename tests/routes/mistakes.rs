@@ -14,9 +14,9 @@ async fn send(world: &World, token: Option<&str>, request: &str, headers: &[(&st
     world.stranger(token).send(method.parse().unwrap(), path, headers, body.map(str::to_owned)).await
 }
 
-fn told(answer: &Response) -> (u16, Value) {
-    let text = &answer.body[if answer.header("content-type") == Some("application/json") { "message" } else { "detail" }];
-    (answer.status, text.clone())
+fn told(response: &Response) -> (u16, Value) {
+    let text = &response.body[if response.header("content-type") == Some("application/json") { "message" } else { "detail" }];
+    (response.status, text.clone())
 }
 
 /// A request, its status and text, and those that it should have.
@@ -91,8 +91,8 @@ async fn wrong_ids_parameters_paths_and_methods_are_named() {
         ];
         let mut found = Vec::new();
         for (request, status, words) in cases {
-            let answer = send(world, Some("1"), request, &[], None).await;
-            found.push((request.to_owned(), told(&answer), (status, words.to_owned())));
+            let response = send(world, Some("1"), request, &[], None).await;
+            found.push((request.to_owned(), told(&response), (status, words.to_owned())));
         }
         compare(found);
         assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["followings"], 0);
@@ -158,9 +158,9 @@ async fn wrong_bodies_are_named() {
         ];
         let mut found = Vec::new();
         for (request, body, status, words) in cases {
-            let answer = send(world, Some("1"), request, &[], Some(&body)).await;
+            let response = send(world, Some("1"), request, &[], Some(&body)).await;
             let shown: String = body.chars().take(60).collect();
-            found.push((format!("{request} {shown}"), told(&answer), (status, words.to_owned())));
+            found.push((format!("{request} {shown}"), told(&response), (status, words.to_owned())));
         }
         let key = send(world, Some("1"), "POST /v1/posts", &[("idempotency-key", "")], Some("{\"title\":\"x\"}")).await;
         let words = "Idempotency-Key must be 1 to 128 printable ASCII characters";
@@ -176,12 +176,12 @@ async fn wrong_tokens_are_unauthorized() {
     world(async |world| {
         let mut found = Vec::new();
         for token in [None, Some(""), Some("alice"), Some("0"), Some("-1"), Some("eyJhbGciOiJub25lIn0.e30.")] {
-            let answer = send(world, token, "GET /v1/feed", &[], None).await;
-            found.push((format!("Bearer {token:?}"), told(&answer), (401, "Unauthorized".to_owned())));
+            let response = send(world, token, "GET /v1/feed", &[], None).await;
+            found.push((format!("Bearer {token:?}"), told(&response), (401, "Unauthorized".to_owned())));
         }
         for header in ["1", "Basic MTox", "Token 1"] {
-            let answer = send(world, None, "GET /v1/feed", &[("authorization", header)], None).await;
-            found.push((header.to_owned(), told(&answer), (401, "Unauthorized".to_owned())));
+            let response = send(world, None, "GET /v1/feed", &[("authorization", header)], None).await;
+            found.push((header.to_owned(), told(&response), (401, "Unauthorized".to_owned())));
         }
         compare(found);
     })

@@ -38,9 +38,9 @@ async fn a_notice_is_published_on_platforms_read_and_deleted() {
     world(async |world| {
         let (admin, reader) = (administrator(world), world.user(u64::MAX));
         let body = json!({ "platforms": [7, "65535", 7.0], "title": "Maintenance", "body": "On Sunday.", "expires_at": "2099-01-01T00:00:00Z" });
-        let answer = admin.post("/v1/notices", &body).await;
-        assert_eq!(answer.status, 201);
-        let items = answer.ok()["items"].clone();
+        let response = admin.post("/v1/notices", &body).await;
+        assert_eq!(response.status, 201);
+        let items = response.ok()["items"].clone();
         let created_at = items[0]["created_at"].clone();
         let expected = |id: &str, platform: u16| json!({
             "id": id, "platform": platform, "seq": 1, "title": "Maintenance", "body": "On Sunday.",
@@ -88,14 +88,17 @@ async fn only_a_caller_with_the_scope_can_write() {
         let new = json!({ "platforms": [1], "title": "x" });
         for token in ["7", "7 notices:read", "7 notices", "7 notices:writes"] {
             let user = world.stranger(Some(token));
-            let answers = [
+            let responses = [
                 user.post("/v1/notices", &new).await,
                 put(&user, "/v1/notices/1-1", json!({ "title": "y" })).await,
                 user.delete("/v1/notices/1-1").await,
                 user.delete("/v1/notices?id=1-1").await,
                 user.post("/v1/notices", &json!({})).await,
             ];
-            assert!(answers.iter().all(|answer| answer.problem() == (403, "/problems/forbidden")), "{token}: {answers:?}");
+            assert!(
+                responses.iter().all(|response| response.problem() == (403, "/problems/forbidden")),
+                "{token}: {responses:?}"
+            );
             let seen = user.get("/v1/notices/1-1").await.ok();
             assert_eq!((&seen["title"], seen.get("readers")), (&json!("x"), None), "{token}");
         }
@@ -302,9 +305,9 @@ async fn requests_with_the_same_key_publish_once() {
             let body = json!({ "platforms": [1, 2], "title": title, "expires_at": "2099-01-01T00:00:00Z" }).to_string();
             async move { admin.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await }
         };
-        let answers = join_all((0..8).map(|_| publish("k", "Same"))).await;
-        let first = answers[0].clone().ok();
-        assert!(answers.iter().all(|answer| answer.status == 201 && answer.body == first), "{answers:?}");
+        let responses = join_all((0..8).map(|_| publish("k", "Same"))).await;
+        let first = responses[0].clone().ok();
+        assert!(responses.iter().all(|response| response.status == 201 && response.body == first), "{responses:?}");
         assert_eq!((&first["items"][0]["id"], &first["items"][1]["id"]), (&json!("1-1"), &json!("2-1")));
         assert_eq!(publish("k", "Other").await.problem(), (422, "/problems/idempotency-key-reused"));
         assert_eq!(publish("l", "Other").await.ok()["items"][1]["id"], "2-2");

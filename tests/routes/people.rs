@@ -98,12 +98,12 @@ async fn a_profile_has_size_limits() {
 async fn one_of_many_gets_a_handle_and_a_given_up_handle_rests_for_others() {
     world(async |world| {
         let users: Vec<User> = (1..=12).map(|id| world.user(id)).collect();
-        let answers = join_all(users.iter().map(|user| set(user, json!({ "name": "x", "handle": "popular" })))).await;
-        let winners: Vec<usize> = (0..12).filter(|&index| answers[index].status == 200).collect();
+        let responses = join_all(users.iter().map(|user| set(user, json!({ "name": "x", "handle": "popular" })))).await;
+        let winners: Vec<usize> = (0..12).filter(|&index| responses[index].status == 200).collect();
         assert_eq!(winners.len(), 1);
         let [winner, other] = [winners[0], (winners[0] + 1) % 12].map(|index| &users[index]);
-        for (index, answer) in answers.iter().enumerate().filter(|(index, _)| *index != winners[0]) {
-            assert_eq!(answer.problem(), (409, "/problems/handle-taken"), "{index}");
+        for (index, response) in responses.iter().enumerate().filter(|(index, _)| *index != winners[0]) {
+            assert_eq!(response.problem(), (409, "/problems/handle-taken"), "{index}");
         }
         assert_eq!(other.get("/v1/handles/popular").await.ok()["id"], (winners[0] + 1).to_string());
         assert_eq!(other.get("/v1/me").await.ok()["profile"], Value::Null, "a refused request changes nothing");
@@ -204,8 +204,8 @@ async fn notices_are_for_the_callers_platforms_only() {
             assert_eq!(reader.get(path).await.problem(), (403, "/problems/forbidden"), "{path}");
         }
         for method in [Method::PUT, Method::DELETE] {
-            let answer = reader.send(method, "/v1/notices/1-1/read", &[], None).await;
-            assert_eq!(answer.problem(), (403, "/problems/forbidden"));
+            let response = reader.send(method, "/v1/notices/1-1/read", &[], None).await;
+            assert_eq!(response.problem(), (403, "/problems/forbidden"));
         }
         let through = json!({ "platform": 1, "through": 1 });
         assert_eq!(reader.post("/v1/notices/reads", &through).await.problem(), (403, "/problems/forbidden"));

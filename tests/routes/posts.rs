@@ -9,9 +9,9 @@ use tidemark_tests::world;
 async fn a_post_is_published_read_and_deleted() {
     world(async |world| {
         let (author, other) = (world.user(1042), world.user(7));
-        let answer = author.post("/v1/posts", &json!({ "title": "First", "body": "Long" })).await;
-        assert_eq!((answer.status, answer.header("location")), (201, Some("/v1/posts/1042-1")));
-        let post = answer.ok();
+        let response = author.post("/v1/posts", &json!({ "title": "First", "body": "Long" })).await;
+        assert_eq!((response.status, response.header("location")), (201, Some("/v1/posts/1042-1")));
+        let post = response.ok();
         assert_eq!((&post["id"], &post["author"], &post["seq"]), (&json!("1042-1"), &json!("1042"), &json!(1)));
         assert_eq!(post["delivery"]["mode"], "push");
 
@@ -62,9 +62,9 @@ async fn requests_with_the_same_key_make_one_post() {
             let (author, key, body) = (author.clone(), key.to_owned(), json!({ "title": title }).to_string());
             async move { author.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await }
         };
-        let answers = join_all((0..8).map(|_| publish("k", "Same"))).await;
-        let first = answers[0].clone().ok();
-        assert!(answers.iter().all(|answer| answer.status == 201 && answer.body == first), "{answers:?}");
+        let responses = join_all((0..8).map(|_| publish("k", "Same"))).await;
+        let first = responses[0].clone().ok();
+        assert!(responses.iter().all(|response| response.status == 201 && response.body == first), "{responses:?}");
         assert_eq!(publish("k", "Other").await.problem(), (422, "/problems/idempotency-key-reused"));
         assert_eq!(publish("l", "Other").await.ok()["id"], "1-2");
         for bad in ["", "ü", &"x".repeat(129)] {

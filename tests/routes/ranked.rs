@@ -141,12 +141,12 @@ async fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
         }
         world.idle().await;
         assert_ranked(&reader, &[("1-1", 0), ("1-2", 1), ("2-1", 0), ("2-2", 1)]).await;
-        let answer = prefer(&reader, 1, 10).await;
-        assert_eq!((&answer["preference"], &answer["created"]), (&json!(10), &json!(false)));
+        let response = prefer(&reader, 1, 10).await;
+        assert_eq!((&response["preference"], &response["created"]), (&json!(10), &json!(false)));
         assert_ranked(&reader, &[("1-1", 10), ("1-2", 11), ("2-1", 0), ("2-2", 1)]).await;
         for body in [None, Some("null".to_owned()), Some("{}".to_owned()), Some(json!({ "preference": null }).to_string())] {
-            let answer = reader.send(Method::PUT, "/v1/following/1", &[], body).await.ok();
-            assert_eq!(answer["preference"], 10, "without a preference it stays as it is");
+            let response = reader.send(Method::PUT, "/v1/following/1", &[], body).await.ok();
+            assert_eq!(response["preference"], 10, "without a preference it stays as it is");
         }
         for body in ["{\"preference\": 11}", "{\"preference\": -11}", "{\"preference\": 1.5}", "{\"preference\": \"1\"}"] {
             let refused = reader.send(Method::PUT, "/v1/following/3", &[], Some(body.to_owned())).await;

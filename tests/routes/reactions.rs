@@ -156,8 +156,8 @@ async fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
         for kind in ["like", "favorite"] {
             for id in ["10-2", "10-3", "11-1"] {
                 for method in [Method::PUT, Method::DELETE] {
-                    let answer = reader.send(method, &format!("/v1/posts/{id}/{kind}"), &[], None).await;
-                    assert_eq!(answer.problem(), (404, "/problems/not-found"), "{id}");
+                    let response = reader.send(method, &format!("/v1/posts/{id}/{kind}"), &[], None).await;
+                    assert_eq!(response.problem(), (404, "/problems/not-found"), "{id}");
                 }
             }
             for id in ["10", "10-0", "x-1"] {

@@ -16,8 +16,8 @@ async fn prepared(world: &World, posts: u64) -> User {
 }
 
 async fn reads(reader: &User, body: Value) -> (u64, u64) {
-    let answer = reader.post("/v1/reads", &body).await.ok();
-    (answer["changed"].as_u64().unwrap(), answer["unread"]["total"].as_u64().unwrap())
+    let response = reader.post("/v1/reads", &body).await.ok();
+    (response["changed"].as_u64().unwrap(), response["unread"]["total"].as_u64().unwrap())
 }
 
 #[tokio::test]
@@ -25,12 +25,12 @@ async fn one_post_is_read_and_unread_again() {
     world(async |world| {
         let reader = prepared(world, 3).await;
         for _ in 0..2 {
-            let answer = reader.put("/v1/posts/10-2/read").await.ok();
-            assert_eq!(answer, json!({ "read": true, "unread": { "author": 2, "total": 5 } }));
+            let response = reader.put("/v1/posts/10-2/read").await.ok();
+            assert_eq!(response, json!({ "read": true, "unread": { "author": 2, "total": 5 } }));
         }
         for _ in 0..2 {
-            let answer = reader.delete("/v1/posts/10-2/read").await.ok();
-            assert_eq!(answer, json!({ "read": false, "unread": { "author": 3, "total": 6 } }));
+            let response = reader.delete("/v1/posts/10-2/read").await.ok();
+            assert_eq!(response, json!({ "read": false, "unread": { "author": 3, "total": 6 } }));
         }
         assert_eq!(reader.put("/v1/posts/10-4/read").await.problem(), (404, "/problems/not-found"));
         assert_eq!(reader.put("/v1/posts/ten/read").await.field(), "post");
@@ -122,8 +122,8 @@ async fn older_posts_and_own_posts_do_not_become_unread() {
         let (reader, author) = (world.user(1), world.user(10));
         author.publish("old").await;
         reader.put("/v1/following/10").await.ok();
-        let answer = reader.delete("/v1/posts/10-1/read").await.ok();
-        assert_eq!(answer, json!({ "read": true, "unread": { "author": 0, "total": 0 } }));
+        let response = reader.delete("/v1/posts/10-1/read").await.ok();
+        assert_eq!(response, json!({ "read": true, "unread": { "author": 0, "total": 0 } }));
         assert_eq!(author.delete("/v1/posts/10-1/read").await.ok()["read"], true);
     })
     .await;

@@ -216,9 +216,9 @@ async fn lists_work_without_redis() {
         let reader = world.user(1);
         let before = users(&reader.walk("/v1/users/2/followers", 2).await);
         world.stack.stop_redis(tidemark_local::RedisData::Lose).await.unwrap();
-        let answer = reader.get("/v1/users/2/followers").await;
-        assert_eq!(answer.header("degraded"), Some("redis"));
-        assert_eq!(users(answer.ok()["items"].as_array().unwrap()), before);
+        let response = reader.get("/v1/users/2/followers").await;
+        assert_eq!(response.header("degraded"), Some("redis"));
+        assert_eq!(users(response.ok()["items"].as_array().unwrap()), before);
         assert_eq!(reader.get("/v1/users/2/counters").await.ok()["followers"], 4);
         assert_eq!(reader.get("/v1/relations/2").await.ok()["following"], false);
         world.stack.start_redis().await.unwrap();

@@ -16,7 +16,7 @@ use crate::hot::set_contended;
 /// The disturbance of a write.
 #[derive(Debug, Clone, Copy)]
 enum Disturbance {
-    LostAnswer,
+    LostResponse,
     TimedOut,
     Killed,
 }
@@ -93,12 +93,12 @@ fn make_list(cast: Cast) -> Step {
     })
 }
 
-fn is_fourth(answer: &Response) -> bool {
-    answer.status == 201 && answer.body["seq"] == 4
+fn is_fourth(response: &Response) -> bool {
+    response.status == 201 && response.body["seq"] == 4
 }
 
-fn total(answer: &Response, expected: u64) -> bool {
-    answer.body["unread"]["total"] == expected
+fn total(response: &Response, expected: u64) -> bool {
+    response.body["unread"]["total"] == expected
 }
 
 const MARK: (&str, &str, &str) = ("mark-read", "UpdateItem", "ReadsTable");
@@ -110,98 +110,98 @@ const OPERATIONS: [Operation; 30] = [
         write: MARK,
         before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-1/read", cast.author)),
-        right: |answer| total(answer, 3),
+        right: |response| total(response, 3),
     },
     Operation {
         name: "mark one unread",
         write: MARK,
         before: Some(|cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-1/read", cast.author))),
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/posts/{}-1/read", cast.author)),
-        right: |answer| total(answer, 4),
+        right: |response| total(response, 4),
     },
     Operation {
         name: "mark many",
         write: MARK,
         before: None,
         request: |cast| marks(cast, json!({ "posts": [format!("{}-1", cast.author), format!("{}-1", cast.other)] })),
-        right: |answer| total(answer, 2),
+        right: |response| total(response, 2),
     },
     Operation {
         name: "mark through",
         write: MARK,
         before: None,
         request: |cast| marks(cast, json!({ "author": cast.author.to_string(), "through": 2 })),
-        right: |answer| total(answer, 2),
+        right: |response| total(response, 2),
     },
     Operation {
         name: "mark all",
         write: MARK,
         before: None,
         request: |cast| marks(cast, json!({ "all": true })),
-        right: |answer| total(answer, 0),
+        right: |response| total(response, 0),
     },
     Operation {
         name: "follow",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/following/{}", cast.new)),
-        right: |answer| answer.body["following"] == true,
+        right: |response| response.body["following"] == true,
     },
     Operation {
         name: "unfollow",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: None,
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/following/{}", cast.author)),
-        right: |answer| answer.body["following"] == false,
+        right: |response| response.body["following"] == false,
     },
     Operation {
         name: "mute",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/mutes/{}", cast.author)),
-        right: |answer| answer.body["muted"] == true,
+        right: |response| response.body["muted"] == true,
     },
     Operation {
         name: "unmute",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: Some(|cast| of_reader(cast, Method::PUT, format!("/v1/mutes/{}", cast.author))),
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/mutes/{}", cast.author)),
-        right: |answer| answer.body["muted"] == false,
+        right: |response| response.body["muted"] == false,
     },
     Operation {
         name: "block by the author",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: None,
         request: |cast| Step::Api(request(cast.author, Method::PUT, format!("/v1/blocks/{}", cast.reader))),
-        right: |answer| answer.body["blocked"] == true,
+        right: |response| response.body["blocked"] == true,
     },
     Operation {
         name: "unblock by the author",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: Some(|cast| Step::Api(request(cast.author, Method::PUT, format!("/v1/blocks/{}", cast.reader)))),
         request: |cast| Step::Api(request(cast.author, Method::DELETE, format!("/v1/blocks/{}", cast.reader))),
-        right: |answer| answer.body["blocked"] == false,
+        right: |response| response.body["blocked"] == false,
     },
     Operation {
         name: "make a list",
         write: ("follow", "PutItem", "CountersTable"),
         before: None,
         request: make_list,
-        right: |answer| answer.body["id"].as_str().is_some_and(|id| id.ends_with("-1")),
+        right: |response| response.body["id"].as_str().is_some_and(|id| id.ends_with("-1")),
     },
     Operation {
         name: "put on a list",
         write: ("follow", "TransactWriteItems", "FollowingTable"),
         before: Some(make_list),
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/lists/{}-1/authors/{}", cast.reader, cast.author)),
-        right: |answer| answer.body["member"] == true,
+        right: |response| response.body["member"] == true,
     },
     Operation {
         name: "delete a list",
         write: ("follow", "PutItem", "CountersTable"),
         before: Some(make_list),
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/lists/{}-1", cast.reader)),
-        right: |answer| answer.status == 204,
+        right: |response| response.status == 204,
     },
     Operation {
         name: "edit a post",
@@ -211,7 +211,7 @@ const OPERATIONS: [Operation; 30] = [
             let edit = request(cast.author, Method::PUT, format!("/v1/posts/{}-2", cast.author));
             Step::Api(Request { body: Some(json!({ "title": "edited" })), ..edit })
         },
-        right: |answer| answer.body["title"] == "edited" && answer.body["revision"] == 2,
+        right: |response| response.body["title"] == "edited" && response.body["revision"] == 2,
     },
     Operation {
         name: "set a profile",
@@ -221,7 +221,7 @@ const OPERATIONS: [Operation; 30] = [
             let set = request(cast.author, Method::PUT, "/v1/me/profile".to_owned());
             Step::Api(Request { body: Some(json!({ "name": "Ann", "handle": format!("ann{}", cast.author) })), ..set })
         },
-        right: |answer| answer.body["handle"].as_str().is_some_and(|handle| handle.starts_with("ann")),
+        right: |response| response.body["handle"].as_str().is_some_and(|handle| handle.starts_with("ann")),
     },
     Operation {
         name: "publish",
@@ -249,7 +249,7 @@ const OPERATIONS: [Operation; 30] = [
         write: ("publish", "TransactWriteItems", "PostsTable"),
         before: None,
         request: |cast| Step::Api(request(cast.author, Method::DELETE, format!("/v1/posts/{}-2", cast.author))),
-        right: |answer| answer.status == 204,
+        right: |response| response.status == 204,
     },
     Operation {
         name: "edit a notice",
@@ -259,28 +259,28 @@ const OPERATIONS: [Operation; 30] = [
             let edit = request("9 notices:write", Method::PUT, format!("/v1/notices/{}-1", cast.platform));
             Step::Api(Request { body: Some(json!({ "title": "edited" })), ..edit })
         },
-        right: |answer| answer.body["title"] == "edited",
+        right: |response| response.body["title"] == "edited",
     },
     Operation {
         name: "mark a notice",
         write: ("notice", "TransactWriteItems", "NoticeReadsTable"),
         before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/notices/{}-1/read", cast.platform)),
-        right: |answer| answer.body == json!({ "read": true, "unread": 1 }),
+        right: |response| response.body == json!({ "read": true, "unread": 1 }),
     },
     Operation {
         name: "like",
         write: ("publish", "TransactWriteItems", "ReactionsTable"),
         before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-3/like", cast.author)),
-        right: |answer| answer.body["liked"] == true,
+        right: |response| response.body["liked"] == true,
     },
     Operation {
         name: "favorite",
         write: ("publish", "TransactWriteItems", "ReactionsTable"),
         before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-3/favorite", cast.author)),
-        right: |answer| answer.body["favorited"] == true,
+        right: |response| response.body["favorited"] == true,
     },
     Operation {
         name: "prefer",
@@ -290,14 +290,14 @@ const OPERATIONS: [Operation; 30] = [
             let follow = request(cast.reader, Method::PUT, format!("/v1/following/{}", cast.author));
             Step::Api(Request { body: Some(json!({ "preference": 7 })), ..follow })
         },
-        right: |answer| answer.body["preference"] == 7,
+        right: |response| response.body["preference"] == 7,
     },
     Operation {
         name: "step",
         write: ("fan-out", "UpdateItem", "PostsTable"),
         before: None,
         request: |cast| of_reader(cast, Method::PUT, format!("/v1/posts/{}-3/favorite", cast.author)),
-        right: |answer| answer.body["favorited"] == true,
+        right: |response| response.body["favorited"] == true,
     },
     Operation {
         name: "fan-out",
@@ -311,21 +311,21 @@ const OPERATIONS: [Operation; 30] = [
         write: ("relation-projector", "BatchGetItem", "FollowingTable"),
         before: None,
         request: |cast| of_reader(cast, Method::DELETE, format!("/v1/following/{}", cast.other)),
-        right: |answer| answer.body["following"] == false,
+        right: |response| response.body["following"] == false,
     },
     Operation {
         name: "sync",
         write: ("fan-out", "BatchGetItem", "ReadsTable"),
         before: Some(Step::Fact),
         request: Step::Task,
-        right: |answer| answer.body["total"] == 3,
+        right: |response| response.body["total"] == 3,
     },
     Operation {
         name: "migrate",
         write: ("migrate", "TransactWriteItems", "PostsTable"),
         before: None,
         request: Step::Import,
-        right: |answer| answer.body["unreadable"] == 0 && answer.body["titles"] == json!(["Blog 3", "Blog 2", "Blog 1"]),
+        right: |response| response.body["unreadable"] == 0 && response.body["titles"] == json!(["Blog 3", "Blog 2", "Blog 1"]),
     },
 ];
 
@@ -339,7 +339,7 @@ async fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
         let stage = Stage { world, legacy: LegacyRedis::start().await };
         let mut platform = 0;
         for operation in &OPERATIONS {
-            for disturbance in [Disturbance::LostAnswer, Disturbance::TimedOut, Disturbance::Killed] {
+            for disturbance in [Disturbance::LostResponse, Disturbance::TimedOut, Disturbance::Killed] {
                 platform += 1;
                 stage.cell(operation, disturbance, platform).await;
             }
@@ -367,7 +367,7 @@ impl Stage<'_> {
             self.take(before(cast)).await.ok();
         }
         let action = match disturbance {
-            Disturbance::LostAnswer => FaultAction::LoseAnswer,
+            Disturbance::LostResponse => FaultAction::LoseResponse,
             Disturbance::TimedOut => FaultAction::Hang(Duration::from_secs(2)),
             Disturbance::Killed => FaultAction::Kill,
         };
@@ -393,13 +393,13 @@ impl Stage<'_> {
             }
             Step::Contended(cast) => {
                 set_contended(self.world, cast.author).await;
-                answer(Ok(Value::Null))
+                response(Ok(Value::Null))
             }
             Step::Fact(cast) => {
                 let reads = &self.world.stack.app("mark-read").unwrap().stores.reads;
                 let [reader, author] = [cast.reader, cast.author].map(|id| UserId::new(id).unwrap());
                 reads.mark(reader, author, &[1], true).await.unwrap();
-                answer(Ok(Value::Null))
+                response(Ok(Value::Null))
             }
             Step::Task(cast) => {
                 let queue = &self.world.stack.queue("FanOutQueue").unwrap().url;
@@ -408,7 +408,7 @@ impl Stage<'_> {
                 self.world.idle().await;
                 self.world.user(cast.reader).get("/v1/unread").await
             }
-            Step::Import(cast) => answer(self.import(cast).await),
+            Step::Import(cast) => response(self.import(cast).await),
         }
     }
 
@@ -428,19 +428,19 @@ impl Stage<'_> {
         self.legacy.run(&commands).await;
         let mut event = json!({ "source": self.legacy.url() });
         loop {
-            let answer = self.world.stack.invoke("migrate", event).await.map_err(|error| error.to_string())?;
-            if answer["done"] == true {
+            let response = self.world.stack.invoke("migrate", event).await.map_err(|error| error.to_string())?;
+            if response["done"] == true {
                 self.world.idle().await;
                 let posts = self.world.user(cast.reader).walk(&format!("/v1/authors/{}/posts", cast.new), 10).await;
                 let titles: Vec<&Value> = posts.iter().map(|post| &post["title"]).collect();
-                return Ok(json!({ "unreadable": answer["totals"]["unreadable"], "titles": titles }));
+                return Ok(json!({ "unreadable": response["totals"]["unreadable"], "titles": titles }));
             }
-            event = answer["next"].clone();
+            event = response["next"].clone();
         }
     }
 }
 
-fn answer(result: Result<Value, String>) -> Response {
+fn response(result: Result<Value, String>) -> Response {
     match result {
         Ok(body) => Response { status: 200, headers: HeaderMap::new(), body },
         Err(error) => Response { status: 500, headers: HeaderMap::new(), body: json!(error) },

@@ -285,31 +285,31 @@ async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step
         0..3 => {
             let key = format!("{:x}", rng.random::<u64>());
             let body = json!({ "platforms": [platform], "title": "x" }).to_string();
-            let answer = administrator.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await.ok();
+            let response = administrator.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await.ok();
             model.latest += 1;
             let expected = format!("{platform}-{}", model.latest);
-            callers.check(answer["items"][0]["id"] == *expected, || format!("published {expected}, and it is {answer}"));
+            callers.check(response["items"][0]["id"] == *expected, || format!("published {expected}, and it is {response}"));
             model.notices.insert(model.latest, Live { expires_at: None, notified: step, read_by: Default::default() });
         }
         3 => {
             let renotify = rng.random::<bool>();
             let body = json!({ "title": "edited", "renotify": renotify }).to_string();
-            let answer = administrator.send(Method::PUT, &path, &[], Some(body)).await;
-            right(answer.status, if live { 200 } else { 404 }, &answer.body);
+            let response = administrator.send(Method::PUT, &path, &[], Some(body)).await;
+            right(response.status, if live { 200 } else { 404 }, &response.body);
             if let Some(notice) = model.notices.get_mut(&seq).filter(|_| renotify) {
                 *notice = Live { expires_at: None, notified: step, read_by: Default::default() };
             }
         }
         4 => {
-            let answer = administrator.delete(&path).await;
-            right(answer.status, 204, &answer.body);
+            let response = administrator.delete(&path).await;
+            right(response.status, 204, &response.body);
             model.notices.remove(&seq);
         }
         5..8 => {
             let read = rng.random_bool(0.7);
             let path = format!("{path}/read");
-            let answer = if read { reader.put(&path).await } else { reader.delete(&path).await };
-            right(answer.status, if live { 200 } else { 404 }, &answer.body);
+            let response = if read { reader.put(&path).await } else { reader.delete(&path).await };
+            right(response.status, if live { 200 } else { 404 }, &response.body);
             model.mark(user, seq, read, 0);
         }
         8 => {

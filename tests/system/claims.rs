@@ -56,12 +56,12 @@ async fn five_hundred_clients_get_fifty_handles_once_each() {
             let profile = json!({ "name": "x", "handle": handle(client) }).to_string();
             caller.send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await
         });
-        let answers = at_once(world, claims).await;
+        let responses = at_once(world, claims).await;
         let mut owners = BTreeMap::<String, Vec<&String>>::new();
-        for (client, answer) in answers.iter().enumerate() {
-            match answer.status {
+        for (client, response) in responses.iter().enumerate() {
+            match response.status {
                 200 => owners.entry(handle(client)).or_default().push(&ids[client]),
-                _ => assert_eq!(answer.problem(), (409, "/problems/handle-taken")),
+                _ => assert_eq!(response.problem(), (409, "/problems/handle-taken")),
             }
         }
         assert_eq!(owners.len(), WANTED);

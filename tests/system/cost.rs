@@ -7,11 +7,14 @@ use std::{
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 use aws_sdk_sqs::types::QueueAttributeName;
-use futures::FutureExt;
+use futures::{FutureExt, future::join_all};
 use tidemark_local::Options;
 use tidemark_tests::{World, world};
 
-use crate::damage::proxy::{Fate, world_behind_a_proxy, world_behind_a_proxy_with};
+use crate::{
+    damage::proxy::{Fate, world_behind_a_proxy, world_behind_a_proxy_with},
+    turns::{bulk_calls, log_calls},
+};
 
 const FOLLOWERS: u64 = 1_200;
 
@@ -24,8 +27,8 @@ async fn calls(world: &World) -> u64 {
 async fn queued(world: &World) -> (usize, usize) {
     let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
     let name = QueueAttributeName::ApproximateNumberOfMessages;
-    let answer = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
-    let count = answer.attributes().unwrap()[&name].parse().unwrap();
+    let response = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
+    let count = response.attributes().unwrap()[&name].parse().unwrap();
     let received = sqs.receive_message().queue_url(&url).max_number_of_messages(10).visibility_timeout(0).send().await.unwrap();
     (count, received.messages().iter().map(|message| message.body().unwrap().len()).sum())
 }
@@ -66,7 +69,7 @@ async fn a_publish_costs_what_the_page_says() {
     world(async |world| {
         // The longest possible ids, because the document states the largest cost.
         let first = u64::MAX - FOLLOWERS;
-        futures::future::join_all((0..8).map(async |lane| {
+        join_all((0..8).map(async |lane| {
             for follower in (0..FOLLOWERS).filter(|follower| follower % 8 == lane) {
                 world.user(first + follower).put("/v1/following/10").await.ok();
             }
@@ -81,13 +84,22 @@ async fn a_publish_costs_what_the_page_says() {
         let (messages, bytes) = queued(world).await;
         assert_eq!(messages, 2, "one message for each page of 1,000 followers");
         assert!((20 * FOLLOWERS..23 * FOLLOWERS).contains(&(bytes as u64)), "about 21 bytes for each follower: {bytes}");
+        let mut nodes = world.redis_nodes().await;
+        for node in &mut nodes {
+            log_calls(node).await;
+        }
         let before = calls(world).await;
         world.stack.resume("fan-out").unwrap();
         world.idle().await;
         let made = calls(world).await - before;
-        // A deliver call covers 35 followers, the last call of a page fewer, and a second one asks for the next turn. A
-        // trip that misses its turn asks once more. One more call for each page stores the progress.
-        assert!((70..=78 + 36).contains(&made), "{made}");
+        let logged = join_all(nodes.iter_mut().map(bulk_calls)).await.concat();
+        let (deliveries, turns): (Vec<&String>, Vec<&String>) = logged.iter().partition(|name| name.starts_with("deliver"));
+        // A call delivers to 35 followers, the last one of a page and node to fewer, and asks for the next turn. A trip
+        // that misses its turn asks once more. One more call for each page stores the progress.
+        let least = FOLLOWERS.div_ceil(35) as usize;
+        assert!((least..least + 2 * nodes.len()).contains(&deliveries.len()), "{logged:?}");
+        assert!((deliveries.len()..=2 * deliveries.len()).contains(&turns.len()), "{logged:?}");
+        assert!(made <= logged.len() as u64 + 6, "{made} calls: {logged:?}");
 
         let dynamodb = world.dynamodb().await;
         let page = dynamodb
@@ -155,17 +167,17 @@ async fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
         proxy.meter();
         let mut path = "/v1/feed?limit=100".to_owned();
         for page in 1.. {
-            let answer = reader.get(&path).await.ok();
+            let response = reader.get(&path).await.ok();
             spent(&format!("page {page} of the feed"));
-            let Some(cursor) = answer["next_cursor"].as_str() else { break };
+            let Some(cursor) = response["next_cursor"].as_str() else { break };
             path = format!("/v1/feed?limit=100&cursor={cursor}");
         }
         for (order, pages) in [("status=unread", 4), ("order=ranked", 4), ("include=body", 12)] {
             let mut path = format!("/v1/feed?limit=100&{order}");
             for page in 1..=pages {
-                let answer = reader.get(&path).await.ok();
+                let response = reader.get(&path).await.ok();
                 spent(&format!("page {page} of the feed with {order}"));
-                let Some(cursor) = answer["next_cursor"].as_str() else { break };
+                let Some(cursor) = response["next_cursor"].as_str() else { break };
                 path = format!("/v1/feed?limit=100&{order}&cursor={cursor}");
             }
         }

@@ -86,9 +86,9 @@ pub(super) async fn write(dynamodb: &Client, items: impl Iterator<Item = Item>) 
         let put = |item: &Item| {
             WriteRequest::builder().put_request(PutRequest::builder().set_item(Some(item.clone())).build().unwrap()).build()
         };
-        let answer =
+        let response =
             dynamodb.batch_write_item().request_items("PostsTable", items.iter().map(put).collect()).send().await.unwrap();
-        assert!(answer.unprocessed_items().is_none_or(HashMap::is_empty));
+        assert!(response.unprocessed_items().is_none_or(HashMap::is_empty));
     });
     stream::iter(writes).buffer_unordered(8).collect::<()>().await;
 }

@@ -117,8 +117,8 @@ async fn repeated_and_late_stream_records_change_nothing() {
         world.idle().await;
         let record = stream_record("1", json!({ "user": { "N": "1" }, "author": { "N": "99" } }));
         for _ in 0..3 {
-            let answer = world.stack.invoke("relation-projector", json!({ "Records": [record, record] })).await.unwrap();
-            assert_eq!(answer, json!({ "batchItemFailures": [] }));
+            let response = world.stack.invoke("relation-projector", json!({ "Records": [record, record] })).await.unwrap();
+            assert_eq!(response, json!({ "batchItemFailures": [] }));
         }
         assert_eq!(reader.feed("all").await, [("99-2".to_owned(), false), ("99-1".to_owned(), true)]);
         assert_eq!(reader.unread_total().await, 1);

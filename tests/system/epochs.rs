@@ -49,9 +49,9 @@ fn paths(reader: u64) -> Vec<String> {
 
 /// One response, and true if it came from a view.
 async fn read(world: &World, reader: u64, path: &str) -> (Value, bool) {
-    let answer = world.user(reader).get(path).await;
-    let from_view = answer.header("degraded").is_none();
-    (answer.ok(), from_view)
+    let response = world.user(reader).get(path).await;
+    let from_view = response.header("degraded").is_none();
+    (response.ok(), from_view)
 }
 
 async fn views(world: &World) -> Views {
@@ -59,8 +59,8 @@ async fn views(world: &World) -> Views {
     let mut views = Views::new();
     for reader in READERS {
         for path in paths(reader) {
-            let (answer, _) = read(world, reader, &path).await;
-            views.insert((reader, path), answer);
+            let (response, _) = read(world, reader, &path).await;
+            views.insert((reader, path), response);
         }
     }
     views
@@ -87,14 +87,14 @@ async fn read_until_right(world: &World, facts: &Views) -> Reads {
         let (mut count, mut agreed) = (0, 0);
         while agreed < 3 {
             assert!(started.elapsed() < PATIENCE, "{path} of {reader} does not agree with the facts in time");
-            let (answer, from_view) = read(world, *reader, path).await;
+            let (response, from_view) = read(world, *reader, path).await;
             count += usize::from(agreed == 0 && from_view);
-            if answer == *right {
+            if response == *right {
                 agreed += usize::from(from_view);
                 reads.degraded += usize::from(!from_view);
             } else {
                 reads.wrong += 1;
-                println!("{path} of {reader}: {answer} instead of {right}");
+                println!("{path} of {reader}: {response} instead of {right}");
             }
         }
         reads.most = reads.most.max(count);
@@ -335,8 +335,8 @@ async fn follow(world: &World, readers: u64, authors: &[u64]) {
                 .build()
         };
         let items = edges.iter().map(put).collect();
-        let answer = dynamodb.batch_write_item().request_items("FollowingTable", items).send().await.unwrap();
-        assert!(answer.unprocessed_items().is_none_or(HashMap::is_empty));
+        let response = dynamodb.batch_write_item().request_items("FollowingTable", items).send().await.unwrap();
+        assert!(response.unprocessed_items().is_none_or(HashMap::is_empty));
     });
     stream::iter(writes).buffer_unordered(8).collect::<()>().await;
 }

@@ -23,17 +23,17 @@ async fn every_function_accepts_its_sample_events() {
             if function == "migrate" {
                 event["source"] = json!(legacy.url());
             }
-            let answer = world.stack.invoke(function, event).await.unwrap();
+            let response = world.stack.invoke(function, event).await.unwrap();
             match function {
                 "fan-out" if path.ends_with("malformed.json") => {
-                    assert_eq!(answer["batchItemFailures"], json!([{ "itemIdentifier": "sample-0" }]));
+                    assert_eq!(response["batchItemFailures"], json!([{ "itemIdentifier": "sample-0" }]));
                 }
-                "fan-out" | "relation-projector" => assert_eq!(answer["batchItemFailures"], json!([]), "{path:?}"),
-                "migrate" => assert_eq!(answer["done"], true, "{path:?}"),
+                "fan-out" | "relation-projector" => assert_eq!(response["batchItemFailures"], json!([]), "{path:?}"),
+                "migrate" => assert_eq!(response["done"], true, "{path:?}"),
                 "live-authorizer" | "live-sender" => {}
-                "live" if path.ends_with("changed.json") => assert_eq!(answer["batchItemFailures"], json!([]), "{path:?}"),
-                "reconcile" => assert_eq!(answer["failed"], 0, "{path:?}"),
-                _ => assert!((200..300).contains(&answer["statusCode"].as_u64().unwrap()), "{path:?}: {answer}"),
+                "live" if path.ends_with("changed.json") => assert_eq!(response["batchItemFailures"], json!([]), "{path:?}"),
+                "reconcile" => assert_eq!(response["failed"], 0, "{path:?}"),
+                _ => assert!((200..300).contains(&response["statusCode"].as_u64().unwrap()), "{path:?}: {response}"),
             }
         }
         world.stack.resume("fan-out").unwrap();
@@ -48,8 +48,8 @@ async fn a_retraction_of_a_live_post_changes_nothing() {
         world.user(2).publish("alive").await;
         world.idle().await;
         let sample = std::fs::read_to_string(repository().join("events/fan-out/retract.json")).unwrap();
-        let answer = world.stack.invoke("fan-out", serde_json::from_str(&sample).unwrap()).await.unwrap();
-        assert_eq!(answer["batchItemFailures"], json!([]));
+        let response = world.stack.invoke("fan-out", serde_json::from_str(&sample).unwrap()).await.unwrap();
+        assert_eq!(response["batchItemFailures"], json!([]));
         for reader in [1, 2, 3] {
             assert_eq!(world.user(reader).get("/v1/posts/2-1").await.ok()["title"], "alive");
         }
@@ -77,12 +77,12 @@ async fn every_function_finds_the_route_of_an_event_that_has_none() {
             event["routeKey"] = json!("$default");
             event["requestContext"]["routeKey"] = json!("$default");
             event.as_object_mut().unwrap().remove("pathParameters");
-            let answer = world.stack.invoke(function, event.clone()).await.unwrap();
-            assert!((200..300).contains(&answer["statusCode"].as_u64().unwrap()), "{path:?}: {answer}");
+            let response = world.stack.invoke(function, event.clone()).await.unwrap();
+            assert!((200..300).contains(&response["statusCode"].as_u64().unwrap()), "{path:?}: {response}");
             let other = if function == "profile" { "follow" } else { "profile" };
-            let answer = world.stack.invoke(other, event).await.unwrap();
-            assert_eq!(answer["statusCode"], 404, "{path:?}: {answer}");
-            assert!(answer["body"].as_str().unwrap().contains("another function"), "{path:?}: {answer}");
+            let response = world.stack.invoke(other, event).await.unwrap();
+            assert_eq!(response["statusCode"], 404, "{path:?}: {response}");
+            assert!(response["body"].as_str().unwrap().contains("another function"), "{path:?}: {response}");
             found += 1;
         }
         assert!(found > 50, "{found}");

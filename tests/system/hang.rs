@@ -216,8 +216,8 @@ impl Line<'_> {
     }
 
     /// Records a response and its error.
-    fn note(&self, sent: Instant, answer: &Response, path: &str, wrong: Option<String>) {
-        let degraded = answer.header("degraded").is_some();
+    fn note(&self, sent: Instant, response: &Response, path: &str, wrong: Option<String>) {
+        let degraded = response.header("degraded").is_some();
         let wrong = wrong.map(|wrong| format!("{path}: {wrong}"));
         self.run.seen.lock().unwrap().push(Seen { sent, degraded, wrong });
     }
@@ -232,32 +232,33 @@ impl Line<'_> {
     }
 
     async fn get(&mut self, user: u64, path: &str, wrong: impl FnOnce(&Self, &Value) -> Option<String>) {
-        let (sent, answer) = self.send(user, Method::GET, path, None).await;
-        let wrong = if answer.status == 200 { wrong(self, &answer.body) } else { Some(format!("status {}", answer.status)) };
-        self.note(sent, &answer, &format!("{path} of {user}"), wrong);
+        let (sent, response) = self.send(user, Method::GET, path, None).await;
+        let wrong =
+            if response.status == 200 { wrong(self, &response.body) } else { Some(format!("status {}", response.status)) };
+        self.note(sent, &response, &format!("{path} of {user}"), wrong);
     }
 
     async fn follow(&mut self, user: u64, author: u64) {
         if user != author {
             let path = format!("/v1/following/{author}");
-            let (sent, answer) = self.send(user, Method::PUT, &path, None).await;
-            self.note(sent, &answer, &path, (answer.body["following"] != true).then(|| answer.body.to_string()));
+            let (sent, response) = self.send(user, Method::PUT, &path, None).await;
+            self.note(sent, &response, &path, (response.body["following"] != true).then(|| response.body.to_string()));
             self.model.follow(user, author);
         }
     }
 
     async fn unfollow(&mut self, user: u64, author: u64) {
         let path = format!("/v1/following/{author}");
-        let (sent, answer) = self.send(user, Method::DELETE, &path, None).await;
-        self.note(sent, &answer, &path, (answer.body["following"] != false).then(|| answer.body.to_string()));
+        let (sent, response) = self.send(user, Method::DELETE, &path, None).await;
+        self.note(sent, &response, &path, (response.body["following"] != false).then(|| response.body.to_string()));
         self.model.unfollow(user, author);
     }
 
     async fn publish(&mut self, user: u64) {
-        let (sent, answer) = self.send(user, Method::POST, "/v1/posts", Some(json!({ "title": "x" }))).await;
+        let (sent, response) = self.send(user, Method::POST, "/v1/posts", Some(json!({ "title": "x" }))).await;
         let seq = self.model.publish(user);
-        let right = answer.status == 201 && answer.body["seq"].to_string().trim_matches('"') == seq.to_string();
-        self.note(sent, &answer, "/v1/posts", (!right).then(|| format!("{seq}, and it is {}", answer.body)));
+        let right = response.status == 201 && response.body["seq"].to_string().trim_matches('"') == seq.to_string();
+        self.note(sent, &response, "/v1/posts", (!right).then(|| format!("{seq}, and it is {}", response.body)));
         self.pending.insert((user, seq));
     }
 
@@ -265,37 +266,37 @@ impl Line<'_> {
         let path = format!("/v1/posts/{}-{}/read", post.0, post.1);
         let method = if read { Method::PUT } else { Method::DELETE };
         let live = self.model.is_live(post);
-        let (sent, answer) = self.send(user, method, &path, None).await;
+        let (sent, response) = self.send(user, method, &path, None).await;
         self.model.mark(user, post, read);
-        let wrong = if live && answer.status == 200 {
-            let unread = &answer.body["unread"];
+        let wrong = if live && response.status == 200 {
+            let unread = &response.body["unread"];
             self.count(&unread["author"], user, &[post.0])
                 .or_else(|| self.count(&unread["total"], user, &self.model.following(user)))
         } else {
-            (live || answer.status != 404).then(|| format!("status {}", answer.status))
+            (live || response.status != 404).then(|| format!("status {}", response.status))
         };
-        self.note(sent, &answer, &format!("{path} by {user}"), wrong);
+        self.note(sent, &response, &format!("{path} by {user}"), wrong);
     }
 
     async fn mark_many(&mut self, user: u64, body: Value, through: Option<Post>) {
-        let (sent, answer) = self.send(user, Method::POST, "/v1/reads", Some(body)).await;
+        let (sent, response) = self.send(user, Method::POST, "/v1/reads", Some(body)).await;
         match through {
             Some((author, seq)) => self.model.through(user, author, seq),
             None => self.model.all(user),
         }
-        let wrong = match answer.status {
-            200 => self.count(&answer.body["unread"]["total"], user, &self.model.following(user)),
+        let wrong = match response.status {
+            200 => self.count(&response.body["unread"]["total"], user, &self.model.following(user)),
             status => Some(format!("status {status}")),
         };
-        self.note(sent, &answer, &format!("/v1/reads by {user} {through:?}"), wrong);
+        self.note(sent, &response, &format!("/v1/reads by {user} {through:?}"), wrong);
     }
 
     async fn like(&mut self, user: u64, post: Post) {
         let path = format!("/v1/posts/{}-{}/like", post.0, post.1);
         let live = self.model.is_live(post);
-        let (sent, answer) = self.send(user, Method::PUT, &path, None).await;
+        let (sent, response) = self.send(user, Method::PUT, &path, None).await;
         self.model.react(user, post, Kind::Like, true);
-        self.note(sent, &answer, &path, ((answer.status == 200) != live).then(|| format!("status {}", answer.status)));
+        self.note(sent, &response, &path, ((response.status == 200) != live).then(|| format!("status {}", response.status)));
     }
 
     async fn feed(&mut self, user: u64) {
@@ -374,13 +375,13 @@ impl Line<'_> {
     /// Returns true if a post is delivered.
     async fn delivery(&mut self, post: Post) {
         let path = format!("/v1/posts/{}-{}/delivery", post.0, post.1);
-        let (sent, answer) = self.send(post.0, Method::GET, &path, None).await;
+        let (sent, response) = self.send(post.0, Method::GET, &path, None).await;
         if !self.run.over.load(Ordering::SeqCst) {
-            self.note(sent, &answer, &path, (answer.status != 200).then(|| format!("status {}", answer.status)));
+            self.note(sent, &response, &path, (response.status != 200).then(|| format!("status {}", response.status)));
         }
-        if answer.body["state"] == "done" {
+        if response.body["state"] == "done" {
             self.pending.remove(&post);
-            let at = |name: &str| serde_json::from_value::<Timestamp>(answer.body[name].clone()).unwrap();
+            let at = |name: &str| serde_json::from_value::<Timestamp>(response.body[name].clone()).unwrap();
             self.run.delivered.lock().unwrap().push((at("started_at"), at("finished_at")));
         }
     }

@@ -207,8 +207,8 @@ async fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
         let marks = (1..=READERS).flat_map(|reader| (1..=20).map(move |seq| (reader, seq)));
         stream::iter(marks)
             .for_each_concurrent(AT_ONCE, async |(reader, seq)| {
-                let answer = world.user(reader).put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok();
-                assert_eq!(answer["read"], true);
+                let response = world.user(reader).put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok();
+                assert_eq!(response["read"], true);
             })
             .await;
         let units = units(world);

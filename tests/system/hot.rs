@@ -239,17 +239,21 @@ async fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_
         for (fate, expected) in [
             (Fate::Refused(CANCELLED), 503),
             (Fate::Refused("ThrottlingException"), 503),
-            (Fate::AnswerLost(CANCELLED), 201),
-            (Fate::AnswerLost("TransactionInProgressException"), 201),
+            (Fate::ResponseLost(CANCELLED), 201),
+            (Fate::ResponseLost("TransactionInProgressException"), 201),
         ] {
             disturb(fate);
-            let answer = author.post("/v1/posts", &json!({ "title": format!("{fate:?}") })).await;
-            assert_eq!(answer.status, expected, "{fate:?}");
+            let response = author.post("/v1/posts", &json!({ "title": format!("{fate:?}") })).await;
+            assert_eq!(response.status, expected, "{fate:?}");
         }
         proxy.forward_all();
         author.publish("last").await;
-        let expected =
-            ["last", "AnswerLost(\"TransactionInProgressException\")", "AnswerLost(\"TransactionCanceledException\")", "first"];
+        let expected = [
+            "last",
+            "ResponseLost(\"TransactionInProgressException\")",
+            "ResponseLost(\"TransactionCanceledException\")",
+            "first",
+        ];
         assert_eq!(titles(world, AUTHOR).await, expected);
     })
     .await;

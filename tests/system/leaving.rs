@@ -217,7 +217,7 @@ async fn an_erasure_that_loses_responses_and_is_killed_is_completed() {
         // Every eighth write of the worker is done without a response, and every eleventh is not done.
         for operation in ["TransactWriteItems", "PutItem", "DeleteItem", "UpdateItem"] {
             for round in 0..30 {
-                faults.add(Fault::new(operation, FaultAction::LoseAnswer).of("fan-out").after(round * 8));
+                faults.add(Fault::new(operation, FaultAction::LoseResponse).of("fan-out").after(round * 8));
                 let fail = FaultAction::FailBefore("InternalServerError".to_owned());
                 faults.add(Fault::new(operation, fail).of("fan-out").after(round * 11 + 3).times(4));
             }
@@ -311,7 +311,7 @@ async fn big_author(followers: u64, posts: u64, kills: usize, apart: Duration, p
         for operation in ["TransactWriteItems", "PutItem", "DeleteItem", "UpdateItem"] {
             for round in 0..100 {
                 faults.add(
-                    Fault::new(operation, FaultAction::LoseAnswer)
+                    Fault::new(operation, FaultAction::LoseResponse)
                         .of("fan-out")
                         .after(round * usize::try_from(followers / 10).unwrap()),
                 );

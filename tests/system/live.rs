@@ -155,9 +155,13 @@ async fn a_ping_renews_a_connection_and_other_messages_get_an_error() {
         assert!((1..=600_000).contains(&left) && registered(world).await == 1, "{left}");
         for wrong in ["", "ping", "{}", "[1]", r#"{"type":"pong"}"#, r#"{"type":7}"#] {
             connection.send(wrong).await;
-            let answer = connection.next().await;
-            assert_eq!((&answer["type"], &answer["error"]), (&json!("error"), &json!("invalid-message")), "{wrong}: {answer}");
-            assert!(answer["detail"].is_string());
+            let response = connection.next().await;
+            assert_eq!(
+                (&response["type"], &response["error"]),
+                (&json!("error"), &json!("invalid-message")),
+                "{wrong}: {response}"
+            );
+            assert!(response["detail"].is_string());
         }
         connection.ping().await;
         connection.close().await;

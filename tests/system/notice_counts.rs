@@ -99,13 +99,13 @@ async fn marks(world: &World, ledger: &mut Ledger, readers: &[u64], rng: &mut St
             world.flush_redis().await;
         }
         let (user, path) = (world.user(user), format!("/v1/notices/{platform}-{seq}/read"));
-        let answer = match kind {
+        let response = match kind {
             0..3 => user.post("/v1/notices/reads", &json!({ "platform": platform, "through": seq })).await,
             3..8 => user.put(&path).await,
             _ => user.delete(&path).await,
         };
         // A deleted notice is neither read nor unread.
-        assert!(matches!(answer.status, 200 | 404), "{}", answer.body);
+        assert!(matches!(response.status, 200 | 404), "{}", response.body);
     });
     stream::iter(requests).buffer_unordered(LANES).collect::<Vec<()>>().await;
 }

@@ -212,10 +212,13 @@ async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated()
                 assert!(!list(user).await.0);
             }
             let outage = world.redis_outage(views_survive).await;
-            let answer = counts(&reader, 3).await;
-            assert_eq!((answer.header("degraded"), answer.clone().ok()), (Some("redis"), json!({ "unread": 2, "read": 1 })));
-            let answer = reader.put("/v1/notices/3-2/read").await;
-            assert_eq!((answer.header("degraded"), answer.clone().ok()), (Some("redis"), json!({ "read": true, "unread": 1 })));
+            let response = counts(&reader, 3).await;
+            assert_eq!((response.header("degraded"), response.clone().ok()), (Some("redis"), json!({ "unread": 2, "read": 1 })));
+            let response = reader.put("/v1/notices/3-2/read").await;
+            assert_eq!(
+                (response.header("degraded"), response.clone().ok()),
+                (Some("redis"), json!({ "read": true, "unread": 1 }))
+            );
             admin.post("/v1/notices", &json!({ "platforms": [3], "title": "d" })).await.ok();
             let body = json!({ "title": "A", "renotify": true }).to_string();
             admin.send(reqwest::Method::PUT, "/v1/notices/3-1", &[], Some(body)).await.ok();

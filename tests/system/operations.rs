@@ -60,22 +60,22 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let path = format!("/v1/following/{author}");
             let preference = rng.random_bool(0.4).then(|| rng.random_range(-10..=10));
             let body = preference.map(|preference| json!({ "preference": preference }).to_string());
-            let answer = caller.send(Method::PUT, &path, &[], body).await;
+            let response = caller.send(Method::PUT, &path, &[], body).await;
             let possible = !model.are_apart(user, author);
-            callers.check((answer.status == 200) == possible, || format!("{user} follows {author}: {}", answer.body));
+            callers.check((response.status == 200) == possible, || format!("{user} follows {author}: {}", response.body));
             model.follow(user, author);
             if let Some(preference) = preference.filter(|_| possible) {
-                callers.check(answer.body["preference"] == preference, || format!("{path}: {}", answer.body));
+                callers.check(response.body["preference"] == preference, || format!("{path}: {}", response.body));
                 model.prefer(user, author, preference);
             }
         }
         16..18 => {
             let authors: Vec<String> = users.iter().map(u64::to_string).collect();
-            let answer = caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
-            let results = answer["results"].as_array().unwrap();
+            let response = caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
+            let results = response["results"].as_array().unwrap();
             let possible = users.iter().filter(|other| **other != user && !model.are_apart(user, **other)).count();
             let followed = results.iter().filter(|result| result["following"] == true).count();
-            callers.check(followed == possible, || format!("{user} follows many: {answer}"));
+            callers.check(followed == possible, || format!("{user} follows many: {response}"));
             users.iter().for_each(|&author| model.follow(user, author));
         }
         18..26 => {
@@ -87,9 +87,9 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let (kind, name) = reaction(rng);
             let given = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/{name}");
-            let answer = if given { caller.put(&path).await } else { caller.delete(&path).await };
+            let response = if given { caller.put(&path).await } else { caller.delete(&path).await };
             let possible = model.is_live((author, seq)) && !(given && model.are_apart(user, author));
-            callers.check((answer.status == 200) == possible, || format!("{path} of {user}: {}", answer.body));
+            callers.check((response.status == 200) == possible, || format!("{path} of {user}: {}", response.body));
             model.react(user, (author, seq), kind, given);
         }
         52..57 if model.latest(user) > 0 => {
@@ -100,9 +100,9 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
         57..66 => {
             let read = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/read");
-            let answer = if read { caller.put(&path).await } else { caller.delete(&path).await };
+            let response = if read { caller.put(&path).await } else { caller.delete(&path).await };
             let possible = model.is_live((author, seq)) && !model.blocks(author, user);
-            callers.check((answer.status == 200) == possible, || format!("{path} of {user}: {}", answer.body));
+            callers.check((response.status == 200) == possible, || format!("{path} of {user}: {}", response.body));
             if possible {
                 model.mark(user, (author, seq), read);
             }
@@ -136,29 +136,32 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
-            let answer = caller.send(Method::PUT, &path, &[], Some(json!({ "title": title }).to_string())).await;
-            callers.check((answer.status == 200) == model.is_live(post), || format!("{path}: {} {}", answer.status, answer.body));
+            let response = caller.send(Method::PUT, &path, &[], Some(json!({ "title": title }).to_string())).await;
+            callers.check((response.status == 200) == model.is_live(post), || {
+                format!("{path}: {} {}", response.status, response.body)
+            });
             model.edit(post, &title);
         }
         5..9 => {
             let name = format!("name {}", rng.random_range(0..3));
             let handle = rng.random::<bool>().then(|| format!("handle_{}_{}", users[0], rng.random_range(0..3)));
             let profile = json!({ "name": name, "handle": handle }).to_string();
-            let answer = caller.send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await;
+            let response = caller.send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await;
             let free = model.set_profile(user, &name, handle.as_deref());
-            callers.check((answer.status == 200) == free, || format!("profile of {user}: {} {}", answer.status, answer.body));
+            callers
+                .check((response.status == 200) == free, || format!("profile of {user}: {} {}", response.status, response.body));
         }
         9..13 if user != post.0 => {
             let (path, muted) = (format!("/v1/mutes/{}", post.0), rng.random_bool(0.6));
-            let answer = if muted { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check(answer.body["muted"] == muted, || format!("{path}: {} {}", answer.status, answer.body));
+            let response = if muted { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check(response.body["muted"] == muted, || format!("{path}: {} {}", response.status, response.body));
             model.mute(user, post.0, muted);
         }
         // A block ends follows, so most blocks end soon.
         13..17 if user != post.0 => {
             let (path, blocked) = (format!("/v1/blocks/{}", post.0), !model.blocks(user, post.0) && rng.random_bool(0.5));
-            let answer = if blocked { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check(answer.body["blocked"] == blocked, || format!("{path}: {} {}", answer.status, answer.body));
+            let response = if blocked { caller.put(&path).await } else { caller.delete(&path).await };
+            callers.check(response.body["blocked"] == blocked, || format!("{path}: {} {}", response.status, response.body));
             model.block(user, post.0, blocked);
         }
         17..21 => match model.list(user).map(|(id, _)| format!("/v1/lists/{id}")) {
@@ -169,16 +172,18 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
             }
             Some(list) => {
                 let (path, member) = (format!("{list}/authors/{}", post.0), rng.random_bool(0.7));
-                let answer = if member { caller.put(&path).await } else { caller.delete(&path).await };
+                let response = if member { caller.put(&path).await } else { caller.delete(&path).await };
                 let possible = model.set_member(user, post.0, member);
-                callers.check((answer.status == 200) == possible, || format!("{path}: {} {}", answer.status, answer.body));
+                callers.check((response.status == 200) == possible, || format!("{path}: {} {}", response.status, response.body));
             }
         },
         _ => {
             let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));
             let path = format!("/v1/posts/{}-{}", post.0, post.1);
-            let (answer, known) = (moderator.delete(&path).await, post.1 <= model.latest(post.0));
-            callers.check((answer.status == 204) == known, || format!("moderation of {path}: {} {}", answer.status, answer.body));
+            let (response, known) = (moderator.delete(&path).await, post.1 <= model.latest(post.0));
+            callers.check((response.status == 204) == known, || {
+                format!("moderation of {path}: {} {}", response.status, response.body)
+            });
             model.delete(post);
         }
     }
@@ -190,21 +195,21 @@ async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
     let (keyed, key) = (rng.random::<bool>(), format!("{:x}", rng.random::<u64>()));
     let weight = if rng.random_bool(0.3) { rng.random_range(-100..=100) } else { 0 };
     let (caller, body) = (callers.user(user), json!({ "title": TITLE, "weight": weight }).to_string());
-    let seq = |answer: Response| {
-        let id = answer.ok()["id"].as_str().unwrap().to_owned();
+    let seq = |response: Response| {
+        let id = response.ok()["id"].as_str().unwrap().to_owned();
         id.strip_prefix(&format!("{user}-")).and_then(|seq| seq.parse::<u64>().ok()).unwrap()
     };
     let mut ghosts = 0;
     if !keyed {
-        let answer = caller.send_once(Method::POST, "/v1/posts", &[], Some(body.clone())).await;
-        if answer.is_final() || callers.findings.is_none() {
-            return published(callers, model, user, weight, seq(answer), 0);
+        let response = caller.send_once(Method::POST, "/v1/posts", &[], Some(body.clone())).await;
+        if response.is_final() || callers.findings.is_none() {
+            return published(callers, model, user, weight, seq(response), 0);
         }
         callers.world.stack.open_requests().end().await;
         ghosts = 1;
     }
-    let answer = caller.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await;
-    published(callers, model, user, weight, seq(answer), ghosts);
+    let response = caller.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await;
+    published(callers, model, user, weight, seq(response), ghosts);
 }
 
 /// Checks the number of a post. Up to `ghosts` posts without a response may precede it.

@@ -21,9 +21,9 @@ async fn without_redis_every_route_works_from_facts() {
         let page = reader.get("/v1/feed").await;
         assert_eq!(page.header("degraded"), Some("redis"));
         assert_eq!(page.ok()["unread_total"], 2);
-        let answer = reader.put("/v1/posts/10-1/read").await;
-        assert_eq!(answer.header("degraded"), Some("redis"));
-        assert_eq!(answer.ok()["unread"]["total"], 1);
+        let response = reader.put("/v1/posts/10-1/read").await;
+        assert_eq!(response.header("degraded"), Some("redis"));
+        assert_eq!(response.ok()["unread"]["total"], 1);
         // Routes that read only facts say it too.
         for path in ["/v1/relations/10", "/v1/relations?user=10", "/v1/mutes?profiles=false", "/v1/lists"] {
             assert_eq!(reader.get(path).await.header("degraded"), Some("redis"), "{path}");
@@ -67,9 +67,9 @@ async fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_th
         let seen = async |degraded: Option<&str>| {
             let card = json!({ "10": { "name": "Ada", "handle": "ada", "picture": null } });
             for path in paths {
-                let answer = reader.get(path).await;
-                assert_eq!(answer.header("degraded"), degraded, "{path}");
-                let body = answer.ok();
+                let response = reader.get(path).await;
+                assert_eq!(response.header("degraded"), degraded, "{path}");
+                let body = response.ok();
                 let post = if path == "/v1/posts/10-1" { &body } else { &body["items"][0] };
                 assert_eq!(
                     (&post["title"], &post["body"], &post["revision"]),
@@ -169,8 +169,8 @@ async fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, ta
         let refusal = world.refuse_redis().await;
         world.stack.faults().add(fault.times(usize::MAX));
         for change in &changes {
-            let answer = send(change).await;
-            assert_eq!(answer.problem(), (503, "/problems/unavailable"), "{} {}", change.1, change.2);
+            let response = send(change).await;
+            assert_eq!(response.problem(), (503, "/problems/unavailable"), "{} {}", change.1, change.2);
         }
         world.stack.faults().clear();
         refusal.end().await;
@@ -181,9 +181,9 @@ async fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, ta
         // The projector updates views of follows too. It is paused, so the repetition must do it.
         world.stack.pause("relation-projector").await.unwrap();
         for change in &changes {
-            let answer = send(change).await;
-            assert!((200..300).contains(&answer.status), "{} {}: {}", change.1, change.2, answer.body);
-            assert_eq!(answer.header("degraded"), None, "{} {}", change.1, change.2);
+            let response = send(change).await;
+            assert!((200..300).contains(&response.status), "{} {}: {}", change.1, change.2, response.body);
+            assert_eq!(response.header("degraded"), None, "{} {}", change.1, change.2);
         }
         let read = |id: &str, read| (id.to_owned(), read);
         let feed = [
@@ -221,8 +221,8 @@ async fn marks_of_many_authors_that_missed_the_view_make_one_task() {
         world.stack.pause("fan-out").await.unwrap();
         let refusal = world.refuse_redis().await;
         for _ in 0..3 {
-            let answer = reader.post("/v1/reads", &json!({ "all": true })).await;
-            assert_eq!((answer.header("degraded"), &answer.body["unread"]["total"]), (Some("redis"), &json!(0)));
+            let response = reader.post("/v1/reads", &json!({ "all": true })).await;
+            assert_eq!((response.header("degraded"), &response.body["unread"]["total"]), (Some("redis"), &json!(0)));
         }
         let waiting = world.stack.status().await.unwrap().queues["FanOutQueue"].visible;
         assert_eq!(waiting, 3, "a task for each request");

@@ -52,10 +52,10 @@ async fn a_thousand_posts_of_one_millisecond_appear_once_each() {
         join_all([(10, 334), (20, 333), (30, 333)].map(|(author, count)| publish_at(world, author, vec![PAST; count]))).await;
         world.idle().await;
         // From a view made by deliveries, from a rebuilt view, and from facts alone.
-        for redis in ["delivered", "rebuilt", "away"] {
+        for redis in ["delivered", "rebuilt", "unavailable"] {
             match redis {
                 "rebuilt" => world.flush_redis().await,
-                "away" => world.stack.stop_redis(RedisData::Lose).await.unwrap(),
+                "unavailable" => world.stack.stop_redis(RedisData::Lose).await.unwrap(),
                 _ => {}
             }
             for status in ["all", "unread"] {

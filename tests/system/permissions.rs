@@ -89,12 +89,12 @@ async fn forward(State(tap): State<Arc<Tap>>, headers: HeaderMap, body: Bytes) -
     for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
         request = request.header(name, value);
     }
-    let answer = request.send().await.unwrap();
-    let mut response = Response::builder().status(answer.status());
-    for (name, value) in answer.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
+    let reply = request.send().await.unwrap();
+    let mut response = Response::builder().status(reply.status());
+    for (name, value) in reply.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
         response = response.header(name, value);
     }
-    response.body(Body::from(answer.bytes().await.unwrap())).unwrap()
+    response.body(Body::from(reply.bytes().await.unwrap())).unwrap()
 }
 
 /// The IAM actions and resources of a request.
@@ -350,14 +350,14 @@ async fn without_redis(world: &World) {
 
 async fn project(world: &World, author: u64) {
     let record = stream_record("1", json!({ "user": { "N": "1" }, "author": { "N": author.to_string() } }));
-    let answer = world.stack.invoke("relation-projector", json!({ "Records": [record] })).await.unwrap();
-    assert_eq!(answer["batchItemFailures"], json!([]));
+    let reply = world.stack.invoke("relation-projector", json!({ "Records": [record] })).await.unwrap();
+    assert_eq!(reply["batchItemFailures"], json!([]));
 }
 
 async fn work(world: &World, task: Value) {
     let message = json!({ "messageId": "1", "body": task.to_string(), "eventSource": "aws:sqs" });
-    let answer = world.stack.invoke("fan-out", json!({ "Records": [message] })).await.unwrap();
-    assert_eq!(answer["batchItemFailures"], json!([]));
+    let reply = world.stack.invoke("fan-out", json!({ "Records": [message] })).await.unwrap();
+    assert_eq!(reply["batchItemFailures"], json!([]));
 }
 
 /// Work that another function must finish.
@@ -384,9 +384,9 @@ async fn repairs(world: &World, seen: &Mutex<Seen>) {
     seen.lock().unwrap().insert(FUNCTION.to_owned(), before);
     let fire = async |job: &str, overdue_ms: u64| {
         let event = json!({ "job": job, "share": 1.0, "settle_ms": 50, "overdue_ms": overdue_ms });
-        let answer = world.stack.fire(FUNCTION, Some(event)).await.unwrap();
-        assert_eq!(answer["failed"], 0, "{answer}");
-        answer
+        let reply = world.stack.fire(FUNCTION, Some(event)).await.unwrap();
+        assert_eq!(reply["failed"], 0, "{reply}");
+        reply
     };
     fire("fan-outs", 0).await;
     fire("users", 0).await;

@@ -58,8 +58,8 @@ async fn a_task_that_always_fails_becomes_a_dead_letter_unchanged() {
 async fn only_failed_messages_are_reported() {
     world(async |world| {
         let bodies = ["nonsense".to_owned(), r#"{"v":1,"type":"sync","user":"1","author":"2"}"#.to_owned(), "{}".to_owned()];
-        let answer = deliver(world, &bodies).await;
-        assert_eq!(answer["batchItemFailures"], json!([{ "itemIdentifier": "late-0" }, { "itemIdentifier": "late-2" }]));
+        let response = deliver(world, &bodies).await;
+        assert_eq!(response["batchItemFailures"], json!([{ "itemIdentifier": "late-0" }, { "itemIdentifier": "late-2" }]));
     })
     .await;
 }
@@ -69,8 +69,8 @@ async fn a_failed_record_is_reported_and_reconcile_counts_abandoned_records() {
     world(async |world| {
         let good = json!({ "user": { "N": "1" }, "author": { "N": "2" } });
         let records = json!({ "Records": [stream_record("1", good.clone()), stream_record("2", json!({ "other": { "S": "x" } })), stream_record("3", good)] });
-        let answer = world.stack.invoke("relation-projector", records).await.unwrap();
-        assert_eq!(answer, json!({ "batchItemFailures": [{ "itemIdentifier": "2" }] }));
+        let response = world.stack.invoke("relation-projector", records).await.unwrap();
+        assert_eq!(response, json!({ "batchItemFailures": [{ "itemIdentifier": "2" }] }));
 
         let (sqs, url) = (world.sqs().await, world.stack.queue("ProjectorFailuresQueue").unwrap().url.clone());
         assert_eq!(world.stack.fire("reconcile", None).await.unwrap()["stuck_records"], 0);

@@ -82,7 +82,7 @@ async fn a_post_with_many_likes_has_few_changes_and_the_right_score() {
         stream::iter(1_000..1_000 + likes)
             .map(async |liker| world.user(liker).put(&like).await.ok())
             .buffer_unordered(32)
-            .for_each(async |answer| assert_eq!(answer["liked"], true))
+            .for_each(async |response| assert_eq!(response["liked"], true))
             .await;
         world.idle().await;
         let app = world.stack.app("fan-out").unwrap();

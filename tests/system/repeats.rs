@@ -40,7 +40,7 @@ async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) ->
 async fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
     world(async |world| {
         let reader = prepared(world).await;
-        let total = |answer: &Value| answer["unread"]["total"].as_u64().unwrap();
+        let total = |response: &Value| response["unread"]["total"].as_u64().unwrap();
 
         fact(world, 10, |reads| reads.mark([3])).await;
         assert_eq!(reader.unread_total().await, 20, "the view is stale");
@@ -53,8 +53,8 @@ async fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
 
         fact(world, 10, |reads| reads.mark([1, 2])).await;
         fact(world, 20, |reads| reads.mark([1])).await;
-        let answer = reader.post("/v1/reads", &json!({ "posts": ["10-1", "10-2", "20-1"] })).await.ok();
-        assert_eq!((&answer["changed"], total(&answer)), (&json!(0), 17));
+        let response = reader.post("/v1/reads", &json!({ "posts": ["10-1", "10-2", "20-1"] })).await.ok();
+        assert_eq!((&response["changed"], total(&response)), (&json!(0), 17));
         assert_eq!(reader.unread_total().await, 17);
 
         fact(world, 10, |reads| reads.mark_through(6)).await;
@@ -63,8 +63,8 @@ async fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
 
         fact(world, 10, |reads| reads.mark_through(10)).await;
         fact(world, 20, |reads| reads.mark_through(10)).await;
-        let answer = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
-        assert_eq!((&answer["changed"], total(&answer)), (&json!(0), 0));
+        let response = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
+        assert_eq!((&response["changed"], total(&response)), (&json!(0), 0));
         assert_eq!((reader.unread_total().await, reader.feed("unread").await.len()), (0, 0));
     })
     .await;
@@ -87,8 +87,8 @@ async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view()
         fact(world, 30, |reads| reads.mark([1])).await;
         fact(world, 40, |reads| reads.mark_through(1)).await;
         let refusal = world.refuse_redis().await;
-        let answer = reader.put("/v1/posts/10-1/read").await;
-        assert_eq!((answer.header("degraded"), &answer.body["unread"]["total"]), (Some("redis"), &json!(2)));
+        let response = reader.put("/v1/posts/10-1/read").await;
+        assert_eq!((response.header("degraded"), &response.body["unread"]["total"]), (Some("redis"), &json!(2)));
         reader.delete("/v1/posts/20-1/read").await.ok();
         reader.post("/v1/reads", &json!({ "posts": ["30-1"] })).await.ok();
         reader.post("/v1/reads", &json!({ "author": "40", "through": 1 })).await.ok();
@@ -102,8 +102,8 @@ async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view()
         fact(world, 20, |reads| reads.mark_through(1)).await;
         fact(world, 50, |reads| reads.mark_through(1)).await;
         let refusal = world.refuse_redis().await;
-        let answer = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
-        assert_eq!(answer, json!({ "changed": 0, "unread": { "total": 0 } }));
+        let response = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
+        assert_eq!(response, json!({ "changed": 0, "unread": { "total": 0 } }));
         refusal.end().await;
         world.idle().await;
         world.redis_is_asked_again().await;
@@ -147,8 +147,8 @@ async fn all_covers_posts_that_were_made_unread_below_the_watermark() {
         reader.post("/v1/reads", &json!({ "author": "10", "through": 10 })).await.ok();
         reader.delete("/v1/posts/10-2/read").await.ok();
         reader.post("/v1/reads", &json!({ "author": "20", "through": 10 })).await.ok();
-        let answer = reader.post("/v1/reads", &json!({ "all": true, "before": of_five })).await.ok();
-        assert_eq!((&answer["changed"], &answer["unread"]["total"]), (&json!(1), &json!(0)));
+        let response = reader.post("/v1/reads", &json!({ "all": true, "before": of_five })).await.ok();
+        assert_eq!((&response["changed"], &response["unread"]["total"]), (&json!(1), &json!(0)));
         assert_eq!(reader.unread_total().await, 0);
     })
     .await;
@@ -219,10 +219,10 @@ async fn a_request_that_takes_too_long_gets_503_in_time_and_may_be_repeated() {
             }
             .boxed()
         });
-        let answer = publish().await;
-        assert_eq!(answer.problem(), (503, "/problems/unavailable"));
-        assert!(answer.header("retry-after").is_some());
-        assert!(answer.body["detail"].as_str().unwrap().contains("took too long"), "{}", answer.body);
+        let response = publish().await;
+        assert_eq!(response.problem(), (503, "/problems/unavailable"));
+        assert!(response.header("retry-after").is_some());
+        assert!(response.body["detail"].as_str().unwrap().contains("took too long"), "{}", response.body);
         proxy.forward_all();
         assert_eq!(publish().await.ok()["id"], "10-1");
         assert_eq!(world.user(2).get("/v1/authors/10/posts").await.ok()["total"], 1);

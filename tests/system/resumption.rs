@@ -28,8 +28,8 @@ use crate::{delivery::resend, notice_histories::TestClock};
 async fn waiting(world: &World) -> usize {
     let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
     let name = aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
-    let answer = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
-    answer.attributes().unwrap()[&name].parse().unwrap()
+    let response = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
+    response.attributes().unwrap()[&name].parse().unwrap()
 }
 
 async fn reconcile(world: &World) -> Value {
@@ -347,7 +347,7 @@ async fn a_lost_response_of_a_look_keeps_no_page_from_being_sent() {
         refuse(world, "SendMessageBatch", "publish");
         let post = world.user(99).publish("not sent").await;
         world.stack.faults().clear();
-        let lose = |after| Fault::new("UpdateItem", FaultAction::LoseAnswer).of("reconcile").on("PostsTable").after(after);
+        let lose = |after| Fault::new("UpdateItem", FaultAction::LoseResponse).of("reconcile").on("PostsTable").after(after);
         // The note that pages are being sent, and after its repetition the note that they are sent.
         let (sending, sent) = (world.stack.faults().add(lose(0)), world.stack.faults().add(lose(1)));
         assert_eq!(reconcile(world).await["pages_sent"], 1);

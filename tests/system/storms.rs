@@ -76,13 +76,13 @@ async fn no_follow_stands_beside_a_block() {
                     for (who, step) in plan {
                         let (user, other) = (&users[who], pair[1 - who]);
                         let (follow, block) = (format!("/v1/following/{other}"), format!("/v1/blocks/{other}"));
-                        let answer = match step {
+                        let response = match step {
                             0..5 => user.put(&follow).await,
                             5 => user.delete(&follow).await,
                             6..8 => user.put(&block).await,
                             _ => user.delete(&block).await,
                         };
-                        assert!(matches!(answer.status, 200 | 403), "{}", answer.body);
+                        assert!(matches!(response.status, 200 | 403), "{}", response.body);
                     }
                 }
             }))

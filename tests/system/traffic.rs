@@ -35,12 +35,12 @@ struct Tally {
 impl Tally {
     async fn count(&self, request: impl Future<Output = Response>) -> Response {
         let started = Instant::now();
-        let answer = request.await;
+        let response = request.await;
         self.slowest_ms.fetch_max(started.elapsed().as_millis() as usize, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
-        self.degraded.fetch_add(usize::from(answer.header("degraded") == Some("redis")), Ordering::Relaxed);
-        self.errors.fetch_add(usize::from(answer.status >= 500), Ordering::Relaxed);
-        answer
+        self.degraded.fetch_add(usize::from(response.header("degraded") == Some("redis")), Ordering::Relaxed);
+        self.errors.fetch_add(usize::from(response.status >= 500), Ordering::Relaxed);
+        response
     }
 
     fn check(&self, what: &str, found: &Value, expected: Value) {
@@ -117,18 +117,18 @@ impl Reader {
                 tally.check("counters", &json!([counters["followers"], counters["posts"]]), json!([READERS.count(), POSTS]));
             }
             7 => {
-                let answer =
+                let response =
                     tally.count(user.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq / 4 }))).await;
                 let mark = self.through.entry(author).or_default();
                 if seq / 4 >= *mark {
                     *mark = seq / 4;
                     self.read.extend((1..=seq / 4).map(|seq| (author, seq)));
                 }
-                tally.check("total after through", &answer.body["unread"]["total"], json!(self.unread()));
+                tally.check("total after through", &response.body["unread"]["total"], json!(self.unread()));
             }
             kind => {
                 let path = format!("/v1/posts/{author}-{seq}/read");
-                let answer = if kind == 8 { tally.count(user.put(&path)).await } else { tally.count(user.delete(&path)).await };
+                let response = if kind == 8 { tally.count(user.put(&path)).await } else { tally.count(user.delete(&path)).await };
                 if kind == 8 {
                     self.read.insert((author, seq))
                 } else {
@@ -136,7 +136,7 @@ impl Reader {
                 };
                 let expected =
                     json!({ "read": kind == 8, "unread": { "author": self.unread_of(author), "total": self.unread() } });
-                tally.check("mark", &answer.body, expected);
+                tally.check("mark", &response.body, expected);
             }
         }
     }

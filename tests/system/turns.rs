@@ -55,14 +55,11 @@ async fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
         for node in &mut nodes {
             // A queue: each trip gets a turn after a millisecond.
             load(node, "math.floor(mine - now)", "1000").await;
-            for (parameter, value) in [("slowlog-log-slower-than", 0), ("slowlog-max-len", 10_000)] {
-                let () = redis::cmd("CONFIG").arg("SET").arg(parameter).arg(value).query_async(node).await.unwrap();
-            }
         }
         world.user(42).publish("gets a turn").await;
         world.idle().await;
         for node in &mut nodes {
-            let () = redis::cmd("SLOWLOG").arg("RESET").query_async(node).await.unwrap();
+            log_calls(node).await;
         }
         // The turn passes.
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -80,8 +77,16 @@ async fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
     .await;
 }
 
-/// The names of the functions that delivered or gave a turn, in order.
-async fn bulk_calls(node: &mut MultiplexedConnection) -> Vec<String> {
+/// Begins a log of all commands of a node.
+pub(crate) async fn log_calls(node: &mut MultiplexedConnection) {
+    for (parameter, value) in [("slowlog-log-slower-than", 0), ("slowlog-max-len", 10_000)] {
+        let () = redis::cmd("CONFIG").arg("SET").arg(parameter).arg(value).query_async(node).await.unwrap();
+    }
+    let () = redis::cmd("SLOWLOG").arg("RESET").query_async(node).await.unwrap();
+}
+
+/// The names of the functions that delivered or gave a turn since the log began, in order.
+pub(crate) async fn bulk_calls(node: &mut MultiplexedConnection) -> Vec<String> {
     let log: Vec<Value> = redis::cmd("SLOWLOG").arg("GET").arg(10_000).query_async(node).await.unwrap();
     let commands = log.into_iter().rev().map(|entry| match entry {
         Value::Array(fields) => redis::from_redis_value::<Vec<Value>>(fields[3].clone()).unwrap(),

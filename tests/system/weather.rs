@@ -9,8 +9,8 @@ use tidemark_tests::world;
 #[tokio::test]
 async fn a_lost_response_means_a_done_write_and_a_repeated_request() {
     world(async |world| {
-        let lost = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::LoseAnswer).of("publish"));
-        let other = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::LoseAnswer).of("nobody"));
+        let lost = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::LoseResponse).of("publish"));
+        let other = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::LoseResponse).of("nobody"));
         world.follow([1], 99).await;
         assert_eq!(lost.fired(), 0, "the fault does not match follow");
         let post = world.user(99).publish("once").await;
@@ -36,15 +36,15 @@ async fn planted_errors_happen_before_or_after_the_write() {
         let before = items().await;
         let throttled = Fault::new("UpdateItem", FaultAction::FailBefore("ThrottlingException".to_owned())).on(table);
         let throttled = world.stack.faults().add(throttled.times(20));
-        let answer = world.user(1).put("/v1/posts/99-1/read").await;
-        assert_eq!(answer.problem().0, 503, "{}", answer.body);
+        let response = world.user(1).put("/v1/posts/99-1/read").await;
+        assert_eq!(response.problem().0, 503, "{}", response.body);
         assert!(throttled.fired() > 1, "the SDK repeated the request");
         assert_eq!(items().await, before, "nothing was written");
         world.stack.faults().clear();
         let done = Fault::new("UpdateItem", FaultAction::FailAfter("InternalServerError".to_owned())).on(table).times(20);
         world.stack.faults().add(done);
-        let answer = world.user(1).put("/v1/posts/99-1/read").await;
-        assert!(matches!(answer.status, 200 | 503), "{} {}", answer.status, answer.body);
+        let response = world.user(1).put("/v1/posts/99-1/read").await;
+        assert!(matches!(response.status, 200 | 503), "{} {}", response.status, response.body);
         assert_eq!(items().await, before + 1, "it was written");
         world.stack.faults().clear();
     })
@@ -55,8 +55,8 @@ async fn planted_errors_happen_before_or_after_the_write() {
 async fn an_invocation_killed_after_its_write_returns_nothing_and_the_write_stays() {
     world(async |world| {
         let killed = world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::Kill).of("follow"));
-        let answer = world.user(1).put("/v1/following/99").await;
-        assert_eq!((answer.status, killed.fired()), (500, 1), "{}", answer.body);
+        let response = world.user(1).put("/v1/following/99").await;
+        assert_eq!((response.status, killed.fired()), (500, 1), "{}", response.body);
         world.idle().await;
         assert_eq!(world.user(1).get("/v1/relations/99").await.ok()["following"], true);
         world.user(1).put("/v1/following/99").await.ok();
@@ -91,7 +91,7 @@ async fn messages_with_a_lost_response_are_sent_and_refused_ones_are_not() {
         world.follow(1..=3, 99).await;
         world.stack.pause("fan-out").await.unwrap();
         let waiting = async || world.stack.status().await.unwrap().queues["FanOutQueue"].visible;
-        let lost = Fault::new("SendMessageBatch", FaultAction::LoseAnswer).on("FanOutQueue");
+        let lost = Fault::new("SendMessageBatch", FaultAction::LoseResponse).on("FanOutQueue");
         let lost = world.stack.faults().add(lost);
         world.user(99).publish("twice").await;
         assert_eq!((lost.fired(), waiting().await), (1, 2), "sent twice, because the sender got no response");
@@ -131,8 +131,8 @@ async fn a_test_can_act_during_a_request() {
             go.notify_one();
             seen
         };
-        let (answer, seen) = futures::join!(follow, meanwhile);
-        answer.ok();
+        let (response, seen) = futures::join!(follow, meanwhile);
+        response.ok();
         assert_eq!(seen["items"][0]["user"], "1", "the write was done before its response");
         planted.has_fired(1).await;
     })

@@ -111,7 +111,7 @@ class Proxy:
         body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
         fault = self.faults.pop(0) if self.faults else None
         if isinstance(fault, Fault):
-            answer = httpx.Response(fault.status, headers=fault.headers, content=fault.body)
+            response = httpx.Response(fault.status, headers=fault.headers, content=fault.body)
         elif "Upgrade" in request.headers:
             request.close_connection = True
             tunnel = Tunnel(self.target, request)
@@ -119,20 +119,20 @@ class Proxy:
             tunnel.run()
             return
         else:
-            answer = self._http.request(
+            response = self._http.request(
                 request.command, self.target + request.path, headers=dict(request.headers), content=body
             )
         if fault == LOST:
             request.close_connection = True
             return
-        request.send_response(answer.status_code)
-        for name, value in answer.headers.items():
+        request.send_response(response.status_code)
+        for name, value in response.headers.items():
             if name not in ("content-length", "transfer-encoding", "connection"):
                 request.send_header(name, value)
-        if answer.status_code != 204:
-            request.send_header("Content-Length", str(len(answer.content)))
+        if response.status_code != 204:
+            request.send_header("Content-Length", str(len(response.content)))
         request.end_headers()
-        request.wfile.write(answer.content)
+        request.wfile.write(response.content)
 
     def __enter__(self) -> Proxy:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -36,15 +36,15 @@ def test_of_sixteen_refused_pings_one_reads_the_counts() -> None:
     course = _Course(None, ping=60.0)
     course.begin()
 
-    def answers(text: str) -> bool:
+    def responds(text: str) -> bool:
         course.ping()
         return course.receive(text) is not None
 
-    refused = [answers('{"type":"error","error":"unavailable","detail":""}') for _ in range(40)]
+    refused = [responds('{"type":"error","error":"unavailable","detail":""}') for _ in range(40)]
     assert [index for index, reads in enumerate(refused) if reads] == [0, 16, 32]
-    assert answers('{"type":"pong"}'), "the connection is registered"
+    assert responds('{"type":"pong"}'), "the connection is registered"
     course.become(True)
-    assert not answers('{"type":"pong"}')
+    assert not responds('{"type":"pong"}')
 
 
 class Watch:

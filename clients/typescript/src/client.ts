@@ -30,10 +30,10 @@ type InitArgument<M extends Method, P extends PathOf<M>> =
   RequiredKeysOf<Init<M, P>> extends never ? [init?: Init<M, P>] : [init: Init<M, P>];
 type Success<T> = T extends Record<string | number, unknown> ? SuccessResponse<ResponseObjectMap<T>, "application/json"> : never;
 /** The body of a successful response; undefined for a 204. */
-export type Answer<M extends Method, P extends PathOf<M>> = [Success<paths[P][M]>] extends [never] ? undefined : Success<paths[P][M]>;
+export type ResponseBody<M extends Method, P extends PathOf<M>> = [Success<paths[P][M]>] extends [never] ? undefined : Success<paths[P][M]>;
 /** The paths of lists. */
-export type ListPath = { [P in PathOf<"get">]: Answer<"get", P> extends Page<unknown> ? P : never }[PathOf<"get">];
-type PageOf<P extends ListPath> = Extract<Answer<"get", P>, Page<unknown>>;
+export type ListPath = { [P in PathOf<"get">]: ResponseBody<"get", P> extends Page<unknown> ? P : never }[PathOf<"get">];
+type PageOf<P extends ListPath> = Extract<ResponseBody<"get", P>, Page<unknown>>;
 type Query<P extends PathOf<"get">> = NonNullable<paths[P]["get"]["parameters"]["query"]>;
 
 /** A client of Tidemark for one user. Every method throws `TidemarkProblem` for a response other than the requested one. */
@@ -67,19 +67,19 @@ export class Tidemark {
     });
   }
 
-  get<P extends PathOf<"get">>(path: P, ...init: InitArgument<"get", P>): Promise<Answer<"get", P>> {
+  get<P extends PathOf<"get">>(path: P, ...init: InitArgument<"get", P>): Promise<ResponseBody<"get", P>> {
     return this.#call("get", path, init);
   }
 
-  put<P extends PathOf<"put">>(path: P, ...init: InitArgument<"put", P>): Promise<Answer<"put", P>> {
+  put<P extends PathOf<"put">>(path: P, ...init: InitArgument<"put", P>): Promise<ResponseBody<"put", P>> {
     return this.#call("put", path, init);
   }
 
-  post<P extends PathOf<"post">>(path: P, ...init: InitArgument<"post", P>): Promise<Answer<"post", P>> {
+  post<P extends PathOf<"post">>(path: P, ...init: InitArgument<"post", P>): Promise<ResponseBody<"post", P>> {
     return this.#call("post", path, init);
   }
 
-  delete<P extends PathOf<"delete">>(path: P, ...init: InitArgument<"delete", P>): Promise<Answer<"delete", P>> {
+  delete<P extends PathOf<"delete">>(path: P, ...init: InitArgument<"delete", P>): Promise<ResponseBody<"delete", P>> {
     return this.#call("delete", path, init);
   }
 

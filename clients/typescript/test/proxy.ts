@@ -46,12 +46,12 @@ export async function proxy(target: string, faults: Fault[]) {
 
 function forward(target: string, request: IncomingMessage, response: ServerResponse, lost: boolean): void {
   const { method, headers } = request;
-  const upstream = httpRequest(target + request.url, { method, headers }, (answer) => {
+  const upstream = httpRequest(target + request.url, { method, headers }, (reply) => {
     if (lost) {
-      answer.resume().on("end", () => response.destroy());
+      reply.resume().on("end", () => response.destroy());
     } else {
-      response.writeHead(answer.statusCode!, answer.headers);
-      answer.pipe(response);
+      response.writeHead(reply.statusCode!, reply.headers);
+      reply.pipe(response);
     }
   });
   request.pipe(upstream);

@@ -33,7 +33,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
     lists.retain(|list| below.is_none_or(|below| list.number < below));
     let next = page.cut(&mut lists).map(|list| Cursor::List(list.number));
     let items = lists.into_iter().map(|list| rendered(caller, list)).collect();
-    Ok(Page::answer(request, next, |next_cursor| AuthorLists { items, next_cursor }))
+    Ok(Page::response(request, next, |next_cursor| AuthorLists { items, next_cursor }))
 }
 
 /// `DELETE /v1/lists/{list}`.

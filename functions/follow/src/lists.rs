@@ -73,8 +73,8 @@ async fn rendered(
     let degraded = degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
     let profiles = cards.map(|cards| profiles_of(cards.of));
     let next = next.map(Cursor::Relation);
-    let answer = Page::answer(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
-    Ok(answer.degraded(degraded))
+    let response = Page::response(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
+    Ok(response.degraded(degraded))
 }
 
 fn offset(request: &Request) -> Result<Option<usize>, Problem> {

@@ -37,7 +37,7 @@ impl Response {
 }
 
 /// Handles one event of a connection.
-pub(crate) async fn answer(app: &App, event: ApiGatewayWebsocketProxyRequest) -> Response {
+pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) -> Response {
     let context = event.request_context;
     let connection = context.connection_id.unwrap_or_default();
     // API Gateway keeps what the authorizer returned for the connection, and sends it with each of its events.

@@ -52,9 +52,9 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Er
         }
         Event::Connection(event) => {
             let route = event.request_context.route_key.clone().unwrap_or_default();
-            let answer = connections::answer(app, *event).await;
-            invocation.responded(route, answer.status, answer.degraded);
-            Response::Connection(answer.into_response())
+            let reply = connections::response(app, *event).await;
+            invocation.responded(route, reply.status, reply.degraded);
+            Response::Connection(reply.into_response())
         }
     })
 }

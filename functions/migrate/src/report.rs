@@ -96,7 +96,7 @@ impl Tally {
         *self = Self { earlier: self.earlier + self.written, ..Self::default() };
     }
 
-    fn answer(&self) -> Value {
+    fn response(&self) -> Value {
         json!({
             "keys": self.keys,
             "read": self.read,
@@ -109,8 +109,8 @@ impl Tally {
 }
 
 /// Renders the report: the counts of each layout, and the totals.
-pub(crate) fn answer(report: &Report) -> (Value, Value) {
-    let layouts: BTreeMap<Layout, Value> = report.iter().map(|(layout, tally)| (*layout, tally.answer())).collect();
+pub(crate) fn response(report: &Report) -> (Value, Value) {
+    let layouts: BTreeMap<Layout, Value> = report.iter().map(|(layout, tally)| (*layout, tally.response())).collect();
     let total = |name: &str| layouts.values().filter_map(|tally| tally[name].as_u64()).sum::<u64>();
     let totals: BTreeMap<&str, u64> =
         ["keys", "read", "written", "already_there", "unreadable"].into_iter().map(|name| (name, total(name))).collect();
@@ -154,7 +154,7 @@ mod tests {
         // All entries are read again: 40 were written before, 10 are new, 5 were there before the first run.
         tally.found(45);
         tally.wrote(10);
-        let (_, totals) = answer(&report);
+        let (_, totals) = response(&report);
         assert_eq!((&totals["read"], &totals["written"], &totals["already_there"]), (&json!(55), &json!(50), &json!(5)));
     }
 }

@@ -92,7 +92,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
             break;
         }
     }
-    answer(&request, &progress, overtaken)
+    response(&request, &progress, overtaken)
 }
 
 /// The progress with which a slice begins, and its version. A dry run continues at its cursor, and a real run where it
@@ -264,9 +264,9 @@ fn name_of(url: &str, layouts: &[Layout], follow: bool) -> String {
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn answer(request: &Request, progress: &Progress, overtaken: bool) -> Result<Value, MigrateError> {
+fn response(request: &Request, progress: &Progress, overtaken: bool) -> Result<Value, MigrateError> {
     let done = progress.is_done();
-    let (layouts, totals) = report::answer(&progress.report);
+    let (layouts, totals) = report::response(&progress.report);
     let cursor = if request.dry_run { Some(progress.cursor()?) } else { None };
     let next = (!done).then(|| Request { cursor, ..request.clone() });
     info!(%totals, layout = ?progress.layout, overtaken, "migration slice");

@@ -19,7 +19,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
     let items = found.items.into_iter();
     let items = items.map(|item| NoticeItem { id: item.id, title: item.title, created_at: item.created_at, read: item.read });
     let (items, next) = (items.collect(), found.next.map(Cursor::Notice));
-    Ok(Page::answer(request, next, |next_cursor| NoticePage { items, next_cursor }).degraded(found.degraded))
+    Ok(Page::response(request, next, |next_cursor| NoticePage { items, next_cursor }).degraded(found.degraded))
 }
 
 /// `GET /v1/notices/{notice}`.

@@ -19,7 +19,7 @@ pub(crate) async fn export(app: &App, request: &Request) -> Result<Response, Pro
     let (items, next) = app.leaving.export(caller, place.unwrap_or_default(), page.limit).await?;
     let items = items.into_iter().map(|item| ExportItem::new(caller, item)).collect();
     let next = next.map(|Place { section, after }| Cursor::Export(section as u64, after));
-    Ok(Page::answer(request, next, |next_cursor| ExportPage { items, next_cursor }))
+    Ok(Page::response(request, next, |next_cursor| ExportPage { items, next_cursor }))
 }
 
 pub(crate) async fn erase(app: &App, request: &Request) -> Result<Response, Problem> {

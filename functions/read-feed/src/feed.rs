@@ -56,7 +56,7 @@ async fn rendered<Place>(
     first_cursor: Option<FirstCursor>,
 ) -> Result<Response, Problem> {
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
-    let answer = Page::answer(request, feed.next.map(cursor), |next_cursor| FeedPage {
+    let response = Page::response(request, feed.next.map(cursor), |next_cursor| FeedPage {
         items: shown.items,
         next_cursor,
         first_cursor,
@@ -64,8 +64,8 @@ async fn rendered<Place>(
         unread_total: feed.unread_total,
         rebuilding: feed.origin == Origin::Rebuilding,
     });
-    let answer = if request.query("cursor").is_none() { answer.tagged() } else { answer };
-    Ok(answer.degraded(feed.origin == Origin::Degraded || shown.degraded))
+    let response = if request.query("cursor").is_none() { response.tagged() } else { response };
+    Ok(response.degraded(feed.origin == Origin::Degraded || shown.degraded))
 }
 
 /// Returns a place below every entry.

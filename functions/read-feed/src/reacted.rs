@@ -15,7 +15,7 @@ pub(crate) async fn page(app: &App, request: &Request, reaction: Reaction) -> Re
     let found = app.readers.reacted_page(caller, reaction, before, page.limit, parts).await?;
     let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
     let next = found.next.map(Cursor::Reacted);
-    let answer =
-        Page::answer(request, next, |next_cursor| ReactedPage { items: shown.items, next_cursor, profiles: shown.profiles });
-    Ok(answer.degraded(found.degraded || shown.degraded))
+    let response =
+        Page::response(request, next, |next_cursor| ReactedPage { items: shown.items, next_cursor, profiles: shown.profiles });
+    Ok(response.degraded(found.degraded || shown.degraded))
 }

@@ -18,12 +18,12 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
     let found = app.readers.author_page(caller, query).await?.map_err(|Blocked| Problem::blocked())?;
     let first = before.is_none().then(|| found.items.first().map_or(since.unwrap_or(0), |item| item.post.id.seq));
     let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
-    let answer = Page::answer(request, found.next.map(Cursor::Author), |next_cursor| TimelinePage {
+    let response = Page::response(request, found.next.map(Cursor::Author), |next_cursor| TimelinePage {
         items: shown.items,
         next_cursor,
         first_cursor: first.map(Cursor::Author).map(Page::first),
         profiles: shown.profiles,
         total: found.total,
     });
-    Ok(answer.degraded(found.degraded || shown.degraded))
+    Ok(response.degraded(found.degraded || shown.degraded))
 }

@@ -38,9 +38,9 @@ const RESERVE_MS: u64 = 15_000;
 /// The event has an unknown job or setting, or a store is unavailable.
 pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let invocation = app.invocation(&event.context);
-    let answer = run(app, event).await;
-    invocation.worked(1, usize::from(answer.is_err()));
-    answer
+    let response = run(app, event).await;
+    invocation.worked(1, usize::from(response.is_err()));
+    response
 }
 
 async fn run(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
@@ -67,7 +67,7 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
     let segments = || Segment::all(app.settings.walk_segments);
     let in_segments = app.settings.walk_segments > 1 && !run.plan.dry_run && run.plan.segment == Segment::WHOLE;
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    let answer = match run.job {
+    let response = match run.job {
         Job::FanOuts => rendered("fan-outs", &reconcile.flow(&run.plan, &run.flow, &out_of_time).boxed().await?),
         Job::Marks => rendered("marks", &reconcile.marks(&run.plan).boxed().await?),
         Job::Users if in_segments && run.from.is_none() => {
@@ -79,14 +79,14 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
             report.map_or(Value::Null, |report| rendered("users", &report))
         }
         Job::Minute => {
-            let mut answer = minute(&reconcile, &run, stop_at).boxed().await?;
-            if in_segments && answer["users"].is_null() {
-                answer["users"] = send_segments(&reconcile, event, segments()).await?;
+            let mut response = minute(&reconcile, &run, stop_at).boxed().await?;
+            if in_segments && response["users"].is_null() {
+                response["users"] = send_segments(&reconcile, event, segments()).await?;
             }
-            answer
+            response
         }
     };
-    Ok(answer)
+    Ok(response)
 }
 
 /// Sends an event for each segment whose walk is in progress, so that as many executions continue them. The next minute
@@ -115,12 +115,12 @@ async fn minute(reconcile: &Reconcile, run: &Run, stop_at: u64) -> Result<Value,
     let marks = reconcile.marks(&run.plan).await?;
     let out_of_time = || now() >= stop_at;
     let walk = if out_of_time() { None } else { reconcile.walk(&run.plan, None, true, &out_of_time).await? };
-    let mut answer = rendered("fan-outs", &fan_outs);
-    answer["job"] = json!("minute");
-    answer["failed"] = json!(fan_outs.failed + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed));
-    answer["marks"] = rendered("marks", &marks);
-    answer["users"] = walk.map_or(Value::Null, |walk| rendered("users", &walk));
-    Ok(answer)
+    let mut response = rendered("fan-outs", &fan_outs);
+    response["job"] = json!("minute");
+    response["failed"] = json!(fan_outs.failed + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed));
+    response["marks"] = rendered("marks", &marks);
+    response["users"] = walk.map_or(Value::Null, |walk| rendered("users", &walk));
+    Ok(response)
 }
 
 /// Renders a report. Logs it if it has differences or failures.
@@ -129,7 +129,7 @@ fn rendered(job: &'static str, report: &Report) -> Value {
         let [found, repaired] = [&report.found, &report.repaired].map(|counts| json!(counts).to_string());
         info!(job, dry_run = report.dry_run, found, repaired, failed = report.failed, "differences");
     }
-    let mut answer = json!(report);
-    answer["job"] = json!(job);
-    answer
+    let mut response = json!(report);
+    response["job"] = json!(job);
+    response
 }

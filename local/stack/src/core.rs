@@ -101,13 +101,13 @@ impl Core {
     /// Invokes a function and logs a failure.
     pub(crate) async fn invoke_as(&self, unit: &Unit, request_id: &str, payload: Value) -> Result<Value, InvokeError> {
         let started = Instant::now();
-        let answer = unit.runner.invoke(request_id, payload).await;
-        self.metrics.invocation(&unit.function.binary, started.elapsed(), answer.is_ok());
+        let response = unit.runner.invoke(request_id, payload).await;
+        self.metrics.invocation(&unit.function.binary, started.elapsed(), response.is_ok());
         self.wrote.notify_waiters();
-        if let Err(error) = &answer {
+        if let Err(error) = &response {
             tracing::warn!(function = unit.function.binary, request_id, %error, "invocation failed");
         }
-        answer
+        response
     }
 
     /// Invokes a function as its schedule does, with `input` instead of the schedule's input if given. Returns `None`

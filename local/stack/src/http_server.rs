@@ -23,13 +23,13 @@ pub(crate) type Reply = Option<Response<Body>>;
 
 pub(crate) trait Serve: Clone + Send + Sync + 'static {
     /// Handles one request. The future is dropped when the client closes the connection.
-    fn answer(&self, parts: Parts, body: Bytes) -> impl Future<Output = Reply> + Send;
+    fn response(&self, parts: Parts, body: Bytes) -> impl Future<Output = Reply> + Send;
 }
 
 /// The error that closes a connection without a response.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer")]
-struct NoAnswer;
+#[error("no response")]
+struct NoResponse;
 
 /// Serves on `listener` until `stop`, then waits for open requests for a short time. A body over `limit` bytes gets
 /// 413.
@@ -64,7 +64,7 @@ async fn connection(stream: TcpStream, limit: usize, service: impl Serve, stop: 
                 *refusal.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
                 return Ok(refusal);
             };
-            service.answer(parts, body).await.ok_or(NoAnswer)
+            service.response(parts, body).await.ok_or(NoResponse)
         }
     });
     let mut connection = std::pin::pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), respond));

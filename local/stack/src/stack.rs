@@ -299,7 +299,7 @@ impl Stack {
         self.core.surroundings.conditions.faults()
     }
 
-    /// What DynamoDB has served and refused since the weather changed last.
+    /// The requests that DynamoDB has served and refused since the weather changed last.
     #[must_use]
     pub fn consumption(&self) -> Consumption {
         self.core.surroundings.conditions.consumption().clone()
@@ -385,8 +385,8 @@ impl Stack {
     /// Fails if the function does not exist, has no schedule, or fails.
     pub async fn fire(&self, function: &str, input: Option<Value>) -> Result<Value> {
         let fired = self.core.fire(self.unit(function)?, input).await;
-        let answer = fired.ok_or_else(|| anyhow!("`{function}` has no schedule"))?;
-        answer.map_err(|error| anyhow!("{}", error_payload(&error)))
+        let response = fired.ok_or_else(|| anyhow!("`{function}` has no schedule"))?;
+        response.map_err(|error| anyhow!("{}", error_payload(&error)))
     }
 
     /// Invokes a function with any event and returns its result.
@@ -394,8 +394,8 @@ impl Stack {
     /// # Errors
     /// Fails if the function does not exist, or if it fails.
     pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
-        let answer = self.core.invoke(self.unit(function)?, event).await;
-        answer.map_err(|error| anyhow!("{}", error_payload(&error)))
+        let response = self.core.invoke(self.unit(function)?, event).await;
+        response.map_err(|error| anyhow!("{}", error_payload(&error)))
     }
 
     /// Stops the child Redis.

@@ -196,16 +196,16 @@ impl Api {
         for retries in 0.. {
             let outcome = self.once(&call).await;
             let asked = match &outcome {
-                Ok(answer) if matches!(answer.status, 429 | 503) => answer.retry_after,
+                Ok(response) if matches!(response.status, 429 | 503) => response.retry_after,
                 Ok(_) => None,
                 Err(_) => None,
             };
             let again = match &outcome {
-                Ok(answer) => matches!(answer.status, 429 | 503),
+                Ok(response) => matches!(response.status, 429 | 503),
                 Err(_) => true,
             };
             if !again || retries + 1 >= ATTEMPTS {
-                return outcome.map(|answer| Response { retries, ..answer });
+                return outcome.map(|response| Response { retries, ..response });
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause(retries, asked)).await;
@@ -216,7 +216,7 @@ impl Api {
     /// Sends a request and requires a status. The error names the request.
     pub async fn fetch(&self, call: Call, status: u16) -> anyhow::Result<Value> {
         let name = call.to_string();
-        self.send(call).await.map_err(anyhow::Error::from).and_then(|answer| answer.expect_status(status)).context(name)
+        self.send(call).await.map_err(anyhow::Error::from).and_then(|response| response.expect_status(status)).context(name)
     }
 
     /// Returns true if a stack responds. Does not retry.
@@ -231,8 +231,8 @@ impl Api {
             Err(Unanswered(reason)) => {
                 bail!("no stack responds at {at} ({reason}); start one with `make run`")
             }
-            Ok(answer) if answer.body["status"].is_string() => Ok(()),
-            Ok(answer) => bail!("the server at {at} is not a Tidemark stack (GET /v1/health: {})", answer.status),
+            Ok(response) if response.body["status"].is_string() => Ok(()),
+            Ok(response) => bail!("the server at {at} is not a Tidemark stack (GET /v1/health: {})", response.status),
         }
     }
 }

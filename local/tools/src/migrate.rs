@@ -19,11 +19,11 @@ pub async fn run(api: &Api, source: &str, notices: &Value, dry_run: bool) -> any
     let mut event = json!({ "source": source, "notices": notices, "dry_run": dry_run, "limit": ENTRIES });
     loop {
         let call = Call::post("/_local/functions/migrate").json(event);
-        let answer = api.once(&call).await.context("run the same command again to continue the migration")?;
-        if answer.status != 200 {
-            bail!("{} {}", answer.status, answer.body["errorMessage"].as_str().unwrap_or_default());
+        let response = api.once(&call).await.context("run the same command again to continue the migration")?;
+        if response.status != 200 {
+            bail!("{} {}", response.status, response.body["errorMessage"].as_str().unwrap_or_default());
         }
-        let body = answer.body;
+        let body = response.body;
         let count = |name: &str| body["totals"][name].as_u64().unwrap_or_default();
         let read = count("read");
         eprintln!(

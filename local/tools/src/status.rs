@@ -116,9 +116,9 @@ pub async fn fire(api: &Api, function: &str) -> anyhow::Result<()> {
 }
 
 async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
-    let answer = api.send(Call::post(path)).await.with_context(|| format!("POST {path}"))?;
-    if !(200..300).contains(&answer.status) {
-        bail!("POST {path} returned {} {}", answer.status, answer.body["detail"].as_str().unwrap_or_default());
+    let response = api.send(Call::post(path)).await.with_context(|| format!("POST {path}"))?;
+    if !(200..300).contains(&response.status) {
+        bail!("POST {path} returned {} {}", response.status, response.body["detail"].as_str().unwrap_or_default());
     }
     Ok(())
 }

@@ -35,28 +35,28 @@ pub struct FanOuts {
     pub live: Live,
 }
 
-/// How long pages may wait in a queue that is not drained before they count as lost.
+/// Pages that wait longer than this in a queue that is not drained count as lost.
 pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
-/// How long a run may take from the note that it sends pages to the note that they are sent: longer than the function
-/// may run.
+/// The longest time of a run from the note that it sends pages to the note that they are sent. The function may not run as
+/// long.
 const SENDING_MS: u64 = 60_000;
 
 /// Up to this many messages in flight are no sign of a backlog: all workers together hold about as many.
 const HELD_BY_WORKERS: u64 = 100;
 
-/// How often the wait for pages that were sent again doubles.
+/// The wait for pages that were sent again doubles at most this often.
 const MOST_DOUBLINGS: u32 = 10;
 
 /// The input of one look at unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookPlan {
     pub now: Timestamp,
-    /// How long the pages of a publish may take. After attempt `k` the wait is 2ᵏ times as long.
+    /// The longest time of the pages of a publish. After attempt `k` the wait is 2ᵏ times as long.
     pub wait_ms: u64,
     /// Whether the queue was drained. If it was, pages that were sent before and are not done are lost.
     pub drained: bool,
-    /// How often missing pages are sent again.
+    /// Missing pages are sent again at most this often.
     pub most_attempts: u32,
 }
 
@@ -115,7 +115,7 @@ pub enum Inspected {
     },
     /// Pages are missing and were sent as often as allowed. An operator has to resume the fan-out.
     UsedUp {
-        /// How many pages are not done.
+        /// The number of pages that are not done.
         pages: usize,
     },
 }

@@ -40,7 +40,7 @@ pub struct Leaving {
     pub fan_outs: FanOuts,
 }
 
-/// What [`Leaving::resume`] has found.
+/// The result of [`Leaving::resume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resumed {
     /// Erasures that were resumed.

@@ -4,7 +4,7 @@
 //! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state
 //! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
-//! A message is a hint. What is lost on the way is told after the next ping, which compares the counts with those that its
+//! A message is a hint. If one is lost, the next ping sends another, because it compares the counts with those that its
 //! connection was told ([`Live::ping`]). A connection was told when the sender has posted the message and says so
 //! ([`LiveTask::Told`]); until then it is unknown what the connection knows.
 
@@ -113,7 +113,7 @@ impl Live {
     pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<(), StoreError> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None, repeated).await,
-            // What they know stays unknown, so their next ping tells them.
+            // The counts that they know stay unknown, so their next ping sends a message.
             LiveTask::Again { tries, .. } if *tries > MOST_TRIES => Ok(()),
             LiveTask::Again { users, tries } => self.tell(users, Some(*tries), repeated).await,
             LiveTask::Told { told } => self.stores.live_views.told(told).await,
@@ -212,7 +212,7 @@ impl Live {
     }
 }
 
-/// What follows from the counts of one reader.
+/// The result for one reader's counts.
 struct Update {
     post: Option<LivePost>,
     /// The connections that know the counts.

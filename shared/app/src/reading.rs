@@ -239,7 +239,7 @@ impl Reading {
             true => readers.snapshot(user).await?,
             false => readers.snapshot_of_facts(user, Origin::Degraded).await?,
         };
-        let behind: Vec<&PairFacts> = match snapshot.origin {
+        let stale: Vec<&PairFacts> = match snapshot.origin {
             // The snapshot does not have the marks of authors who are not followed.
             Origin::View => changes
                 .iter()
@@ -252,10 +252,10 @@ impl Reading {
                 others.into_iter().map(|change| &change.pair).filter(|pair| pair.reads.version > 0).collect()
             }
         };
-        if behind.is_empty() {
+        if stale.is_empty() {
             return Ok(snapshot);
         }
-        match (self.sync.reads(user, &behind).await?, snapshot.origin) {
+        match (self.sync.reads(user, &stale).await?, snapshot.origin) {
             (true, Origin::View) => readers.snapshot(user).await,
             (false, Origin::View) => readers.snapshot_of_facts(user, Origin::Degraded).await,
             (_, Origin::Rebuilding | Origin::Degraded) => Ok(snapshot),

@@ -166,7 +166,7 @@ impl DynamoFacts {
             }
             let written = self.write_posts(&head, &drafts, &new, &after, now()).await;
             if let Ok(Err(Cancelled::Conditions(failed))) = &written {
-                self.remove_answered(&drafts, failed).await;
+                self.remove_acknowledged(&drafts, failed).await;
             }
             // After a success the next look finds the record.
             if !attempts.done(written) {
@@ -199,7 +199,7 @@ impl DynamoFacts {
 
     /// Deletes the drafts whose records could not be written. Their requests have a response, so no later group may
     /// write them.
-    async fn remove_answered(&self, drafts: &[Draft], failed: &[usize]) {
+    async fn remove_acknowledged(&self, drafts: &[Draft], failed: &[usize]) {
         // The records come after the head.
         let answered = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));
         for draft in answered {

@@ -103,15 +103,15 @@ where
     F: Future<Output = Result<Response, Problem>>,
 {
     let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
-    let (redis_responds, answer) = if begins_with_own_view(&request) {
+    let (redis_responds, response) = if begins_with_own_view(&request) {
         match select(pin!(spent), pin!(handler(request))).await {
             Either::Left((spent, handler)) => (spent?, handler.await),
-            Either::Right((answer, spent)) => (spent.await?, answer),
+            Either::Right((response, spent)) => (spent.await?, response),
         }
     } else {
         (spent.await?, handler(request).await)
     };
-    Ok(answer?.degraded(!redis_responds))
+    Ok(response?.degraded(!redis_responds))
 }
 
 /// The time before the function's deadline at which a request without a response gets 503. At the deadline API Gateway
@@ -129,8 +129,8 @@ where
     let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
     let etag = request.header("if-none-match").map(str::to_owned);
     let left = recorder.time_until(event.context.deadline).map_or(Duration::MAX, |left| left.saturating_sub(REST));
-    let answer = match timeout(left, answer(edge, request, handler)).await.unwrap_or_else(|late| Err(late.into())) {
-        Ok(answer) => answer.conditional(etag.as_deref()),
+    let response = match timeout(left, response(edge, request, handler)).await.unwrap_or_else(|late| Err(late.into())) {
+        Ok(response) => response.conditional(etag.as_deref()),
         Err(problem) => {
             match problem.cause() {
                 Some(cause) if problem.status() >= 500 => {
@@ -138,15 +138,15 @@ where
                 }
                 _ => info!(route, request_id, status = problem.status(), slug = problem.slug(), "request refused"),
             }
-            problem.answer(&request_id)
+            problem.response(&request_id)
         }
     };
-    invocation.responded(route, answer.status(), answer.is_degraded());
-    answer.into_response()
+    invocation.responded(route, response.status(), response.is_degraded());
+    response.into_response()
 }
 
 /// Checks what is the same for all routes, then runs the handler.
-async fn answer<F>(edge: &Edge, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Response, Problem>
+async fn response<F>(edge: &Edge, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Response, Problem>
 where
     F: Future<Output = Result<Response, Problem>>,
 {

@@ -54,14 +54,14 @@ impl Page {
     }
 
     /// A response with a page, which `body` makes of the cursor, and with a `Link` header.
-    pub fn answer<T: Serialize>(request: &Request, next: Option<Cursor>, body: impl FnOnce(NextCursor) -> T) -> Response {
+    pub fn response<T: Serialize>(request: &Request, next: Option<Cursor>, body: impl FnOnce(NextCursor) -> T) -> Response {
         let cursor = next.map(|cursor| URL_SAFE_NO_PAD.encode(cursor.to_bytes()));
-        let answer = Response::json(200, &body(NextCursor(cursor.clone())));
-        let Some(cursor) = cursor else { return answer };
+        let response = Response::json(200, &body(NextCursor(cursor.clone())));
+        let Some(cursor) = cursor else { return response };
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(request.query_pairs().iter().filter(|(name, _)| name != "cursor" && name != "offset"));
         let query = query.append_pair("cursor", &cursor).finish();
-        answer.header("link", &format!("<{}?{query}>; rel=\"next\"", request.path()))
+        response.header("link", &format!("<{}?{query}>; rel=\"next\"", request.path()))
     }
 }
 

@@ -281,7 +281,7 @@ impl Problem {
         ItemProblem { r#type: self.kind.uri(), title: self.kind.title(), status: self.status(), detail: self.detail }
     }
 
-    pub fn answer(&self, request_id: &str) -> Response {
+    pub fn response(&self, request_id: &str) -> Response {
         let body = ProblemDetails {
             r#type: self.kind.uri(),
             title: self.kind.title(),
@@ -290,19 +290,19 @@ impl Problem {
             request_id,
             errors: &self.errors,
         };
-        let mut answer = Response::json(self.status(), &body).header("content-type", "application/problem+json");
+        let mut reply = Response::json(self.status(), &body).header("content-type", "application/problem+json");
         if let Some(OverLimit { budget, per_minute, wait }) = &self.over {
             let (name, wait) = (budget.name(), wait.as_millis().div_ceil(1_000));
-            answer = answer
+            reply = reply
                 .header("retry-after", &wait.to_string())
                 .header("ratelimit", &format!("\"{name}\";r=0;t={wait}"))
                 .header("ratelimit-policy", &format!("\"{name}\";q={per_minute};w=60"));
         }
         match self.status() {
-            401 => answer.header("www-authenticate", "Bearer"),
-            405 => answer.header("allow", &self.allow.join(", ")),
-            503 => answer.header("retry-after", "1"),
-            _ => answer,
+            401 => reply.header("www-authenticate", "Bearer"),
+            405 => reply.header("allow", &self.allow.join(", ")),
+            503 => reply.header("retry-after", "1"),
+            _ => reply,
         }
     }
 
@@ -351,12 +351,12 @@ mod tests {
     #[test]
     fn a_401_and_a_503_have_their_headers() {
         let header = |problem: Problem, name: &str| {
-            let response = problem.answer("r").into_response();
+            let response = problem.response("r").into_response();
             response.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
         };
         assert_eq!(header(Problem::unauthorized(), "www-authenticate").as_deref(), Some("Bearer"));
-        let away = StoreError::Contention { operation: "test" };
-        assert_eq!(header(away.into(), "retry-after").as_deref(), Some("1"));
+        let unavailable = StoreError::Contention { operation: "test" };
+        assert_eq!(header(unavailable.into(), "retry-after").as_deref(), Some("1"));
         assert_eq!(header(Problem::not_found("x"), "retry-after"), None);
     }
 }

@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn the_same_body_has_the_same_tag_and_is_not_sent_again() {
-        let answer = || Response::json(200, &[1, 2]).tagged();
-        let tag = answer().headers["etag"].to_str().unwrap().to_owned();
-        assert_eq!(answer().conditional(Some(&tag)).status, 304);
-        assert_eq!(answer().conditional(Some(&format!("\"x\", W/{tag}"))).body, None);
-        assert_eq!(answer().conditional(Some("\"x\"")).status, 200);
-        assert_eq!(answer().conditional(None).status, 200);
+        let response = || Response::json(200, &[1, 2]).tagged();
+        let tag = response().headers["etag"].to_str().unwrap().to_owned();
+        assert_eq!(response().conditional(Some(&tag)).status, 304);
+        assert_eq!(response().conditional(Some(&format!("\"x\", W/{tag}"))).body, None);
+        assert_eq!(response().conditional(Some("\"x\"")).status, 200);
+        assert_eq!(response().conditional(None).status, 200);
     }
 }

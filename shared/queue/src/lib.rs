@@ -84,9 +84,9 @@ impl SqsTasks {
     /// Numeric attributes of the queue, in the order of `names`.
     async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, StoreError> {
         let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
-        let answer = request.set_attribute_names(Some(names.to_vec())).send().await;
-        let answer = answer.map_err(|error| unavailable(operation, error))?;
-        let number = |name| answer.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
+        let response = request.set_attribute_names(Some(names.to_vec())).send().await;
+        let response = response.map_err(|error| unavailable(operation, error))?;
+        let number = |name| response.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
         let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
         numbers.ok_or_else(|| unavailable(operation, "the response has no number of messages"))
     }
@@ -119,11 +119,11 @@ async fn send_batch(client: &Client, queue_url: &str, messages: &[(String, Strin
         let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
         request = request.entries(entry.map_err(|error| unavailable("build", error))?);
     }
-    let answer = request.send().await.map_err(|error| unavailable("send", error))?;
-    match answer.failed().first() {
+    let response = request.send().await.map_err(|error| unavailable("send", error))?;
+    match response.failed().first() {
         None => Ok(()),
         Some(entry) => {
-            let (failed, all) = (answer.failed().len(), messages.len());
+            let (failed, all) = (response.failed().len(), messages.len());
             Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {}", entry.code())))
         }
     }

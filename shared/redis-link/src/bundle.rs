@@ -4,7 +4,7 @@ use redis::Cmd;
 
 use crate::pace::CALL;
 
-/// How stale a response may be.
+/// Whether a response may be stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consistency {
     /// The response contains every change that was made before the request.

@@ -146,7 +146,7 @@ impl Cluster {
         // The time of bulk work is mostly its wait for its turn.
         let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
         let until = (!bulk).then(|| Instant::now() + self.patience);
-        let mut answers: Vec<Option<Result<Reply, LinkError>>> = bundles.iter().map(|_| None).collect();
+        let mut responses: Vec<Option<Result<Reply, LinkError>>> = bundles.iter().map(|_| None).collect();
         let open = bundles.into_iter().enumerate().map(|(index, bundle)| {
             let slot = slot_of(&bundle.commands);
             Open { index, slot, bundle, way: Way::Map, failed: None }
@@ -158,7 +158,7 @@ impl Cluster {
                 Err(error) => {
                     let detail = error.to_string();
                     for open in open {
-                        answers[open.index] = Some(Err(unavailable(operation, &detail)));
+                        responses[open.index] = Some(Err(unavailable(operation, &detail)));
                     }
                     break;
                 }
@@ -167,13 +167,13 @@ impl Cluster {
             let mut refresh = !unserved.is_empty();
             for open in unserved {
                 let error = open.failed.map_or_else(|| unavailable(operation, "no node serves the slot"), |(_, error)| error);
-                answers[open.index] = Some(Err(error));
+                responses[open.index] = Some(Err(error));
             }
             let outcomes = join_all(groups.into_iter().map(|group| self.send(operation, group))).await;
             let (mut pause, mut again) = (false, Vec::new());
             for (address, mut open, outcome) in outcomes.into_iter().flatten() {
                 match outcome {
-                    Outcome::Done(answer) => answers[open.index] = Some(answer),
+                    Outcome::Done(response) => responses[open.index] = Some(response),
                     Outcome::Again { way, refresh: map, pause: wait, failed } => {
                         (refresh, pause) = (refresh || map, pause || wait);
                         open.way = way;
@@ -188,7 +188,7 @@ impl Cluster {
                 }
                 for open in again {
                     let error = open.failed.map_or_else(|| unavailable(operation, "the slot is moving"), |(_, error)| error);
-                    answers[open.index] = Some(Err(error));
+                    responses[open.index] = Some(Err(error));
                 }
                 break;
             }
@@ -200,7 +200,10 @@ impl Cluster {
             }
             open = again;
         }
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unavailable(operation, "no request was sent")))).collect()
+        responses
+            .into_iter()
+            .map(|response| response.unwrap_or_else(|| Err(unavailable(operation, "no request was sent"))))
+            .collect()
     }
 
     /// Checks that every primary responds.
@@ -208,8 +211,8 @@ impl Cluster {
         let topology = self.topology(operation).await?;
         let ping = [redis::cmd("PING")];
         let pings = topology.primaries();
-        let answers = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
-        if let Some(error) = answers.into_iter().find_map(Result::err) {
+        let responses = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
+        if let Some(error) = responses.into_iter().find_map(Result::err) {
             self.refresh_behind(&topology);
             return Err(error);
         }
@@ -335,9 +338,9 @@ impl Cluster {
         }
         let work = work_of(bundles.iter().map(|open| &open.bundle));
         let Reply { values, epoch } = member.node.send_paced(operation, &commands, work).await?;
-        let mut answers = values.into_iter();
+        let mut responses = values.into_iter();
         if check {
-            if answers.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
+            if responses.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
                 // A replica has become master on this connection. Records written since then carry the previous epoch
                 // and count as missing.
                 warn!(node = %member.address, "a node took over from another; its views are rebuilt");
@@ -349,8 +352,8 @@ impl Cluster {
         }
         let epoch = if let Role::Replica(primary) = role { primary } else { epoch };
         if role.is_replica() {
-            answers.next();
-            if !answers.next().is_some_and(|role| follows_its_primary(&role)) {
+            responses.next();
+            if !responses.next().is_some_and(|role| follows_its_primary(&role)) {
                 let lagging = |_: &Open| Outcome::Again { way: Way::Primary, refresh: false, pause: false, failed: None };
                 return Ok(bundles.iter().map(lagging).collect());
             }
@@ -359,11 +362,11 @@ impl Cluster {
         let mut outcomes = Vec::with_capacity(bundles.len());
         for open in bundles {
             if role == Role::Importing {
-                answers.next();
+                responses.next();
             }
-            let answer: Vec<Value> = answers.by_ref().take(open.bundle.commands.len()).collect();
-            load |= answer.iter().any(is_unknown_function);
-            outcomes.push(outcome(operation, Reply { values: answer, epoch }, &open.way, role, &member.address));
+            let response: Vec<Value> = responses.by_ref().take(open.bundle.commands.len()).collect();
+            load |= response.iter().any(is_unknown_function);
+            outcomes.push(outcome(operation, Reply { values: response, epoch }, &open.way, role, &member.address));
         }
         if load {
             member.node.load_library().await?;
@@ -413,9 +416,9 @@ impl Cluster {
         }
         let members = known.map(|topology| topology.members()).unwrap_or_default();
         let asked = members.into_iter().choose_multiple(&mut rand::rng(), ASKED).into_iter().chain(self.seeds.iter().cloned());
-        let answer = select_ok(asked.map(|member| self.ask(member).boxed())).await;
-        *failed = answer.is_err().then(Instant::now);
-        let (topology, _) = answer?;
+        let response = select_ok(asked.map(|member| self.ask(member).boxed())).await;
+        *failed = response.is_err().then(Instant::now);
+        let (topology, _) = response?;
         let members = topology.members();
         self.nodes().retain(|address, _| members.iter().any(|member| member.address == *address));
         debug!(nodes = members.len(), primaries = topology.primaries().len(), "the map of the cluster was read");
@@ -427,8 +430,8 @@ impl Cluster {
     async fn ask(&self, asked: Arc<Member>) -> Result<Topology, LinkError> {
         const OPERATION: &str = "topology";
         let command = [redis::cmd("CLUSTER").arg("SLOTS").clone()];
-        let answer = asked.node.send(OPERATION, &command).await?.values.pop().unwrap_or(Value::Nil);
-        let answer = answer.extract_error().map_err(|error| link_error(OPERATION, error))?;
+        let response = asked.node.send(OPERATION, &command).await?.values.pop().unwrap_or(Value::Nil);
+        let response = response.extract_error().map_err(|error| link_error(OPERATION, error))?;
         let mut members = HashMap::<Address, Arc<Member>>::new();
         let find = |address: Address| match members.get(&address) {
             Some(member) => Some(member.clone()),
@@ -438,7 +441,7 @@ impl Cluster {
                 Some(member)
             }
         };
-        let topology = Topology::read(answer, &asked.address.host, find).filter(|topology| !topology.primaries().is_empty());
+        let topology = Topology::read(response, &asked.address.host, find).filter(|topology| !topology.primaries().is_empty());
         topology.ok_or_else(|| unavailable(OPERATION, "the cluster serves no slots"))
     }
 
@@ -469,7 +472,7 @@ impl Cluster {
 /// Decides the next step after the response to one bundle.
 fn outcome(operation: &'static str, reply: Reply, way: &Way, role: Role, address: &Address) -> Outcome {
     let again = |way, refresh, pause| Outcome::Again { way, refresh, pause, failed: None };
-    let Some(error) = reply.values.iter().find(|answer| matches!(answer, Value::ServerError(_))) else {
+    let Some(error) = reply.values.iter().find(|response| matches!(response, Value::ServerError(_))) else {
         return Outcome::Done(Ok(reply));
     };
     let named = || {

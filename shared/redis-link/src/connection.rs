@@ -213,7 +213,7 @@ impl Link {
     }
 
     /// Checks that the node, or every master of the cluster, responds.
-    pub async fn answers(&self, operation: &'static str) -> Result<(), LinkError> {
+    pub async fn responds(&self, operation: &'static str) -> Result<(), LinkError> {
         match &*self.servers {
             Servers::Node(node) => node.send(operation, &[redis::cmd("PING")]).await.map(|_| ()),
             Servers::Cluster(cluster) => cluster.ping(operation).await,

@@ -20,8 +20,8 @@ pub enum LinkError {
 }
 
 /// The kind of the error, if the response is an error.
-pub(crate) fn server_error(answer: &Value) -> Option<ServerErrorKind> {
-    match answer {
+pub(crate) fn server_error(response: &Value) -> Option<ServerErrorKind> {
+    match response {
         Value::ServerError(error) => error.kind(),
         _ => None,
     }
@@ -30,8 +30,8 @@ pub(crate) fn server_error(answer: &Value) -> Option<ServerErrorKind> {
 const UNKNOWN_FUNCTION: &str = "Function not found";
 
 /// Whether a response says that the node does not know a function.
-pub(crate) fn is_unknown_function(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.details().is_some_and(|details| details.contains(UNKNOWN_FUNCTION)))
+pub(crate) fn is_unknown_function(response: &Value) -> bool {
+    matches!(response, Value::ServerError(error) if error.details().is_some_and(|details| details.contains(UNKNOWN_FUNCTION)))
 }
 
 /// Whether an error says that the node does not know a function.

@@ -16,7 +16,7 @@ use crate::{error::unknown_function, reply::Reply};
 pub(crate) const LIBRARY: &str = include_str!("lua/turn.lua");
 const FUNCTION: &str = "redis_link_turn_2";
 
-/// What a call itself costs, as a number of users.
+/// The cost of a call itself, as a number of users.
 pub(crate) const CALL: usize = 5;
 
 /// The longest time until a turn. The node does not tell more.

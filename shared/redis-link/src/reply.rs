@@ -22,6 +22,6 @@ impl Reply {
     }
 }
 
-pub(crate) fn read<T: FromRedisValue>(operation: &'static str, answer: Value) -> Result<T, LinkError> {
-    from_redis_value(answer).map_err(|error| link_error(operation, error.into()))
+pub(crate) fn read<T: FromRedisValue>(operation: &'static str, response: Value) -> Result<T, LinkError> {
+    from_redis_value(response).map_err(|error| link_error(operation, error.into()))
 }

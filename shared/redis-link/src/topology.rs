@@ -75,9 +75,9 @@ pub(crate) struct Topology {
 impl Topology {
     /// Reads a response to `CLUSTER SLOTS`; `None` if it has another shape. `here` is the host that responded. `member`
     /// finds or makes the node of an address.
-    pub(crate) fn read(answer: Value, here: &str, mut member: impl FnMut(Address) -> Option<Arc<Member>>) -> Option<Self> {
+    pub(crate) fn read(response: Value, here: &str, mut member: impl FnMut(Address) -> Option<Arc<Member>>) -> Option<Self> {
         let mut ranges = Vec::new();
-        for range in from_redis_value::<Vec<Vec<Value>>>(answer).ok()? {
+        for range in from_redis_value::<Vec<Vec<Value>>>(response).ok()? {
             let mut parts = range.into_iter();
             let mut slot = || from_redis_value::<u16>(parts.next()?).ok().filter(|slot| *slot < SLOTS);
             let (first, last) = (slot()?, slot()?);

@@ -116,8 +116,8 @@ impl Redis {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
 
-    pub(crate) async fn answers(&self, operation: &'static str) -> Result<(), StoreError> {
-        self.0.answers(operation).await.map_err(view_error)
+    pub(crate) async fn responds(&self, operation: &'static str) -> Result<(), StoreError> {
+        self.0.responds(operation).await.map_err(view_error)
     }
 
     pub(crate) fn is_one_node(&self) -> bool {

@@ -48,8 +48,8 @@ impl LiveViews for Redis {
             let command = fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]);
             Bundle { commands: vec![command], consistency: Consistency::Strong, bulk: None }
         });
-        let answers: Vec<Result<Value, StoreError>> = self.results("claim", calls.collect()).await;
-        answers.into_iter().map(|answer| decode_claim(answer?)).collect()
+        let responses: Vec<Result<Value, StoreError>> = self.results("claim", calls.collect()).await;
+        responses.into_iter().map(|response| decode_claim(response?)).collect()
     }
 
     async fn told(&self, told: &[Told]) -> Result<(), StoreError> {
@@ -85,9 +85,9 @@ fn decode_ms(bytes: &[u8]) -> Option<Timestamp> {
     std::str::from_utf8(bytes).ok()?.parse().ok().map(Timestamp::from_ms)
 }
 
-fn decode_claim(answer: Value) -> Result<ClaimedUpdate, StoreError> {
+fn decode_claim(response: Value) -> Result<ClaimedUpdate, StoreError> {
     let damaged = |detail: &str| StoreError::DamagedView { detail: format!("claim: {detail}") };
-    match answer {
+    match response {
         Value::Nil => Ok(ClaimedUpdate::Unwatched),
         Value::BulkString(word) if word == b"later" => Ok(ClaimedUpdate::OnItsWay),
         Value::BulkString(word) if word == b"again" => Ok(ClaimedUpdate::TooEarly),

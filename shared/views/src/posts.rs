@@ -89,11 +89,11 @@ impl PostViews for Redis {
         let [summary, _] = keys::post(id);
         commands.extend([summary, keys::text(id), counts, card].map(Cmd::get));
         commands.push(left);
-        let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("post", commands).await?;
-        let left: i64 = answers.pop().and_then(|(left, _)| redis::from_redis_value(left).ok()).unwrap_or(0);
+        let mut responses: Vec<(Value, Epoch)> = self.each_in_epoch("post", commands).await?;
+        let left: i64 = responses.pop().and_then(|(left, _)| redis::from_redis_value(left).ok()).unwrap_or(0);
         // Counts from before a reaction live for a moment only.
         let counts_in_motion = u128::try_from(left).is_ok_and(|left| left <= keys::CHANGED_COUNTS_LIFETIME.as_millis());
-        let records = answers.split_off(READER_COMMANDS);
+        let records = responses.split_off(READER_COMMANDS);
         let mut records = records.into_iter().map(|(value, epoch)| {
             let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
             epoch.current(&value?).map(<[u8]>::to_vec)
@@ -104,19 +104,19 @@ impl PostViews for Redis {
         let text = text.zip(summary.as_ref()).and_then(|(text, summary)| decode_text(summary.revision, &text));
         let counts = counts.and_then(|counts| decode_counts(&counts)).map(|known| known.counts);
         let card = card.and_then(|card| people::decode(&card)).map(|card| card.card);
-        Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, answers)?))
+        Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
     }
 
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError> {
         let mut commands = of_reader(reader, author).to_vec();
         let [head, _] = keys::head(author);
         commands.push(Cmd::get(head));
-        let mut answers: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
-        let head = answers.pop().and_then(|(value, epoch)| {
+        let mut responses: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
+        let head = responses.pop().and_then(|(value, epoch)| {
             let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
             heads::decode(epoch.current(&value?)?)
         });
-        Ok((head, known_reader(author, answers)?))
+        Ok((head, known_reader(author, responses)?))
     }
 
     async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError> {
@@ -224,7 +224,8 @@ fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }
 
-/// What the reader's view knows of the author: outer `None` if it says nothing, inner `None` if the reader does not follow.
+/// Returns the author's state in the reader's view: outer `None` if the view is missing, inner `None` if the reader does not
+/// follow the author.
 fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Option<AuthorState>> {
     let meta = ReaderMeta::decode(&meta?).filter(|meta| meta.epoch == epoch.as_bytes())?;
     let state = field.map(|field| AuthorState::decode(&field)).transpose().ok()?.filter(|state| state.live);
@@ -233,22 +234,22 @@ fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Opti
 }
 
 /// A state or reactions that cannot be read count as unknown and come from the facts.
-fn known_reader(author: UserId, answers: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
+fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
     let damaged = |_| StoreError::DamagedView { detail: "a reader's records".to_owned() };
     let mut known = KnownReader::default();
-    let mut answers = answers.into_iter();
-    if let Some((value, epoch)) = answers.next() {
+    let mut responses = responses.into_iter();
+    if let Some((value, epoch)) = responses.next() {
         let values: [Option<Vec<u8>>; 2] = redis::from_redis_value(value).map_err(damaged)?;
         known.state = known_state(values, epoch);
     }
-    if let Some((value, epoch)) = answers.next() {
+    if let Some((value, epoch)) = responses.next() {
         let values: Vec<Option<Vec<u8>>> = redis::from_redis_value(value).map_err(damaged)?;
         known.reactions = reactions::known(&[author], &values, epoch);
     }
-    if let Some((value, _)) = answers.next() {
+    if let Some((value, _)) = responses.next() {
         known.changed_lately = redis::from_redis_value(value).map_err(damaged)?;
     }
-    if let Some((value, epoch)) = answers.next() {
+    if let Some((value, epoch)) = responses.next() {
         let record: Option<Vec<u8>> = redis::from_redis_value(value).map_err(damaged)?;
         known.marks = record.and_then(|record| decode_marks(epoch.current(&record)?));
     }

@@ -37,6 +37,6 @@ impl ProgressViews for Redis {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.answers("ping").await
+        self.responds("ping").await
     }
 }

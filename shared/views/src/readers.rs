@@ -95,8 +95,8 @@ impl ReaderViews for Redis {
         ];
         let mut keys = all_keys(user);
         keys.push(keys::connections(user));
-        let answer: String = self.call(Function::Begin, &keys, &args).await?;
-        match answer.as_str() {
+        let response: String = self.call(Function::Begin, &keys, &args).await?;
+        match response.as_str() {
             "begun" => Ok(Begun::Begun),
             "building" => Ok(Begun::Building),
             "ready" => Ok(Begun::Ready),
@@ -117,9 +117,9 @@ impl ReaderViews for Redis {
                 .collect();
             let [ranked, moves] = keys::ranked(user);
             let keys = [keys::reader_state(user), ranked, moves];
-            let answer: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, &args).await?;
-            let Some(answer) = answer else { return Ok(None) };
-            admitted.extend(answer.into_iter().map(|code| match code {
+            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, &args).await?;
+            let Some(response) = response else { return Ok(None) };
+            admitted.extend(response.into_iter().map(|code| match code {
                 1 | 2 => Gate::Opening,
                 0 => Gate::Complete,
                 _ => Gate::Stale,
@@ -149,9 +149,9 @@ impl ReaderViews for Redis {
                 authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]),
             );
             args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
-            let answer: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), &args).await?;
-            let Some(answer) = answer else { return Ok(Seeded::Gone) };
-            stale.extend(answer.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
+            let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), &args).await?;
+            let Some(response) = response else { return Ok(Seeded::Gone) };
+            stale.extend(response.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
         }
         Ok(Seeded::Merged { stale })
     }
@@ -213,8 +213,8 @@ impl ReaderViews for Redis {
             if announce { LEAST_BETWEEN_MS.into() } else { Arg::Bytes(Vec::new()) },
         ];
         let mut delivered = Delivered::default();
-        for (users, answer) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
-            let (reached, ranked, now, later): (u64, Vec<usize>, Vec<usize>, Vec<usize>) = answer;
+        for (users, response) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
+            let (reached, ranked, now, later): (u64, Vec<usize>, Vec<usize>, Vec<usize>) = response;
             delivered.reached += reached;
             delivered.ranked.extend(at_positions(users, ranked));
             delivered.notified.now.extend(at_positions(users, now));
@@ -233,8 +233,8 @@ impl ReaderViews for Redis {
             modes.pulled.into(),
         ];
         let mut retracted = Retracted::default();
-        for (users, answer) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
-            let (reached, watched): (u64, Vec<usize>) = answer;
+        for (users, response) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
+            let (reached, watched): (u64, Vec<usize>) = response;
             retracted.reached += reached;
             retracted.watched.extend(at_positions(users, watched));
         }

@@ -135,11 +135,11 @@ impl Redis {
                 commands.push(range().arg(offset).arg(last).arg("REV").arg("WITHSCORES").clone());
             }
         }
-        let (mut answers, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
-        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(answers.remove(0)).map_err(|_| damaged())?;
+        let (mut responses, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
+        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(responses.remove(0)).map_err(|_| damaged())?;
         let Some((_, low)) = lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)) else { return Ok(None) };
         let mut items = Vec::new();
-        for part in &answers {
+        for part in &responses {
             items.extend(relations(part)?);
         }
         if let Start::Below(Some(before)) = start {

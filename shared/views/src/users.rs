@@ -34,19 +34,19 @@ impl Redis {
             Bundle { commands: vec![fcall(function, &keys, args)], consistency: Consistency::Strong, bulk }
         };
         if self.is_one_node() {
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             for users in users.chunks(per_call) {
-                answers.push((users, self.query(function.source_name(), call(users)).await?));
+                responses.push((users, self.query(function.source_name(), call(users)).await?));
             }
-            return Ok(answers);
+            return Ok(responses);
         }
         // One call serves users of one bucket, because they share a slot. The nodes run their calls in parallel, each
         // some at a time.
         let parts: Vec<&[UserId]> =
             users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect();
         let calls = parts.iter().map(|users| call(users));
-        let answers = self.each(function.source_name(), calls.collect()).await?;
-        Ok(parts.into_iter().zip(answers).collect())
+        let responses = self.each(function.source_name(), calls.collect()).await?;
+        Ok(parts.into_iter().zip(responses).collect())
     }
 }
 

@@ -105,14 +105,14 @@ async fn tell(world: &World) -> BTreeMap<String, Value> {
         }
         changed = method != "GET";
         let user = world.stranger((token != "-").then_some(token));
-        let answer = user.send(Method::from_bytes(method.as_bytes()).unwrap(), target, &[], body.map(str::to_owned)).await.ok();
+        let response = user.send(Method::from_bytes(method.as_bytes()).unwrap(), target, &[], body.map(str::to_owned)).await.ok();
 
         let mut example = Map::from_iter([("curl".to_owned(), json!(command(token, method, target, body)))]);
         if let Some(body) = body {
             example.insert("request".into(), serde_json::from_str(body).unwrap());
         }
-        if !answer.is_null() {
-            example.insert("response".into(), settled(None, answer));
+        if !response.is_null() {
+            example.insert("response".into(), settled(None, response));
         }
         told.entry(route(method, target)).or_insert_with(|| example.into());
     }

@@ -112,13 +112,13 @@ fn openapi_and_template_have_the_same_routes() {
         let declared = declared.map(|parameter| parameter["name"].as_str().unwrap());
         assert_eq!(inside.collect::<Vec<_>>(), declared.collect::<Vec<_>>(), "{key}");
 
-        let answers = |status: &str| operation["responses"].get(status).is_some();
-        assert_eq!(answers("401"), route.authorized, "{key}: 401");
-        assert_eq!(answers("413"), operation.get("requestBody").is_some(), "{key}: 413");
-        assert_eq!(answers("503"), key != "GET /v1/health", "{key}: 503");
-        assert!(answers("400") && answers("429") && answers("500"), "{key}: responses that every route may return");
+        let responds = |status: &str| operation["responses"].get(status).is_some();
+        assert_eq!(responds("401"), route.authorized, "{key}: 401");
+        assert_eq!(responds("413"), operation.get("requestBody").is_some(), "{key}: 413");
+        assert_eq!(responds("503"), key != "GET /v1/health", "{key}: 503");
+        assert!(responds("400") && responds("429") && responds("500"), "{key}: responses that every route may return");
         let scoped = operation["security"].pointer("/0/Jwt/0").is_some();
-        assert!(!scoped || answers("403"), "{key}: 403");
+        assert!(!scoped || responds("403"), "{key}: 403");
     }
 }
 

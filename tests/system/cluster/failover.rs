@@ -24,15 +24,15 @@ fn deployed(replicas: usize) -> impl FnOnce(&mut Options) {
 
 async fn unread(world: &World, reader: u64) -> (u64, bool) {
     let started = Instant::now();
-    let answer = world.user(reader).get("/v1/unread").await;
+    let response = world.user(reader).get("/v1/unread").await;
     let took = started.elapsed();
     if took >= BOUND {
         // A busy machine needs additional time.
         let pace = world.pace().await;
         assert!(took < BOUND + 10 * pace, "{took:?}, where a request takes {pace:?}");
     }
-    let degraded = answer.header("degraded").is_some();
-    (answer.ok()["total"].as_u64().unwrap(), degraded)
+    let degraded = response.header("degraded").is_some();
+    (response.ok()["total"].as_u64().unwrap(), degraded)
 }
 
 /// Waits until a reader's view is available again. Returns the time.

@@ -26,7 +26,7 @@ async fn a_slot_that_moves_during_traffic_loses_no_data() {
         let (slot, source) = (slot_of(world, readers[0]).await.to_string(), home_of(world, readers[0]).await);
         let target = (source + 1) % 3;
         let (over, published) = (AtomicBool::new(false), AtomicUsize::new(1));
-        let (answers, degraded) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (responses, degraded) = (AtomicUsize::new(0), AtomicUsize::new(0));
 
         let publishing = async {
             while !over.load(Ordering::Relaxed) {
@@ -38,7 +38,7 @@ async fn a_slot_that_moves_during_traffic_loses_no_data() {
             let (reader, mut seq) = (world.user(reader), 1);
             while !over.load(Ordering::Relaxed) {
                 let page = reader.get("/v1/feed").await;
-                answers.fetch_add(1, Ordering::Relaxed);
+                responses.fetch_add(1, Ordering::Relaxed);
                 degraded.fetch_add(usize::from(page.header("degraded").is_some()), Ordering::Relaxed);
                 let page = page.ok();
                 assert!(page["unread_total"].as_u64().is_some());
@@ -84,16 +84,16 @@ async fn a_slot_that_moves_during_traffic_loses_no_data() {
         // A mark or a delivery that met the moving slot became a task. Its outage note stands for some seconds.
         world.redis_is_asked_again().await;
         let published = published.into_inner();
-        let (answers, degraded) = (answers.into_inner(), degraded.into_inner());
-        println!("{moved} keys moved, {published} posts published, {degraded} of {answers} feeds from the facts");
+        let (responses, degraded) = (responses.into_inner(), degraded.into_inner());
+        println!("{moved} keys moved, {published} posts published, {degraded} of {responses} feeds from the facts");
         // A reader whose two keys are on different masters waits for a short time and then gets a response from
         // facts. The number of such responses depends on the machine.
-        assert!(degraded < answers, "{degraded} of {answers}");
+        assert!(degraded < responses, "{degraded} of {responses}");
         assert!(moved >= 10, "a state and a feed for each of five readers");
         for (&reader, marked) in readers.iter().zip(marked) {
             let reader = world.user(reader);
-            let answer = reader.get("/v1/unread").await;
-            assert_eq!(answer.header("degraded"), None);
+            let response = reader.get("/v1/unread").await;
+            assert_eq!(response.header("degraded"), None);
             assert_eq!(reader.unread_total().await, (published - marked) as u64);
             assert_eq!(reader.feed_ids().await.len(), published);
         }

@@ -8,7 +8,7 @@ use tidemark::{
 };
 use tidemark_tests::{World, world_with};
 
-async fn answers(world: &World, change: impl FnOnce(&mut RedisOptions)) -> bool {
+async fn responds(world: &World, change: impl FnOnce(&mut RedisOptions)) -> bool {
     let mut options = world.stack.redis_options().clone();
     change(&mut options);
     Redis::new(&options).unwrap().ping().await.is_ok()
@@ -28,9 +28,9 @@ async fn tls_works_with_one_node_and_a_cluster_and_unknown_authorities_are_refus
                     assert_eq!(page.header("degraded"), None, "{name}");
                     assert_eq!(page.ok()["unread_total"], 1, "{name}");
                 }
-                assert!(answers(world, |_| {}).await);
-                assert!(!answers(world, |options| options.ca_file = None).await, "the system does not know the authority");
-                assert!(!answers(world, |options| options.url = options.url.replace("rediss", "redis")).await);
+                assert!(responds(world, |_| {}).await);
+                assert!(!responds(world, |options| options.ca_file = None).await, "the system does not know the authority");
+                assert!(!responds(world, |options| options.url = options.url.replace("rediss", "redis")).await);
                 let mut missing = world.stack.redis_options().clone();
                 missing.ca_file = Some(PathBuf::from("/nowhere/authority.pem"));
                 assert!(Redis::new(&missing).is_err());

@@ -42,7 +42,7 @@ pub(crate) enum Fate {
     /// Forward the request and return the response.
     Forwarded,
     /// Forward the request and return this error instead of the response.
-    AnswerLost(&'static str),
+    ResponseLost(&'static str),
     /// Return this error without forwarding the request.
     Refused(&'static str),
 }
@@ -113,10 +113,10 @@ impl Proxy {
         self.meter.lock().unwrap().replace(Meter::default()).unwrap_or_default()
     }
 
-    fn count(&self, operation: String, answer: &[u8]) {
+    fn count(&self, operation: String, reply: &[u8]) {
         if let Some(meter) = self.meter.lock().unwrap().as_mut() {
-            let answer: Value = serde_json::from_slice(answer).unwrap();
-            let consumed = match &answer["ConsumedCapacity"] {
+            let reply: Value = serde_json::from_slice(reply).unwrap();
+            let consumed = match &reply["ConsumedCapacity"] {
                 Value::Array(tables) => tables.as_slice(),
                 table => std::slice::from_ref(table),
             };
@@ -156,17 +156,17 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
     for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
         request = request.header(name, value);
     }
-    let answer = request.send().await.unwrap();
-    if let Fate::AnswerLost(code) = fate {
+    let reply = request.send().await.unwrap();
+    if let Fate::ResponseLost(code) = fate {
         return error(code);
     }
-    let mut response = Response::builder().status(answer.status());
-    for (name, value) in answer.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
+    let mut response = Response::builder().status(reply.status());
+    for (name, value) in reply.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
         response = response.header(name, value);
     }
-    let answer = answer.bytes().await.unwrap();
-    proxy.count(operation, &answer);
-    response.body(Body::from(answer)).unwrap()
+    let reply = reply.bytes().await.unwrap();
+    proxy.count(operation, &reply);
+    response.body(Body::from(reply)).unwrap()
 }
 
 fn error(code: &str) -> Response {

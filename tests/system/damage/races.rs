@@ -153,7 +153,7 @@ fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
             match known {
                 None => {
                     *lost = Some(this);
-                    fate = Fate::AnswerLost(code);
+                    fate = Fate::ResponseLost(code);
                 }
                 Some(known) if known == this => fate = Fate::Refused(code),
                 Some(_) => {}

@@ -53,11 +53,11 @@ impl Minute<'_> {
         let answered = arrivals.for_each_concurrent(MOST_OPEN, async |(at, number)| {
             let mut refused = 0_u64;
             loop {
-                let answer = request(number).await;
-                match answer.status {
+                let response = request(number).await;
+                match response.status {
                     200 | 201 | 204 => break,
                     503 => refused += 1,
-                    _ => panic!("{what}: {answer:?}"),
+                    _ => panic!("{what}: {response:?}"),
                 }
                 tokio::time::sleep(PAUSE * self.slowdown).await;
             }

@@ -78,12 +78,12 @@ async fn a_blocked_user_sees_no_post_while_the_author_leaves() {
         until("a post was to be deleted", async || tried.load(Ordering::SeqCst) > 0).await;
         let blocked = world.user(BLOCKED);
         for post in ["1", "2"] {
-            let answers = [
+            let responses = [
                 blocked.get(&format!("/v1/posts/{LEAVING}-{post}")).await,
                 blocked.put(&format!("/v1/posts/{LEAVING}-{post}/like")).await,
             ];
-            for answer in answers {
-                assert_eq!(answer.problem(), (403, "/problems/blocked"));
+            for response in responses {
+                assert_eq!(response.problem(), (403, "/problems/blocked"));
             }
         }
         assert_eq!(blocked.get(&format!("/v1/authors/{LEAVING}/posts")).await.problem(), (403, "/problems/blocked"));

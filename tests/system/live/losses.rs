@@ -1,4 +1,4 @@
-//! What a connection missed: it is told after its next ping, whatever other connections were told.
+//! Changes that a connection missed. It receives them after its next ping, whatever other connections have received.
 
 use redis::AsyncCommands;
 use tidemark::{

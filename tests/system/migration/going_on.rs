@@ -211,8 +211,8 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         let import = imports(world).begin_import(id(AUTHOR)).await.unwrap();
         let imported = imports(world).import_posts(import, &posts, 1, true, now).await.unwrap().unwrap();
         assert_eq!(imported.written.len(), 30);
-        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
-        assert_eq!(counts(&answer, layout), [30, 0, 30, 0]);
+        let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&response, layout), [30, 0, 30, 0]);
         world.idle().await;
         let feed = reader.feed("all").await;
         assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
@@ -234,8 +234,8 @@ async fn imported_posts_of_an_active_author_keep_their_time_and_are_in_no_feed()
         let first = author.publish("first here").await;
         world.idle().await;
         assert_eq!(reader.feed("all").await, [(first.clone(), false)]);
-        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
-        assert_eq!(counts(&answer, "author-blogs"), [60, 60, 0, 0]);
+        let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&response, "author-blogs"), [60, 60, 0, 0]);
         let second = author.publish("second here").await;
         assert_eq!((first.as_str(), second.as_str()), ("1000-1", "1000-62"), "posts keep their numbers, and numbers have no gap");
         world.idle().await;
@@ -285,9 +285,9 @@ async fn changes_made_here_override_legacy_keys() {
         }
         world.user(2).delete("/v1/following/1000").await.ok();
         let since = edge(world, 3, AUTHOR).await.unwrap().since;
-        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
-        assert_eq!(counts(&answer, "u-follow"), [3, 1, 2, 0]);
-        assert_eq!(counts(&answer, "fans"), [1, 0, 1, 0]);
+        let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&response, "u-follow"), [3, 1, 2, 0]);
+        assert_eq!(counts(&response, "fans"), [1, 0, 1, 0]);
         world.idle().await;
         assert_eq!(edge(world, 1, AUTHOR).await.unwrap().since.ms(), THEN, "the first import of an edge sets its time");
         assert_eq!(edge(world, 3, AUTHOR).await.unwrap().since, since);
@@ -385,8 +385,8 @@ async fn a_notice_marked_unread_here_stays_unread_and_readers_count_once() {
         let event = json!({ "source": legacy.url(), "notices": { "2:57": "2-1" } });
         let mut limited = event.clone();
         limited["limit"] = json!(1);
-        let (answer, _) = migrate(world, limited).await;
-        assert_eq!(counts(&answer, "notices"), [3, 2, 1, 0]);
+        let (response, _) = migrate(world, limited).await;
+        assert_eq!(counts(&response, "notices"), [3, 2, 1, 0]);
         let readers = async || administrator.get("/v1/notices/2-1").await.ok()["readers"].clone();
         assert_eq!(readers().await, 3);
         world.user(3).delete("/v1/notices/2-1/read").await.ok();
@@ -422,8 +422,8 @@ async fn follows_are_not_imported_after_unfollow_tombstones_may_have_expired_unl
         let refused = world.stack.invoke("migrate", event.clone()).await.unwrap_err();
         assert!(refused.to_string().contains("an unfollow may look like a follow never imported"), "{refused}");
         event["again"] = json!(true);
-        let (answer, _) = migrate(world, event).await;
-        assert_eq!(counts(&answer, "u-follow"), [1, 0, 1, 0]);
+        let (response, _) = migrate(world, event).await;
+        assert_eq!(counts(&response, "u-follow"), [1, 0, 1, 0]);
     })
     .await;
 }

@@ -43,14 +43,14 @@ async fn invoke(world: &World, event: &Value) -> Value {
 async fn migrate(world: &World, mut event: Value) -> (Value, usize) {
     let mut overtaken = 0;
     for invocations in 1..100_000 {
-        let answer = world.stack.invoke("migrate", event).await.unwrap();
+        let response = world.stack.invoke("migrate", event).await.unwrap();
         // The last save of a dropped invocation may arrive after the next one has begun. No other run is active.
-        overtaken += usize::from(answer["overtaken"] == true);
-        assert!(overtaken <= 1, "{answer}");
-        if answer["done"] == true {
-            return (answer, invocations);
+        overtaken += usize::from(response["overtaken"] == true);
+        assert!(overtaken <= 1, "{response}");
+        if response["done"] == true {
+            return (response, invocations);
         }
-        event = answer["next"].clone();
+        event = response["next"].clone();
     }
     panic!("the migration does not end");
 }
@@ -92,8 +92,8 @@ fn author_blogs(author: u64, blogs: &[Blog]) -> Vec<Cmd> {
     set.chain(blogs.iter().map(|blog| info(author, blog))).collect()
 }
 
-fn counts(answer: &Value, layout: &str) -> [u64; 4] {
-    ["read", "written", "already_there", "unreadable"].map(|name| answer["layouts"][layout][name].as_u64().unwrap())
+fn counts(response: &Value, layout: &str) -> [u64; 4] {
+    ["read", "written", "already_there", "unreadable"].map(|name| response["layouts"][layout][name].as_u64().unwrap())
 }
 
 /// Imports a little of every layout, among users below 1,000: of an author who has published here, of an author with
@@ -129,10 +129,10 @@ pub(super) async fn a_little_of_everything(world: &World) {
     commands.push(command(&["SETBIT", "notice:1:5", "101", "1"]));
     legacy.run(&commands).await;
     let notices = json!({ "1:5": published["items"][0]["id"] });
-    let (answer, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
-    assert_eq!(answer["totals"]["unreadable"], 0, "{answer}");
+    let (response, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
+    assert_eq!(response["totals"]["unreadable"], 0, "{response}");
     for layout in Layout::ALL {
-        assert!(answer["layouts"][json!(layout).as_str().unwrap()]["read"].as_u64() > Some(0), "{layout:?}: {answer}");
+        assert!(response["layouts"][json!(layout).as_str().unwrap()]["read"].as_u64() > Some(0), "{layout:?}: {response}");
     }
     world.idle().await;
 
@@ -144,8 +144,8 @@ pub(super) async fn a_little_of_everything(world: &World) {
     changes.push(command(&["SREM", &Layout::AuthorBlogs.key(new), "20"]));
     changes.push(command(&["ZREM", &Layout::UFollow.key(103), &known.to_string()]));
     legacy.run(&changes).await;
-    let (answer, _) = migrate(world, follow).await;
-    assert_eq!(answer["totals"]["written"], 4, "{answer}");
+    let (response, _) = migrate(world, follow).await;
+    assert_eq!(response["totals"]["written"], 4, "{response}");
     world.idle().await;
 }
 
@@ -213,9 +213,9 @@ async fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
         let notice = json!({ "platforms": [1], "title": "Notice" });
         world.stranger(Some("9 notices:write")).post("/v1/notices", &notice).await.ok();
         let notices = json!({ "1:5": "1-1", "1:7": "1-1" });
-        let (answer, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
+        let (response, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
         let reasons = |layout: &str| {
-            let reasons = answer["layouts"][layout]["reasons"].as_object().unwrap();
+            let reasons = response["layouts"][layout]["reasons"].as_object().unwrap();
             reasons.iter().map(|(reason, found)| format!("{reason} {}", found["count"])).collect::<Vec<_>>().join(", ")
         };
         let none = "key-without-id 1";
@@ -237,9 +237,9 @@ async fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
         assert_eq!(reasons("feed"), "not-a-time 1, not-followed 1, unknown-post 1");
         assert_eq!(reasons("notices"), "key-without-id 1, not-an-id 1, unknown-notice 1, wrong-type 1");
         assert_eq!(world.user(3).get("/v1/notices/unread?platform=1").await.ok(), json!({ "unread": 0, "read": 1 }));
-        let example = &answer["layouts"]["fans"]["reasons"]["time-ahead"]["examples"][0];
+        let example = &response["layouts"]["fans"]["reasons"]["time-ahead"]["examples"][0];
         assert_eq!(*example, json!({ "key": "uf:fans:7", "member": "2" }));
-        for tally in answer["layouts"].as_object().unwrap().values() {
+        for tally in response["layouts"].as_object().unwrap().values() {
             let count = |name: &str| tally[name].as_u64().unwrap();
             assert_eq!(count("read"), count("written") + count("already_there") + count("unreadable"), "{tally}");
         }
@@ -289,10 +289,10 @@ async fn nothing_is_imported_for_users_who_have_left() {
         let of_left =
             async || -> Vec<String> { facts(world).await.into_iter().filter(|fact| fact.contains(&left.to_string())).collect() };
 
-        let (answer, _) = migrate(world, json!({ "source": legacy.url(), "notices": { "1:5": "1-1" } })).await;
-        let erased = |layout: &str| answer["layouts"][layout]["reasons"]["erased"]["count"].as_u64().unwrap_or(0);
+        let (response, _) = migrate(world, json!({ "source": legacy.url(), "notices": { "1:5": "1-1" } })).await;
+        let erased = |layout: &str| response["layouts"][layout]["reasons"]["erased"]["count"].as_u64().unwrap_or(0);
         let layouts = ["author-blogs", "blog-info", "user-read", "blog-read", "following", "u-follow", "fans", "feed", "notices"];
-        assert_eq!(layouts.map(erased), [1, 3, 1, 1, 2, 1, 2, 1, 1], "{answer}");
+        assert_eq!(layouts.map(erased), [1, 3, 1, 1, 2, 1, 2, 1, 1], "{response}");
         world.idle().await;
         let left_over = of_left().await;
         assert!(left_over.len() == 2 && left_over[0].contains("erased#") && left_over[1].contains("head"), "{left_over:#?}");
@@ -309,10 +309,10 @@ async fn a_follow_over_the_limit_is_reported_and_the_count_stays_exact() {
         let mut commands: Vec<Cmd> = (2..=504).map(|author| zadd(Layout::UFollow, 1, 1_748_736_000, author)).collect();
         commands.push(zadd(Layout::UFans, 600, 1_748_736_000, 1));
         legacy.run(&commands).await;
-        let (answer, _) = migrate(world, json!({ "source": legacy.url() })).await;
-        assert_eq!(counts(&answer, "u-follow"), [503, 500, 0, 3]);
-        assert_eq!(counts(&answer, "u-fans"), [1, 0, 0, 1]);
-        assert_eq!(answer["layouts"]["u-follow"]["reasons"]["following-limit"]["count"], 3);
+        let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
+        assert_eq!(counts(&response, "u-follow"), [503, 500, 0, 3]);
+        assert_eq!(counts(&response, "u-fans"), [1, 0, 0, 1]);
+        assert_eq!(response["layouts"]["u-follow"]["reasons"]["following-limit"]["count"], 3);
         assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["followings"], 500);
         assert_eq!(world.user(1).walk("/v1/users/1/following", 100).await.len(), 500);
     })
@@ -358,8 +358,8 @@ async fn after_a_restart_of_the_source_its_layout_starts_again_without_double_co
         assert!((100..200).contains(&written), "{first}");
         legacy.restart().await;
         legacy.run(&commands).await;
-        let (answer, _) = migrate(world, event).await;
-        assert_eq!(counts(&answer, "u-follow"), [300, 300, 0, 0]);
+        let (response, _) = migrate(world, event).await;
+        assert_eq!(counts(&response, "u-follow"), [300, 300, 0, 0]);
         assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 300);
     })
     .await;
@@ -377,8 +377,8 @@ async fn cursors_of_a_lost_server_are_not_used_on_its_successor() {
         assert!(first["done"] == false && counts(&first, "user-read")[0] >= 1_500, "{first}");
         legacy.restart().await;
         legacy.run(&commands).await;
-        let (answer, _) = migrate(world, event).await;
-        assert_eq!(counts(&answer, "user-read"), [3_000, 0, 0, 3_000]);
+        let (response, _) = migrate(world, event).await;
+        assert_eq!(counts(&response, "user-read"), [3_000, 0, 0, 3_000]);
     })
     .await;
 }
@@ -397,7 +397,7 @@ async fn one_of_two_concurrent_runs_stops_and_nothing_is_written_twice() {
         for limit in [100, u64::MAX] {
             limited["limit"] = json!(limit);
             let (one, other) = tokio::join!(invoke(world, &limited), invoke(world, &limited));
-            let overtaken = [&one, &other].map(|answer| answer["overtaken"] == true);
+            let overtaken = [&one, &other].map(|response| response["overtaken"] == true);
             assert!(overtaken == [true, false] || overtaken == [false, true], "{one} {other}");
         }
         migrate(world, event).await;

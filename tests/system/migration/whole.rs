@@ -43,12 +43,12 @@ async fn users_of_every_layout_are_migrated_despite_interruptions_and_a_repeated
         assert_eq!((&stopped["done"], &stopped["layout"]), (&json!(false), &json!("author-blogs")));
         cut_off(world, &event, "user-read", async || !read_marks(world, &expected).await).await;
         cut_off(world, &event, "follows", async || !edges(world, &expected).await).await;
-        let (answer, _) = migrate(world, event.clone()).await;
-        println!("migrated in {:?}: {}", started.elapsed(), answer["totals"]);
+        let (response, _) = migrate(world, event.clone()).await;
+        println!("migrated in {:?}: {}", started.elapsed(), response["totals"]);
         for (layout, entries) in &entries {
-            assert_eq!(answer["layouts"][layout]["read"].as_u64(), Some(*entries), "{layout}");
+            assert_eq!(response["layouts"][layout]["read"].as_u64(), Some(*entries), "{layout}");
         }
-        assert_eq!(answer["totals"]["unreadable"], 0, "{answer}");
+        assert_eq!(response["totals"]["unreadable"], 0, "{response}");
         world.stack.idle_within(std::time::Duration::from_secs(1_200)).await.unwrap();
         compare(world, &expected).await;
         compare_notices(world, &expected).await;
@@ -105,9 +105,9 @@ async fn cut_off(world: &World, event: &Value, kind: &str, nothing_yet: impl Asy
     };
     let work = async {
         loop {
-            let answer = invoke(world, event).await;
+            let response = invoke(world, event).await;
             // The invocation conflicted with the last save of the one that was dropped before.
-            assert!(answer["overtaken"] == true, "the invocation was not interrupted in the {kind}: {answer}");
+            assert!(response["overtaken"] == true, "the invocation was not interrupted in the {kind}: {response}");
         }
     };
     tokio::select! {

@@ -66,12 +66,12 @@ impl Scene<'_> {
         path: &str,
         body: Option<serde_json::Value>,
     ) -> serde_json::Value {
-        let answer = self.world.user(user).send(method, path, &[], body.map(|body| body.to_string())).await;
-        if !(200..300).contains(&answer.status) {
-            println!("failed: {} {path} by {user}: {}", answer.status, answer.body);
+        let response = self.world.user(user).send(method, path, &[], body.map(|body| body.to_string())).await;
+        if !(200..300).contains(&response.status) {
+            println!("failed: {} {path} by {user}: {}", response.status, response.body);
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
         }
-        answer.body
+        response.body
     }
 
     async fn get(&self, user: u64, path: &str) -> serde_json::Value {
@@ -99,11 +99,11 @@ impl Scene<'_> {
             let Some(post) = feed["items"].as_array().unwrap().choose(&mut client.rng).cloned() else { return };
             let id = post["id"].as_str().unwrap();
             // The author may delete the post in the meantime.
-            let answer = self.world.user(user).put(&format!("/v1/posts/{id}/read")).await;
-            if answer.status == 404 {
+            let response = self.world.user(user).put(&format!("/v1/posts/{id}/read")).await;
+            if response.status == 404 {
                 return;
             }
-            answer.ok();
+            response.ok();
             post["title"].as_str().unwrap().to_owned()
         } else {
             match self.legacy.read_one(user).await {
@@ -188,12 +188,12 @@ impl Scene<'_> {
 async fn pass(world: &World) -> u64 {
     let mut event = json!({ "follow": true });
     loop {
-        let answer = world.stack.invoke("migrate", event).await.unwrap();
-        assert_eq!(answer["overtaken"], false, "{answer}");
-        if answer["done"] == true {
-            return answer["totals"]["written"].as_u64().unwrap();
+        let response = world.stack.invoke("migrate", event).await.unwrap();
+        assert_eq!(response["overtaken"], false, "{response}");
+        if response["done"] == true {
+            return response["totals"]["written"].as_u64().unwrap();
         }
-        event = answer["next"].clone();
+        event = response["next"].clone();
     }
 }
 

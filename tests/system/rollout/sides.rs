@@ -64,8 +64,8 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
         assert_eq!(contents_now["user:read:1"].len(), 1);
 
         // Everything again changes nothing there, and nothing comes back.
-        let answer = world.stack.invoke("migrate", json!({ "mirror": ["1", "9", "8"] })).await.unwrap();
-        assert_eq!(answer, json!({ "mirrored": 3 }));
+        let response = world.stack.invoke("migrate", json!({ "mirror": ["1", "9", "8"] })).await.unwrap();
+        assert_eq!(response, json!({ "mirrored": 3 }));
         assert_eq!(contents(&redis).await, contents_now);
         assert_eq!(pass(world).await, 0);
         assert!(compared(world, &redis, 10).await.is_empty());

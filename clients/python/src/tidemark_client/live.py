@@ -172,7 +172,7 @@ class _Course:
 
     def ping(self) -> str:
         if self._awaited:
-            raise ConnectionError("no answer to a ping")
+            raise ConnectionError("no response to a ping")
         self._awaited = True
         self._due = time.monotonic() + min(self._ping, _LONGEST_ANSWER)
         return _PING
@@ -208,8 +208,8 @@ class _Course:
         """Returns the seconds until the next connection. Raises a problem that another attempt does not change."""
         self.become(False)
         if isinstance(error, InvalidStatus):
-            answer = error.response
-            error = TidemarkProblem(httpx.Response(answer.status_code, content=bytes(answer.body or b"")))
+            response = error.response
+            error = TidemarkProblem(httpx.Response(response.status_code, content=bytes(response.body or b"")))
         refused = isinstance(error, TidemarkProblem) and error.status in (401, 403)
         if refused or isinstance(error, InvalidURI):
             raise error

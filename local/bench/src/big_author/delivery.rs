@@ -34,9 +34,9 @@ impl Delivery {
 pub async fn publish(api: &Api, author: UserId, title: &str) -> anyhow::Result<(PostId, Duration)> {
     let body = json!({"title": title, "body": "As long as a short message is."});
     let call = Call::post("/v1/posts").caller(author.get()).json(body);
-    let answer = api.once(&call).await.with_context(|| call.to_string())?;
-    let took = answer.took;
-    let body = answer.expect_status(201).with_context(|| call.to_string())?;
+    let response = api.once(&call).await.with_context(|| call.to_string())?;
+    let took = response.took;
+    let body = response.expect_status(201).with_context(|| call.to_string())?;
     Ok((body["id"].as_str().unwrap_or_default().parse().context("the response of POST /v1/posts has no id")?, took))
 }
 

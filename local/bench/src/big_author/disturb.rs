@@ -67,8 +67,8 @@ pub async fn disturb(
         if disturbed.delivery.is_done() || started.elapsed() >= limit {
             break;
         }
-        let answer = own.stack.fire("reconcile", Some(json!({"job": "fan-outs", "overdue_ms": 0}))).await?;
-        disturbed.resumed += answer["pages_sent"].as_u64().unwrap_or_default();
+        let response = own.stack.fire("reconcile", Some(json!({"job": "fan-outs", "overdue_ms": 0}))).await?;
+        disturbed.resumed += response["pages_sent"].as_u64().unwrap_or_default();
         tokio::time::sleep(POLL).await;
     }
     progress.finish();

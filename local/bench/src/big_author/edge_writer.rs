@@ -91,8 +91,8 @@ impl EdgeWriter {
             request.entry(table.to_owned()).or_default().push(WriteRequest::builder().put_request(put).build());
         }
         for _ in 0..ATTEMPTS {
-            let answer = self.client.batch_write_item().set_request_items(Some(request)).send().await;
-            request = answer.context("cannot write the edges")?.unprocessed_items.unwrap_or_default();
+            let response = self.client.batch_write_item().set_request_items(Some(request)).send().await;
+            request = response.context("cannot write the edges")?.unprocessed_items.unwrap_or_default();
             if request.is_empty() {
                 return Ok(items);
             }

@@ -48,7 +48,7 @@ pub struct Options {
     pub disturb: bool,
     /// The weather after the preparation.
     pub weather: Weather,
-    /// How long a fan-out may take.
+    /// The longest time of a fan-out.
     pub limit: Duration,
     /// The seed of the randomness.
     pub seed: u64,
@@ -158,7 +158,7 @@ impl Run<'_> {
         let published = Instant::now();
         let limit = self.options.limit;
         let meanwhile = beside(&own.api, post, published, limit, &self.cast.beside, &mut self.random).await?;
-        self.report.figure("fan-out, from answer to done", short(meanwhile.took));
+        self.report.figure("fan-out, from response to done", short(meanwhile.took));
         self.report.figure("  followers per second", thousands(rate(meanwhile.big.delivered, meanwhile.took)));
         self.delivered("fan-out", &meanwhile.big);
         self.report.figure("small publishes beside it", meanwhile.small.len().to_string());

@@ -37,10 +37,10 @@ struct Args {
     /// Run a second fan-out with a restart of the stack, all its messages sent twice, and Redis emptied.
     #[arg(long)]
     disturb: bool,
-    /// How kind the stores are after the preparation: calm, aws or storm.
+    /// The weather of the stores after the preparation: calm, aws or storm.
     #[arg(long, env = "TIDEMARK_WEATHER", default_value_t)]
     weather: Weather,
-    /// How long a fan-out may take.
+    /// The longest time of a fan-out.
     #[arg(long, default_value_t = 1_800, value_name = "SECONDS")]
     limit: u64,
     /// Seed of the randomness. The run prints it, so that it can be repeated.

@@ -111,13 +111,13 @@ pub(super) async fn run_all<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     commands: &[Cmd],
 ) -> anyhow::Result<Vec<T>> {
-    let mut answers = Vec::with_capacity(commands.len());
+    let mut responses = Vec::with_capacity(commands.len());
     for commands in commands.chunks(PIPELINE) {
         let mut pipeline = redis::pipe();
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        answers.extend(pipeline.query_async::<Vec<T>>(connection).await?);
+        responses.extend(pipeline.query_async::<Vec<T>>(connection).await?);
     }
-    Ok(answers)
+    Ok(responses)
 }

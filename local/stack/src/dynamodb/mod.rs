@@ -11,6 +11,7 @@ mod limits;
 mod service;
 mod streams;
 mod tables;
+mod tokens;
 
 use std::{
     path::{Path, PathBuf},

@@ -2,7 +2,7 @@
 //! first.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -16,6 +16,7 @@ use super::{
     access::{Access, Kind, Schema, part},
     engine::{Response, perform},
     limits::{Conflict, Ongoings, Partitions, Transactions, consumed},
+    tokens::{Tokens, once},
 };
 use crate::{
     http_server::{Reply, Serve, access_key, json_response, operation, to_its_end},
@@ -39,6 +40,7 @@ pub(super) struct Service {
     schema: Arc<RwLock<Schema>>,
     partitions: Arc<Partitions>,
     transactions: Transactions,
+    tokens: Arc<Mutex<Tokens>>,
     surroundings: Surroundings,
     metrics: Arc<Metrics>,
 }
@@ -63,7 +65,7 @@ impl From<Response> for Outcome {
 }
 
 impl Serve for Service {
-    async fn answer(&self, parts: Parts, body: Bytes) -> Reply {
+    async fn response(&self, parts: Parts, body: Bytes) -> Reply {
         let (Some(operation), Ok(body)) = (operation(&parts), std::str::from_utf8(&body)) else {
             return Some(send(Response::error("SerializationException", "the operation is missing, or the body is not UTF-8")));
         };
@@ -89,13 +91,16 @@ impl Service {
         surroundings: Surroundings,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (partitions, transactions) = (Arc::default(), Transactions::default());
-        Self { database, schema, partitions, transactions, surroundings, metrics }
+        let (partitions, transactions, tokens) = (Arc::default(), Transactions::default(), Arc::default());
+        Self { database, schema, partitions, transactions, tokens, surroundings, metrics }
     }
 
     /// Performs an operation. The update that finishes a delivery is also measured.
     fn perform(&self, operation: &str, body: &str) -> Response {
-        let response = perform(&self.database, operation, body);
+        let response = match operation {
+            "TransactWriteItems" => once(&self.tokens, body, |body| perform(&self.database, operation, body)),
+            _ => perform(&self.database, operation, body),
+        };
         let finishes = operation == "UpdateItem" && response.is_ok() && body.contains(PostItem::finished_at.name());
         if let Some(lag) = finishes.then(|| self.delivery_lag(body)).flatten() {
             self.metrics.delivery(lag);

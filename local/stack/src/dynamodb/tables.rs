@@ -88,7 +88,7 @@ fn update(database: &Database, table: &Table, existing: &Value) -> Result<()> {
 
 fn describe(database: &Database, table: &str) -> Result<Option<Value>> {
     match database.describe_table(request(json!({ "TableName": table }))?) {
-        Ok(answer) => Ok(serde_json::to_value(answer)?.get("Table").cloned()),
+        Ok(response) => Ok(serde_json::to_value(response)?.get("Table").cloned()),
         Err(dynoxide::DynoxideError::ResourceNotFoundException(_)) => Ok(None),
         Err(error) => Err(from_engine(error)),
     }

@@ -56,8 +56,8 @@ impl Elsewhere {
     /// Receives up to `most` messages without waiting.
     pub(crate) async fn receive(&self, queue: &Queue, most: usize) -> Result<Vec<Message>> {
         let request = json!({ "MaxNumberOfMessages": most.min(BATCH), "WaitTimeSeconds": 0, "AttributeNames": ["All"] });
-        let answer = self.of_queue("ReceiveMessage", queue, request).await?;
-        Ok(answer["Messages"].as_array().into_iter().flatten().map(received).collect())
+        let response = self.of_queue("ReceiveMessage", queue, request).await?;
+        Ok(response["Messages"].as_array().into_iter().flatten().map(received).collect())
     }
 
     /// Makes a message visible again.
@@ -71,8 +71,8 @@ impl Elsewhere {
         for batch in handles.chunks(BATCH) {
             let entry = |(index, handle): (usize, &String)| json!({ "Id": index.to_string(), "ReceiptHandle": handle });
             let entries: Vec<Value> = batch.iter().enumerate().map(entry).collect();
-            let answer = self.of_queue("DeleteMessageBatch", queue, json!({ "Entries": entries })).await?;
-            ensure!(answer["Failed"].as_array().is_none_or(Vec::is_empty), "not deleted: {}", answer["Failed"]);
+            let response = self.of_queue("DeleteMessageBatch", queue, json!({ "Entries": entries })).await?;
+            ensure!(response["Failed"].as_array().is_none_or(Vec::is_empty), "not deleted: {}", response["Failed"]);
         }
         Ok(())
     }
@@ -82,10 +82,10 @@ impl Elsewhere {
     }
 
     pub(crate) async fn counts(&self, queue: &Queue) -> Result<Counts> {
-        let answer = self.of_queue("GetQueueAttributes", queue, json!({ "AttributeNames": ["All"] })).await?;
+        let response = self.of_queue("GetQueueAttributes", queue, json!({ "AttributeNames": ["All"] })).await?;
         let count = |attribute: &str| -> Result<usize> {
             let text =
-                answer["Attributes"][attribute].as_str().with_context(|| format!("`{}` has no {attribute}", queue.name))?;
+                response["Attributes"][attribute].as_str().with_context(|| format!("`{}` has no {attribute}", queue.name))?;
             Ok(text.parse()?)
         };
         Ok(Counts {

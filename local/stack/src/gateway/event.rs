@@ -164,18 +164,18 @@ struct Payload {
 
 /// Builds the HTTP response from a function's result. Returns `None` if the result has the wrong shape. A result
 /// without a status becomes the body of a 200, as in API Gateway.
-pub(crate) fn response(answer: Value) -> Option<Response> {
-    if answer.get("statusCode").is_none() {
-        let body = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
+pub(crate) fn response(reply: Value) -> Option<Response> {
+    if reply.get("statusCode").is_none() {
+        let body = reply.as_str().map_or_else(|| reply.to_string(), str::to_owned);
         return Response::builder().header(header::CONTENT_TYPE, "application/json").body(Body::from(body)).ok();
     }
-    let answer: Payload = serde_json::from_value(answer).ok()?;
-    let body = answer.body.unwrap_or_default();
-    let body = if answer.is_base64_encoded == Some(true) { STANDARD.decode(body).ok()? } else { body.into_bytes() };
+    let reply: Payload = serde_json::from_value(reply).ok()?;
+    let body = reply.body.unwrap_or_default();
+    let body = if reply.is_base64_encoded == Some(true) { STANDARD.decode(body).ok()? } else { body.into_bytes() };
     let mut response = Response::new(Body::from(body));
-    *response.status_mut() = StatusCode::from_u16(answer.status_code).ok()?;
-    let single = answer.headers.unwrap_or_default();
-    let multiple = answer.multi_value_headers.unwrap_or_default();
+    *response.status_mut() = StatusCode::from_u16(reply.status_code).ok()?;
+    let single = reply.headers.unwrap_or_default();
+    let multiple = reply.multi_value_headers.unwrap_or_default();
     let single = single.into_iter().filter(|(name, _)| !multiple.contains_key(name)).collect::<Vec<_>>();
     let all = single
         .into_iter()
@@ -184,7 +184,7 @@ pub(crate) fn response(answer: Value) -> Option<Response> {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         response.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(&value).ok()?);
     }
-    for cookie in answer.cookies.unwrap_or_default() {
+    for cookie in reply.cookies.unwrap_or_default() {
         response.headers_mut().append(header::SET_COOKIE, HeaderValue::from_str(&cookie).ok()?);
     }
     Some(response)
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn a_result_becomes_a_response() {
-        let answer = json!({ "statusCode": 201, "headers": { "location": "/v1/posts/1-1", "x-count": 3 }, "multiValueHeaders": {}, "body": "aGk=", "isBase64Encoded": true, "cookies": [] });
-        let response = response(answer).unwrap();
+        let reply = json!({ "statusCode": 201, "headers": { "location": "/v1/posts/1-1", "x-count": 3 }, "multiValueHeaders": {}, "body": "aGk=", "isBase64Encoded": true, "cookies": [] });
+        let response = response(reply).unwrap();
         assert_eq!(response.status(), StatusCode::CREATED);
         assert_eq!(response.headers()["location"], "/v1/posts/1-1");
         assert_eq!(response.headers()["x-count"], "3");

@@ -86,7 +86,7 @@ pub(super) async fn open(State(gateway): State<Arc<Gateway>>, request: Request) 
         user_agent: text(header::USER_AGENT),
     };
     let headers = lines_of(&parts.headers);
-    let answer = invoke(&gateway, "$connect", |request_id| {
+    let response = invoke(&gateway, "$connect", |request_id| {
         json!({
             "headers": headers,
             "queryStringParameters": query,
@@ -94,7 +94,7 @@ pub(super) async fn open(State(gateway): State<Arc<Gateway>>, request: Request) 
             "isBase64Encoded": false,
         })
     });
-    match answer.await.as_ref().and_then(|answer| answer["statusCode"].as_u64()) {
+    match response.await.as_ref().and_then(|response| response["statusCode"].as_u64()) {
         Some(200..=299) => {}
         Some(status) => {
             let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
@@ -169,8 +169,8 @@ async fn serve(gateway: Arc<Gateway>, connection: Connection, mut socket: WebSoc
                 if let Some(open) = gateway.core.connections.open().get_mut(&connection.id) {
                     open.active_at = clock::now_ms();
                 }
-                if let Some(answer) = receive(&gateway, &connection, text, binary).await
-                    && socket.send(Message::Text(answer.into())).await.is_err()
+                if let Some(response) = receive(&gateway, &connection, text, binary).await
+                    && socket.send(Message::Text(response.into())).await.is_err()
                 {
                     break false;
                 }
@@ -209,7 +209,7 @@ async fn receive(gateway: &Gateway, connection: &Connection, text: String, binar
         json!({ "requestContext": context, "body": text, "isBase64Encoded": binary })
     };
     match invoke(gateway, "$default", event).await {
-        Some(answer) => answer["body"].as_str().map(str::to_owned),
+        Some(response) => response["body"].as_str().map(str::to_owned),
         None => Some(json!({ "message": "Internal server error", "connectionId": connection.id }).to_string()),
     }
 }

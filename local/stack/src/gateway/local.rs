@@ -65,7 +65,7 @@ pub(super) async fn fire(State(gateway): State<Arc<Gateway>>, Path(function): Pa
         Err(refusal) => return refusal,
     };
     match gateway.core.fire(unit, input).await {
-        Some(Ok(answer)) => Json(answer).into_response(),
+        Some(Ok(response)) => Json(response).into_response(),
         Some(Err(error)) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
         None => (StatusCode::NOT_FOUND, Json(json!({ "error": format!("`{function}` has no schedule") }))).into_response(),
     }
@@ -79,7 +79,7 @@ pub(super) async fn invoke(State(gateway): State<Arc<Gateway>>, Path(function): 
         Err(refusal) => return refusal,
     };
     match gateway.core.invoke(unit, event).await {
-        Ok(answer) => Json(answer).into_response(),
+        Ok(response) => Json(response).into_response(),
         Err(error) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
     }
 }

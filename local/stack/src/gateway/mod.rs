@@ -81,7 +81,7 @@ async fn api(State(gateway): State<Arc<Gateway>>, request: Request) -> Response 
     let cors = gateway.core.template.cors.as_ref();
     let mut response = match cors.and_then(|cors| cors::preflight(cors, &parts)) {
         Some(response) => response,
-        None => answer(&gateway, &parts, body, &request_id).await.unwrap_or_else(|refusal| refusal.response()),
+        None => reply(&gateway, &parts, body, &request_id).await.unwrap_or_else(|refusal| refusal.response()),
     };
     if let Some(cors) = cors {
         cors::expose(cors, &parts.headers, &mut response);
@@ -92,14 +92,14 @@ async fn api(State(gateway): State<Arc<Gateway>>, request: Request) -> Response 
     observe::request(&gateway, &parts, response, started.elapsed()).await
 }
 
-async fn answer(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -> Result<Response, Refusal> {
+async fn reply(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -> Result<Response, Refusal> {
     let (route, parameters) = gateway.routes.find(parts.method.as_str(), parts.uri.path()).ok_or(Refusal::NotFound)?;
     let caller = if route.authorized { Some(authorize(gateway, parts, route)?) } else { None };
     let body = read(body).await?;
     let unit = gateway.core.units.get(&route.function).ok_or(Refusal::NotFound)?;
     let event = event::request(parts, &body, route, &parameters, caller.as_ref(), &gateway.user_claim, request_id);
-    let answer = gateway.core.invoke_as(unit, request_id, event).await.map_err(|_| Refusal::FunctionFailed)?;
-    event::response(answer).ok_or_else(|| {
+    let reply = gateway.core.invoke_as(unit, request_id, event).await.map_err(|_| Refusal::FunctionFailed)?;
+    event::response(reply).ok_or_else(|| {
         tracing::error!(function = unit.function.binary, request_id, "the result is not an HTTP response");
         Refusal::FunctionFailed
     })

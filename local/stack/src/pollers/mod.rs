@@ -67,8 +67,8 @@ pub(crate) fn position_key(function: &str, table: &str) -> String {
 
 /// The items that `batchItemFailures` of a result names, in its order. `None` means that the result has the wrong
 /// shape; Lambda treats such a result as a failure of the whole batch.
-fn failed_items(answer: &Value) -> Option<Vec<&str>> {
-    match answer.get("batchItemFailures") {
+fn failed_items(response: &Value) -> Option<Vec<&str>> {
+    match response.get("batchItemFailures") {
         None | Some(Value::Null) => Some(Vec::new()),
         Some(Value::Array(items)) => {
             items.iter().map(|item| item.get("itemIdentifier").and_then(Value::as_str).filter(|id| !id.is_empty())).collect()

@@ -59,11 +59,11 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
     let queues = &context.core.queues;
     let Ok(definition) = queues.own.definition(&source.queue) else { return };
     let records: Vec<Value> = batch.iter().map(|message| record(message, &definition.arn)).collect();
-    let answer = context.core.invoke(unit, json!({ "Records": records })).await;
-    let (done, failed): (Vec<&Message>, Vec<&Message>) = match answer {
+    let response = context.core.invoke(unit, json!({ "Records": records })).await;
+    let (done, failed): (Vec<&Message>, Vec<&Message>) = match response {
         Err(_) => (Vec::new(), batch.iter().collect()),
         Ok(_) if !source.report_failures => (batch.iter().collect(), Vec::new()),
-        Ok(answer) => match failed_items(&answer) {
+        Ok(response) => match failed_items(&response) {
             Some(ids) if ids.iter().all(|id| batch.iter().any(|message| message.id == *id)) => {
                 batch.iter().partition(|message| !ids.contains(&message.id.as_str()))
             }

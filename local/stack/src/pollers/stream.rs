@@ -118,11 +118,11 @@ impl Reader<'_> {
     async fn attempt(&self, batch: Vec<Record>, attempts: u32) -> Vec<(Vec<Record>, u32)> {
         let request_id = new_id();
         let records: Vec<&Value> = batch.iter().map(|record| &record.event).collect();
-        let answer = self.context.core.invoke_as(self.unit, &request_id, json!({ "Records": records })).await;
-        let failed_at = match &answer {
+        let response = self.context.core.invoke_as(self.unit, &request_id, json!({ "Records": records })).await;
+        let failed_at = match &response {
             Err(_) => Some(0),
             Ok(_) if !self.source.report_failures => None,
-            Ok(answer) => self.first_failure(&batch, answer),
+            Ok(response) => self.first_failure(&batch, response),
         };
         let Some(index) = failed_at else {
             if self.context.core.surroundings.conditions.storm(STORM_REPEATS) {
@@ -141,13 +141,13 @@ impl Reader<'_> {
             return vec![(after, 0)];
         }
         let mut first = after;
-        if answer.is_err() && self.source.bisect && first.len() > 1 {
+        if response.is_err() && self.source.bisect && first.len() > 1 {
             // A split does not count as a retry.
             let second = first.split_off(first.len() / 2);
             return vec![(second, attempts), (first, attempts)];
         }
         if self.source.maximum_retries.is_some_and(|most| attempts >= most) {
-            self.give_up(&first, &request_id, attempts, answer.as_ref().err()).await;
+            self.give_up(&first, &request_id, attempts, response.as_ref().err()).await;
             return Vec::new();
         }
         let _ = tokio::time::timeout(self.context.retry_delay, self.context.stop.cancelled()).await;
@@ -155,8 +155,8 @@ impl Reader<'_> {
     }
 
     /// The index of the first failed record: the lowest of the named ones, as in Lambda.
-    fn first_failure(&self, batch: &[Record], answer: &Value) -> Option<usize> {
-        let Some(ids) = failed_items(answer) else { return Some(0) };
+    fn first_failure(&self, batch: &[Record], response: &Value) -> Option<usize> {
+        let Some(ids) = failed_items(response) else { return Some(0) };
         let indexes: Option<Vec<usize>> =
             ids.iter().map(|id| batch.iter().position(|record| record.sequence_number() == *id)).collect();
         match indexes {

@@ -107,17 +107,17 @@ impl Runner for Scripted {
         let names: Vec<String> = records.clone().map(name).collect();
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(names.clone());
         let _held = self.hold.read().await;
-        let answer = (self.behaviour)(&names)?;
+        let response = (self.behaviour)(&names)?;
         // A script names items by content; the result names them by identifier.
         let id = |wanted: &Value| {
             let index = names.iter().position(|name| wanted == name.as_str())?;
             let record = &payload["Records"][index];
             Some(record["messageId"].as_str().or(record["dynamodb"]["SequenceNumber"].as_str())?.to_owned())
         };
-        let failures = answer.as_array().map(|items| {
+        let failures = response.as_array().map(|items| {
             items.iter().map(|item| json!({ "itemIdentifier": id(item).unwrap_or("unknown".into()) })).collect::<Vec<_>>()
         });
-        Ok(failures.map_or(answer, |failures| json!({ "batchItemFailures": failures })))
+        Ok(failures.map_or(response, |failures| json!({ "batchItemFailures": failures })))
     }
 
     fn kill(&self) -> usize {

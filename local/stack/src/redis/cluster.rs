@@ -79,6 +79,6 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Resu
 }
 
 async fn cluster<T: redis::FromRedisValue>(server: &Server, arguments: &[&str]) -> Result<T> {
-    let answer = command(&server.options(), redis::cmd("CLUSTER").arg(arguments)).await;
-    answer.with_context(|| format!("CLUSTER {} on port {}", arguments.join(" "), server.port))
+    let response = command(&server.options(), redis::cmd("CLUSTER").arg(arguments)).await;
+    response.with_context(|| format!("CLUSTER {} on port {}", arguments.join(" "), server.port))
 }

@@ -112,11 +112,11 @@ async fn hang(node: &RedisOptions, time: Duration) -> Result<()> {
         let _ = redis::cmd("DEBUG").arg("SLEEP").arg(time.as_secs_f64()).query_async::<()>(&mut sleeper).await;
     });
     let deadline = Instant::now() + PATIENCE.min(time);
-    let answers = async |probe: &mut MultiplexedConnection| {
+    let responds = async |probe: &mut MultiplexedConnection| {
         let ping = redis::cmd("PING");
         tokio::time::timeout(Duration::from_millis(20), ping.query_async::<()>(probe)).await.is_ok()
     };
-    while answers(&mut probe).await {
+    while responds(&mut probe).await {
         ensure!(Instant::now() < deadline, "Redis still responds");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

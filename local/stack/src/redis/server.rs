@@ -172,8 +172,8 @@ pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificat
     let note = folder.join(NOTE);
     let Some(port) = std::fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u16>().ok()) else { return };
     let options = Server::new(Path::new(""), folder, port, certificates.cloned(), None).options();
-    let answer: Result<(String, String)> = command(&options, redis::cmd("CONFIG").arg("GET").arg("dir")).await;
-    if answer.is_ok_and(|(_, dir)| Path::new(&dir) == folder) {
+    let response: Result<(String, String)> = command(&options, redis::cmd("CONFIG").arg("GET").arg("dir")).await;
+    if response.is_ok_and(|(_, dir)| Path::new(&dir) == folder) {
         tracing::info!(port, "ending the redis-server of an earlier run");
         let _ = command::<()>(&options, redis::cmd("SHUTDOWN").arg("NOSAVE").arg("NOW")).await;
     }
@@ -185,12 +185,12 @@ pub(super) async fn command<T: redis::FromRedisValue>(options: &RedisOptions, co
     let work = async {
         let mut last = None;
         for client in options.clients()? {
-            let answer = async {
+            let response = async {
                 let mut connection = client.get_multiplexed_async_connection().await?;
                 command.query_async::<T>(&mut connection).await
             };
-            match answer.await {
-                Ok(answer) => return Ok(answer),
+            match response.await {
+                Ok(response) => return Ok(response),
                 Err(error) => last = Some(error),
             }
         }

@@ -60,9 +60,9 @@ fn read<E: DeserializeOwned>(payload: Value, context: Context) -> Result<LambdaE
     Ok(LambdaEvent::new(event, context))
 }
 
-fn written<R: Serialize>(answer: Result<R, impl std::fmt::Display>) -> Result<Value, InvokeError> {
-    let answer = answer.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
-    serde_json::to_value(answer).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
+fn written<R: Serialize>(response: Result<R, impl std::fmt::Display>) -> Result<Value, InvokeError> {
+    let response = response.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
+    serde_json::to_value(response).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
 }
 
 /// The functions that run outside of the VPC; `None` for another binary.
@@ -170,7 +170,7 @@ impl Runner for InProcess {
         let ended = tokio::time::timeout(timeout, &mut task).await;
         drop(running);
         match ended {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_cancelled() => Err(InvokeError::Exited("killed".to_owned())),
             Ok(Err(error)) => Err(InvokeError::Panicked(panic_text(error))),
             Err(_) => {

@@ -90,8 +90,8 @@ impl Pool {
                     return None;
                 }
                 state.ready.insert(worker);
-                if let Some((assignment, answer)) = state.waiting.pop_front() {
-                    state.running.insert(worker, (assignment.request_id.clone(), answer));
+                if let Some((assignment, response)) = state.waiting.pop_front() {
+                    state.running.insert(worker, (assignment.request_id.clone(), response));
                     if !state.waiting.is_empty() {
                         self.arrival.notify_one();
                     }
@@ -103,12 +103,12 @@ impl Pool {
     }
 
     /// Passes a result to the caller that waits for it. Returns false if no caller waits any more.
-    pub(super) fn finish(&self, worker: u64, request_id: &str, answer: Invoked) -> bool {
+    pub(super) fn finish(&self, worker: u64, request_id: &str, response: Invoked) -> bool {
         let mut state = self.lock();
         if state.running.get(&worker).is_none_or(|(id, _)| id != request_id) {
             return false;
         }
-        state.running.remove(&worker).is_some_and(|(_, waiting)| waiting.send(answer).is_ok())
+        state.running.remove(&worker).is_some_and(|(_, waiting)| waiting.send(response).is_ok())
     }
 
     fn started(&self, pid: u32) -> u64 {
@@ -226,11 +226,11 @@ impl Runner for Processes {
             payload: payload.to_string(),
             deadline_ms: clock::now_ms() + self.timeout_seconds * 1_000,
         };
-        let (answer, waiting) = oneshot::channel();
-        self.pool.lock().waiting.push_back((assignment, answer));
+        let (response, waiting) = oneshot::channel();
+        self.pool.lock().waiting.push_back((assignment, response));
         self.pool.arrival.notify_one();
         match tokio::time::timeout(timeout, waiting).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(InvokeError::Exited("the stack is stopping".to_owned()))),
+            Ok(response) => response.unwrap_or_else(|_| Err(InvokeError::Exited("the stack is stopping".to_owned()))),
             Err(_) => {
                 self.pool.withdraw(request_id);
                 Err(InvokeError::TimedOut(self.timeout_seconds))

@@ -96,8 +96,8 @@ async fn response(
     Path((function, worker, id)): Path<(String, u64, String)>,
     body: Bytes,
 ) -> StatusCode {
-    let answer = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&body) };
-    finish(&pools, &function, worker, &id, answer.map_err(|error| InvokeError::Shape(format!("unreadable result: {error}"))))
+    let reply = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&body) };
+    finish(&pools, &function, worker, &id, reply.map_err(|error| InvokeError::Shape(format!("unreadable result: {error}"))))
 }
 
 async fn error(State(pools): State<Pools>, Path((function, worker, id)): Path<(String, u64, String)>, body: Bytes) -> StatusCode {
@@ -109,9 +109,9 @@ async fn init_error(Path((function, _)): Path<(String, u64)>, body: Bytes) -> St
     StatusCode::ACCEPTED
 }
 
-fn finish(pools: &Pools, function: &str, worker: u64, id: &str, answer: Result<Value, InvokeError>) -> StatusCode {
+fn finish(pools: &Pools, function: &str, worker: u64, id: &str, reply: Result<Value, InvokeError>) -> StatusCode {
     match pool(pools, function) {
-        Some(pool) if pool.finish(worker, id, answer) => StatusCode::ACCEPTED,
+        Some(pool) if pool.finish(worker, id, reply) => StatusCode::ACCEPTED,
         Some(_) => StatusCode::GONE,
         None => StatusCode::NOT_FOUND,
     }

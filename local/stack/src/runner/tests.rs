@@ -126,8 +126,8 @@ async fn a_process_that_exceeds_its_timeout_is_killed() {
 async fn a_process_that_cannot_start_fails_the_waiting_invocation() {
     let folder = tempfile::tempdir().unwrap();
     let (api, processes) = start(folder.path(), "echo no; exit 3", 600).await;
-    let answer = invoke(&processes, "one").await.unwrap();
-    assert!(matches!(&answer, Err(InvokeError::Exited(how)) if how.contains('3')), "{answer:?}");
+    let response = invoke(&processes, "one").await.unwrap();
+    assert!(matches!(&response, Err(InvokeError::Exited(how)) if how.contains('3')), "{response:?}");
     processes.stop().await;
     assert_eq!(processes.pids(), Vec::<u32>::new());
     assert!(std::fs::read_to_string(folder.path().join("fn.log")).unwrap().contains("no"));

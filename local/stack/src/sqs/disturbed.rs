@@ -16,7 +16,7 @@ const STORM_FAILS: f64 = 0.02;
 const STORM_LEAVES: f64 = 0.01;
 const STORM_LOSES: f64 = 0.03;
 
-pub(super) async fn answer(service: &Service, parts: &Parts, body: Bytes) -> Reply {
+pub(super) async fn response(service: &Service, parts: &Parts, body: Bytes) -> Reply {
     let (function, operation) = (access_key(parts), operation(parts).unwrap_or_default());
     // An open receive does not count as work, because it only waits.
     let _open = (operation != "ReceiveMessage").then(|| service.surroundings.open.enter());

@@ -34,8 +34,8 @@ impl SqsHandler for Handler {
     fn handle_operation(&self, operation: SqsOperation, body: Bytes) -> Pin<Box<dyn Future<Output = Response> + Send>> {
         let queues = Arc::clone(&self.queues);
         Box::pin(async move {
-            let answer = dispatch(&queues, operation, &body).await?;
-            Ok(json_response(answer.to_string().into_bytes(), &new_id()))
+            let response = dispatch(&queues, operation, &body).await?;
+            Ok(json_response(response.to_string().into_bytes(), &new_id()))
         })
     }
 }
@@ -83,7 +83,7 @@ async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Resu
             let entries = entries(&input)?;
             let handles: Vec<String> = entries.iter().map(|(_, entry)| text(entry, "ReceiptHandle")).collect();
             let results = queues.delete(queue()?, &handles).await?;
-            Ok(batch_answer(
+            Ok(batch_response(
                 entries.iter().map(|(id, _)| id.as_str()).zip(results.into_iter().map(|result| result.map(|()| json!({})))),
             ))
         }
@@ -96,7 +96,7 @@ async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Resu
             queues.definition(name)?;
             let results =
                 entries.iter().map(|(id, entry)| (id.as_str(), change_visibility(queues, name, entry).map(|()| json!({}))));
-            Ok(batch_answer(results.collect::<Vec<_>>().into_iter()))
+            Ok(batch_response(results.collect::<Vec<_>>().into_iter()))
         }
         SqsOperation::PurgeQueue => {
             queues.purge(queue()?).await?;
@@ -151,7 +151,7 @@ async fn send_batch(queues: &Queues, name: &str, input: &Value) -> Result<Value,
         return Err(SqsError::new(SqsErrorCode::BatchRequestTooLong, reason));
     }
     let results = queues.send(name, drafts).await?;
-    Ok(batch_answer(
+    Ok(batch_response(
         entries.iter().map(|(id, _)| id.as_str()).zip(results.into_iter().map(|result| result.map(|m| sent_fields(&m)))),
     ))
 }
@@ -278,7 +278,7 @@ fn entries(input: &Value) -> Result<Vec<(String, &Value)>, SqsError> {
     Ok(out)
 }
 
-fn batch_answer<'a>(results: impl Iterator<Item = (&'a str, Result<Value, SqsError>)>) -> Value {
+fn batch_response<'a>(results: impl Iterator<Item = (&'a str, Result<Value, SqsError>)>) -> Value {
     let (mut successful, mut failed) = (Vec::new(), Vec::new());
     for (id, result) in results {
         match result {

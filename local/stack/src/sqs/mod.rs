@@ -62,12 +62,12 @@ struct Service {
 }
 
 impl Serve for Service {
-    async fn answer(&self, parts: Parts, body: Bytes) -> Reply {
+    async fn response(&self, parts: Parts, body: Bytes) -> Reply {
         if self.surroundings.are_calm() {
             return Some(self.handle(&parts, body).await);
         }
         let service = self.clone();
-        to_its_end(async move { disturbed::answer(&service, &parts, body).await }).await
+        to_its_end(async move { disturbed::response(&service, &parts, body).await }).await
     }
 }
 

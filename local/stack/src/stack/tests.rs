@@ -65,9 +65,9 @@ async fn the_local_routes_report_and_pause_the_stack() {
     assert_eq!(environment.as_object().unwrap().len(), stack.template().functions.len());
     assert!(status["functions"]["fan-out"]["has_sources"] == true && status["functions"]["follow"]["has_sources"] == false);
     for (path, kind) in [("/", "text/html"), ("/style.css", "text/css"), ("/app.js", "text/javascript")] {
-        let answer = client.get(url(path)).send().await.unwrap();
-        assert!(answer.headers()["content-type"].to_str().unwrap().starts_with(kind));
-        let page = answer.text().await.unwrap();
+        let response = client.get(url(path)).send().await.unwrap();
+        assert!(response.headers()["content-type"].to_str().unwrap().starts_with(kind));
+        let page = response.text().await.unwrap();
         assert!(!["src=\"http", "href=\"http", "url(http", "from \"http"].iter().any(|other| page.contains(other)), "{path}");
     }
 
@@ -98,13 +98,13 @@ async fn the_weather_can_be_set_at_the_start_and_changed_later() {
     let stack = Stack::start(options).await.unwrap();
     let (client, url) = (reqwest::Client::new(), format!("{}/_local/weather", stack.base_url()));
     let seen = async || {
-        let answer: Value = client.get(&url).send().await.unwrap().json().await.unwrap();
-        (answer["weather"].clone(), answer["seed"].clone())
+        let response: Value = client.get(&url).send().await.unwrap().json().await.unwrap();
+        (response["weather"].clone(), response["seed"].clone())
     };
     assert_eq!(seen().await, (json!("aws"), json!(11)));
     let put = async |body: &str| {
-        let answer = client.put(&url).body(body.to_owned()).send().await.unwrap();
-        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+        let response = client.put(&url).body(body.to_owned()).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
     };
     for bad in ["", "[]", "{}", r#"{"weather":"fog"}"#, r#"{"weather":"storm","seed":-1}"#, r#"{"weather":"storm","sed":1}"#] {
         let (status, body) = put(bad).await;

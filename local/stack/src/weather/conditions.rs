@@ -68,7 +68,7 @@ struct Randomness {
     generator: StdRng,
 }
 
-/// What DynamoDB has served and refused since the weather changed last. Calm weather counts nothing.
+/// The requests that DynamoDB has served and refused since the weather changed last. Calm weather counts nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Consumption {
     /// Consumed units of each partition, by `table/key` and whether they are write units. Small ones may be missing.

@@ -31,7 +31,7 @@ pub enum FaultAction {
     /// The service performs the request and returns this error code.
     FailAfter(String),
     /// The service performs the request, and the connection closes without a response.
-    LoseAnswer,
+    LoseResponse,
     /// The service performs the request, and the response is delayed by this time.
     Hang(Duration),
     /// The service performs the request after this time, even if the caller has given up.
@@ -57,7 +57,7 @@ impl fmt::Debug for FaultAction {
         match self {
             Self::FailBefore(code) => write!(f, "FailBefore({code})"),
             Self::FailAfter(code) => write!(f, "FailAfter({code})"),
-            Self::LoseAnswer => f.write_str("LoseAnswer"),
+            Self::LoseResponse => f.write_str("LoseResponse"),
             Self::Hang(time) => write!(f, "Hang({time:?})"),
             Self::DoLate(time) => write!(f, "DoLate({time:?})"),
             Self::LeaveUnprocessed => f.write_str("LeaveUnprocessed"),
@@ -279,7 +279,7 @@ impl Faults {
         let outcome = request.await;
         match fault {
             FaultAction::FailAfter(code) => return Some(refuse(&code)),
-            FaultAction::LoseAnswer => return None,
+            FaultAction::LoseResponse => return None,
             FaultAction::Hang(time) => tokio::time::sleep(time).await,
             FaultAction::Kill => {
                 self.kill(function.unwrap_or_default());
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_fault_affects_the_given_number_of_matching_requests() {
         let faults = Faults::default();
-        let fault = Fault::new("UpdateItem", FaultAction::LoseAnswer).of("follow").on("A").after(1).times(2);
+        let fault = Fault::new("UpdateItem", FaultAction::LoseResponse).of("follow").on("A").after(1).times(2);
         let planted = faults.add(fault);
         assert!(faults.take(&call("UpdateItem", r#"{"TableName":"B"}"#)).is_none());
         assert!(faults.take(&call("PutItem", r#"{"TableName":"A"}"#)).is_none());

@@ -38,7 +38,7 @@ async fn migrate(args: Args) -> anyhow::Result<Verdict> {
     let api = Api::new(&args.stack.addr)?;
     api.require_stack().await?;
     let notices: BTreeMap<String, String> = args.notices.into_iter().collect();
-    let answer = run(&api, &args.source, &json!(notices), args.dry_run).await?;
-    println!("{}", serde_json::to_string_pretty(&answer["layouts"])?);
-    Ok(if answer["totals"]["unreadable"] == 0 { Verdict::Good } else { Verdict::Bad })
+    let response = run(&api, &args.source, &json!(notices), args.dry_run).await?;
+    println!("{}", serde_json::to_string_pretty(&response["layouts"])?);
+    Ok(if response["totals"]["unreadable"] == 0 { Verdict::Good } else { Verdict::Bad })
 }

@@ -52,7 +52,7 @@ impl OwnStack {
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
         let mut stack = Self { child, address, folder };
-        stack.wait_until_it_answers().await?;
+        stack.wait_until_it_responds().await?;
         Ok(stack)
     }
 
@@ -60,14 +60,14 @@ impl OwnStack {
         self.address
     }
 
-    async fn wait_until_it_answers(&mut self) -> anyhow::Result<()> {
+    async fn wait_until_it_responds(&mut self) -> anyhow::Result<()> {
         let api = Api::new(&self.address)?;
         let started = Instant::now();
         while started.elapsed() < START_LIMIT {
             if let Some(status) = self.child.try_wait().context("cannot watch the stack")? {
                 bail!("the stack ended during its start ({status}):\n{}", self.log_tail());
             }
-            if api.health().await.is_ok_and(|answer| answer.status == 200) {
+            if api.health().await.is_ok_and(|response| response.status == 200) {
                 return Ok(());
             }
             tokio::time::sleep(POLL).await;

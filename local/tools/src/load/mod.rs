@@ -94,10 +94,10 @@ async fn follow(api: &Api, batch: Batch) -> Done {
     for attempt in 1..=ITEM_ATTEMPTS {
         let authors: Vec<String> = pending.iter().map(u64::to_string).collect();
         let call = Call::post("/v1/following").caller(follower).json(json!({ "authors": authors }));
-        let answer = match api.send(call).await {
-            Ok(answer) if answer.status == 200 => answer,
-            Ok(answer) => {
-                let reason = format!("{} {}", answer.status, answer.slug());
+        let response = match api.send(call).await {
+            Ok(response) if response.status == 200 => response,
+            Ok(response) => {
+                let reason = format!("{} {}", response.status, response.slug());
                 outcomes.extend(pending.drain(..).map(|_| Outcome::Failed(reason.trim_end().to_owned())));
                 break;
             }
@@ -107,7 +107,7 @@ async fn follow(api: &Api, batch: Batch) -> Done {
                 break;
             }
         };
-        let results = read_results(&pending, &answer.body);
+        let results = read_results(&pending, &response.body);
         let last = attempt == ITEM_ATTEMPTS;
         let mut again = Vec::new();
         for (author, outcome) in pending.into_iter().zip(results) {

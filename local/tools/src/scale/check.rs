@@ -127,8 +127,8 @@ impl BigAuthor {
             let text = line.with_context(|| format!("the report has no line `ok     {what}: …`"))?;
             text.replace(',', "").parse().with_context(|| format!("{what} is `{text}`"))
         };
-        let took = report.lines().find_map(|line| line.strip_prefix("fan-out, from answer to done"));
-        let took = took.context("the report has no line `fan-out, from answer to done`")?.trim();
+        let took = report.lines().find_map(|line| line.strip_prefix("fan-out, from response to done"));
+        let took = took.context("the report has no line `fan-out, from response to done`")?.trim();
         let (number, unit) = took.split_once(' ').with_context(|| format!("`{took}` is no time"))?;
         let unit = match unit.trim() {
             "s" => 1.0,
@@ -186,7 +186,7 @@ impl BigAuthor {
 mod tests {
     use super::*;
 
-    const REPORT: &str = "fan-out, from answer to done                            12.34 s  \n  followers per second                                   81,037  \n\
+    const REPORT: &str = "fan-out, from response to done                            12.34 s  \n  followers per second                                   81,037  \n\
                           ok     live readers: 10,000\nok     live readers of the small authors: 260\n\
                           ok     fan-out: pages done: 100\nok     fan-out: delivered: 100,000\n";
 

@@ -85,7 +85,7 @@ impl Measured {
             first_page_us: read("first_page", "main_thread_us")?,
             unread_us: read("unread_total", "main_thread_us")?,
             trip_us: read("unread_total", "main_thread_us")?.few - read("unread_total", "server_us")?.few,
-            page_bytes: read("first_page", "answer_bytes")?,
+            page_bytes: read("first_page", "response_bytes")?,
             view_bytes: ByAuthors { few: bytes(10)?, many: bytes(500)? },
             call: number(&fan_out, "/users_per_call")?,
             runs,

@@ -101,8 +101,8 @@ pub async fn verify(api: &Api, count: u64, idle_limit: Duration, random: &mut St
     let mut by_offset = Vec::new();
     for offset in [0, 1_000, LAST_OFFSET / 2, LAST_OFFSET] {
         let call = Call::get(format!("/v1/users/{author}/followers?limit={PAGE}&offset={offset}")).caller(author);
-        let answer = api.once(&call).await.with_context(|| call.to_string())?;
-        by_offset.push((offset, answer.took));
+        let response = api.once(&call).await.with_context(|| call.to_string())?;
+        by_offset.push((offset, response.took));
     }
 
     let step = (count / CHANGES).max(1);
@@ -123,9 +123,9 @@ async fn walk(api: &Api, author: u64) -> anyhow::Result<Walk> {
     let mut last: Option<(String, u64)> = None;
     loop {
         let call = Call::get(format!("/v1/users/{author}/followers?limit={PAGE}{cursor}")).caller(author);
-        let answer = api.once(&call).await.with_context(|| call.to_string())?;
-        walk.pages.push(answer.took);
-        let page = answer.expect_status(200).with_context(|| call.to_string())?;
+        let response = api.once(&call).await.with_context(|| call.to_string())?;
+        walk.pages.push(response.took);
+        let page = response.expect_status(200).with_context(|| call.to_string())?;
         for item in page["items"].as_array().context("a page without items")? {
             let user: u64 = item["user"].as_str().and_then(|user| user.parse().ok()).context("an item without a user")?;
             let key = (item["since"].as_str().unwrap_or_default().to_owned(), user);

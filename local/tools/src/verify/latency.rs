@@ -137,9 +137,9 @@ pub async fn measure(api: &Api, options: &Options, random: &mut StdRng) -> anyho
 async fn publish(api: &Api, author: u64, round: u32) -> anyhow::Result<Duration> {
     let body = json!({"title": format!("Post {round}"), "body": "As long as a short message is."});
     let call = Call::post("/v1/posts").caller(author).key(format!("latency-{author}-{round}")).json(body);
-    let answer = api.once(&call).await.with_context(|| call.to_string())?;
-    let took = answer.took;
-    answer.expect_status(201).with_context(|| call.to_string())?;
+    let response = api.once(&call).await.with_context(|| call.to_string())?;
+    let took = response.took;
+    response.expect_status(201).with_context(|| call.to_string())?;
     Ok(took)
 }
 

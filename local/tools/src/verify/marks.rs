@@ -166,9 +166,9 @@ async fn one(api: &Api, reader: &mut Reader, action: &Action, id: PostId, checks
 async fn several(api: &Api, reader: &mut Reader, action: &Action, body: Value, checks: &mut Checks) -> anyhow::Result<()> {
     let name = format!("POST /v1/reads {body}");
     let call = Call::post("/v1/reads").caller(reader.user()).json(body);
-    let answer = api.send(call).await.map_err(anyhow::Error::from).context(name.clone())?;
-    let retries = answer.retries;
-    let body = answer.expect_status(200).context(name.clone())?;
+    let response = api.send(call).await.map_err(anyhow::Error::from).context(name.clone())?;
+    let retries = response.retries;
+    let body = response.expect_status(200).context(name.clone())?;
     let changed = action.apply(reader);
     // A request without a response may have changed the posts already.
     if retries == 0 {

@@ -59,8 +59,8 @@ async fn one(api: &Api, author: u64, number: u32, run: &str, checks: &mut Checks
     let title = format!("Post {number} of {author} in run {run}");
     let body = json!({"title": title, "body": format!("The {number}. post that {author} publishes in run {run}.")});
     let call = || Call::post("/v1/posts").caller(author).key(format!("verify-{run}-{author}-{number}")).json(body.clone());
-    let answer = api.fetch(call(), 201).await?;
-    let post = read_post(&answer)?;
+    let response = api.fetch(call(), 201).await?;
+    let post = read_post(&response)?;
     checks.equal("publish: author and title", (author, &title), (post.id.author, &post.title));
     if number.is_multiple_of(REPEAT_EVERY) {
         let again = read_post(&api.fetch(call(), 201).await?)?;

@@ -37,7 +37,7 @@ enum Step {
     Lost,
 }
 
-/// What a slice could not remove.
+/// The items that a slice could not remove.
 #[derive(Debug, Default)]
 struct LeftOut {
     items: usize,

@@ -110,7 +110,7 @@ pub struct LivePost {
     pub connections: Vec<String>,
     /// When the message was built, by the clock of Redis. The counts were read after that.
     pub at: Timestamp,
-    /// What the connections know after this message.
+    /// The counts that the connections know after this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<CountsDigest>,
     pub total: u64,

@@ -16,17 +16,17 @@ const PARALLEL: usize = 16;
 
 impl Readers {
     /// Returns the authors of whom the view lacks changes that are not pushed to it, with their heads.
-    pub(super) async fn behind(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, StoreError> {
+    pub(super) async fn stale(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, StoreError> {
         let asking: Vec<(UserId, &AuthorState)> =
             state.authors.iter().filter(|(_, state)| state.asks()).map(|(author, state)| (*author, state)).collect();
         if asking.is_empty() {
             return Ok(Vec::new());
         }
         let mut heads = self.pulled_heads(&asking).await?;
-        let behind = |(author, state): (UserId, &AuthorState)| {
+        let stale = |(author, state): (UserId, &AuthorState)| {
             heads.remove(&author).filter(|head| state.is_behind(head)).map(|head| (author, head))
         };
-        Ok(asking.into_iter().filter_map(behind).collect())
+        Ok(asking.into_iter().filter_map(stale).collect())
     }
 
     /// Updates the view to these heads, as a worker does for pushed authors.
@@ -34,14 +34,14 @@ impl Readers {
         &self,
         user: UserId,
         state: &ReaderState,
-        behind: Vec<(UserId, AuthorHead)>,
+        stale: Vec<(UserId, AuthorHead)>,
     ) -> Result<(), StoreError> {
-        let authors: Vec<UserId> = behind.iter().map(|(author, _)| *author).collect();
+        let authors: Vec<UserId> = stale.iter().map(|(author, _)| *author).collect();
         let (edges, reads) =
             futures::try_join!(self.stores.edges.edges(user, &authors), self.stores.reads.reads(user, &authors))?;
         let nothing = ReadState::default();
-        let mut seeds: Vec<BoxFuture<'_, Result<(), StoreError>>> = Vec::with_capacity(behind.len());
-        for (author, head) in &behind {
+        let mut seeds: Vec<BoxFuture<'_, Result<(), StoreError>>> = Vec::with_capacity(stale.len());
+        for (author, head) in &stale {
             match edges.get(author).filter(|edge| edge.following) {
                 Some(edge) => {
                     // Read and retracted posts count as delivered, but may never have been fetched.

@@ -54,9 +54,9 @@ impl Readers {
             };
             match found {
                 Ok(Some(view)) if view.state.is_complete() => {
-                    let behind = self.behind(&view.state).await?;
-                    if round < ROUNDS && !behind.is_empty() {
-                        self.catch_up(user, &view.state, behind).await?;
+                    let stale = self.stale(&view.state).await?;
+                    if round < ROUNDS && !stale.is_empty() {
+                        self.catch_up(user, &view.state, stale).await?;
                         continue;
                     }
                     // A ranked feed that is still not filled in the last round lacks only posts that just arrive.

@@ -1,4 +1,4 @@
-//! What rebuilds and follows need to know of authors, from Redis.
+//! Facts of authors that rebuilds and follows need, from Redis.
 //!
 //! Many readers of a big author need the same facts at once: after Redis has lost its views, or when an author is followed
 //! by many. All facts of an author lie in one partition of DynamoDB, which returns 3,000 read units a second. So the head

@@ -9,14 +9,14 @@ use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Times
 use super::Snapshot;
 use crate::{error::StoreError, ports::Posts};
 
-/// How many authors' timelines are loaded in parallel.
+/// The number of authors' timelines that are loaded in parallel.
 const PARALLEL: usize = 16;
 
-/// How many posts of one author the first load has, and each later load.
+/// The number of posts of one author in the first load, and in each later load.
 const FIRST_LOAD: usize = 10;
 const NEXT_LOAD: usize = 100;
 
-/// What a merge returns of a post.
+/// A post as a merge returns it.
 pub(super) trait Placed: Send {
     fn key(&self) -> FeedKey;
 }
@@ -33,7 +33,7 @@ impl Placed for FeedKey {
     }
 }
 
-/// Where a merge finds posts.
+/// The store of posts for a merge.
 #[async_trait]
 pub(super) trait Source<P>: Send + Sync {
     /// Returns those of these posts of an author that feeds show, newest first. `seqs` descend.

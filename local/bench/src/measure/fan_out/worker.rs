@@ -147,9 +147,9 @@ impl Worker {
     pub(super) async fn work(&self, app: &App, events: impl IntoIterator<Item = Event>) -> anyhow::Result<usize> {
         let mut handled = 0;
         for Event { event, followers } in events {
-            let answer = tidemark_fan_out::handle(app, LambdaEvent::new(event, context(app))).await;
-            let answer = answer.map_err(|error| anyhow::anyhow!("{error}"))?;
-            ensure!(answer.batch_item_failures.is_empty(), "the worker reported failed messages");
+            let response = tidemark_fan_out::handle(app, LambdaEvent::new(event, context(app))).await;
+            let response = response.map_err(|error| anyhow::anyhow!("{error}"))?;
+            ensure!(response.batch_item_failures.is_empty(), "the worker reported failed messages");
             handled += followers;
         }
         Ok(handled)

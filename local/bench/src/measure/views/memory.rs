@@ -167,8 +167,8 @@ async fn measure_views(server: &Server, world: &World, origin: Origin) -> anyhow
 async fn memory_usage<'a>(server: &Server, keys: impl IntoIterator<Item = &'a String>) -> anyhow::Result<u64> {
     let usage = |key: &String| redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).clone();
     let commands: Vec<Cmd> = keys.into_iter().map(usage).collect();
-    let answers = run_all::<Option<u64>>(&mut server.connect().await?, &commands).await?;
-    answers.into_iter().sum::<Option<u64>>().context("a key is missing")
+    let responses = run_all::<Option<u64>>(&mut server.connect().await?, &commands).await?;
+    responses.into_iter().sum::<Option<u64>>().context("a key is missing")
 }
 
 impl Bytes {

@@ -177,12 +177,12 @@ impl Readers {
                 let mut newest = redis::cmd("ZREVRANGE");
                 let ids: Vec<String> = newest.arg(layouts::feed(user)).arg(0).arg(PAGE - 1).query_async(plain).await?;
                 let commands: Vec<Cmd> = ids.iter().zip(first).flat_map(|(id, post)| source_item(user, id, post)).collect();
-                let answers = match kind.way {
+                let responses = match kind.way {
                     Way::SourceSingly => singly(plain, &commands).await?,
                     _ => run_all(plain, &commands).await?,
                 };
                 ensure!(
-                    answers.len() == 2 * PAGE && !answers.contains(&Value::Nil) && !answers.contains(&Value::Int(0)),
+                    responses.len() == 2 * PAGE && !responses.contains(&Value::Nil) && !responses.contains(&Value::Int(0)),
                     "a wrong page"
                 );
             }
@@ -215,9 +215,9 @@ fn source_item(user: UserId, id: &str, post: &FeedKey) -> [Cmd; 2] {
 }
 
 async fn singly(connection: &mut MultiplexedConnection, commands: &[Cmd]) -> anyhow::Result<Vec<Value>> {
-    let mut answers = Vec::with_capacity(commands.len());
+    let mut responses = Vec::with_capacity(commands.len());
     for command in commands {
-        answers.push(command.query_async(connection).await?);
+        responses.push(command.query_async(connection).await?);
     }
-    Ok(answers)
+    Ok(responses)
 }

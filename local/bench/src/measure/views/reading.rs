@@ -50,7 +50,7 @@ struct Cost {
     server_us: f64,
     /// CPU time of the server's main thread. It includes reading, parsing and writing.
     main_thread_us: Option<f64>,
-    answer_bytes: f64,
+    response_bytes: f64,
 }
 
 pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<Reading> {
@@ -99,7 +99,7 @@ fn cost(before: &Info, after: &Info, calls: u32) -> anyhow::Result<Cost> {
         round_trips: per_call(grown("total_reads_processed")? - 1.0),
         server_us: per_call(time_in_commands(&after.commands()) as f64),
         main_thread_us: main_thread.map(per_call),
-        answer_bytes: per_call(grown("total_net_output_bytes")?),
+        response_bytes: per_call(grown("total_net_output_bytes")?),
     })
 }
 
@@ -115,7 +115,7 @@ fn medians(rounds: &[Cost]) -> Option<Cost> {
         round_trips: of(|cost| cost.round_trips)?,
         server_us: of(|cost| cost.server_us)?,
         main_thread_us: median(rounds.iter().filter_map(|cost| cost.main_thread_us)).map(round),
-        answer_bytes: of(|cost| cost.answer_bytes)?,
+        response_bytes: of(|cost| cost.response_bytes)?,
     })
 }
 
@@ -155,7 +155,7 @@ impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, calls_per_round: calls, .. } = self;
         writeln!(f, "Reads, per call: medians of {rounds} rounds of {} calls\n", thousands(u64::from(*calls)))?;
-        let columns = ["round trips", "server time, µs", "÷ Tidemark's", "main thread CPU, µs", "answer, bytes"];
+        let columns = ["round trips", "server time, µs", "÷ Tidemark's", "main thread CPU, µs", "response, bytes"];
         let mut table = Table::new(&["read", "authors", "way"], &columns);
         for Read { kind, cost, server_time_over_views } in &self.reads {
             let optional =
@@ -168,7 +168,7 @@ impl fmt::Display for Reading {
                 format!("{:.1}", cost.server_us),
                 optional(*server_time_over_views, 2),
                 optional(cost.main_thread_us, 1),
-                thousands(cost.answer_bytes.round() as u64),
+                thousands(cost.response_bytes.round() as u64),
             ]);
         }
         write!(f, "{table}")
@@ -185,7 +185,7 @@ mod tests {
     ];
 
     fn cost_of(server_us: f64) -> Cost {
-        Cost { round_trips: 1.0, server_us, main_thread_us: None, answer_bytes: 7.0 }
+        Cost { round_trips: 1.0, server_us, main_thread_us: None, response_bytes: 7.0 }
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
                         cmdstat_exec:calls=10,usec=500\ncmdstat_hgetall:calls=10,usec=300\ncmdstat_lrange:calls=10,usec=100\n\
                         cmdstat_mget:calls=10,usec=90\n";
         let cost = cost(&before, &text(31, 5_700, "1.5021", commands), 10).unwrap();
-        assert_eq!(cost, Cost { round_trips: 2.0, server_us: 60.0, main_thread_us: Some(210.0), answer_bytes: 70.0 });
+        assert_eq!(cost, Cost { round_trips: 2.0, server_us: 60.0, main_thread_us: Some(210.0), response_bytes: 70.0 });
     }
 
     #[test]

@@ -20,10 +20,10 @@ export function watch(api, path, interval, changed) {
     while (!stopped) {
       let time = interval;
       try {
-        const answer = await api.call("GET", path, { headers: etag ? { "If-None-Match": etag } : {} });
-        if (!stopped && answer.status !== 304) {
-          etag = answer.etag;
-          await changed(answer.data);
+        const response = await api.call("GET", path, { headers: etag ? { "If-None-Match": etag } : {} });
+        if (!stopped && response.status !== 304) {
+          etag = response.etag;
+          await changed(response.data);
         }
       } catch {
         time = Math.max(interval, FAILED_PAUSE);
