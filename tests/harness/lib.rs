@@ -218,7 +218,7 @@ impl World {
         let plan =
             tidemark_reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000, segment: tidemark_reconcile::Segment::WHOLE };
         let reconcile = Reconcile::new(self.stack.app("reconcile").expect("reconcile runs in this process"));
-        reconcile.walk(&plan, None, false, &|| false).await.expect("the stores response").expect("a walk")
+        reconcile.walk(&plan, None, false, &|| false).await.expect("the stores respond").expect("a walk")
     }
 
     /// Waits until every function calls Redis again. After an outage, each function avoids Redis for some time. While

@@ -17,7 +17,7 @@ use crate::{World, variable};
 
 /// Tests that do not apply to a cluster, with the reason.
 const ONE_NODE_ONLY: [(&str, &str); 3] = [
-    ("cost::a_publish_costs_what_the_page_says", "counts calls for 100 followers; on a cluster a call covers one bucket"),
+    ("cost::a_publish_costs_what_the_page_says", "counts calls for 35 followers each; on a cluster a call covers one bucket"),
     (
         "feed::an_unread_page_costs_as_much_as_any_page",
         "counts commands; on a cluster a page's titles are one MGET for each slot",

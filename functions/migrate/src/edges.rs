@@ -8,7 +8,6 @@ use std::{
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     domain::{AuthorHead, NewFollow, Seq, SeqSet, Timestamp, UserId},
-    facts::edges::Kind,
     ports::Followed,
 };
 
@@ -27,9 +26,6 @@ const PARALLEL: usize = 8;
 
 /// For an author with at most this number of posts, all times are loaded at once. Otherwise each time is looked up.
 const TIMES: u64 = 1_000;
-
-/// Of a follow from a list of followers, or from a feed, which passes do not look at.
-pub(crate) const BEGAN_AT_SINCE: Kind = Kind::Imported { within_ms: 0 };
 
 /// The owner of a list.
 #[derive(Debug, Clone, Copy)]
@@ -93,9 +89,7 @@ pub(crate) async fn own(
 ) -> Result<SeqSet, MigrateError> {
     let relations = relations(run, user, unit_ms, key, members, tally);
     let mut imported = SeqSet::default();
-    // A pass looks at a member that was not in the list before, so the member is later than an unfollow of its moment.
-    let kind = Kind::Imported { within_ms: if run.follow { unit_ms - 1 } else { 0 } };
-    for ((author, _), outcome) in follow(run, user, &relations, kind).await? {
+    for ((author, _), outcome) in follow(run, user, &relations).await? {
         count(tally, outcome, key, author);
         if !matches!(outcome, FollowOutcome::Refused(_)) {
             imported.insert(author.get());
@@ -141,7 +135,7 @@ async fn followers(
     tally.found(there.len() as u64);
     let work = missing.into_iter().map(|(user, since)| {
         async move {
-            let outcomes = follow(run, user, &[(author, since)], BEGAN_AT_SINCE).await?;
+            let outcomes = follow(run, user, &[(author, since)]).await?;
             Ok::<_, MigrateError>((user, outcomes))
         }
         .boxed()
@@ -154,17 +148,15 @@ async fn followers(
     Ok(())
 }
 
-/// Makes follows of one user, in the transaction of any follow. An existing edge stays, and so does a tombstone that
-/// prevails by `kind`. Returns the result of each.
+/// Makes follows of one user. Returns the result of each.
 pub(crate) async fn follow(
     run: &Run<'_>,
     user: UserId,
     follows: &[Follow],
-    kind: Kind,
 ) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;
-    let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || kind.yields_to(edge, follow.1));
+    let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
     let mut outcomes: Vec<(Follow, FollowOutcome)> =
         there.into_iter().map(|follow| (follow, FollowOutcome::AlreadyThere)).collect();
@@ -184,7 +176,7 @@ pub(crate) async fn follow(
         return Ok(outcomes);
     }
     let new = prepare(run, user, fits).await?;
-    let followed = run.imports.make_follows(user, new, run.now, kind).await?;
+    let followed = run.imports.import_follows(user, &new, run.now).await?;
     outcomes.extend(fits.iter().zip(followed).map(|(follow, followed)| {
         let outcome = match followed {
             Followed::Created(_) => FollowOutcome::Written,

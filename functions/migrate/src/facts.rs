@@ -7,15 +7,16 @@ use std::{
 
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
-use tidemark_app::ports::StoreError;
+use tidemark_app::ports::{Followed, StoreError};
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp, UserId,
-    ids::SHARDS,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp,
+    UserId, ids::SHARDS,
 };
 use tidemark_facts::{
     DynamoFacts, attempts,
     decode::read,
     distinct,
+    edges::Kind,
     heads::{read_head, with_modes},
     item::{Bits, Count, Item, encode, number},
     post_items::post_item,
@@ -182,6 +183,17 @@ impl Imports {
             .when(is(ImportItem::unsettled_last, number(last)));
         // If the condition fails, another run has settled them, or more posts were imported.
         self.send("settle", update).await.map(drop)
+    }
+
+    /// Makes follows that began earlier, in the transaction of any follow. An existing edge stays, and so does an
+    /// unfollow that is not older than the follow: both are [`Followed::Existing`].
+    pub(crate) async fn import_follows(
+        &self,
+        user: UserId,
+        follows: &[NewFollow],
+        now: Timestamp,
+    ) -> Result<Vec<Followed>, StoreError> {
+        self.make_follows(user, follows.to_vec(), now, Kind::Imported).await
     }
 
     /// Ends a follow that was ended in the legacy system. Returns the tombstone, or `None` if there was no follow, or it

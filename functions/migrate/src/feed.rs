@@ -38,11 +38,7 @@ pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: 
     let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
     let has_list = run.source.exist(&lists).await?.contains(&true);
     let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
-    let outcomes = if has_list {
-        judge(run, user, &follows).await?
-    } else {
-        edges::follow(run, user, &follows, edges::BEGAN_AT_SINCE).await?
-    };
+    let outcomes = if has_list { judge(run, user, &follows).await? } else { edges::follow(run, user, &follows).await? };
     for ((author, _), outcome) in outcomes {
         let posts = shown.get(&author).map_or(0, |shown| shown.posts);
         match outcome {

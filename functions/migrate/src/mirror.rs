@@ -122,11 +122,9 @@ impl<'a> Mirror<'a> {
         match change {
             Change::Post(post) => self.post(post).await,
             Change::Edge(user, author) => {
-                if self.edge(user, author, false).await? {
-                    // The follow may have come from the legacy system after posts that it did not know were written.
-                    self.marks(user, author, None).await?;
-                }
-                Ok(())
+                self.edge(user, author).await?;
+                // The follow may have come from the legacy system after posts that it did not know were written.
+                self.marks(user, author, None).await
             }
             Change::Marks(user, author) => self.marks(user, author, None).await,
         }
@@ -141,28 +139,20 @@ impl<'a> Mirror<'a> {
         let authors = self.app.stores.edges.following(user).await?.into_iter().map(|edge| edge.author);
         let mut authors: BTreeSet<UserId> = authors.collect();
         for author in &authors {
-            self.edge(user, *author, true).await?;
+            self.edge(user, *author).await?;
         }
         authors.extend(self.app.stores.reads.all_reads(user).await?.into_keys());
         let work = authors.into_iter().map(|author| self.marks(user, author, None).boxed());
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await
     }
 
-    /// Mirrors an edge or its tombstone, unless the legacy system has changed the pair since. Returns whether it did. An
-    /// expired tombstone was mirrored when it was written.
-    ///
-    /// If the pair has changed since the follow began (`begun`), the follow is mirrored already: if it was seen in the list
-    /// and is missing, it was ended there. A `repair` makes it again.
-    async fn edge(&self, user: UserId, author: UserId, repair: bool) -> Result<bool, MigrateError> {
-        let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(true) };
-        let list = Layout::UFollow.key(user.get());
-        let seen = self.imports.seen(&list).await?.contains(author.get());
-        let old = seen && !repair && !(edge.following && edge.begun.is_none());
-        let mirrored = self.legacy.put_edge(&edge, old).await?;
+    /// An expired tombstone was mirrored when it was written.
+    async fn edge(&self, user: UserId, author: UserId) -> Result<(), MigrateError> {
+        let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(()) };
+        self.legacy.put_edge(&edge).await?;
         let (one, none) = ([author.get()].into_iter().collect(), SeqSet::default());
         let (add, remove) = if edge.following { (&one, &none) } else { (&none, &one) };
-        self.imports.change_seen(&list, add, remove).await?;
-        Ok(mirrored)
+        Ok(self.imports.change_seen(&Layout::UFollow.key(user.get()), add, remove).await?)
     }
 
     async fn post(&self, id: PostId) -> Result<(), MigrateError> {

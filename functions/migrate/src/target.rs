@@ -39,9 +39,8 @@ impl Mark {
 }
 
 impl Source {
-    /// Makes the legacy lists agree with an edge or its tombstone, unless the legacy system has changed the pair since.
-    /// Returns whether it did. `seen` says that the author was in the user's list before the change that is mirrored.
-    pub(crate) async fn put_edge(&self, edge: &Edge, seen: bool) -> Result<bool, SourceError> {
+    /// Makes the legacy lists agree with an edge or its tombstone.
+    pub(crate) async fn put_edge(&self, edge: &Edge) -> Result<(), SourceError> {
         let (user, author) = (edge.user.get(), edge.author.get());
         let script = Script::new(include_str!("lua/follow.lua"));
         let mut call = script.prepare_invoke();
@@ -49,7 +48,7 @@ impl Source {
         call.key(Layout::Following.key(user)).key(Layout::Fans.key(author));
         call.key(legacy::fans_number_key(edge.author));
         call.key(legacy::unread_key(edge.user, edge.author)).key(legacy::unread_counts_key(edge.user));
-        call.arg(user).arg(author).arg(edge.since.ms()).arg(u8::from(edge.following)).arg(u8::from(seen));
+        call.arg(user).arg(author).arg(edge.since.ms()).arg(u8::from(edge.following));
         Ok(call.invoke_async(&mut self.connection()).await?)
     }
 

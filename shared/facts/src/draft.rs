@@ -201,11 +201,11 @@ impl DynamoFacts {
     /// write them.
     async fn remove_acknowledged(&self, drafts: &[Draft], failed: &[usize]) {
         // The records come after the head.
-        let answered = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));
-        for draft in answered {
+        let acknowledged = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));
+        for draft in acknowledged {
             let Some(place) = &draft.place else { continue };
             if let Err(error) = self.send("publish", self.leave(place, draft.token)).await {
-                warn!(place, error = &error as &dyn std::error::Error, "a draft whose request is answered is not deleted");
+                warn!(place, error = &error as &dyn std::error::Error, "a draft whose request is acknowledged is not deleted");
             }
         }
     }

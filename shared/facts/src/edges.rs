@@ -31,18 +31,14 @@ use super::{
 pub enum Kind {
     /// The follower makes it now. It is later than any earlier state of the pair.
     Made,
-    /// The follow began elsewhere and earlier: at its `since`, or up to this many milliseconds later.
-    Imported { within_ms: u64 },
+    /// The follow began elsewhere and earlier.
+    Imported,
 }
 
 impl Kind {
-    /// Whether the tombstone prevails over the follow: it is not older than the last moment at which the follow may have
-    /// begun.
-    pub fn yields_to(self, tombstone: &Edge, since: Timestamp) -> bool {
-        match self {
-            Self::Made => false,
-            Self::Imported { within_ms } => tombstone.since >= since.plus_ms(within_ms),
-        }
+    /// Whether the tombstone prevails over the follow.
+    fn yields_to(self, tombstone: &Edge, follow: &NewFollow) -> bool {
+        self == Self::Imported && tombstone.since >= follow.since
     }
 }
 
@@ -215,7 +211,7 @@ impl DynamoFacts {
                 let Some(stored) = known.get(&follow.author) else { return true };
                 if stored.blocked.is_some() {
                     outcomes.insert(stored.author, Followed::Blocked);
-                } else if stored.following || kind.yields_to(stored, follow.since) {
+                } else if stored.following || kind.yields_to(stored, follow) {
                     let own = if tried.contains(stored) { Followed::Created } else { Followed::Existing };
                     outcomes.insert(stored.author, own(stored.clone()));
                 }
@@ -375,7 +371,7 @@ impl DynamoFacts {
             writes.push(self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev)));
             writes.push(Write::put(&self.tables.followers, schema::follower_item(user, edge.author, edge.since)));
             match kind {
-                Kind::Imported { .. } => writes.push(shard.add(self, 1)),
+                Kind::Imported => writes.push(shard.add(self, 1)),
                 Kind::Made => {
                     writes.push(shard.add_behind_fence(self, 1));
                     if shard.importing {

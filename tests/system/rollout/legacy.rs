@@ -21,7 +21,7 @@ pub(super) struct LegacySystem {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the legacy application has a clock of its own")]
-pub(super) fn now() -> u64 {
+fn now() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
@@ -35,10 +35,7 @@ impl LegacySystem {
     }
 
     pub(super) async fn follow(&self, user: u64, author: u64) {
-        self.follow_at(user, author, now() / 1_000).await;
-    }
-
-    pub(super) async fn follow_at(&self, user: u64, author: u64, seconds: u64) {
+        let seconds = now() / 1_000;
         let mut pipe = redis::pipe();
         pipe.atomic().zadd(format!("u_follow:{user}"), author, seconds).ignore();
         pipe.zadd(format!("u_fans:{author}"), user, seconds).ignore().incr(format!("u_fans_num:{author}"), 1).ignore();

@@ -7,11 +7,7 @@ use serde_json::{Value, json};
 use tidemark_local::Options;
 use tidemark_tests::{LegacyRedis, until, world_with};
 
-use super::{
-    compared,
-    legacy::{self, LegacySystem},
-    pass, settle,
-};
+use super::{compared, legacy::LegacySystem, pass, settle};
 
 fn with(redis: &LegacyRedis, write_back: bool) -> impl FnOnce(&mut Options) {
     let (url, write_back) = (redis.url(), write_back.to_string());
@@ -149,34 +145,6 @@ async fn a_follow_and_an_unfollow_on_both_sides_end_with_the_later_one() {
     .await;
 }
 
-/// Scores are seconds, so a follow there may be of the second of an unfollow here that write-back has mirrored.
-#[tokio::test]
-async fn a_follow_there_in_the_second_of_a_mirrored_unfollow_stays_on_both_sides() {
-    let redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
-    world_with(with(&redis, true), async |world| {
-        let reader = world.user(1);
-        for author in [8, 9] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
-        settle(world).await;
-        for author in [8, 9] {
-            reader.delete(&format!("/v1/following/{author}")).await.ok();
-        }
-        let second = legacy::now() / 1_000;
-        settle(world).await;
-        for author in [8, 9] {
-            legacy.follow_at(1, author, second).await;
-        }
-        // Write-back looks at the tombstone of one pair again.
-        reader.put("/v1/mutes/9").await.ok();
-        settle(world).await;
-        let followed = reader.walk("/v1/users/1/following", 10).await;
-        assert_eq!((legacy.following(1).await, followed.len()), (vec![8, 9], 2));
-    })
-    .await;
-}
-
 /// A pass learns of an unfollow after it happened. A follow that the legacy system made since is later.
 #[tokio::test]
 async fn a_follow_that_came_back_before_a_pass_saw_its_end_stays_on_both_sides() {
@@ -198,32 +166,6 @@ async fn a_follow_that_came_back_before_a_pass_saw_its_end_stays_on_both_sides()
         settle(world).await;
         assert_eq!((legacy.following(1).await.len(), reader.walk("/v1/users/1/following", 10).await.len()), (2, 2));
         assert!(compared(world, &redis, 10).await.is_empty());
-    })
-    .await;
-}
-
-/// Write-back learns of a change of the pair after the legacy system has ended the follow.
-#[tokio::test]
-async fn a_change_of_a_pair_does_not_bring_back_a_follow_that_was_ended_there() {
-    let redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
-    world_with(with(&redis, true), async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/9").await.ok();
-        settle(world).await;
-        legacy.unfollow(1, 9).await;
-        reader.put("/v1/mutes/9").await.ok();
-        world.idle().await;
-        assert_eq!(legacy.following(1).await, Vec::<u64>::new());
-        settle(world).await;
-        assert_eq!(reader.walk("/v1/users/1/following", 10).await, Vec::<Value>::new());
-
-        // A repair brings back what the legacy system has lost.
-        reader.put("/v1/following/8").await.ok();
-        settle(world).await;
-        legacy.unfollow(1, 8).await;
-        world.stack.invoke("migrate", json!({ "mirror": ["1"] })).await.unwrap();
-        assert_eq!(legacy.following(1).await, [8]);
     })
     .await;
 }

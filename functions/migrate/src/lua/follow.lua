@@ -1,23 +1,18 @@
--- Makes the legacy lists of a pair agree with its edge. A later legacy follow stays, and so does a legacy unfollow of a
--- follow that was in the list before. Scores are seconds: within one second, a follow that was not seen is the later one.
+-- Makes the legacy lists of a pair agree with its edge. A legacy follow that is later than an unfollow here stays.
 -- KEYS: u_follow:{user}, u_fans:{author}, uf:flws:{user}, uf:fans:{author}, u_fans_num:{author},
 --       user:unread:{user}:{author}, user:unread:count:{user}
--- ARGV: user, author, time of the change in ms, 1 for a follow and 0 for an unfollow, 1 if u_follow had the author
---       before the change
--- Returns: 1, or 0 if the legacy state stays
+-- ARGV: user, author, time of the change in ms, 1 for a follow and 0 for an unfollow
+-- Returns: 1, or 0 if a later legacy follow stays
 -- Keeps: state, never a delta, so that it may be repeated; the number of fans changes with the list of fans alone
 local user, author, at, follows = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
-local seen = ARGV[5] == '1'
 local lists = { { KEYS[1], author, 1000 }, { KEYS[2], user, 1000 }, { KEYS[3], author, 1 }, { KEYS[4], user, 1 } }
-local since = redis.call('ZSCORE', KEYS[1], author)
 if not follows then
-    if since and tonumber(since) * 1000 + (seen and 0 or 999) > at then
+    local since = redis.call('ZSCORE', KEYS[1], author)
+    if since and tonumber(since) * 1000 > at then
         return 0
     end
     redis.call('DEL', KEYS[6])
     redis.call('HDEL', KEYS[7], author)
-elseif seen and not since then
-    return 0
 end
 for place, list in ipairs(lists) do
     local key, member, unit = list[1], list[2], list[3]

@@ -20,7 +20,7 @@ const LONGEST: usize = 36;
 
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    /// The hash of the first request with this token, and its response.
+    /// The hash of the first request's items, and its response.
     responses: HashMap<String, (u64, Response)>,
     /// The same tokens, in the order in which they came.
     order: VecDeque<(Instant, String)>,
@@ -34,29 +34,33 @@ impl Tokens {
     }
 }
 
-/// Performs a transaction, or returns the first response to its token. A transaction that failed may be repeated. Requests
-/// with tokens wait for each other, as in the engine, so two with the same token are one.
+/// Performs a transaction, or returns the first response to its token, without the capacity that was consumed then. A
+/// transaction that failed may be repeated. Requests with tokens wait for each other, as in the engine, so two with the
+/// same token are one.
 pub(super) fn once(tokens: &Mutex<Tokens>, body: &str, perform: impl Fn(&str) -> Response) -> Response {
     let Ok(Value::Object(mut request)) = serde_json::from_str(body) else { return perform(body) };
     let token = match request.remove("ClientRequestToken") {
-        Some(Value::String(token)) if (1..=LONGEST).contains(&token.len()) => token,
+        Some(Value::String(token)) if token.len() <= LONGEST => token,
         _ => return perform(body),
     };
-    let request = Value::Object(request).to_string();
     let mut hasher = DefaultHasher::new();
-    request.hash(&mut hasher);
+    request.get("TransactItems").map(Value::to_string).hash(&mut hasher);
     let (hash, now) = (hasher.finish(), Instant::now());
     let mut tokens = tokens.lock().unwrap_or_else(PoisonError::into_inner);
-    tokens.forget(now.checked_sub(KEPT).unwrap_or(now));
+    if let Some(before) = now.checked_sub(KEPT) {
+        tokens.forget(before);
+    }
     match tokens.responses.get(&token) {
         Some((first, response)) if *first == hash => return response.clone(),
         Some(_) => return Response::error("IdempotentParameterMismatchException", "The token belongs to another request"),
         None => {}
     }
-    let response = perform(&request);
+    let response = perform(&Value::Object(request).to_string());
     if response.is_ok() {
+        let mut body: Value = serde_json::from_str(&response.body).unwrap_or_default();
+        body.as_object_mut().map(|fields| fields.remove("ConsumedCapacity"));
         tokens.order.push_back((now, token.clone()));
-        tokens.responses.insert(token, (hash, response.clone()));
+        tokens.responses.insert(token, (hash, Response { status: response.status, body: body.to_string() }));
     }
     response
 }
@@ -78,10 +82,13 @@ mod tests {
             let response = once(&tokens, body, perform);
             (response.status, response.body)
         };
-        let (one, other) = (r#"{"ClientRequestToken":"a","n":1}"#, r#"{"ClientRequestToken":"a","n":2}"#);
+        let (one, other) =
+            (r#"{"ClientRequestToken":"a","TransactItems":[1]}"#, r#"{"ClientRequestToken":"a","TransactItems":[2]}"#);
         assert_eq!(send(one, 400), (400, "0".to_owned()));
         assert_eq!(send(one, 200), (200, "1".to_owned()), "the first one failed");
         assert_eq!(send(one, 200), (200, "1".to_owned()));
+        let measured = one.replace('}', r#","ReturnConsumedCapacity":"INDEXES"}"#);
+        assert_eq!(send(&measured, 200).1, "1", "the items are the same");
         assert_eq!(send(other, 200).0, 400);
         assert_eq!((send(r#"{"n":1}"#, 200).1, send(r#"{"n":1}"#, 200).1), ("2".to_owned(), "3".to_owned()));
         tokens.lock().unwrap().forget(Instant::now());

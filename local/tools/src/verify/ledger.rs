@@ -60,7 +60,7 @@ impl Checks {
 
     /// Counts a request with an unexpected response as a mismatch.
     pub fn failed(&mut self, error: &anyhow::Error) {
-        self.holds("request", false, || ("an response".to_owned(), format!("{error:#}")));
+        self.holds("request", false, || ("a response".to_owned(), format!("{error:#}")));
     }
 
     pub fn mismatched(&self) -> u64 {
