@@ -7,7 +7,7 @@
 //! The record is read before the list. So a member that write-back adds in between is only looked at once more, and a
 //! seen member that is missing was in the list before.
 
-use tidemark::domain::{PostId, SeqSet, UserId};
+use tidemark::domain::{Edge, PostId, SeqSet, UserId};
 
 use crate::{
     MigrateError,
@@ -107,16 +107,14 @@ async fn changes(
 async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let authors: Vec<UserId> = missing.iter().filter_map(UserId::new).collect();
     let edges = run.app.stores.edges.edges(user, &authors).await?;
-    let (mut tombstones, mut removed) = (Vec::new(), missing.clone());
-    for edge in edges.into_values() {
-        let ended = match edge.following {
-            // An earlier pass may have ended between the fact and the views.
-            false => {
-                tombstones.push(edge);
-                continue;
-            }
-            true if run.dry_run => imports::ended_there(&edge, run.now),
-            true => run.imports.import_unfollow(user, edge.author, run.now).await?,
+    // An earlier pass that wrote tombstones may have ended before the views.
+    let (live, mut tombstones): (Vec<Edge>, Vec<Edge>) = edges.into_values().partition(|edge| edge.following);
+    let mut removed = missing.clone();
+    for edge in live {
+        let ended = if run.dry_run {
+            imports::ended_there(&edge, run.now)
+        } else {
+            run.imports.import_unfollow(user, edge.author, run.now).await?
         };
         match ended {
             None => _ = removed.remove(edge.author.get()),

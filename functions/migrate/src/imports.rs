@@ -56,9 +56,9 @@ pub struct StoredProgress {
     pub text: String,
 }
 
-/// The tombstone of a follow that was ended in the legacy system, as a pass that began at `now` sees it. Its time is before
-/// the second of `now`: the scores of the legacy lists are seconds, and a follow there that the pass did not see is later.
-/// `None` if the follow began here since `now`.
+/// The tombstone of a follow that was ended in the legacy system, as a pass that began at `now` sees it. Its time is
+/// before the second of `now`: the scores of the legacy lists are seconds, and a follow there that the pass did not see
+/// is later. `None` if the follow began here since `now`.
 pub(crate) fn ended_there(edge: &Edge, now: Timestamp) -> Option<Edge> {
     let before = Timestamp::from_ms((now.seconds() * 1_000).saturating_sub(1));
     (edge.since < now).then(|| edge.ended(before))

@@ -38,8 +38,8 @@ pub struct FanOuts {
 /// Pages that wait longer than this in a queue that is not drained count as lost.
 pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
-/// The longest time of a run from the note that it sends pages to the note that they are sent. The function may not run as
-/// long.
+/// The longest time of a run from the note that it sends pages to the note that they are sent. The function may not run
+/// as long.
 const SENDING_MS: u64 = 60_000;
 
 /// Up to this many messages in flight are no sign of a backlog: all workers together hold about as many.

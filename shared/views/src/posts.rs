@@ -224,8 +224,8 @@ fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }
 
-/// Returns the author's state in the reader's view: outer `None` if the view cannot be used, inner `None` if the reader does not
-/// follow the author.
+/// Returns the author's state in the reader's view: outer `None` if the view cannot be used, inner `None` if the reader
+/// does not follow the author.
 fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Option<AuthorState>> {
     let meta = ReaderMeta::decode(&meta?).filter(|meta| meta.epoch == epoch.as_bytes())?;
     let state = field.map(|field| AuthorState::decode(&field)).transpose().ok()?.filter(|state| state.live);

@@ -1,7 +1,8 @@
 #!lua name=redis_link_turn_2
 -- turn: gives the bulk work of a process its next turn on this node. Turns are so far apart that the node is busy for a
 -- stated share of its time, whatever keeps it busy. The process tells the work of the trip that ends with this call, and
--- its next trip comes in the turn that it gets. A process that has missed its turn calls this before the trip. So trips of all processes follow each other evenly.
+-- its next trip comes in the turn that it gets. A process that has missed its turn calls this before the trip. So trips
+-- of all processes follow each other evenly.
 --
 -- The next turn and the distance of turns are kept in the memory of this process only. After a restart or a failover they
 -- are learned again. This is a library of its own, so all releases of the functions share them.
