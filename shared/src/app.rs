@@ -8,8 +8,13 @@ use std::{
 use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
 use futures::FutureExt;
+use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{AwsOverrides, Settings, UserIds, telemetry::EmbeddedMetrics};
+use crate::{
+    AwsOverrides, Settings, UserIds,
+    telemetry::{self, EmbeddedMetrics},
+};
 use tidemark_app::{
     AccessCheck, Callers, Following, Hot, Invocation, Leaving, Lists, Live, People, Publishing, Reading, Stores, ViewSync,
     Worker,
@@ -45,7 +50,7 @@ pub struct App {
     pub leaving: Leaving,
     /// The claims of a token, and the checks of the caller.
     pub edge: Edge,
-    /// Deliveries and retractions.
+    /// Delivers posts to the feeds of followers, and retracts them.
     pub fan_outs: FanOuts,
     /// The tasks of the queue.
     pub worker: Worker,
@@ -183,6 +188,22 @@ impl App {
             redis,
         }
     }
+}
+
+/// Runs a function until its process ends: calls `handle` for each event.
+///
+/// # Errors
+/// A setting is missing or wrong, or the clients cannot be prepared.
+pub async fn run<E, R, F>(handle: impl AsyncFn(&App, LambdaEvent<E>) -> Result<R, F>) -> Result<(), Error>
+where
+    E: DeserializeOwned,
+    R: Serialize,
+    F: Into<Diagnostic> + std::fmt::Debug,
+{
+    telemetry::init();
+    let app = App::connect(Settings::from_env()?).await?;
+    let (app, handle) = (&app, &handle);
+    lambda_runtime::run(service_fn(move |event| handle(app, event))).await
 }
 
 /// The configuration of the SDK's clients, with the longest time of one attempt and of all attempts together.

@@ -11,7 +11,7 @@ mod app;
 mod settings;
 pub mod telemetry;
 
-pub use app::{App, StartError, SystemClock, aws_config};
+pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use settings::{AuthorizerSettings, AwsOverrides, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
     Budget, Callers, Cards, Edited, Follow, Following, Given, Hide, Hiding, Lists, Live, MOST_HIDDEN, MarkedPosts, Membership,

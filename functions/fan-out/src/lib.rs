@@ -6,7 +6,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{StreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tidemark::{App, Worker, ports::Task, queue};
@@ -39,17 +39,18 @@ pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchR
     failures.extend(failed.filter_map(async |failure| failure).collect::<Vec<_>>().await);
     invocation.worked(records, failures.len());
     let mut response = SqsBatchResponse::default();
-    response.batch_item_failures = failures;
+    response.set_failures(failures);
     Ok(response)
 }
 
-fn decode(message: SqsMessage) -> Result<(String, Task), BatchItemFailure> {
+/// Decodes a message. Returns its id instead if it is malformed.
+fn decode(message: SqsMessage) -> Result<(String, Task), String> {
     let id = message.message_id.unwrap_or_default();
     match queue::decode(message.body.as_deref().unwrap_or_default()) {
         Ok(task) => Ok((id, task)),
         Err(error) => {
             error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
-            Err(failure(id))
+            Err(id)
         }
     }
 }
@@ -71,7 +72,8 @@ fn size(task: &Task) -> usize {
     }
 }
 
-async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchItemFailure> {
+/// Runs a task. Returns the id of its message if the task failed and is not sent again.
+async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<String> {
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
     match app.worker.run(&task, &out_of_time).await {
         Ok(()) => {
@@ -83,13 +85,7 @@ async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<BatchIt
             // The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout,
             // and it has `most_tries` attempts instead of the queue's receives.
             let again = app.sync.later.again(&task, Worker::most_tries(&error, &task)).await.is_ok();
-            (!again).then(|| failure(id))
+            (!again).then_some(id)
         }
     }
-}
-
-fn failure(id: String) -> BatchItemFailure {
-    let mut failure = BatchItemFailure::default();
-    failure.item_identifier = id;
-    failure
 }

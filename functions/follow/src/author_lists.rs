@@ -3,9 +3,12 @@
 use serde_json::json;
 use tidemark::{
     App, Membership,
-    domain::{self, Cursor, ListId, UserId, author_lists::Made},
+    domain::{
+        self, Cursor, ListId, UserId,
+        author_lists::{MOST_LISTS, Made},
+    },
     http::{
-        Page, Problem, Request, Response,
+        Kind, Page, Problem, Request, Response,
         bodies::{AuthorList, AuthorLists, MakeListRequest, Member},
     },
 };
@@ -20,7 +23,7 @@ pub(crate) async fn make(app: &App, request: &Request) -> Result<Response, Probl
     match app.lists.make(caller, &name, key.as_ref()).await? {
         Made::List(list) | Made::Repeated(list) => Ok(Response::json(201, &rendered(caller, list))),
         Made::KeyReused => Err(Problem::key_reused()),
-        Made::Full => Err(Problem::list_limit()),
+        Made::Full => Err(Problem::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))),
     }
 }
 
@@ -49,11 +52,13 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 /// `PUT` and `DELETE /v1/lists/{list}/authors/{author}`.
 pub(crate) async fn set_member(app: &App, request: &Request, member: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let (list, author) = (request.list_parameter()?, request.user_parameter("author")?);
+    let (list, author) = (request.list_parameter()?, request.parameter("author")?);
     match app.lists.set_member(caller, list, author, member).await? {
         Membership::Stands => Ok(Response::json(200, &Member { member })),
         Membership::UnknownList => Err(Problem::no_list(list)),
-        Membership::NotFollowing => Err(Problem::not_following()),
+        Membership::NotFollowing => {
+            Err(Problem::new(Kind::NotFollowing, "only authors whom the caller follows can be on a list"))
+        }
     }
 }
 

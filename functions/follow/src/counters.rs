@@ -7,7 +7,7 @@ use tidemark::{
 
 pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let user = request.user_parameter("user")?;
+    let user = request.parameter("user")?;
     let (counters, degraded) = app.relations.counters(caller, user).await?;
     Ok(Response::json(200, &Counters::from(counters)).degraded(degraded))
 }

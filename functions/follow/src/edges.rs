@@ -2,8 +2,9 @@
 
 use tidemark::{
     App, Follow, Hide, Hiding,
+    domain::UserId,
     http::{
-        Problem, Request, Response,
+        Kind, Problem, Request, Response,
         bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
 };
@@ -11,7 +12,7 @@ use tidemark::{
 /// `PUT /v1/following/{author}`.
 pub(crate) async fn follow(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let author = request.user_parameter("author")?;
+    let author = request.parameter("author")?;
     let FollowRequest { preference } = request.optional_body()?;
     let outcome =
         app.following.follow(caller, &[author], preference).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
@@ -21,7 +22,7 @@ pub(crate) async fn follow(app: &App, request: &Request) -> Result<Response, Pro
 /// `DELETE /v1/following/{author}`.
 pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    app.following.unfollow(caller, request.user_parameter("author")?).await?;
+    app.following.unfollow(caller, request.parameter("author")?).await?;
     Ok(Response::json(200, &NotFollowing { following: false }))
 }
 
@@ -42,7 +43,7 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Response
 /// `PUT` and `DELETE` of `/v1/mutes/{user}` and `/v1/blocks/{user}`.
 pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let user = request.user_parameter("user")?;
+    let user: UserId = request.parameter("user")?;
     if user == caller {
         return Err(Problem::invalid("user", "must be another user"));
     }
@@ -57,8 +58,11 @@ pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: b
 fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
     match outcome {
         Follow::Following { since, created, preference } => Ok(Following { following: true, since, created, preference }),
-        Follow::LimitReached => Err(Problem::following_limit(app.settings.following_limit)),
-        Follow::Oneself => Err(Problem::self_follow()),
+        Follow::LimitReached => {
+            let detail = format!("a user can follow at most {} authors", app.settings.following_limit);
+            Err(Problem::new(Kind::FollowingLimit, detail))
+        }
+        Follow::Oneself => Err(Problem::new(Kind::SelfFollow, "an author is not their own follower")),
         Follow::Blocked => Err(Problem::blocked()),
         Follow::Erased => Err(Problem::not_found("the author has left")),
     }

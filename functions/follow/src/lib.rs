@@ -31,9 +31,8 @@ routes!(|app: &App, request| [
                 "the caller already follows as many authors as allowed, 500 by default; nothing has changed"
             )
             .responds("404", "NotFound")
-            .link("getRelation", "user", "$request.path.author")
-            .link("listAuthorPosts", "author", "$request.path.author")
-            .link("unfollow", "author", "$request.path.author"),
+            .links(["getRelation"], "user", "$request.path.author")
+            .links(["listAuthorPosts", "unfollow"], "author", "$request.path.author"),
     ),
     (
         "DELETE /v1/following/{author}",
@@ -54,9 +53,9 @@ routes!(|app: &App, request| [
         lists::page(app, &request, List::Following),
         operation("relations", "listFollowing", "List the authors that a user follows, newest first")
             .returns::<RelationPage>("A page.")
-            .parameter("profiles")
+            .parameters(["profiles"])
             .page()
-            .parameter("offset"),
+            .parameters(["offset"]),
     ),
     (
         "GET /v1/users/{user}/followers",
@@ -64,9 +63,9 @@ routes!(|app: &App, request| [
         operation("relations", "listFollowers", "List a user's followers, newest first")
             .describe("The list is complete for any number of followers.")
             .returns::<RelationPage>("A page.")
-            .parameter("profiles")
+            .parameters(["profiles"])
             .page()
-            .parameter("offset"),
+            .parameters(["offset"]),
     ),
     (
         "GET /v1/users/{user}/counters",
@@ -79,15 +78,14 @@ routes!(|app: &App, request| [
         status::of_one(app, &request),
         operation("relations", "getRelation", "Get the relation between the caller and a user")
             .returns::<Relation>("Both directions, or the requested one.")
-            .parameter("only"),
+            .parameters(["only"]),
     ),
     (
         "GET /v1/relations",
         status::of_many(app, &request),
         operation("relations", "listRelations", "Get the relations between the caller and up to 100 users")
             .returns::<Relations>("One item for each user, in the order of the request.")
-            .parameter("users")
-            .parameter("only"),
+            .parameters(["users", "only"]),
     ),
     (
         "PUT /v1/mutes/{user}",
@@ -100,7 +98,7 @@ routes!(|app: &App, request| [
             .returns::<Muted>("The caller mutes the user.")
             .responds("404", "NotFound")
             .refuses(Kind::MuteLimit, "the caller mutes 1,000 users, the maximum; nothing has changed")
-            .link("unmute", "user", "$request.path.user"),
+            .links(["unmute"], "user", "$request.path.user"),
     ),
     (
         "DELETE /v1/mutes/{user}",
@@ -114,7 +112,7 @@ routes!(|app: &App, request| [
         lists::hidden(app, &request, Hiding::Mute),
         operation("relations", "listMutes", "List the users whom the caller mutes, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the mute.")
-            .parameter("profiles")
+            .parameters(["profiles"])
             .page(),
     ),
     (
@@ -128,7 +126,7 @@ routes!(|app: &App, request| [
             .returns::<Blocked>("The caller blocks the user.")
             .responds("404", "NotFound")
             .refuses(Kind::BlockLimit, "the caller blocks 1,000 users, the maximum; nothing has changed")
-            .link("unblock", "user", "$request.path.user"),
+            .links(["unblock"], "user", "$request.path.user"),
     ),
     (
         "DELETE /v1/blocks/{user}",
@@ -142,7 +140,7 @@ routes!(|app: &App, request| [
         lists::hidden(app, &request, Hiding::Block),
         operation("relations", "listBlocks", "List the users whom the caller blocks, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the block.")
-            .parameter("profiles")
+            .parameters(["profiles"])
             .page(),
     ),
     (
@@ -153,8 +151,7 @@ routes!(|app: &App, request| [
             .creates::<AuthorList>("The new list, without authors.")
             .idempotent()
             .refuses(Kind::ListLimit, "the caller has 50 lists, the maximum; nothing has changed")
-            .link("listMembers", "list", "$response.body#/id")
-            .link("deleteList", "list", "$response.body#/id"),
+            .links(["listMembers", "deleteList"], "list", "$response.body#/id"),
     ),
     (
         "GET /v1/lists",
@@ -189,7 +186,7 @@ routes!(|app: &App, request| [
         operation("lists", "listMembers", "List the authors on a list, the newest follow first")
             .returns::<RelationPage>("A page. `since` is the time of the follow.")
             .responds("404", "NotFound")
-            .parameter("profiles")
+            .parameters(["profiles"])
             .page(),
     ),
 ]);

@@ -16,7 +16,7 @@ const MAX_OFFSET: u64 = 10_000;
 /// Returns one page of a list, newest first.
 pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId) -> List) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let user = request.user_parameter("user")?;
+    let user: UserId = request.parameter("user")?;
     let page = Page::of(request)?;
     let start = match (offset(request)?, page.below_relation()?) {
         (Some(_), Some(_)) => return Err(Problem::invalid("offset", "does not go with a cursor")),

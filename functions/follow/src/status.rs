@@ -16,7 +16,7 @@ const MAX_USERS: usize = 100;
 /// The relation between the caller and one user.
 pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let user = request.user_parameter("user")?;
+    let user: UserId = request.parameter("user")?;
     let only_following = only_following(request)?;
     let status = app.relations.status(caller, &[user], only_following).await?;
     Ok(Response::json(200, &item(user, status.get(&user).copied().unwrap_or_default(), only_following)))

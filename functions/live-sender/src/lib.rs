@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
@@ -62,27 +62,27 @@ pub async fn handle(sender: &Sender, event: LambdaEvent<SqsEvent>) -> Result<Sqs
     let invocation = sender.recorder.invocation(&event.context.env_config.function_name, &event.context.request_id);
     let records = event.payload.records.len();
     let work = event.payload.records.into_iter().map(|message| work(sender, message));
-    let failed: Vec<Option<BatchItemFailure>> = futures::future::join_all(work).await;
     let mut response = SqsBatchResponse::default();
-    response.batch_item_failures = failed.into_iter().flatten().collect();
+    response.set_failures(futures::future::join_all(work).await.into_iter().flatten());
     invocation.worked(records, response.batch_item_failures.len());
     Ok(response)
 }
 
-async fn work(sender: &Sender, message: SqsMessage) -> Option<BatchItemFailure> {
+/// Posts what a message has. Returns the id of the message if it failed.
+async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
     let id = message.message_id.clone().unwrap_or_default();
     let posts = match decode_posts(message.body.as_deref().unwrap_or_default()) {
         Ok(posts) => posts,
         Err(error) => {
             error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
-            return Some(failure(id));
+            return Some(id);
         }
     };
     // An earlier attempt was interrupted. Its remaining messages may be stale.
     let done = if is_repeated(&message.attributes) { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };
     let error = done.err()?;
     warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
-    Some(failure(id))
+    Some(id)
 }
 
 /// Posts messages to their connections, notes who was told, removes connections that are gone, and has readers told again
@@ -128,10 +128,4 @@ async fn tell_again(sender: &Sender, posts: impl Iterator<Item = &LivePost>) -> 
     let tasks: Vec<LiveTask> =
         by_tries.into_iter().map(|(tries, users)| LiveTask::Again { users: users.into_iter().collect(), tries }).collect();
     if tasks.is_empty() { Ok(()) } else { sender.queue.send(&tasks, AGAIN).await }
-}
-
-fn failure(id: String) -> BatchItemFailure {
-    let mut failure = BatchItemFailure::default();
-    failure.item_identifier = id;
-    failure
 }

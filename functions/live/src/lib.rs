@@ -8,7 +8,7 @@ mod connections;
 
 use aws_lambda_events::{
     apigw::ApiGatewayWebsocketProxyRequest,
-    sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage},
+    sqs::{SqsBatchResponse, SqsEvent, SqsMessage},
 };
 use futures::{StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
@@ -46,7 +46,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Er
             let records = event.records.len();
             let failed = stream::iter(event.records).map(|message| work(app, message)).buffer_unordered(PARALLEL);
             let mut response = SqsBatchResponse::default();
-            response.batch_item_failures = failed.filter_map(async |failure| failure).collect().await;
+            response.set_failures(failed.filter_map(async |id| id).collect::<Vec<_>>().await);
             invocation.worked(records, response.batch_item_failures.len());
             Response::Tasks(response)
         }
@@ -59,26 +59,21 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Er
     })
 }
 
-async fn work(app: &App, message: SqsMessage) -> Option<BatchItemFailure> {
+/// Runs the task in a message. Returns the id of the message if it failed.
+async fn work(app: &App, message: SqsMessage) -> Option<String> {
     let id = message.message_id.unwrap_or_default();
     let task = match queue::decode_live(message.body.as_deref().unwrap_or_default()) {
         Ok(task) => task,
         Err(error) => {
             error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
-            return Some(failure(id));
+            return Some(id);
         }
     };
     match app.live.run(&task, queue::is_repeated(&message.attributes)).await {
         Ok(()) => None,
         Err(error) => {
             warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
-            Some(failure(id))
+            Some(id)
         }
     }
-}
-
-fn failure(id: String) -> BatchItemFailure {
-    let mut failure = BatchItemFailure::default();
-    failure.item_identifier = id;
-    failure
 }

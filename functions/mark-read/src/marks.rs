@@ -12,7 +12,7 @@ use tidemark::{
 /// Marks one post read, or unread if `read` is false.
 pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.post_parameter()?;
+    let id = request.parameter("post")?;
     let marked = Problem::unless_found(id, app.reading.mark_post(caller, id, read).await?)?;
     let state = &marked.snapshot.state;
     let unread = UnreadAfterMark { author: state.unread_of(id.author), total: state.unread_total() };

@@ -1,7 +1,7 @@
 //! [`Run`]: the state of one invocation.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +14,13 @@ use tidemark::{
     domain::{NoticeId, Seq, SeqSet, Timestamp, UserId},
 };
 
-use crate::{Imports, MigrateError, legacy::LegacyNotice, source::Source};
+use crate::{
+    Imports, MigrateError,
+    legacy::{LegacyNotice, Reason},
+    progress::Pending,
+    report::Tally,
+    source::Source,
+};
 
 /// The state of one invocation.
 pub(crate) struct Run<'a> {
@@ -38,6 +44,20 @@ pub(crate) struct Run<'a> {
 /// Times and sequence numbers of one author's posts, ascending.
 pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
 
+/// A key that is imported, and the counts of its entries.
+pub(crate) struct Key<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) pending: Pending,
+    pub(crate) tally: Tally,
+}
+
+impl Key<'_> {
+    /// Counts a member that cannot be imported.
+    pub(crate) fn refuse(&mut self, reason: Reason, member: &[u8]) {
+        self.tally.refuse(reason, self.pending.key.as_bytes(), Some(member));
+    }
+}
+
 /// The progress of one key.
 pub(crate) enum Outcome {
     Done,
@@ -49,11 +69,6 @@ impl Run<'_> {
     /// Whether the time or the limit of entries is used up.
     pub(crate) fn is_over(&self) -> bool {
         self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
-    }
-
-    /// Those of these users who have left. Nothing is imported for them.
-    pub(crate) async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>, MigrateError> {
-        Ok(self.app.facts.erased(users).await?)
     }
 
     /// Stores that members of a list agree with the facts, for later passes.

@@ -8,16 +8,15 @@ use std::{
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     domain::{AuthorHead, NewFollow, Seq, SeqSet, Timestamp, UserId},
+    facts::edges::Kind,
     ports::Followed,
 };
 
 use crate::{
     MigrateError,
-    context::{Outcome, Run, Times},
+    context::{Key, Outcome, Run, Times},
     imports::ImportRecord,
     legacy::{self, Reason},
-    progress::Pending,
-    report::Tally,
     source::{Member, Shape, SourceError},
 };
 
@@ -30,9 +29,9 @@ const TIMES: u64 = 1_000;
 /// The owner of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Side {
-    /// Members are followees.
+    /// The list of whom this user follows.
     Follower(UserId),
-    /// Members are followers.
+    /// The list of who follows this user.
     Followee(UserId),
 }
 
@@ -48,26 +47,20 @@ pub(crate) enum FollowOutcome {
 pub(crate) type Follow = (UserId, Timestamp);
 
 /// Imports `uf:flws:`, `u_follow:`, `uf:fans:` or `u_fans:`. Scores are units of `unit_ms` milliseconds.
-pub(crate) async fn list(
-    run: &Run<'_>,
-    side: Side,
-    unit_ms: u64,
-    pending: &Pending,
-    tally: &mut Tally,
-) -> Result<Outcome, MigrateError> {
-    let mut at = pending.at.unwrap_or_default();
+pub(crate) async fn list(key: &mut Key<'_>, side: Side, unit_ms: u64) -> Result<Outcome, MigrateError> {
+    let run = key.run;
+    let mut at = key.pending.at.unwrap_or_default();
     loop {
-        let piece = run.source.piece(Shape::SortedSet, &pending.key, at).await?;
+        let piece = run.source.piece(Shape::SortedSet, &key.pending.key, at).await?;
         run.has_read(piece.members.len());
-        let (Side::Follower(owner) | Side::Followee(owner)) = side;
         match side {
             Side::Follower(user) => {
-                let imported = own(run, user, unit_ms, &pending.key, &piece.members, tally).await?;
-                run.note_seen(&pending.key, &imported).await?;
+                let imported = own(key, user, unit_ms, &piece.members).await?;
+                run.note_seen(&key.pending.key, &imported).await?;
             }
             Side::Followee(author) => {
-                let relations = relations(run, owner, unit_ms, &pending.key, &piece.members, tally);
-                followers(run, author, &relations, &pending.key, tally).await?;
+                let relations = relations(key, author, unit_ms, &piece.members);
+                followers(key, author, &relations).await?;
             }
         }
         match piece.next {
@@ -79,18 +72,11 @@ pub(crate) async fn list(
 }
 
 /// Imports members of a user's own list. Returns the authors who need no further import.
-pub(crate) async fn own(
-    run: &Run<'_>,
-    user: UserId,
-    unit_ms: u64,
-    key: &str,
-    members: &[Member],
-    tally: &mut Tally,
-) -> Result<SeqSet, MigrateError> {
-    let relations = relations(run, user, unit_ms, key, members, tally);
+pub(crate) async fn own(key: &mut Key<'_>, user: UserId, unit_ms: u64, members: &[Member]) -> Result<SeqSet, MigrateError> {
+    let relations = relations(key, user, unit_ms, members);
     let mut imported = SeqSet::default();
-    for ((author, _), outcome) in follow(run, user, &relations).await? {
-        count(tally, outcome, key, author);
+    for ((author, _), outcome) in follow(key.run, user, &relations).await? {
+        count(key, outcome, author);
         if !matches!(outcome, FollowOutcome::Refused(_)) {
             imported.insert(author.get());
         }
@@ -99,40 +85,35 @@ pub(crate) async fn own(
 }
 
 /// The other users in a piece of `owner`'s list, each once.
-fn relations(run: &Run<'_>, owner: UserId, unit_ms: u64, key: &str, members: &[Member], tally: &mut Tally) -> Vec<Follow> {
+fn relations(key: &mut Key<'_>, owner: UserId, unit_ms: u64, members: &[Member]) -> Vec<Follow> {
     let mut relations: BTreeMap<UserId, Timestamp> = BTreeMap::new();
     for (member, score) in members {
         let other = legacy::user(member).and_then(|user| if user == owner { Err(Reason::SelfFollow) } else { Ok(user) });
-        let since = legacy::time_of_score(score.unwrap_or(f64::NAN), unit_ms, run.now);
+        let since = legacy::time_of_score(score.unwrap_or(f64::NAN), unit_ms, key.run.now);
         match other.and_then(|user| Ok((user, since?))) {
             Ok((user, since)) => drop(relations.insert(user, since)),
-            Err(reason) => tally.refuse(reason, key.as_bytes(), Some(member)),
+            Err(reason) => key.refuse(reason, member),
         }
     }
     relations.into_iter().collect()
 }
 
-pub(crate) fn count(tally: &mut Tally, outcome: FollowOutcome, key: &str, member: UserId) {
+pub(crate) fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
     match outcome {
-        FollowOutcome::Written => tally.wrote(1),
-        FollowOutcome::AlreadyThere => tally.found(1),
-        FollowOutcome::Refused(reason) => tally.refuse(reason, key.as_bytes(), Some(member.to_string().as_bytes())),
+        FollowOutcome::Written => key.tally.wrote(1),
+        FollowOutcome::AlreadyThere => key.tally.found(1),
+        FollowOutcome::Refused(reason) => key.refuse(reason, member.to_string().as_bytes()),
     }
 }
 
 /// Imports an author's followers. Most edges exist from the followers' own lists, so the edges are looked up first, a
 /// hundred at a time.
-async fn followers(
-    run: &Run<'_>,
-    author: UserId,
-    relations: &[Follow],
-    key: &str,
-    tally: &mut Tally,
-) -> Result<(), MigrateError> {
+async fn followers(key: &mut Key<'_>, author: UserId, relations: &[Follow]) -> Result<(), MigrateError> {
+    let run = key.run;
     let pairs: Vec<(UserId, UserId)> = relations.iter().map(|(user, _)| (*user, author)).collect();
     let live = run.app.stores.edges.live(&pairs).await?;
     let (there, missing): (Vec<Follow>, Vec<Follow>) = relations.iter().partition(|(user, _)| live.contains(&(*user, author)));
-    tally.found(there.len() as u64);
+    key.tally.found(there.len() as u64);
     let work = missing.into_iter().map(|(user, since)| {
         async move {
             let outcomes = follow(run, user, &[(author, since)]).await?;
@@ -143,7 +124,7 @@ async fn followers(
     let done: Vec<(UserId, Vec<(Follow, FollowOutcome)>)> =
         stream::iter(work.collect::<Vec<_>>()).buffered(PARALLEL).try_collect().await?;
     for (user, outcomes) in done {
-        outcomes.into_iter().for_each(|(_, outcome)| count(tally, outcome, key, user));
+        outcomes.into_iter().for_each(|(_, outcome)| count(key, outcome, user));
     }
     Ok(())
 }
@@ -160,7 +141,7 @@ pub(crate) async fn follow(
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
     let mut outcomes: Vec<(Follow, FollowOutcome)> =
         there.into_iter().map(|follow| (follow, FollowOutcome::AlreadyThere)).collect();
-    let erased = run.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
+    let erased = run.app.facts.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
     let has_left = |follow: &Follow| erased.contains(&user) || erased.contains(&follow.0);
     let (left, missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(has_left);
     outcomes.extend(left.into_iter().map(|follow| (follow, FollowOutcome::Refused(Reason::Erased))));
@@ -176,7 +157,8 @@ pub(crate) async fn follow(
         return Ok(outcomes);
     }
     let new = prepare(run, user, fits).await?;
-    let followed = run.imports.import_follows(user, &new, run.now).await?;
+    // An existing edge stays, and so does an unfollow that is not older than the follow: both are `Existing`.
+    let followed = run.imports.make_follows(user, new, run.now, Kind::Imported).await?;
     outcomes.extend(fits.iter().zip(followed).map(|(follow, followed)| {
         let outcome = match followed {
             Followed::Created(_) => FollowOutcome::Written,

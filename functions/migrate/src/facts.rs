@@ -1,4 +1,4 @@
-//! Imports into DynamoDB.
+//! Writes what an import read from legacy keys into DynamoDB.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,16 +7,14 @@ use std::{
 
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
-use tidemark_app::ports::{Followed, StoreError};
+use tidemark_app::ports::StoreError;
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewFollow, Post, PostId, ReadState, Seq, SeqSet, Step, Timestamp,
-    UserId, ids::SHARDS,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId, ids::SHARDS,
 };
 use tidemark_facts::{
     DynamoFacts, attempts,
     decode::read,
     distinct,
-    edges::Kind,
     heads::{read_head, with_modes},
     item::{Bits, Count, Item, encode, number},
     post_items::post_item,
@@ -28,7 +26,7 @@ use tidemark_facts::{
 };
 
 use crate::{
-    imports::{Import, ImportRecord, ImportedPosts, Placed, StoredProgress, ended_there},
+    imports::{Import, ImportRecord, ImportedPosts, Placed, StoredProgress},
     legacy::{Blog, BlogId, LegacyNotice},
     schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, PlacedItem, RunItem, SeenItem},
 };
@@ -183,23 +181,6 @@ impl Imports {
             .when(is(ImportItem::unsettled_last, number(last)));
         // If the condition fails, another run has settled them, or more posts were imported.
         self.send("settle", update).await.map(drop)
-    }
-
-    /// Makes follows that began earlier, in the transaction of any follow. An existing edge stays, and so does an
-    /// unfollow that is not older than the follow: both are [`Followed::Existing`].
-    pub(crate) async fn import_follows(
-        &self,
-        user: UserId,
-        follows: &[NewFollow],
-        now: Timestamp,
-    ) -> Result<Vec<Followed>, StoreError> {
-        self.make_follows(user, follows.to_vec(), now, Kind::Imported).await
-    }
-
-    /// Ends a follow that was ended in the legacy system. Returns the tombstone, or `None` if there was no follow, or it
-    /// stays.
-    pub(crate) async fn import_unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError> {
-        self.end_follow(user, author, |edge| ended_there(edge, now)).await
     }
 
     /// The imported read marks of one user, by author.
@@ -369,28 +350,12 @@ impl Imports {
         }
         head.latest_seq = seq;
         head.posts += 1;
-        let post = Post {
-            id: PostId::new(blog.author, seq),
-            title: blog.title.clone(),
-            created_at: blog.created_at,
-            revision: 1,
-            edited_at: None,
-            weight: 0,
-            step: Step::default(),
-            deleted: false,
-            archived,
-            delivery: if told {
-                Delivery::planned(mode, followers, blog.created_at)
-            } else {
-                Delivery {
-                    state: DeliveryState::Done,
-                    pages: 0,
-                    finished_at: Some(now),
-                    ..Delivery::planned(mode, 0, blog.created_at)
-                }
-            },
-        };
-        (post, head.latest_at)
+        let mut delivery = Delivery::planned(mode, if told { followers } else { 0 }, blog.created_at);
+        if !told {
+            delivery = Delivery { state: DeliveryState::Done, pages: 0, finished_at: Some(now), ..delivery };
+        }
+        let post = Post::new(PostId::new(blog.author, seq), blog.title.clone(), blog.created_at, delivery);
+        (Post { archived, ..post }, head.latest_at)
     }
 
     async fn write_import(

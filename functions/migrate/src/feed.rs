@@ -7,12 +7,10 @@ use tidemark::domain::{Timestamp, UserId};
 
 use crate::{
     MigrateError,
-    context::{Outcome, Run},
+    context::{Key, Outcome, Run},
     edges::{self, Follow, FollowOutcome},
     legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
     posts,
-    progress::Pending,
-    report::Tally,
     source::{Member, Shape},
 };
 
@@ -24,16 +22,17 @@ struct Shown {
 
 /// Imports `focusFeedKey{user}`. It reads the feed to its end at once, because an edge begins at the oldest post of its
 /// author. A feed has about a thousand entries.
-pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
+pub(crate) async fn user(key: &mut Key<'_>, user: UserId) -> Result<Outcome, MigrateError> {
+    let run = key.run;
     let mut shown: BTreeMap<UserId, Shown> = BTreeMap::new();
     let mut cursor = Some(0);
     while let Some(at) = cursor {
-        let piece = run.source.piece(Shape::SortedSet, &pending.key, at).await?;
+        let piece = run.source.piece(Shape::SortedSet, &key.pending.key, at).await?;
         run.has_read(piece.members.len());
-        collect(run, &pending.key, &piece.members, &mut shown, tally).await?;
+        collect(key, &piece.members, &mut shown).await?;
         cursor = piece.next;
     }
-    shown.remove(&user).into_iter().for_each(|own| tally.found(own.posts));
+    shown.remove(&user).into_iter().for_each(|own| key.tally.found(own.posts));
     // If the user has a list, it decides whom the user follows. Other authors in the feed were left by unfollows.
     let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
     let has_list = run.source.exist(&lists).await?.contains(&true);
@@ -44,35 +43,30 @@ pub(crate) async fn user(run: &Run<'_>, user: UserId, pending: &Pending, tally: 
         match outcome {
             // One edge was written for all of the author's posts in the feed.
             FollowOutcome::Written => {
-                tally.wrote(1);
-                tally.found(posts - 1);
+                key.tally.wrote(1);
+                key.tally.found(posts - 1);
             }
-            outcome => (0..posts).for_each(|_| edges::count(tally, outcome, &pending.key, author)),
+            outcome => (0..posts).for_each(|_| edges::count(key, outcome, author)),
         }
     }
     Ok(Outcome::Done)
 }
 
-async fn collect(
-    run: &Run<'_>,
-    key: &str,
-    members: &[Member],
-    shown: &mut BTreeMap<UserId, Shown>,
-    tally: &mut Tally,
-) -> Result<(), MigrateError> {
+async fn collect(key: &mut Key<'_>, members: &[Member], shown: &mut BTreeMap<UserId, Shown>) -> Result<(), MigrateError> {
+    let run = key.run;
     let mut times: BTreeMap<BlogId, Timestamp> = BTreeMap::new();
     for (member, score) in members.iter().filter(|(member, _)| member != EMPTY_FEED_MARKER) {
         let at = legacy::time_of_score(score.unwrap_or(f64::NAN), 1, run.now);
         match legacy::id(member).and_then(|id| Ok((id, at?))) {
             Ok((id, at)) => drop(times.insert(id, at)),
-            Err(reason) => tally.refuse(reason, key.as_bytes(), Some(member)),
+            Err(reason) => key.refuse(reason, member),
         }
     }
     let ids: Vec<BlogId> = times.keys().copied().collect();
     let known = posts::resolve(run, &ids).await?;
     for (id, at) in times {
         match known.get(&id) {
-            None => tally.refuse(Reason::UnknownPost, key.as_bytes(), Some(id.to_string().as_bytes())),
+            None => key.refuse(Reason::UnknownPost, id.to_string().as_bytes()),
             Some((author, _)) => {
                 let shown = shown.entry(*author).or_insert(Shown { posts: 0, since: at });
                 shown.posts += 1;

@@ -11,7 +11,7 @@ use tidemark::domain::{Edge, PostId, SeqSet, UserId};
 
 use crate::{
     MigrateError,
-    context::{Outcome, Run},
+    context::{Key, Outcome, Run},
     edges, imports,
     legacy::{self, Layout},
     posts,
@@ -26,18 +26,13 @@ use crate::{
 pub(crate) const FOLLOWED: [Layout; 4] = [Layout::AuthorBlogs, Layout::UserRead, Layout::Following, Layout::UFollow];
 
 /// Imports what has changed in one list.
-pub(crate) async fn list(
-    run: &Run<'_>,
-    layout: Layout,
-    owner: UserId,
-    pending: &Pending,
-    tally: &mut Tally,
-) -> Result<Outcome, MigrateError> {
-    let seen = run.imports.seen(&pending.key).await?;
+pub(crate) async fn list(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Outcome, MigrateError> {
+    let run = key.run;
+    let seen = run.imports.seen(&key.pending.key).await?;
     let shape = if matches!(layout, Layout::AuthorBlogs | Layout::UserRead) { Shape::Set } else { Shape::SortedSet };
-    let members = run.source.members(shape, &pending.key).await?;
+    let members = run.source.members(shape, &key.pending.key).await?;
     run.has_read(members.len());
-    changes(run, layout, owner, pending, &seen, members, tally).await
+    changes(key, layout, owner, &seen, members).await
 }
 
 /// Imports the removal of all members of lists that no longer exist: Redis deletes an empty list.
@@ -50,54 +45,54 @@ pub(crate) async fn vanished(run: &Run<'_>, lists: Vec<String>, tally: &mut Tall
     let keys: Vec<String> = lists.iter().map(|(_, _, list)| list.clone()).collect();
     let exist = run.source.exist(&keys).await?;
     for ((layout, owner, key), _) in lists.into_iter().zip(exist).filter(|(_, exists)| !exists) {
-        let pending = Pending { key, at: None };
-        let seen = run.imports.seen(&pending.key).await?;
+        let mut key = Key { run, pending: Pending { key, at: None }, tally: Tally::default() };
+        let seen = run.imports.seen(&key.pending.key).await?;
         // It may have come back since.
-        if !run.source.exist(std::slice::from_ref(&pending.key)).await?.contains(&true) {
-            changes(run, layout, owner, &pending, &seen, Vec::new(), tally).await?;
+        if !run.source.exist(std::slice::from_ref(&key.pending.key)).await?.contains(&true) {
+            changes(&mut key, layout, owner, &seen, Vec::new()).await?;
         }
+        tally.add(key.tally);
     }
     Ok(())
 }
 
 async fn changes(
-    run: &Run<'_>,
+    key: &mut Key<'_>,
     layout: Layout,
     owner: UserId,
-    pending: &Pending,
     seen: &SeqSet,
     members: Vec<Member>,
-    tally: &mut Tally,
 ) -> Result<Outcome, MigrateError> {
+    let run = key.run;
     let id = |(member, _): &Member| legacy::id(member).ok();
     let there: SeqSet = members.iter().filter_map(id).collect();
     let (known, new): (Vec<Member>, Vec<Member>) =
         members.into_iter().partition(|member| id(member).is_some_and(|id| seen.contains(id)));
-    tally.found(known.len() as u64);
+    key.tally.found(known.len() as u64);
     let mut outcome = Outcome::Done;
     let imported = if new.is_empty() {
         SeqSet::default()
     } else {
         match layout {
             Layout::AuthorBlogs => {
-                let (blogs, reached) = posts::blogs(run, owner, new, pending, tally).await?;
+                let (blogs, reached) = posts::blogs(key, owner, &new).await?;
                 outcome = reached;
                 blogs
             }
-            Layout::UserRead => reads::mark(run, owner, &pending.key, &new, tally).await?,
-            Layout::Following => edges::own(run, owner, 1, &pending.key, &new, tally).await?,
-            _ => edges::own(run, owner, 1_000, &pending.key, &new, tally).await?,
+            Layout::UserRead => reads::mark(key, owner, &new).await?,
+            Layout::Following => edges::own(key, owner, 1, &new).await?,
+            _ => edges::own(key, owner, 1_000, &new).await?,
         }
     };
     let missing = seen.minus(&there);
     let removed = match layout {
-        Layout::AuthorBlogs => delete(run, owner, &missing, tally).await?,
-        Layout::UFollow => unfollow(run, owner, &missing, tally).await?,
+        Layout::AuthorBlogs => delete(run, owner, &missing, &mut key.tally).await?,
+        Layout::UFollow => unfollow(run, owner, &missing, &mut key.tally).await?,
         // Read marks expire there. The lists in milliseconds are a cache, which expires too.
         _ => missing,
     };
     if !run.dry_run {
-        run.imports.change_seen(&pending.key, &imported, &removed).await?;
+        run.imports.change_seen(&key.pending.key, &imported, &removed).await?;
     }
     Ok(outcome)
 }
@@ -114,7 +109,7 @@ async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tal
         let ended = if run.dry_run {
             imports::ended_there(&edge, run.now)
         } else {
-            run.imports.import_unfollow(user, edge.author, run.now).await?
+            run.imports.end_follow(user, edge.author, |edge| imports::ended_there(edge, run.now)).await?
         };
         match ended {
             None => _ = removed.remove(edge.author.get()),

@@ -4,10 +4,8 @@ use tidemark::domain::{NoticeId, SeqSet, Slot, UserId};
 
 use crate::{
     MigrateError,
-    context::{Outcome, Run},
+    context::{Key, Outcome},
     legacy::{self, LegacyNotice, Reason},
-    progress::Pending,
-    report::Tally,
 };
 
 /// Bytes that are read at a time.
@@ -16,32 +14,27 @@ const PIECE: u64 = 64 * 1024;
 const BLOCK: u64 = 1024;
 
 /// A bitmap with a live notice.
-struct Bitmap<'a> {
-    key: &'a str,
+struct Bitmap {
     notice: LegacyNotice,
     id: NoticeId,
     slot: Slot,
 }
 
 /// Imports `notice:{platform}:{notice}`. The inner error is the reason why the whole key is refused.
-pub(crate) async fn bitmap(
-    run: &Run<'_>,
-    notice: LegacyNotice,
-    pending: &Pending,
-    tally: &mut Tally,
-) -> Result<Result<Outcome, Reason>, MigrateError> {
+pub(crate) async fn bitmap(key: &mut Key<'_>, notice: LegacyNotice) -> Result<Result<Outcome, Reason>, MigrateError> {
+    let run = key.run;
     let Some(id) = run.notices.get(&notice).copied() else { return Ok(Err(Reason::UnknownNotice)) };
     let head = run.app.notices.stores.notices.head(id.platform).await?;
     let Some(slot) = head.find(id.seq, run.now).map(|live| live.slot) else { return Ok(Err(Reason::UnknownNotice)) };
-    let bitmap = Bitmap { key: &pending.key, notice, id, slot };
-    let mut at = pending.at.unwrap_or_default();
+    let bitmap = Bitmap { notice, id, slot };
+    let mut at = key.pending.at.unwrap_or_default();
     loop {
-        let bytes = run.source.bytes(&pending.key, at, PIECE).await?;
+        let bytes = run.source.bytes(&key.pending.key, at, PIECE).await?;
         for (block, bytes) in (at / BLOCK..).zip(bytes.chunks(BLOCK as usize)) {
             if bytes.iter().all(|byte| *byte == 0) {
                 continue;
             }
-            bitmap.import(run, block, bytes, tally).await?;
+            bitmap.import(key, block, bytes).await?;
             if run.is_over() {
                 return Ok(Ok(Outcome::GoesOn((block + 1) * BLOCK)));
             }
@@ -56,29 +49,30 @@ pub(crate) async fn bitmap(
     }
 }
 
-impl Bitmap<'_> {
+impl Bitmap {
     /// Imports the readers in one block. Bits that were imported before are left out, so that a notice that was marked
     /// unread here stays unread.
-    async fn import(&self, run: &Run<'_>, block: u64, bytes: &[u8], tally: &mut Tally) -> Result<(), MigrateError> {
+    async fn import(&self, key: &mut Key<'_>, block: u64, bytes: &[u8]) -> Result<(), MigrateError> {
+        let run = key.run;
         let bits: SeqSet = legacy::bits(block * BLOCK * 8, bytes).collect();
         run.has_read(usize::try_from(bits.len()).unwrap_or(usize::MAX));
         let known = run.imports.imported_bits(self.notice, block).await?;
         let new = bits.minus(&known);
         let users: Vec<UserId> = new.iter().filter_map(UserId::new).collect();
-        tally.found(bits.len() - u64::from(bits.contains(0)) - users.len() as u64);
-        let erased = run.erased(&users).await?;
+        key.tally.found(bits.len() - u64::from(bits.contains(0)) - users.len() as u64);
+        let erased = run.app.facts.erased(&users).await?;
         let refused =
             erased.iter().map(|user| (Reason::Erased, user.get())).chain(bits.contains(0).then_some((Reason::NotAnId, 0)));
-        refused.for_each(|(reason, bit)| tally.refuse(reason, self.key.as_bytes(), Some(bit.to_string().as_bytes())));
+        refused.for_each(|(reason, bit)| key.refuse(reason, bit.to_string().as_bytes()));
         let readers = users.into_iter().filter(|user| !erased.contains(user));
         let readers: Vec<(UserId, Vec<Slot>)> = readers.map(|user| (user, vec![self.slot])).collect();
         if run.dry_run {
-            tally.wrote(readers.len() as u64);
+            key.tally.wrote(readers.len() as u64);
             return Ok(());
         }
         let written = run.app.notices.merge_reads(self.id.platform, &readers).await?.iter().sum();
-        tally.wrote(written);
-        tally.found(readers.len() as u64 - written);
+        key.tally.wrote(written);
+        key.tally.found(readers.len() as u64 - written);
         if !readers.is_empty() {
             run.imports.remember_bits(self.notice, block, &new).await?;
         }

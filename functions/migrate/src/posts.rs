@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::{
     MigrateError,
-    context::{Outcome, Run},
+    context::{Key, Outcome, Run},
     imports::{BLOGS_PER_IMPORT, Import, ImportedPosts},
     legacy::{self, Blog, BlogId, Layout, Reason},
     progress::Pending,
@@ -30,32 +30,22 @@ const PARALLEL: usize = 8;
 const REST: u64 = 0;
 
 /// Imports `author:blogs:{author}`.
-pub(crate) async fn author(run: &Run<'_>, author: UserId, pending: &Pending, tally: &mut Tally) -> Result<Outcome, MigrateError> {
-    let members = run.source.members(Shape::Set, &pending.key).await?;
-    let (imported, outcome) = blogs(run, author, members, pending, tally).await?;
-    run.note_seen(&pending.key, &imported).await?;
+pub(crate) async fn author(key: &mut Key<'_>, author: UserId) -> Result<Outcome, MigrateError> {
+    let members = key.run.source.members(Shape::Set, &key.pending.key).await?;
+    let (imported, outcome) = blogs(key, author, &members).await?;
+    key.run.note_seen(&key.pending.key, &imported).await?;
     Ok(outcome)
 }
 
 /// Imports blogs of an author. Returns those that are posts, and the progress.
 pub(crate) async fn blogs(
-    run: &Run<'_>,
+    Key { run, pending, tally }: &mut Key<'_>,
     author: UserId,
-    members: Vec<Member>,
-    pending: &Pending,
-    tally: &mut Tally,
+    members: &[Member],
 ) -> Result<(SeqSet, Outcome), MigrateError> {
-    let key = pending.key.as_bytes();
     let first_time = pending.at.is_none();
     let mut seen = Tally::default();
-    let mut ids: BTreeSet<BlogId> = BTreeSet::new();
-    for (member, _) in members {
-        match legacy::id(&member) {
-            Ok(id) => drop(ids.insert(id)),
-            Err(reason) => seen.refuse(reason, key, Some(&member)),
-        }
-    }
-    let ids: Vec<BlogId> = ids.into_iter().collect();
+    let ids = ids(members, &pending.key, &mut seen);
     let mapped = run.imports.mapped(&ids).await?;
     seen.found(mapped.len() as u64);
     let unmapped: Vec<BlogId> = ids.into_iter().filter(|id| !mapped.contains_key(id)).collect();
@@ -63,7 +53,7 @@ pub(crate) async fn blogs(
     for (id, blog) in infos_of(run, &unmapped).await? {
         match blog.and_then(|blog| if blog.author == author { Ok(blog) } else { Err(Reason::OtherAuthor) }) {
             Ok(blog) => blogs.push(blog),
-            Err(reason) => seen.refuse(reason, key, Some(id.to_string().as_bytes())),
+            Err(reason) => seen.refuse(reason, pending.key.as_bytes(), Some(id.to_string().as_bytes())),
         }
     }
     if first_time {
@@ -73,6 +63,18 @@ pub(crate) async fn blogs(
     let outcome = import(run, author, blogs, tally).await?;
     let posts = if unmapped.is_empty() { HashMap::new() } else { run.imports.mapped(&unmapped).await? };
     Ok((mapped.into_keys().chain(posts.into_keys()).collect(), outcome))
+}
+
+/// The blogs that these members name, each once.
+pub(crate) fn ids(members: &[Member], key: &str, tally: &mut Tally) -> Vec<BlogId> {
+    let mut ids: BTreeSet<BlogId> = BTreeSet::new();
+    for (member, _) in members {
+        match legacy::id(member) {
+            Ok(id) => drop(ids.insert(id)),
+            Err(reason) => tally.refuse(reason, key.as_bytes(), Some(member)),
+        }
+    }
+    ids.into_iter().collect()
 }
 
 /// Imports `blog:info:{blog}`: blogs that no author's set names.
@@ -164,7 +166,7 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
 
 /// Whether the author has left. Then the blogs are refused.
 async fn has_left(run: &Run<'_>, author: UserId, blogs: &[Blog], tally: &mut Tally) -> Result<bool, MigrateError> {
-    let has_left = run.erased(&[author]).await?.contains(&author);
+    let has_left = run.app.facts.erased(&[author]).await?.contains(&author);
     let refused = blogs.iter().filter(|_| has_left);
     refused.for_each(|blog| tally.refuse(Reason::Erased, Layout::BlogInfo.key(blog.id).as_bytes(), None));
     Ok(has_left)

@@ -1,17 +1,15 @@
 //! Imports sets of read blogs as read marks.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::domain::{Seq, SeqSet, UserId};
 
 use crate::{
     MigrateError,
-    context::{Outcome, Run},
-    legacy::{self, BlogId, Reason},
+    context::{Key, Outcome, Run},
+    legacy::Reason,
     posts,
-    progress::Pending,
-    report::Tally,
     source::{Member, Shape},
     sync_view,
 };
@@ -20,19 +18,14 @@ use crate::{
 const PARALLEL: usize = 4;
 
 /// Imports `user:read:{user}` or `blog:read:{user}`.
-pub(crate) async fn user(
-    run: &Run<'_>,
-    user: UserId,
-    shape: Shape,
-    pending: &Pending,
-    tally: &mut Tally,
-) -> Result<Outcome, MigrateError> {
-    let mut at = pending.at.unwrap_or_default();
+pub(crate) async fn user(key: &mut Key<'_>, user: UserId, shape: Shape) -> Result<Outcome, MigrateError> {
+    let run = key.run;
+    let mut at = key.pending.at.unwrap_or_default();
     loop {
-        let piece = run.source.piece(shape, &pending.key, at).await?;
+        let piece = run.source.piece(shape, &key.pending.key, at).await?;
         run.has_read(piece.members.len());
-        let marked = mark(run, user, &pending.key, &piece.members, tally).await?;
-        run.note_seen(&pending.key, &marked).await?;
+        let marked = mark(key, user, &piece.members).await?;
+        run.note_seen(&key.pending.key, &marked).await?;
         match piece.next {
             None => return Ok(Outcome::Done),
             Some(next) if run.is_over() => return Ok(Outcome::GoesOn(next)),
@@ -42,37 +35,25 @@ pub(crate) async fn user(
 }
 
 /// Imports members as read marks. Returns the blogs that are posts.
-pub(crate) async fn mark(
-    run: &Run<'_>,
-    user: UserId,
-    key: &str,
-    members: &[Member],
-    tally: &mut Tally,
-) -> Result<SeqSet, MigrateError> {
-    let mut ids: BTreeSet<BlogId> = BTreeSet::new();
-    for (member, _) in members {
-        match legacy::id(member) {
-            Ok(id) => drop(ids.insert(id)),
-            Err(reason) => tally.refuse(reason, key.as_bytes(), Some(member)),
-        }
-    }
-    let ids: Vec<BlogId> = ids.into_iter().collect();
+pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) -> Result<SeqSet, MigrateError> {
+    let run = key.run;
+    let ids = posts::ids(members, &key.pending.key, &mut key.tally);
     let known = posts::resolve(run, &ids).await?;
     let authors: Vec<UserId> = known.values().map(|(author, _)| *author).chain([user]).collect();
-    let erased = run.erased(&authors).await?;
+    let erased = run.app.facts.erased(&authors).await?;
     let mut by_author: BTreeMap<UserId, SeqSet> = BTreeMap::new();
     let mut marked = SeqSet::default();
     for id in ids {
         match known.get(&id) {
             Some((author, _)) if erased.contains(author) || erased.contains(&user) => {
-                tally.refuse(Reason::Erased, key.as_bytes(), Some(id.to_string().as_bytes()));
+                key.refuse(Reason::Erased, id.to_string().as_bytes());
             }
             Some((author, Some(seq))) => {
                 by_author.entry(*author).or_default().insert(*seq);
                 marked.insert(id);
             }
-            Some((_, None)) => tally.wrote(1),
-            None => tally.refuse(Reason::UnknownPost, key.as_bytes(), Some(id.to_string().as_bytes())),
+            Some((_, None)) => key.tally.wrote(1),
+            None => key.refuse(Reason::UnknownPost, id.to_string().as_bytes()),
         }
     }
     let authors: Vec<UserId> = by_author.keys().copied().collect();
@@ -87,8 +68,8 @@ pub(crate) async fn mark(
     let write = new.iter().filter(|(_, new)| !new.is_empty()).map(|(author, new)| write(run, user, *author, new).boxed());
     let written: Vec<u64> = stream::iter(write.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await?;
     let written: u64 = written.iter().sum();
-    tally.wrote(written);
-    tally.found(read - written);
+    key.tally.wrote(written);
+    key.tally.found(read - written);
     // Authors without new marks too: the run that wrote their marks may have been interrupted before it updated the
     // view.
     if !run.dry_run && !authors.is_empty() {

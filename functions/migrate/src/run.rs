@@ -11,7 +11,7 @@ use tracing::info;
 
 use crate::{
     Imports, MigrateError, Request,
-    context::{Outcome, Run},
+    context::{Key, Outcome, Run},
     edges::{self, Side},
     feed,
     follow::{self, FOLLOWED},
@@ -195,55 +195,51 @@ async fn sweep(run: &Run<'_>, progress: &mut Progress) -> Result<(), MigrateErro
 
 /// Imports one key. Returns the counts, and the rest of the key if time is up.
 async fn key(run: &Run<'_>, layout: Layout, pending: Pending) -> Result<(Tally, Option<Pending>), MigrateError> {
-    let mut tally = Tally::default();
-    let worked = match members(run, layout, &pending, &mut tally).await {
+    let mut key = Key { run, pending, tally: Tally::default() };
+    let worked = match members(&mut key, layout).await {
         Err(MigrateError::Source(SourceError::WrongType)) => Err(Reason::WrongType),
         other => other?,
     };
     let goes_on = match worked {
         Ok(Outcome::Done) => None,
-        Ok(Outcome::GoesOn(at)) => Some(Pending { at: Some(at), ..pending }),
+        Ok(Outcome::GoesOn(at)) => Some(Pending { at: Some(at), ..key.pending }),
         Err(reason) => {
-            tally.refuse(reason, pending.key.as_bytes(), None);
+            key.tally.refuse(reason, key.pending.key.as_bytes(), None);
             None
         }
     };
-    Ok((tally, goes_on))
+    Ok((key.tally, goes_on))
 }
 
 /// Imports the members of one key. The inner error is the reason why the whole key is refused.
-async fn members(
-    run: &Run<'_>,
-    layout: Layout,
-    pending: &Pending,
-    tally: &mut Tally,
-) -> Result<Result<Outcome, Reason>, MigrateError> {
+async fn members(key: &mut Key<'_>, layout: Layout) -> Result<Result<Outcome, Reason>, MigrateError> {
+    let run = key.run;
     if layout == Layout::Notices {
-        return match legacy::notice(&pending.key) {
-            Ok(notice) => notices::bitmap(run, notice, pending, tally).await,
+        return match legacy::notice(&key.pending.key) {
+            Ok(notice) => notices::bitmap(key, notice).await,
             Err(reason) => Ok(Err(reason)),
         };
     }
-    let id = match layout.id_of(&pending.key) {
+    let id = match layout.id_of(&key.pending.key) {
         Ok(id) => id,
         Err(reason) => return Ok(Err(reason)),
     };
     // The first piece alone: what is written for the members is checked again.
-    if layout != Layout::BlogInfo && pending.at.is_none() && run.erased(&[id]).await?.contains(&id) {
+    if layout != Layout::BlogInfo && key.pending.at.is_none() && run.app.facts.erased(&[id]).await?.contains(&id) {
         return Ok(Err(Reason::Erased));
     }
     let outcome = match layout {
-        _ if run.follow => follow::list(run, layout, id, pending, tally).await,
-        Layout::AuthorBlogs => posts::author(run, id, pending, tally).await,
+        _ if run.follow => follow::list(key, layout, id).await,
+        Layout::AuthorBlogs => posts::author(key, id).await,
         // `step` imports the first in groups; the second is handled above.
         Layout::BlogInfo | Layout::Notices => Ok(Outcome::Done),
-        Layout::UserRead => reads::user(run, id, Shape::Set, pending, tally).await,
-        Layout::BlogRead => reads::user(run, id, Shape::SortedSet, pending, tally).await,
-        Layout::Following => edges::list(run, Side::Follower(id), 1, pending, tally).await,
-        Layout::UFollow => edges::list(run, Side::Follower(id), 1_000, pending, tally).await,
-        Layout::Fans => edges::list(run, Side::Followee(id), 1, pending, tally).await,
-        Layout::UFans => edges::list(run, Side::Followee(id), 1_000, pending, tally).await,
-        Layout::Feed => feed::user(run, id, pending, tally).await,
+        Layout::UserRead => reads::user(key, id, Shape::Set).await,
+        Layout::BlogRead => reads::user(key, id, Shape::SortedSet).await,
+        Layout::Following => edges::list(key, Side::Follower(id), 1).await,
+        Layout::UFollow => edges::list(key, Side::Follower(id), 1_000).await,
+        Layout::Fans => edges::list(key, Side::Followee(id), 1).await,
+        Layout::UFans => edges::list(key, Side::Followee(id), 1_000).await,
+        Layout::Feed => feed::user(key, id).await,
     };
     Ok(Ok(outcome?))
 }

@@ -24,20 +24,16 @@ routes!(|app: &App, request| [
             )
             .idempotent()
             .refuses(Kind::NoticeLimit, "a platform has 2,000 live notices, the maximum; nothing was published")
-            .link("getNotice", "notice", "$response.body#/items/0/id")
-            .link("editNotice", "notice", "$response.body#/items/0/id")
-            .link("markNoticeRead", "notice", "$response.body#/items/0/id")
-            .link("markNoticeUnread", "notice", "$response.body#/items/0/id")
-            .link("listNotices", "platform", "$response.body#/items/0/platform")
-            .link("countNotices", "platform", "$response.body#/items/0/platform")
-            .link("deleteNotice", "notice", "$response.body#/items/0/id"),
+            .links(["getNotice", "editNotice", "markNoticeRead", "markNoticeUnread"], "notice", "$response.body#/items/0/id")
+            .links(["listNotices", "countNotices"], "platform", "$response.body#/items/0/platform")
+            .links(["deleteNotice"], "notice", "$response.body#/items/0/id"),
     ),
     (
         "DELETE /v1/notices",
         manage::delete_many(app, &request),
         operation("notices", "deleteNotices", "Delete up to 100 notices")
             .scope(WRITE)
-            .parameter("notices")
+            .parameters(["notices"])
             .no_content("The notices are in no list and no count. The response is the same if they did not exist."),
     ),
     (
@@ -45,7 +41,7 @@ routes!(|app: &App, request| [
         read::page(app, &request),
         operation("notices", "listNotices", "List a platform's notices, newest first")
             .returns::<NoticePage>("A page.")
-            .parameter("platform")
+            .parameters(["platform"])
             .page(),
     ),
     (
@@ -53,7 +49,7 @@ routes!(|app: &App, request| [
         read::unread(app, &request),
         operation("notices", "countNotices", "Get the numbers of unread and read notices of a platform")
             .returns::<NoticeCounts>("The live notices that the caller has not read, and those that the caller has read.")
-            .parameter("platform")
+            .parameters(["platform"])
             .tagged("ETag"),
     ),
     (

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use tidemark::{
     App,
-    domain::{self, NoticeContent, NoticeId},
+    domain::{self, NoticeContent, NoticeId, notices::MAX_LIVE},
     http::{
-        Problem, Request, Response,
+        Kind, Problem, Request, Response,
         bodies::{EditNoticeRequest, Notice, PublishNoticesRequest, PublishedNotices},
     },
     ports::NoticesPublished,
@@ -31,7 +31,10 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
         NoticesPublished::Repeated(notices) => notices,
         NoticesPublished::KeyReused => return Err(Problem::key_reused()),
         NoticesPublished::Expired => return Err(expired()),
-        NoticesPublished::Full(platform) => return Err(Problem::notice_limit(platform)),
+        NoticesPublished::Full(platform) => {
+            let detail = format!("platform {platform} has {MAX_LIVE} live notices, the maximum; nothing was published");
+            return Err(Problem::new(Kind::NoticeLimit, detail));
+        }
     };
     Ok(Response::json(201, &PublishedNotices { items: notices.into_iter().map(item).collect() }))
 }
@@ -39,7 +42,7 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
 /// `PUT /v1/notices/{notice}`.
 pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
-    let id = request.notice_parameter()?;
+    let id: NoticeId = request.parameter("notice")?;
     let EditNoticeRequest { title, body, expires_at, renotify } = request.body()?;
     if expires_at.is_some_and(|at| at <= app.stores.clock.now()) {
         return Err(expired());
@@ -52,7 +55,7 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
 /// `DELETE /v1/notices/{notice}`. It succeeds also if the notice does not exist.
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
-    app.notices.remove(&[request.notice_parameter()?]).await?;
+    app.notices.remove(&[request.parameter("notice")?]).await?;
     Ok(Response::no_content())
 }
 

@@ -2,6 +2,7 @@
 
 use tidemark::{
     App,
+    domain::NoticeId,
     http::{
         Problem, Request, Response,
         bodies::{MarkNoticesReadRequest, NoticeMarked, NoticesMarked},
@@ -11,7 +12,7 @@ use tidemark::{
 /// `PUT` and `DELETE /v1/notices/{notice}/read`.
 pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.notice_parameter()?;
+    let id: NoticeId = request.parameter("notice")?;
     request.require_platform(id.platform)?;
     let marked = app.notices.mark(caller, id, read).await?.ok_or_else(|| crate::unknown(id))?;
     let body = NoticeMarked { read, unread: marked.board.counts().unread };

@@ -2,7 +2,7 @@
 
 use tidemark::{
     App,
-    domain::{Cursor, ParseIdError, Platform},
+    domain::{Cursor, NoticeId, ParseIdError, Platform},
     http::{
         Page, Problem, Request, Response,
         bodies::{NoticeCounts, NoticeItem, NoticePage, ReadNotice},
@@ -25,14 +25,14 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
 /// `GET /v1/notices/{notice}`.
 pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.notice_parameter()?;
+    let id: NoticeId = request.parameter("notice")?;
     let administers = request.has_scope(crate::WRITE);
     if !administers {
         request.require_platform(id.platform)?;
     }
     let (notice, live, read) = app.notices.notice(caller, id).await?.ok_or_else(|| crate::unknown(id))?;
     let readers = match administers {
-        true => Some(app.notices.readers(id.platform, &live).await?),
+        true => Some(app.stores.notices.readers(id.platform, live.slot).await?),
         false => None,
     };
     let body = ReadNotice {

@@ -61,7 +61,7 @@ routes!(|app: &App, request| [
         users::many(app, &request),
         operation("users", "listUsers", "Get the profiles of up to 100 users")
             .returns::<Users>("One item for each user, in the order of the request.")
-            .parameter("users"),
+            .parameters(["users"]),
     ),
     (
         "GET /v1/handles/{handle}",

@@ -2,9 +2,9 @@
 
 use tidemark::{
     App,
-    domain::UserId,
+    domain::{Handle, UserId},
     http::{
-        Problem, Request, Response,
+        Kind, Problem, Request, Response,
         bodies::{Me, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
     },
     ports::ProfileSet,
@@ -25,19 +25,22 @@ pub(crate) async fn set(app: &App, request: &Request) -> Result<Response, Proble
     let content = request.body::<ProfileRequest>()?.into();
     match app.people.set(caller, &content).await? {
         ProfileSet::Stands(profile) => Ok(Response::json(200, &Profile::from(profile))),
-        ProfileSet::HandleTaken => Err(Problem::handle_taken()),
+        ProfileSet::HandleTaken => {
+            let detail = "another user has this handle, or gave it up less than 30 days ago; nothing changed";
+            Err(Problem::new(Kind::HandleTaken, detail))
+        }
     }
 }
 
 pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    user(app, caller, request.user_parameter("user")?).await
+    user(app, caller, request.parameter("user")?).await
 }
 
 pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let handle = request.handle_parameter()?;
-    let found = app.people.user_of(&handle).await?.ok_or_else(|| Problem::not_found(format!("no user {handle}")))?;
+    let handle: Handle = request.parameter("handle")?;
+    let found = app.stores.profiles.user_of(&handle).await?.ok_or_else(|| Problem::not_found(format!("no user {handle}")))?;
     user(app, caller, found).await
 }
 
@@ -45,7 +48,7 @@ pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Response, 
 pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
     request.caller()?;
     let users: Vec<UserId> = request.many("user", MAX_USERS)?;
-    let profiles = app.people.profiles(&users).await?;
+    let profiles = app.stores.profiles.profiles(&users).await?;
     let entry = |&id: &UserId| UserEntry { id, profile: profiles.get(&id).cloned().map(Profile::from) };
     Ok(Response::json(200, &Users { items: users.iter().map(entry).collect() }))
 }

@@ -20,21 +20,20 @@ routes!(|app: &App, request| [
             .header("Location", "PostLocation")
             .idempotent()
             .refuses(Kind::PostLimit, "the author has published 4,294,967,295 posts, the maximum; nothing was published")
-            .link("getPost", "post", "$response.body#/id")
-            .link("getDelivery", "post", "$response.body#/id")
-            .link("likePost", "post", "$response.body#/id")
-            .link("favoritePost", "post", "$response.body#/id")
-            .link("markPostRead", "post", "$response.body#/id")
-            .link("markPostUnread", "post", "$response.body#/id")
-            .link("listAuthorPosts", "author", "$response.body#/author")
-            .link("deletePost", "post", "$response.body#/id"),
+            .links(
+                ["getPost", "getDelivery", "likePost", "favoritePost", "markPostRead", "markPostUnread"],
+                "post",
+                "$response.body#/id"
+            )
+            .links(["listAuthorPosts"], "author", "$response.body#/author")
+            .links(["deletePost"], "post", "$response.body#/id"),
     ),
     (
         "GET /v1/posts/{post}",
         posts::get(app, &request),
         operation("posts", "getPost", "Get a post, with the caller's flags")
             .returns::<Post>("The post.")
-            .parameter("profiles")
+            .parameters(["profiles"])
             .refuses(Kind::Blocked, "the author blocks the caller")
             .responds("404", "NotFound"),
     ),
@@ -43,8 +42,7 @@ routes!(|app: &App, request| [
         posts::get_many(app, &request),
         operation("posts", "listPosts", "Get up to 100 posts, with the caller's flags")
             .returns::<Posts>("The posts in the order of the request. Posts that the caller cannot see are left out.")
-            .parameter("posts")
-            .parameter("profiles")
+            .parameters(["posts", "profiles"])
             .refuses(Kind::TooMuchText, "the texts of these posts have more than 800 KiB together: ask for fewer posts"),
     ),
     (

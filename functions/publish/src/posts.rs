@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use serde_json::json;
 use tidemark::{
     App, Edited, Given, Removal,
-    domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction},
-    http::{Problem, Request, Response, bodies::*},
+    domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
+    http::{Kind, Problem, Request, Response, bodies::*},
     ports::Published,
-    reader::{MOST_TEXT, PostDetails},
+    reader::{FeedItem, MOST_TEXT, PostDetails},
 };
 
 /// The most posts in one `GET /v1/posts`.
@@ -31,7 +31,10 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
     let post = match app.publishing.publish(&new, key.as_ref()).await? {
         Published::Created(post, _) | Published::Repeated(post) => post,
         Published::KeyReused => return Err(Problem::key_reused()),
-        Published::Full => return Err(Problem::post_limit()),
+        Published::Full => {
+            let detail = format!("an author can publish {LAST_POST} posts; nothing was published");
+            return Err(Problem::new(Kind::PostLimit, detail));
+        }
     };
     // Title and text of the request: an edit does not change the response to a repeated publish.
     let body = PublishedPost {
@@ -51,7 +54,7 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
 /// `GET /v1/posts/{post}`.
 pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.post_parameter()?;
+    let id: PostId = request.parameter("post")?;
     let with_profiles = request.wants_profiles()?;
     let mut details = *Problem::unless_found(id, app.readers.post(caller, id).await?)?;
     let known = std::mem::take(&mut details.cards);
@@ -68,10 +71,11 @@ pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Response, P
     let with_profiles = request.wants_profiles()?;
     let mut found = app.readers.posts(caller, &ids).await?;
     if found.iter().map(|details| details.text.bytes()).sum::<usize>() > MOST_TEXT {
-        return Err(Problem::too_much_text(MOST_TEXT));
+        let detail = format!("the texts of these posts have more than {MOST_TEXT} bytes: ask for fewer posts");
+        return Err(Problem::new(Kind::TooMuchText, detail));
     }
     let known: HashMap<_, _> = found.iter_mut().flat_map(|details| std::mem::take(&mut details.cards)).collect();
-    let authors = found.iter().map(|details| details.post.id.author).collect();
+    let authors = found.iter().map(|details| details.item.post.id.author).collect();
     let cards = if with_profiles { Some(app.people.complete(authors, known).await?) } else { None };
     let degraded = found.iter().any(|details| details.degraded) || cards.as_ref().is_some_and(|cards| cards.degraded);
     let profiles = cards.map(|cards| profiles(cards.of));
@@ -80,7 +84,7 @@ pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Response, P
 }
 
 fn rendered(details: PostDetails) -> Post {
-    let PostDetails { post, text, read, liked, favorited, counts, .. } = details;
+    let PostDetails { item: FeedItem { post, read, liked, favorited, .. }, text, counts, .. } = details;
     Post {
         id: post.id,
         author: post.id.author,
@@ -102,7 +106,7 @@ fn rendered(details: PostDetails) -> Post {
 /// `PUT /v1/posts/{post}`.
 pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.post_parameter()?;
+    let id: PostId = request.parameter("post")?;
     let EditPostRequest { title, body, data } = request.body()?;
     let text = PostText { body, data };
     let post = match app.publishing.edit(caller, id, &title, &text).await? {
@@ -127,7 +131,7 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
 /// `DELETE /v1/posts/{post}`.
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.post_parameter()?;
+    let id: PostId = request.parameter("post")?;
     match app.publishing.delete(caller, request.has_scope(MODERATE), id).await? {
         Removal::Deleted => Ok(Response::no_content()),
         Removal::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
@@ -138,7 +142,7 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 /// `PUT` and `DELETE /v1/posts/{post}/like` and `…/favorite`.
 pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.post_parameter()?;
+    let id: PostId = request.parameter("post")?;
     match app.publishing.react(caller, id, reaction, given).await? {
         Given::Stands => {}
         Given::Unknown => return Err(Problem::no_post(id)),
@@ -153,7 +157,7 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
 /// `GET /v1/posts/{post}/delivery`.
 pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let id = request.post_parameter()?;
+    let id: PostId = request.parameter("post")?;
     let found = Problem::unless_found(id, app.publishing.delivery(caller, id).await?)?;
     let body = Delivery {
         state: found.status.state,

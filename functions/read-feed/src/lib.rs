@@ -31,14 +31,11 @@ routes!(|app: &App, request| [
                 since its first page."
             )
             .returns::<FeedPage>("A page. The first page has an `ETag`.")
-            .parameter("order")
-            .parameter("ofList")
+            .parameters(["order", "ofList"])
             .responds("404", "NotFound")
-            .parameter("status")
+            .parameters(["status"])
             .page()
-            .parameter("since")
-            .parameter("include")
-            .parameter("profiles")
+            .parameters(["since", "include", "profiles"])
             .tagged("ETagOfFirstPage"),
     ),
     (
@@ -46,11 +43,9 @@ routes!(|app: &App, request| [
         timeline::page(app, &request),
         operation("feed", "listAuthorPosts", "List an author's posts, newest first")
             .returns::<TimelinePage>("A page, with the caller's flags.")
-            .parameter("status")
+            .parameters(["status"])
             .page()
-            .parameter("since")
-            .parameter("include")
-            .parameter("profiles")
+            .parameters(["since", "include", "profiles"])
             .refuses(Kind::Blocked, "the author blocks the caller"),
     ),
     (
@@ -59,8 +54,7 @@ routes!(|app: &App, request| [
         operation("posts", "listLikes", "List the posts that the caller likes, newest like first")
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
             .page()
-            .parameter("include")
-            .parameter("profiles"),
+            .parameters(["include", "profiles"]),
     ),
     (
         "GET /v1/me/favorites",
@@ -68,15 +62,14 @@ routes!(|app: &App, request| [
         operation("posts", "listFavorites", "List the caller's favorites, newest first")
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
             .page()
-            .parameter("include")
-            .parameter("profiles"),
+            .parameters(["include", "profiles"]),
     ),
     (
         "GET /v1/unread",
         unread::all(app, &request),
         operation("read state", "countUnread", "Get the unread counts, in total and by author")
             .returns::<UnreadCounts>("The total, and the authors with unread posts, most recent post first.")
-            .parameter("ofList")
+            .parameters(["ofList"])
             .responds("404", "NotFound")
             .tagged("ETag"),
     ),

@@ -9,7 +9,7 @@ use tidemark::{
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let author = request.user_parameter("author")?;
+    let author = request.parameter("author")?;
     let page = Page::of(request)?;
     let of_author = |cursor| if let Cursor::Author(seq) = cursor { Some(seq) } else { None };
     let (before, since) = (page.position(of_author)?, page.end(of_author)?);

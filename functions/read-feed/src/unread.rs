@@ -23,7 +23,7 @@ pub(crate) async fn all(app: &App, request: &Request) -> Result<Response, Proble
 
 pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let author = request.user_parameter("author")?;
+    let author = request.parameter("author")?;
     let snapshot = app.readers.snapshot(caller).await?;
     let body = UnreadOfAuthor { author, unread: snapshot.state.unread_of(author) };
     Ok(Response::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))

@@ -1,4 +1,4 @@
-//! Parses an event.
+//! Parses the event of a schedule or of an operator.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) enum Job {
     Minute,
     /// Interrupted fan-outs, and stream records that were given up.
     FanOuts,
-    /// Abandoned rebuilds.
+    /// Rebuilds whose process died.
     Marks,
     /// The walk over users.
     Users,
@@ -54,7 +54,7 @@ struct Event {
     segment: Option<Segment>,
 }
 
-/// A parsed event.
+/// An event whose fields are valid.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) job: Job,

@@ -46,16 +46,16 @@ pub struct Part<T, C> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredCounts {
     pub followings: StoredCount,
-    /// By shard.
+    /// The stored counts of followers, by shard.
     pub followers: [StoredCount; 16],
 }
 
 /// The two lists of unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Reconcile resumes these.
+    /// Fan-outs that reconcile resumes by itself.
     Open,
-    /// An operator resumes these.
+    /// Fan-outs that only an operator resumes.
     GivenUp,
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redis_link::{Bundle, Consistency, EPOCH_BYTES, Epoch};
+use redis_link::{EPOCH_BYTES, Epoch};
 use tidemark_app::ports::{List, Marks, StoreError};
 use tidemark_domain::{
     FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Score, Timestamp, UserId,
@@ -20,6 +20,7 @@ use tidemark_views::{
     ranks::Moves,
     readers, record,
     relations::{self, is_marker, is_marker_of},
+    transaction,
 };
 
 use crate::{
@@ -100,8 +101,7 @@ impl StoredViews {
         let get = |name: &str, key: String| redis::cmd(name).arg(readable(&keys, key)).clone();
         let range = |name: &str, key: String| get(name, key).arg(0).arg(-1).clone();
         // A transaction, as for a page: state and feed are of the same moment.
-        let commands = vec![
-            redis::cmd("MULTI"),
+        let commands = [
             get("HGETALL", state.clone()),
             range("LRANGE", feed.clone()),
             range("ZRANGE", following).arg("WITHSCORES").clone(),
@@ -112,12 +112,10 @@ impl StoredViews {
             get("HGETALL", keys::reactions(user)),
             range("ZRANGE", ranked).arg("WITHSCORES").clone(),
             get("HGETALL", moves),
-            redis::cmd("EXEC"),
         ];
         type All =
             (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>, Fields, Scores, Fields);
-        let (all, epoch): (All, _) =
-            self.query_in_epoch("of_user", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
+        let (all, epoch): (All, _) = self.query_in_epoch("of_user", transaction(commands)).await?;
         let (fields, entries, following, fans, counters, head, card, reactions, scores, moves) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
         let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
@@ -137,11 +135,9 @@ impl StoredViews {
         let keys = self.found(keys::of_post(post)).await?;
         let ([summary, _], [counts, ..]) = (keys::post(post), keys::counts(post));
         let get = |key: String| redis::cmd("GET").arg(readable(&keys, key)).clone();
-        let [summary, text, counts] = [summary, keys::text(post), counts].map(get);
-        let commands = vec![redis::cmd("MULTI"), summary, text, counts, redis::cmd("EXEC")];
+        let commands = transaction([summary, keys::text(post), counts].map(get));
         type All = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
-        let ((summary, text, counts), epoch): (All, _) =
-            self.query_in_epoch("of_post", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
+        let ((summary, text, counts), epoch): (All, _) = self.query_in_epoch("of_post", commands).await?;
         Ok(StoredPostViews {
             summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)),
             text: in_epoch(text, epoch, posts::decode_any_text),
@@ -278,7 +274,7 @@ fn reactions_of(fields: &Fields, epoch: Epoch) -> Stored<HashMap<UserId, Reactio
         let states = fields
             .iter()
             .filter(|(field, _)| !is_token(field))
-            .map(|(field, value)| Some((std::str::from_utf8(field).ok()?.parse().ok()?, ReactionState::decode(value).ok()?)));
+            .map(|(field, value)| Some((std::str::from_utf8(field).ok()?.parse().ok()?, ReactionState::decode(value)?)));
         states.collect()
     })
 }

@@ -1,12 +1,8 @@
 //! Wiring of the `relation-projector` function.
 
-use lambda_runtime::{Error, run, service_fn};
-use tidemark::{App, Settings, telemetry};
+use lambda_runtime::Error;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    telemetry::init();
-    let app = App::connect(Settings::from_env()?).await?;
-    let app = &app;
-    run(service_fn(move |event| tidemark_relation_projector::handle(app, event))).await
+    tidemark::run(tidemark_relation_projector::handle).await
 }

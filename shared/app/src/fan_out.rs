@@ -222,10 +222,16 @@ impl FanOuts {
     /// Handles a page of followers.
     pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<(), StoreError> {
         let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
-        if self.handle(fan_out, &users).await? {
-            self.page_done(fan_out, page, users.len() as u64).await?;
+        if !self.handle(fan_out, &users).await? {
+            return Ok(());
         }
-        Ok(())
+        let progress = self.stores.progress.page_done(fan_out.kind, fan_out.post, page, users.len() as u64).await?;
+        if progress.pages_done < u64::from(fan_out.pages) {
+            return Ok(());
+        }
+        // Publish does this too, but may have been interrupted before.
+        self.tell(fan_out).await?;
+        self.complete(fan_out, progress.handled).await
     }
 
     /// Does what could not be done when the fan-out began.
@@ -361,20 +367,6 @@ impl FanOuts {
     async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
-    }
-
-    async fn page_done(&self, fan_out: FanOut, page: u16, handled: u64) -> Result<(), StoreError> {
-        let progress = self.stores.progress.page_done(fan_out.kind, fan_out.post, page, handled).await?;
-        if progress.pages_done >= u64::from(fan_out.pages) {
-            self.finish(fan_out, progress.handled).await?;
-        }
-        Ok(())
-    }
-
-    async fn finish(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
-        // Publish does this too, but may have been interrupted before.
-        self.tell(fan_out).await?;
-        self.complete(fan_out, handled).await
     }
 
     /// Stores among the facts that all pages are done.

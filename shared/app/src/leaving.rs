@@ -87,11 +87,6 @@ impl Leaving {
         Ok(erasure)
     }
 
-    /// Returns the receipt of a user.
-    pub async fn receipt(&self, user: UserId) -> Result<Option<Erasure>, StoreError> {
-        self.fan_outs.stores.erasures.erasure(user).await
-    }
-
     /// Sends tasks for erasures that no worker continues. `drained` says whether the queue was. What fails is logged and
     /// left to the next call.
     pub async fn resume(&self, drained: bool, out_of_time: OutOfTime<'_>) -> Result<Resumed, StoreError> {

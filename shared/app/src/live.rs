@@ -46,19 +46,18 @@ impl Live {
     /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
     /// the next ping, sends the counts.
     pub async fn notify(&self, users: &[UserId], post: Option<PostId>) {
-        log_failure(self.try_notify(users, post).await);
+        if users.is_empty() {
+            return;
+        }
+        match self.stores.live_views.notify(users, post).await {
+            Ok(notified) => self.announce(notified).await,
+            Err(error) => log_failure(Err(error)),
+        }
     }
 
     /// The same for readers whose change is already noted.
     pub async fn announce(&self, notified: Notified) {
         log_failure(self.try_announce(notified).await);
-    }
-
-    async fn try_notify(&self, users: &[UserId], post: Option<PostId>) -> Result<(), StoreError> {
-        if users.is_empty() {
-            return Ok(());
-        }
-        self.try_announce(self.stores.live_views.notify(users, post).await?).await
     }
 
     async fn try_announce(&self, Notified { now, later }: Notified) -> Result<(), StoreError> {
@@ -101,11 +100,6 @@ impl Live {
     async fn counts(&self, user: UserId) -> Result<Option<CountsDigest>, StoreError> {
         let snapshot = self.readers.snapshot(user).await?;
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))
-    }
-
-    /// Removes a connection that was closed. May be repeated.
-    pub async fn disconnect(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
-        self.stores.live_views.unwatch(user, connection, None).await
     }
 
     /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before. After an

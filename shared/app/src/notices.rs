@@ -14,7 +14,7 @@ use tidemark_domain::{
 use tracing::warn;
 
 use crate::{
-    Stores,
+    Stores, cut,
     error::{Store, StoreError},
     outage::Later,
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
@@ -195,10 +195,8 @@ impl NoticeBoard {
         let below = board.head.live_at(board.now).filter(|notice| before.is_none_or(|before| notice.seq < before));
         // One more than requested shows whether there is a next page.
         let mut notices: Vec<LiveNotice> = below.take(limit + 1).copied().collect();
-        let more = notices.len() > limit;
-        notices.truncate(limit);
+        let next = cut(&mut notices, limit).map(|last| last.seq);
         let (mut titles, degraded) = self.titles(platform, &notices).await?;
-        let next = notices.last().filter(|_| more).map(|notice| notice.seq);
         let items = notices.iter().filter_map(|notice| {
             let id = NoticeId { platform, seq: notice.seq };
             let (title, created_at) = titles.remove(&id)?;
@@ -339,11 +337,6 @@ impl NoticeBoard {
             reads.read = reads.read.union(&slots);
         });
         merged.await.map(|marked| marked.changed)
-    }
-
-    /// Returns how many users have read the notice's current slot.
-    pub async fn readers(&self, platform: Platform, notice: &LiveNotice) -> Result<u64, StoreError> {
-        self.stores.notices.readers(platform, notice.slot).await
     }
 
     /// Replaces the view of a head (`user` is `None`) or of a user's read state from the facts. May be repeated.

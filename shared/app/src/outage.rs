@@ -48,7 +48,7 @@ struct Known {
     until: Timestamp,
     /// When the note was last read, with or without success.
     looked_at: Timestamp,
-    /// Since when and until when the note of this process stands.
+    /// The times between which the note of this process stands.
     noted_since: Timestamp,
     noted_until: Timestamp,
     /// After a failed write: when to write again.
@@ -123,27 +123,20 @@ pub struct Later {
 }
 
 impl Later {
-    /// Leaves views to a worker. Returns when the note has stood for as long as a process may rely on its last read.
-    /// From then on no process uses the stale views, unless it cannot read the note. Fails if the queue does not accept
-    /// a task, or the note cannot be written: other processes may use the stale views then, so the change must not be
-    /// acknowledged.
-    async fn sync(&self, tasks: &[Task]) -> Result<(), StoreError> {
+    /// Leaves to a worker the update that failed with `error`. The fact is stored, so the caller may respond as if the
+    /// view had the change. Returns when the note has stood for as long as a process may rely on its last read. From
+    /// then on no process uses the stale views, unless it cannot read the note.
+    ///
+    /// Fails if the queue does not accept a task either, or the note cannot be written: other processes may use the
+    /// stale views then. The caller must not report success. Its repetition updates the view.
+    pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), StoreError> {
+        warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
         let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
         if left > 0 {
             (self.stores.wait)(Duration::from_millis(left)).await;
         }
         sent
-    }
-
-    /// Leaves to a worker the update that failed with `error`. The fact is stored, so the caller may respond as if the
-    /// view had the change.
-    ///
-    /// Fails if the queue does not accept a task either, or the outage cannot be noted. The caller must not report
-    /// success then. Its repetition updates the view.
-    pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), StoreError> {
-        warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
-        self.sync(tasks).await
     }
 
     /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its

@@ -6,7 +6,7 @@ use std::{
 };
 
 use moka::sync::Cache;
-use tidemark_domain::{Card, Handle, Profile, ProfileContent, UserId};
+use tidemark_domain::{Card, Profile, ProfileContent, UserId};
 use tracing::warn;
 
 use crate::{
@@ -35,16 +35,6 @@ impl People {
     /// Returns a user's profile from the facts.
     pub async fn profile(&self, user: UserId) -> Result<Option<Profile>, StoreError> {
         Ok(self.stores.profiles.profiles(&[user]).await?.remove(&user))
-    }
-
-    /// Returns profiles from the facts. Users without one are left out.
-    pub async fn profiles(&self, users: &[UserId]) -> Result<HashMap<UserId, Profile>, StoreError> {
-        self.stores.profiles.profiles(users).await
-    }
-
-    /// Returns the user who has this handle.
-    pub async fn user_of(&self, handle: &Handle) -> Result<Option<UserId>, StoreError> {
-        self.stores.profiles.user_of(handle).await
     }
 
     /// Replaces a profile. Fails if the facts fail, or if neither Redis nor the queue accepts the new card.
@@ -98,7 +88,7 @@ impl People {
     async fn fill(&self, users: &[UserId]) -> Result<Cards, StoreError> {
         let token = (self.stores.random)();
         let leased = self.stores.card_views.lease_cards(users, token).await?;
-        let found = self.profiles(users).await?;
+        let found = self.stores.profiles.profiles(users).await?;
         let card = |user: UserId| (user, CardVersion::of(found.get(&user).cloned()));
         let filled: Vec<(UserId, CardVersion)> = leased.into_iter().map(card).collect();
         if let Err(error) = self.stores.card_views.fill_cards(&filled, token).await {
@@ -109,7 +99,7 @@ impl People {
 
     async fn instead(&self, users: &[UserId], error: &StoreError) -> Result<Cards, StoreError> {
         warn!(error = error as &dyn std::error::Error, "cards unavailable, responding from the facts");
-        Ok(Cards { of: cards_of(self.profiles(users).await?), degraded: error.is_unavailable() })
+        Ok(Cards { of: cards_of(self.stores.profiles.profiles(users).await?), degraded: error.is_unavailable() })
     }
 }
 

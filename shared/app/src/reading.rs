@@ -19,7 +19,7 @@ use crate::{
     ports::StoreError,
     reader::{Flags, Found, Origin, PairFacts, Snapshot},
 };
-use tidemark_domain::{AuthorHead, PostId, ReadState, Seq, Timestamp, UserId};
+use tidemark_domain::{PostId, ReadState, Seq, Timestamp, UserId};
 
 /// The number of authors' read states that are changed in parallel.
 const PARALLEL: usize = 16;
@@ -113,11 +113,11 @@ impl Reading {
         let last = PostId::new(author, seq.min(pair.head.latest_seq));
         let changed = self.apply(user, author, pair, |flags, reads| {
             // Nothing can be marked. So no mark names an author who has left.
-            if flags.head().posts == 0 {
+            if flags.facts.head.posts == 0 {
                 return None;
             }
             // At most up to the latest post: a post that arrives later stays unread.
-            let seq = seq.min(flags.head().latest_seq);
+            let seq = seq.min(flags.facts.head.latest_seq);
             let count = if seq < reads.through { 0 } else { flags.unread_upto(seq) };
             reads.mark_through(seq).then_some(count)
         });
@@ -139,20 +139,16 @@ impl Reading {
         let author = pair.author;
         // If no post of the author is unread, no post has to be looked up by time.
         let unread = pair.state().is_some_and(|state| state.unread() > 0);
-        let upto = if unread { self.last_before(author, &pair.head, before).await? } else { 0 };
+        let upto = match unread {
+            false => 0,
+            true if pair.head.latest_at <= before => pair.head.latest_seq,
+            true => self.stores.posts.seq_at(author, before).await?,
+        };
         let changed = self.apply(user, author, pair, |flags, reads| match flags.unread_upto(upto) {
             0 => None,
             count => reads.mark_all(upto).then_some(count),
         });
         changed.await
-    }
-
-    /// Returns the last post of the author that existed at `before`.
-    async fn last_before(&self, author: UserId, head: &AuthorHead, before: Timestamp) -> Result<Seq, StoreError> {
-        if head.latest_at <= before {
-            return Ok(head.latest_seq);
-        }
-        self.stores.posts.seq_at(author, before).await
     }
 
     /// Marks posts of one author. Marks of several devices do not wait for each other.
@@ -181,12 +177,12 @@ impl Reading {
         loop {
             attempts.next().await?;
             let before = Flags::new(user, author, pair);
-            let mut reads = before.reads().clone();
+            let mut reads = before.facts.reads.clone();
             let Some(count) = change(&before, &mut reads) else {
-                return Ok(Changed { pair: before.into_facts(), count: 0, written: false });
+                return Ok(Changed { pair: before.facts, count: 0, written: false });
             };
             reads.version += 1;
-            pair = before.into_facts();
+            pair = before.facts;
             if self.stores.reads.put(user, author, &reads).await? {
                 return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
             }

@@ -39,7 +39,8 @@ impl ViewSync {
             return Ok(true);
         }
         // Both updates run, even if one fails.
-        let (feed, lists) = futures::join!(self.readers.sync_edges(user, edges.to_vec()), self.relations.apply(edges));
+        let lists = self.readers.stores.relation_views.apply(edges);
+        let (feed, lists) = futures::join!(self.readers.sync_edges(user, edges.to_vec()), lists);
         let tasks = || edges.iter().map(|edge| Task::sync(user, edge.author)).collect();
         self.or_enqueue(feed.and(lists), tasks).await
     }
@@ -119,7 +120,7 @@ impl ViewSync {
     /// after an error.
     pub async fn follows(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
         let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
-        self.relations.apply(&edges).await?;
+        self.readers.stores.relation_views.apply(&edges).await?;
         self.readers.sync_edges(user, edges).await
     }
 

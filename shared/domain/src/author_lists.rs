@@ -65,7 +65,7 @@ pub struct UserLists {
 /// The outcome of a request to make a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
-    /// A new list.
+    /// This request made the list.
     List(AuthorList),
     /// An earlier request with the same key made this list.
     Repeated(AuthorList),

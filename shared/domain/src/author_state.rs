@@ -107,10 +107,6 @@ pub struct AuthorState {
     pub deleted: Bitmap,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("damaged author state of {0} bytes")]
-pub struct DecodeAuthorStateError(usize);
-
 impl AuthorState {
     /// Returns the state that the facts imply if every post up to the head is delivered.
     pub fn from_facts(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
@@ -164,25 +160,15 @@ impl AuthorState {
             bitmap
         };
         Self {
-            live: true,
-            opening: true,
-            muted: edge.muted.is_some(),
-            lists: edge.lists.clone(),
-            preference: edge.preference,
-            rev: edge.rev,
             version: reads.version,
             deletions: head.deletions(),
-            floor: edge.floor,
             base,
-            older: 0,
-            horizon: 0,
             newest_at: head.latest_at,
             modes: head.modes,
-            pull_cursor: PullCursor::default(),
             through: base,
-            tail: Bitmap::default(),
             read: bits(&mut (base + 1..=edge.base).chain(reads.read.above(base.max(edge.base)))),
             deleted: bits(&mut head.deleted.above(base)),
+            ..Self::opening(edge)
         }
     }
 
@@ -338,39 +324,36 @@ impl AuthorState {
         bytes
     }
 
-    /// Reads the layout above.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeAuthorStateError> {
-        let damaged = || DecodeAuthorStateError(bytes.len());
-        let (header, rest) = bytes.split_at_checked(HEADER).ok_or_else(damaged)?;
+    /// Reads the layout above; `None` if the bytes do not have it.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (header, rest) = bytes.split_at_checked(HEADER)?;
         let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
         let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
-        let (modes, rest) = rest.split_at_checked(modes_bytes).ok_or_else(damaged)?;
+        let (modes, rest) = rest.split_at_checked(modes_bytes)?;
         let mut modes = modes.chunks_exact(4).map(number);
         let mut next = || modes.next().unwrap_or_default();
         let (changes, pulled, asked, asked_deletions) = (next(), next(), next(), next());
         let older_bytes = if header[0] & OLDER == 0 { 0 } else { OLDER_BYTES };
-        let (older, rest) = rest.split_at_checked(older_bytes).ok_or_else(damaged)?;
+        let (older, rest) = rest.split_at_checked(older_bytes)?;
         let mut older = older.chunks_exact(4).map(number);
         let (older, horizon) = (older.next().unwrap_or_default(), older.next().unwrap_or_default());
         let (lists, rest) = match rest.split_first() {
-            Some((&count, rest)) if header[0] & LISTS != 0 => {
-                rest.split_at_checked(usize::from(count) * 4).ok_or_else(damaged)?
-            }
+            Some((&count, rest)) if header[0] & LISTS != 0 => rest.split_at_checked(usize::from(count) * 4)?,
             _ => rest.split_at(0),
         };
-        let (preference, rest) = rest.split_at_checked(usize::from(header[0] & PREFERENCE != 0)).ok_or_else(damaged)?;
+        let (preference, rest) = rest.split_at_checked(usize::from(header[0] & PREFERENCE != 0))?;
         if header[0] & BITMAPS == 0 && !rest.is_empty() {
-            return Err(damaged());
+            return None;
         }
         let [tail, read, deleted] = if rest.is_empty() {
             [rest; 3]
         } else {
-            let (lengths, rest) = rest.split_at_checked(LENGTHS).ok_or_else(damaged)?;
-            let (tail, rest) = rest.split_at_checked(number(&lengths[..3]) as usize).ok_or_else(damaged)?;
-            let (read, deleted) = rest.split_at_checked(number(&lengths[3..]) as usize).ok_or_else(damaged)?;
+            let (lengths, rest) = rest.split_at_checked(LENGTHS)?;
+            let (tail, rest) = rest.split_at_checked(number(&lengths[..3]) as usize)?;
+            let (read, deleted) = rest.split_at_checked(number(&lengths[3..]) as usize)?;
             [tail, read, deleted]
         };
-        Ok(Self {
+        Some(Self {
             live: header[0] & LIVE != 0,
             opening: header[0] & OPENING != 0,
             muted: header[0] & MUTED != 0,
@@ -529,16 +512,16 @@ mod tests {
     fn damaged_bytes_are_rejected() {
         let head = AuthorHead { latest_seq: 20, deleted: [12].into_iter().collect(), ..Default::default() };
         let bytes = AuthorState::from_facts(&edge(3, 0), &head, &ReadState::default()).encode();
-        assert!(AuthorState::decode(&bytes[..20]).is_err());
-        assert!(AuthorState::decode(&bytes[..33]).is_err());
+        assert!(AuthorState::decode(&bytes[..20]).is_none());
+        assert!(AuthorState::decode(&bytes[..33]).is_none());
         let mut long = bytes.clone();
         long[34] = 200;
-        assert!(AuthorState::decode(&long).is_err());
+        assert!(AuthorState::decode(&long).is_none());
         let mut modes = bytes.clone();
         modes[0] |= MODES;
-        assert!(AuthorState::decode(&modes).is_err(), "the lengths begin where the modes end");
+        assert!(AuthorState::decode(&modes).is_none(), "the lengths begin where the modes end");
         let mut flags = bytes;
         flags[0] = 0x40;
-        assert!(AuthorState::decode(&flags).is_err());
+        assert!(AuthorState::decode(&flags).is_none());
     }
 }

@@ -74,22 +74,18 @@ impl Cursor {
         let (&kind, rest) = bytes.split_first()?;
         let (chunks, []) = rest.as_chunks::<8>() else { return None };
         let numbers: Vec<u64> = chunks.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect();
+        let time = |ms| (ms <= Timestamp::MAX.ms()).then(|| Timestamp::from_ms(ms));
+        let key = |at, author, seq| Some(FeedKey { at: time(at)?, post: PostId::new(UserId::new(author)?, seq) });
         match (kind, numbers.as_slice()) {
-            (1, &[at, author, seq]) if at <= Timestamp::MAX.ms() => {
-                Some(Self::Feed(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) }))
-            }
+            (1, &[at, author, seq]) => Some(Self::Feed(key(at, author, seq)?)),
             (2, &[seq]) => Some(Self::Author(seq)),
-            (3, &[since, user]) if since <= Timestamp::MAX.ms() => {
-                Some(Self::Relation(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }))
-            }
+            (3, &[since, user]) => Some(Self::Relation(Relation { since: time(since)?, user: UserId::new(user)? })),
             (4, &[seq]) => Some(Self::Notice(seq)),
             (6, &[number]) => Some(Self::List(u32::try_from(number).ok()?)),
-            (5, &[at, author, seq]) if at <= Timestamp::MAX.ms() => {
-                Some(Self::Reacted(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) }))
-            }
-            (6, &[since, score, at, author, seq]) if at <= Timestamp::MAX.ms() => {
-                let key = FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) };
-                Some(Self::Ranked(RankedPlace { since, score: Score::new(f64::from_bits(score))?, key }))
+            (5, &[at, author, seq]) => Some(Self::Reacted(key(at, author, seq)?)),
+            (6, &[since, score, at, author, seq]) => {
+                let (score, key) = (Score::new(f64::from_bits(score))?, key(at, author, seq)?);
+                Some(Self::Ranked(RankedPlace { since, score, key }))
             }
             (7, &[section]) => Some(Self::Export(section, None)),
             (7, &[section, a, b, c]) => Some(Self::Export(section, Some([a, b, c]))),

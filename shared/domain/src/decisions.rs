@@ -132,18 +132,8 @@ impl AuthorHead {
             return None;
         }
         let (seq, at, mode) = (self.latest_seq + 1, now.max(self.latest_at), self.modes.current());
-        let post = Post {
-            id: PostId::new(new.author, seq),
-            title: new.title.clone(),
-            created_at: at,
-            revision: 1,
-            edited_at: None,
-            weight: new.weight,
-            step: Step::default(),
-            deleted: false,
-            archived: false,
-            delivery: Delivery::planned(mode, followers, at),
-        };
+        let (id, delivery) = (PostId::new(new.author, seq), Delivery::planned(mode, followers, at));
+        let post = Post { weight: new.weight, ..Post::new(id, new.title.clone(), at, delivery) };
         let modes = self.modes.after(seq, followers, pull_threshold);
         Some((post, Self { latest_seq: seq, latest_at: at, posts: self.posts + 1, modes, ..self.clone() }))
     }
@@ -168,6 +158,24 @@ impl AuthorHead {
         self.posts = self.posts.saturating_sub(1);
         self.archived = self.archived.saturating_sub(u64::from(post.archived));
         self.archive.remove(post.id.seq);
+    }
+}
+
+impl Post {
+    /// Returns a live post that was never edited.
+    pub fn new(id: PostId, title: String, created_at: Timestamp, delivery: Delivery) -> Self {
+        Self {
+            id,
+            title,
+            created_at,
+            revision: 1,
+            edited_at: None,
+            weight: 0,
+            step: Step::default(),
+            deleted: false,
+            archived: false,
+            delivery,
+        }
     }
 }
 

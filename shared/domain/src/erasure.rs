@@ -13,9 +13,9 @@ pub struct Removed {
     /// Authors whom the user followed.
     pub follows: u64,
     pub followers: u64,
-    /// The user's likes.
+    /// Posts that the user liked.
     pub likes: u64,
-    /// The user's favorites.
+    /// Posts that are favorites of the user.
     pub favorites: u64,
     /// Authors of whose posts the user had marked some.
     pub reads: u64,
@@ -57,7 +57,7 @@ pub struct Erasure {
     pub touched_at: Timestamp,
     /// The chain of tasks that continues the erasure. Tasks of older ones do nothing.
     pub chain: u64,
-    /// Why something could not be removed in the last run. Everything else is removed.
+    /// The reason why something could not be removed in the last run. Everything else is removed.
     pub incomplete: Option<String>,
     /// Grows by one with every change.
     pub version: u64,

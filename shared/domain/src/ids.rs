@@ -2,8 +2,6 @@
 
 use std::{fmt, num::NonZeroU64, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 /// A post's number within its author: 1, 2, 3, … without gaps.
 pub type Seq = u64;
 
@@ -95,18 +93,6 @@ impl FromStr for UserId {
     }
 }
 
-impl Serialize for UserId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for UserId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        std::borrow::Cow::<'_, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
 /// A post: its author and its sequence number, written `{author}-{seq}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PostId {
@@ -139,17 +125,25 @@ impl FromStr for PostId {
     }
 }
 
-impl Serialize for PostId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+/// In JSON these ids are their texts.
+macro_rules! serde_as_text {
+    ($($id:ty),*) => { $(
+        impl serde::Serialize for $id {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $id {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )* };
 }
 
-impl<'de> Deserialize<'de> for PostId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        std::borrow::Cow::<'_, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
+serde_as_text!(UserId, PostId, super::NoticeId);
 
 /// Parses a canonical decimal number: digits only, and no leading zero except in `0`.
 pub fn parse_decimal(text: &str) -> Option<u64> {

@@ -33,9 +33,9 @@ pub struct Edge {
     pub base: Seq,
     /// Posts up to it are not shown. It leaves the newest 100 live posts up to `base`.
     pub floor: Seq,
-    /// Since when the user mutes the author, if so.
+    /// The time since which the user mutes the author. `None` if not.
     pub muted: Option<Timestamp>,
-    /// Since when the user blocks the author, if so. Neither then follows the other.
+    /// The time since which the user blocks the author. `None` if not. A block ends follows in both directions.
     pub blocked: Option<Timestamp>,
     /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may
     /// remain.
@@ -224,9 +224,7 @@ impl PostSummary {
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
     }
-}
 
-impl PostSummary {
     /// Returns what remains of a deleted post.
     pub fn tombstone(post: FeedKey) -> Self {
         Self { id: post.post, title: String::new(), created_at: post.at, revision: 1, rank: Rank::default(), deleted: true }
@@ -378,7 +376,7 @@ pub struct Relation {
 pub struct Counters {
     pub followings: u32,
     pub followers: u32,
-    /// Live posts.
+    /// Posts that are not deleted.
     pub posts: u32,
     pub likes: u32,
     pub favorites: u32,

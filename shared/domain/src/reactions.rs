@@ -21,15 +21,11 @@ impl Reaction {
 pub struct ReactionState {
     /// Grows by one with every change.
     pub version: u32,
-    /// Sequence numbers liked.
+    /// The author's posts that the user likes.
     pub liked: SeqSet,
-    /// Sequence numbers favorited.
+    /// The author's posts that are favorites of the user.
     pub favorited: SeqSet,
 }
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("damaged reaction state of {0} bytes")]
-pub struct DecodeReactionStateError(usize);
 
 /// Bytes before the sets: the version, and the length of the first set.
 const HEADER: usize = 8;
@@ -66,14 +62,13 @@ impl ReactionState {
         [&self.version.to_le_bytes()[..], &length.to_le_bytes(), &liked, &favorited].concat()
     }
 
-    /// Decodes the result of [`encode`](Self::encode).
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeReactionStateError> {
-        let damaged = || DecodeReactionStateError(bytes.len());
-        let (header, sets) = bytes.split_first_chunk::<HEADER>().ok_or_else(damaged)?;
+    /// Decodes the result of [`encode`](Self::encode); `None` if the bytes are damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (header, sets) = bytes.split_first_chunk::<HEADER>()?;
         let [version, length] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
-        let (liked, favorited) = sets.split_at_checked(length as usize).ok_or_else(damaged)?;
-        let set = |bytes| SeqSet::from_bytes(bytes).map_err(|_| damaged());
-        Ok(Self { version, liked: set(liked)?, favorited: set(favorited)? })
+        let (liked, favorited) = sets.split_at_checked(length as usize)?;
+        let set = |bytes| SeqSet::from_bytes(bytes).ok();
+        Some(Self { version, liked: set(liked)?, favorited: set(favorited)? })
     }
 }
 
@@ -111,7 +106,7 @@ mod tests {
             version: u32, liked in btree_set(1..1u64 << 53, 0..20), favorited in btree_set(1..90u64, 0..40),
         ) {
             let state = ReactionState { version, liked: liked.into_iter().collect(), favorited: favorited.into_iter().collect() };
-            prop_assert_eq!(ReactionState::decode(&state.encode()), Ok(state));
+            prop_assert_eq!(ReactionState::decode(&state.encode()), Some(state));
         }
     }
 
@@ -132,10 +127,10 @@ mod tests {
         let bytes = ReactionState::default().changed(5, Reaction::Favorite, true).unwrap().encode();
         assert!(bytes.len() < 40, "{}", bytes.len());
         for cut in [0, 3, 7, 9, bytes.len() - 1] {
-            assert!(ReactionState::decode(&bytes[..cut]).is_err(), "{cut}");
+            assert!(ReactionState::decode(&bytes[..cut]).is_none(), "{cut}");
         }
         let mut long = bytes;
         long[4] = 200;
-        assert!(ReactionState::decode(&long).is_err());
+        assert!(ReactionState::decode(&long).is_none());
     }
 }

@@ -111,7 +111,7 @@ impl ReaderState {
                 continue;
             }
             let author = std::str::from_utf8(&field).ok().and_then(|text| text.parse::<UserId>().ok()).ok_or_else(damaged)?;
-            let state = AuthorState::decode(&value).map_err(|_| damaged())?;
+            let state = AuthorState::decode(&value).ok_or_else(damaged)?;
             if state.live {
                 authors.insert(author, state);
             }

@@ -8,7 +8,10 @@ use std::{
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
-use tidemark_app::ports::{ChangeOfPair, Edges, Followed, StoreError};
+use tidemark_app::{
+    ports::{ChangeOfPair, Edges, Followed, StoreError},
+    retry::Attempts,
+};
 use tidemark_domain::{
     AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
@@ -52,6 +55,54 @@ const BLOCK_CHECK: usize = 1;
 /// The indexes of the first author's counter and of the edge in the transaction of a follow, and of an unfollow.
 const FOLLOWED: [usize; 2] = [4, 2];
 const UNFOLLOWED: [usize; 2] = [3, 0];
+
+/// Follows of one user in the making.
+struct Making {
+    user: UserId,
+    kind: Kind,
+    outcomes: HashMap<UserId, Followed>,
+    /// Edges whose write had an unknown outcome. If such an edge is stored, this call has created it.
+    tried: Vec<Edge>,
+    /// Whether the follower's counter refused the last cancelled follow.
+    refused: bool,
+    /// Several edges in a transaction until one is cancelled, then one by one: a refusal concerns one edge.
+    together: usize,
+    attempts: Attempts,
+    held_up: HeldUp,
+}
+
+impl Making {
+    fn new(user: UserId, kind: Kind) -> Self {
+        let (outcomes, tried, held_up) = Default::default();
+        Self {
+            user,
+            kind,
+            outcomes,
+            tried,
+            refused: false,
+            together: EDGES_PER_TRANSACTION,
+            attempts: attempts("follow"),
+            held_up,
+        }
+    }
+
+    /// Whether the stored edge decides the outcome of a follow, which is noted then.
+    fn is_settled(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
+        if stored.blocked.is_some() {
+            self.outcomes.insert(stored.author, Followed::Blocked);
+        } else if stored.following || self.kind.yields_to(stored, follow) {
+            let own = if self.tried.contains(stored) { Followed::Created } else { Followed::Existing };
+            self.outcomes.insert(stored.author, own(stored.clone()));
+        }
+        self.outcomes.contains_key(&stored.author)
+    }
+
+    /// Notes the outcome of a write. The time limit is that of one edge.
+    fn settle(&mut self, author: UserId, outcome: Followed) {
+        self.outcomes.insert(author, outcome);
+        self.attempts = attempts("follow");
+    }
+}
 
 #[async_trait]
 impl Edges for DynamoFacts {
@@ -192,84 +243,80 @@ impl DynamoFacts {
         now: Timestamp,
         kind: Kind,
     ) -> Result<Vec<Followed>, StoreError> {
-        let mut outcomes: HashMap<UserId, Followed> = HashMap::new();
-        // Edges whose write had an unknown outcome. If such an edge is stored, this call has created it.
-        let mut tried: Vec<Edge> = Vec::new();
-        let mut refused = false;
-        // Several edges in a transaction until one is cancelled, then one by one: a refusal concerns one edge.
-        let mut together = EDGES_PER_TRANSACTION;
-        let (mut attempts, mut held_up) = (attempts("follow"), HeldUp::default());
-        'attempts: loop {
-            attempts.next().await?;
+        let mut making = Making::new(user, kind);
+        loop {
+            making.attempts.next().await?;
             let mut missing: Vec<NewFollow> =
-                follows.iter().filter(|follow| !outcomes.contains_key(&follow.author)).cloned().collect();
+                follows.iter().filter(|follow| !making.outcomes.contains_key(&follow.author)).cloned().collect();
             let authors: Vec<UserId> = missing.iter().map(|follow| follow.author).collect();
             let own = vec![schema::followings_counter(user)];
             let (known, shards, own) = self.edges_and_shards("follow", user, &authors, own).await?;
             let followings = followings(own.into_iter().next())?;
-            missing.retain(|follow| {
-                let Some(stored) = known.get(&follow.author) else { return true };
-                if stored.blocked.is_some() {
-                    outcomes.insert(stored.author, Followed::Blocked);
-                } else if stored.following || kind.yields_to(stored, follow) {
-                    let own = if tried.contains(stored) { Followed::Created } else { Followed::Existing };
-                    outcomes.insert(stored.author, own(stored.clone()));
-                }
-                !outcomes.contains_key(&stored.author)
-            });
+            missing.retain(|follow| known.get(&follow.author).is_none_or(|stored| !making.is_settled(follow, stored)));
             if missing.is_empty() {
                 break;
             }
-            attempts.outcome()?;
+            making.attempts.outcome()?;
             let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
             if room == 0 {
                 break;
             }
             if kind == Kind::Made {
                 let erased = self.begin_at_heads(&mut missing, now).await?;
-                outcomes.extend(erased.into_iter().map(|author| (author, Followed::Erased)));
+                making.outcomes.extend(erased.into_iter().map(|author| (author, Followed::Erased)));
                 if missing.is_empty() {
                     break;
                 }
             }
-            for chunk in missing[..missing.len().min(room)].chunks(together) {
-                let edges: Vec<Edge> = chunk.iter().map(|follow| follow.edge(user, known.get(&follow.author), now)).collect();
-                let written = self.write_follows(&edges, &known, &shards, kind).await;
-                if let Ok(Err(cancelled)) = &written {
-                    let before = refused;
-                    let failed = |write: usize| {
-                        chunk.len() == 1 && matches!(cancelled, Cancelled::Conditions(failed) if failed.contains(&write))
-                    };
-                    if failed(BLOCK_CHECK) {
-                        outcomes.insert(chunk[0].author, Followed::Blocked);
-                        attempts = super::attempts("follow");
-                        continue;
-                    }
-                    refused = failed(0);
-                    // The counter may refuse only because the edge is counted already. A second attempt shows which is
-                    // the case.
-                    if refused && before {
-                        outcomes.insert(chunk[0].author, Followed::LimitReached);
-                        attempts = super::attempts("follow");
-                        continue 'attempts;
-                    }
-                    debug!(%user, edges = chunk.len(), "follow transaction cancelled; it is repeated");
-                    if let [follow] = chunk {
-                        held_up.note(self, &shards[&follow.author], cancelled, FOLLOWED).await;
-                    }
-                    together = 1;
+            missing.truncate(room);
+            self.write_missing(&mut making, &missing, &known, &shards, now).await;
+        }
+        let outcome = |follow: &NewFollow| making.outcomes.get(&follow.author).cloned().unwrap_or(Followed::LimitReached);
+        Ok(follows.iter().map(outcome).collect())
+    }
+
+    /// Writes follows, several in one transaction, until a transaction is not done. The next attempt reads again.
+    async fn write_missing(
+        &self,
+        making: &mut Making,
+        missing: &[NewFollow],
+        known: &HashMap<UserId, Edge>,
+        shards: &HashMap<UserId, FollowerShard>,
+        now: Timestamp,
+    ) {
+        let user = making.user;
+        for chunk in missing.chunks(making.together) {
+            let edges: Vec<Edge> = chunk.iter().map(|follow| follow.edge(user, known.get(&follow.author), now)).collect();
+            let written = self.write_follows(&edges, known, shards, making.kind).await;
+            if let Ok(Err(cancelled)) = &written {
+                let before = making.refused;
+                let failed = |write: usize| {
+                    chunk.len() == 1 && matches!(cancelled, Cancelled::Conditions(failed) if failed.contains(&write))
+                };
+                if failed(BLOCK_CHECK) {
+                    making.settle(chunk[0].author, Followed::Blocked);
+                    continue;
                 }
-                if !attempts.done(written) {
-                    tried.extend(edges);
-                    continue 'attempts;
+                making.refused = failed(0);
+                // The counter may refuse only because the edge is counted already. A second attempt shows which is the
+                // case.
+                if making.refused && before {
+                    return making.settle(chunk[0].author, Followed::LimitReached);
                 }
-                outcomes.extend(edges.into_iter().map(|edge| (edge.author, Followed::Created(edge))));
-                // The time limit is that of one edge.
-                attempts = super::attempts("follow");
+                debug!(%user, edges = chunk.len(), "follow transaction cancelled; it is repeated");
+                if let [follow] = chunk {
+                    making.held_up.note(self, &shards[&follow.author], cancelled, FOLLOWED).await;
+                }
+                making.together = 1;
+            }
+            if !making.attempts.done(written) {
+                making.tried.extend(edges);
+                return;
+            }
+            for edge in edges {
+                making.settle(edge.author, Followed::Created(edge));
             }
         }
-        let outcome = |follow: &NewFollow| outcomes.get(&follow.author).cloned().unwrap_or(Followed::LimitReached);
-        Ok(follows.iter().map(outcome).collect())
     }
 
     /// Makes follows begin at their authors' heads. Removes those of authors who have left, and returns these authors.

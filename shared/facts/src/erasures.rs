@@ -137,10 +137,9 @@ impl Erasures for DynamoFacts {
     }
 
     async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
-        let most = i32::try_from(limit).unwrap_or(i32::MAX);
-        let own = queried("related", self.query_user(&self.tables.following, user).limit(most), limit);
+        let own = queried("related", self.query_user(&self.tables.following, user), limit);
         let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
-        let naming = queried("related", naming.index_name(schema::NAMED).limit(most), limit);
+        let naming = queried("related", naming.index_name(schema::NAMED), limit);
         let (followers, own, naming) = futures::try_join!(self.followers_by_time(user, None, limit), own, naming)?;
         let mut found: BTreeSet<UserId> = followers.into_iter().map(|relation| relation.user).collect();
         let ids = |items: Vec<Item>, attribute: Attribute| -> Result<Vec<UserId>, StoreError> {
@@ -191,7 +190,7 @@ impl Erasures for DynamoFacts {
 
     async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
         let query = only(self.query_user(&self.tables.reads, user), &[ReadsItem::author]);
-        let items = queried("marked_authors", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        let items = queried("marked_authors", query, limit).await?;
         items.iter().map(|item| ReadsItem::author.user(item)).collect()
     }
 
@@ -199,7 +198,7 @@ impl Erasures for DynamoFacts {
         let of_shard = async |shard| {
             let by = is(ReadsItem::by, string(schema::follower_shard(author, shard)));
             let query = self.query(&self.tables.reads, [by]).index_name(schema::BY_AUTHOR);
-            queried("markers", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
+            queried("markers", query, limit).await
         };
         let items = try_join_all((0..SHARDS).map(of_shard)).await?.into_iter().flatten().take(limit);
         items.map(|item| ReadsItem::user.user(&item)).collect()
@@ -253,7 +252,7 @@ impl Erasures for DynamoFacts {
         let [first, last] = schema::post_sort_keys().map(string);
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
-        let items = queried("remove_tombstones", query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        let items = queried("remove_tombstones", query, limit).await?;
         // This includes posts that the head counts as deleted and that have no tombstone.
         let keys: Vec<Item> = items.iter().map(schema::windowed_key).collect();
         let found = keys.len();
@@ -302,7 +301,7 @@ impl DynamoFacts {
             let partition = is(ReactionItem::shard, string(schema::reactions_shard(author, shard)));
             let range = between(ReactionItem::item, string(first), string(last));
             let query = self.query(&self.tables.reactions, [partition, range]).consistent_read(true);
-            queried(operation, query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
+            queried(operation, query, limit).await
         };
         Ok(try_join_all((0..SHARDS).map(of_shard)).await?.into_iter().flatten().collect())
     }

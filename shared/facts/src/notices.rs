@@ -319,7 +319,7 @@ fn read_head(item: Item) -> Result<PlatformHead, StoreError> {
             latest_at: Timestamp::from_ms(item.latest_at),
             live: Vec::new(),
         };
-        head.with_live(&item.live).map_err(|_| PlatformHeadItem::live)
+        head.with_live(&item.live).ok_or(PlatformHeadItem::live)
     })
 }
 

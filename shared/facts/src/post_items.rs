@@ -125,11 +125,7 @@ mod tests {
     fn a_post_has_the_stored_names_of_its_mode_and_state_and_decodes_to_itself() {
         let (author, at) = (UserId::new(6).unwrap(), Timestamp::from_ms(5_000));
         let delivery = Delivery::planned(DeliveryMode::Push, 3, at);
-        let id = PostId::new(author, 9);
-        let title = "one".to_owned();
-        let (revision, edited_at, weight, step) = (1, None, 0, Step::default());
-        let post =
-            Post { id, title, created_at: at, revision, edited_at, weight, step, deleted: false, archived: false, delivery };
+        let post = Post::new(PostId::new(author, 9), "one".to_owned(), at, delivery);
         let item = encode(&post_item(&post, at));
         let mut names: Vec<&str> = item.keys().map(String::as_str).collect();
         names.sort_unstable();

@@ -196,7 +196,7 @@ impl Posts for DynamoFacts {
     async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
         let end = below(PostItem::time, string(schema::post_time_end(at)));
         let posts = self.query(&self.tables.posts, [is(PostItem::author, number(author.get())), end]);
-        let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false).limit(1);
+        let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false);
         let indexed = queried("seq_at", newest, 1).await?.first().map(post_of).transpose()?;
         self.catch_up(author, indexed.map_or(0, |post| post.seq), at).await
     }
@@ -279,7 +279,7 @@ impl DynamoFacts {
         let [first, last] = [seqs.start(), seqs.end()].map(|seq| string(schema::post_sort_key(*seq)));
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true).scan_index_forward(false);
-        queried(operation, query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await
+        queried(operation, query, limit).await
     }
 
     /// An update of a live post whose fan-out is in this state.

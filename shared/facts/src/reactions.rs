@@ -87,12 +87,11 @@ impl Reactions for DynamoFacts {
             None => self.query(reacted, [by]),
         };
         let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
-        let newest = newest.limit(i32::try_from(limit).unwrap_or(i32::MAX));
         let items = queried("reacted", newest, limit).await?;
         let key = |item: &Item| {
             schema::reaction_of(&ReactedItem::at.read::<String>(item)?).ok_or_else(|| ReactedItem::at.damaged(item))
         };
-        items.iter().take(limit).map(key).collect()
+        items.iter().map(key).collect()
     }
 
     async fn counts(&self, post: PostId) -> Result<CountsVersion, StoreError> {

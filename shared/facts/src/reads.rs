@@ -31,7 +31,7 @@ impl Reads for DynamoFacts {
         const OPERATION: &str = "reads_from";
         let authors = between(ReadsItem::author, number(author.get()), number(u64::MAX));
         let query = self.query(&self.tables.reads, [is(ReadsItem::user, number(user.get())), authors]).consistent_read(true);
-        let items = queried(OPERATION, query.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        let items = queried(OPERATION, query, limit).await?;
         let items = self.completed(OPERATION, &self.tables.reads, items).await?;
         let mut states = items.into_iter().map(read_reads).collect::<Result<Vec<_>, _>>()?;
         states.sort_unstable_by_key(|(author, _)| *author);

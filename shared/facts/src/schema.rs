@@ -271,9 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn items_are_stored_in_exactly_this_form() {
-        let [user, author] = [1042, u64::MAX].map(|id| NonZeroU64::new(id).unwrap());
-        let (item, key, platform) = ("i".to_owned(), "k".to_owned(), Platform::new(7).unwrap());
+    fn texts_windows_reactions_and_walks_are_stored_in_exactly_this_form() {
+        let (author, item) = (NonZeroU64::MAX, "i".to_owned());
         let bits = |seqs: &[u64]| Bits(seqs.iter().copied().collect());
         let body = BodyItem { author, item: item.clone(), body: Some("b".to_owned()), data: None, revision: None };
         assert_eq!(text(&encode(&body)), "author N 18446744073709551615, body S b, item S i");
@@ -281,7 +280,7 @@ mod tests {
         assert_eq!(text(&encode(&window)), "bits B [00, 00, 00, 00, 00, 00, 00, 00], token N 18446744073709551615");
         let reaction = ReactionItem {
             shard: "s".to_owned(),
-            item: item.clone(),
+            item,
             version: Some(3),
             liked: Some(bits(&[5])),
             favorited: None,
@@ -291,6 +290,12 @@ mod tests {
         let liked = "01, 00, 00, 00, 00, 00, 00, 00, 00, 00, 00, 00, 3a, 30, 00, 00, 01, 00, 00, 00, 00, 00, 00, 00, 10, 00, 00, 00, \
                      05, 00";
         assert_eq!(text(&encode(&reaction)), format!("item S i, liked B [{liked}], shard S s, version N 3"));
+        assert_eq!(text(&walk_item("users", "p")), "counter S walk#users, position S p");
+    }
+
+    #[test]
+    fn notices_are_stored_in_exactly_this_form() {
+        let (user, item, platform) = (NonZeroU64::new(1042).unwrap(), "i".to_owned(), Platform::new(7).unwrap());
         let head = PlatformHeadItem {
             platform,
             item: item.clone(),
@@ -320,8 +325,12 @@ mod tests {
         );
         let reads = NoticeReadsItem { user, platform, version: 1, through: 2, through_slot: 3, read: None };
         assert_eq!(text(&encode(&reads)), "platform N 7, through N 2, through_slot N 3, user N 1042, version N 1");
+    }
+
+    #[test]
+    fn idempotency_records_and_drafts_are_stored_in_exactly_this_form() {
         let record = RecordItem {
-            key,
+            key: "k".to_owned(),
             fingerprint: "f".to_owned(),
             expires_at: 8,
             post: None,
@@ -347,7 +356,6 @@ mod tests {
             "at N 9, expires_at N 8, fingerprint S f, followers N 2, key S 7#draft#3, record S k, title S t, \
              token N 18446744073709551615, weight N -3"
         );
-        assert_eq!(text(&walk_item("users", "p")), "counter S walk#users, position S p");
     }
 
     fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -146,7 +146,7 @@ pub struct Write {
     table: String,
     /// The whole item for a put, otherwise its key.
     item: Item,
-    /// Clauses by keyword.
+    /// The clauses of the update, by keyword (`SET`, `REMOVE`, `ADD`).
     changes: BTreeMap<&'static str, Vec<String>>,
     condition: Option<String>,
     places: Placeholders,
@@ -367,7 +367,7 @@ pub fn only(query: QueryFluentBuilder, attributes: &[Attribute]) -> QueryFluentB
 
 /// Sends a query, and again for its next page, until there are `most` items or no more.
 pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: usize) -> Result<Vec<Item>, StoreError> {
-    let mut pages = query.into_paginator().items().send();
+    let mut pages = query.set_limit(i32::try_from(most).ok()).into_paginator().items().send();
     let mut items = Vec::new();
     while items.len() < most
         && let Some(item) = pages.next().await

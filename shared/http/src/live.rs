@@ -14,7 +14,7 @@ pub const TOKEN: &str = "token";
 /// A message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// Renews the connection.
+    /// Extends the lifetime of the connection.
     Ping,
 }
 
@@ -55,7 +55,7 @@ impl ClientMessage {
     /// Reads a message.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A sentence that says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let message: Value = serde_json::from_str(text).map_err(|_| "a message must be a JSON object".to_owned())?;
         match message.get("type") {

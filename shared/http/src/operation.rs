@@ -21,7 +21,7 @@ pub struct Route {
     pub schemas: Schemas,
 }
 
-/// Schemas by name.
+/// The schemas that operations refer to, by name.
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// Builds the operation of a route. It begins with the responses that every route may return; each method adds what
@@ -85,9 +85,9 @@ impl Operation {
         operation
     }
 
-    /// Takes a parameter of `shared/http/openapi.base.yaml`.
-    pub fn parameter(mut self, name: &str) -> Self {
-        self.parameters.push(reference("parameters", name));
+    /// Takes these parameters of `shared/http/openapi.base.yaml`.
+    pub fn parameters<const N: usize>(mut self, names: [&str; N]) -> Self {
+        self.parameters.extend(names.map(|name| reference("parameters", name)));
         self
     }
 
@@ -99,21 +99,21 @@ impl Operation {
 
     /// The response is a page.
     pub fn page(self) -> Self {
-        self.parameter("limit").parameter("cursor").header("Link", "Link")
+        self.parameters(["limit", "cursor"]).header("Link", "Link")
     }
 
     /// The response has an `ETag`, by this header of `shared/http/openapi.base.yaml`. 304 if the client has it already.
     pub fn tagged(self, component: &str) -> Self {
-        self.parameter("If-None-Match").header("ETag", component).responds("304", "NotModified")
+        self.parameters(["If-None-Match"]).header("ETag", component).responds("304", "NotModified")
     }
 
     /// Takes an `Idempotency-Key`.
     pub fn idempotent(self) -> Self {
-        let keyed = self.parameter("Idempotency-Key").responds("409", "InFlight");
+        let keyed = self.parameters(["Idempotency-Key"]).responds("409", "InFlight");
         keyed.refuses(Kind::KeyReused, "the key was used with another body")
     }
 
-    /// Needs this scope.
+    /// The token of the caller must have this scope.
     pub fn scope(mut self, scope: &str) -> Self {
         self.object["security"] = json!([{ "Jwt": [scope] }]);
         self.responds("403", "Forbidden")
@@ -155,10 +155,12 @@ impl Operation {
         self
     }
 
-    /// A value of the response, by a runtime expression, is a parameter of another operation.
-    pub fn link(mut self, operation: &str, parameter: &str, expression: &str) -> Self {
-        let link = json!({ "operationId": operation, "parameters": { parameter: expression } });
-        self.object["responses"][self.success]["links"][operation] = link;
+    /// A value of the request or the response, by a runtime expression, is a parameter of these operations.
+    pub fn links<const N: usize>(mut self, operations: [&str; N], parameter: &str, expression: &str) -> Self {
+        for operation in operations {
+            let link = json!({ "operationId": operation, "parameters": { parameter: expression } });
+            self.object["responses"][self.success]["links"][operation] = link;
+        }
         self
     }
 

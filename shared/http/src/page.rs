@@ -36,16 +36,13 @@ impl Page {
                 .filter(|limit| (1..=MAX_LIMIT).contains(limit))
                 .ok_or_else(|| Problem::invalid("limit", format!("must be 1 to {MAX_LIMIT}")))?,
         };
-        let cursor = request.query("cursor").map(|text| decode(text).ok_or_else(malformed)).transpose()?;
-        let since = request.query("since").map(|text| decode(text).ok_or_else(|| not_of("since"))).transpose()?;
-        Ok(Self { limit, cursor, since })
+        let place = |name| request.query(name).map(|text| decode(text).ok_or_else(|| not_of(name))).transpose();
+        Ok(Self { limit, cursor: place("cursor")?, since: place("since")? })
     }
 
     /// Cuts the rest of a list at the end of the page. Returns the last item of the page if there are more.
     pub fn cut<T: Clone>(&self, items: &mut Vec<T>) -> Option<T> {
-        let more = items.len() > self.limit;
-        items.truncate(self.limit);
-        items.last().filter(|_| more).cloned()
+        tidemark_app::cut(items, self.limit)
     }
 
     /// The place of the first item of a first page.
@@ -66,10 +63,6 @@ impl Page {
 }
 
 /// 400 for a text that is not a cursor, or a cursor of another list.
-fn malformed() -> Problem {
-    not_of("cursor")
-}
-
 fn not_of(field: &str) -> Problem {
     Problem::invalid(field, "is not a cursor of this list")
 }
@@ -80,7 +73,7 @@ impl Page {
     /// # Errors
     /// 400 if the cursor is of another list.
     pub fn position<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
-        self.cursor.map(|cursor| of_kind(cursor).ok_or_else(malformed)).transpose()
+        self.cursor.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("cursor"))).transpose()
     }
 
     /// The same for the place above which the list ends.

@@ -8,7 +8,7 @@ use tidemark_app::{
     ports::{Source, StoreError},
     reader::Found,
 };
-use tidemark_domain::{Platform, PostId, author_lists::MOST_LISTS, ids::LAST_POST, notices::MAX_LIVE};
+use tidemark_domain::PostId;
 use tokio::time::error::Elapsed;
 use utoipa::ToSchema;
 
@@ -144,7 +144,8 @@ kinds! {
 }
 
 impl Problem {
-    fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    /// A problem of this kind. `detail` says what causes it in this case.
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), errors: Vec::new(), cause: None, over: None, allow: Vec::new() }
     }
 
@@ -194,25 +195,6 @@ impl Problem {
         }
     }
 
-    /// 409: another user has the handle, or gave it up less than 30 days ago.
-    pub fn handle_taken() -> Self {
-        Self::new(Kind::HandleTaken, "another user has this handle, or gave it up less than 30 days ago; nothing changed")
-    }
-
-    pub fn too_large(detail: impl Into<String>) -> Self {
-        Self::new(Kind::TooLarge, detail)
-    }
-
-    /// 422: the caller follows themselves.
-    pub fn self_follow() -> Self {
-        Self::new(Kind::SelfFollow, "an author is not their own follower")
-    }
-
-    /// 422: the caller follows the maximum number of authors.
-    pub fn following_limit(limit: u64) -> Self {
-        Self::new(Kind::FollowingLimit, format!("a user can follow at most {limit} authors"))
-    }
-
     /// 403: the caller and the other user, one of them blocks the other.
     pub fn blocked() -> Self {
         Self::new(Kind::Blocked, "the caller blocks this user, or the user blocks the caller")
@@ -223,16 +205,6 @@ impl Problem {
         Self::not_found(format!("the caller has no list {list}"))
     }
 
-    /// 422: the caller has the maximum number of lists.
-    pub fn list_limit() -> Self {
-        Self::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))
-    }
-
-    /// 422: only followed authors can be on a list.
-    pub fn not_following() -> Self {
-        Self::new(Kind::NotFollowing, "only authors whom the caller follows can be on a list")
-    }
-
     /// 422: the caller mutes or blocks the maximum number of users.
     pub fn hidden_limit(hiding: Hiding) -> Self {
         let (kind, hide) = match hiding {
@@ -240,22 +212,6 @@ impl Problem {
             Hiding::Block => (Kind::BlockLimit, "block"),
         };
         Self::new(kind, format!("a user can {hide} at most {MOST_HIDDEN} users"))
-    }
-
-    /// 422: the platform has the maximum number of live notices.
-    pub fn notice_limit(platform: Platform) -> Self {
-        let detail = format!("platform {platform} has {MAX_LIVE} live notices, the maximum; nothing was published");
-        Self::new(Kind::NoticeLimit, detail)
-    }
-
-    /// 422: the author has published the maximum number of posts.
-    pub fn post_limit() -> Self {
-        Self::new(Kind::PostLimit, format!("an author can publish {LAST_POST} posts; nothing was published"))
-    }
-
-    /// 422: the response would have more than `limit` bytes of text.
-    pub fn too_much_text(limit: usize) -> Self {
-        Self::new(Kind::TooMuchText, format!("the texts of these posts have more than {limit} bytes: ask for fewer posts"))
     }
 
     /// 422: the idempotency key was used with another body.
@@ -322,7 +278,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::OverLimit(over) => over.into(),
-            Refusal::Erased => Self::new(Kind::Erased, "DELETE /v1/me was called; GET /v1/me/erasure has the receipt".to_owned()),
+            Refusal::Erased => Self::new(Kind::Erased, "DELETE /v1/me was called; GET /v1/me/erasure has the receipt"),
             Refusal::Unknown(error) => error.into(),
         }
     }

@@ -7,9 +7,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{Edge, FieldError, Problem, Response, bodies::RequestBody, body::Body, routes};
+use super::{Edge, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
 use tidemark_app::ports::IdempotencyKey;
-use tidemark_domain::{Handle, ListId, NoticeId, Platform, PostId, UserId};
+use tidemark_domain::{ListId, Platform, UserId};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
@@ -86,7 +86,8 @@ impl Request {
     pub(crate) fn check_size(&self) -> Result<(), Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         let size = if self.event.is_base64_encoded { text.trim_end_matches('=').len() * 3 / 4 } else { text.len() };
-        if size > MAX_BODY { Err(Problem::too_large(format!("a body may have at most {MAX_BODY} bytes"))) } else { Ok(()) }
+        let detail = || format!("a body may have at most {MAX_BODY} bytes");
+        if size > MAX_BODY { Err(Problem::new(Kind::TooLarge, detail())) } else { Ok(()) }
     }
 
     /// Refuses query parameters that the route does not have, and repeated ones of which it takes one.
@@ -161,7 +162,7 @@ impl Request {
     /// 400 if the key is not 1 to 128 printable ASCII characters.
     pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
         let Some(key) = self.printable_header("Idempotency-Key", MAX_KEY)? else { return Ok(None) };
-        let fingerprint = Sha256::digest(meaning.to_string()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let fingerprint = format!("{:x}", Sha256::digest(meaning.to_string()));
         Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
     }
 
@@ -191,14 +192,9 @@ impl Request {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The user in a path parameter; 400 if it is not a user id.
-    pub fn user_parameter(&self, name: &str) -> Result<UserId, Problem> {
-        self.parameter(name)
-    }
-
-    /// The post in the path; 400 if it is not a post id.
-    pub fn post_parameter(&self) -> Result<PostId, Problem> {
-        self.parameter("post")
+    /// The id in a path parameter; 400 if it is not one.
+    pub fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+        self.text_parameter(name).parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
     }
 
     /// The list in the path; 404 if it is not a list id: clients do not know what such an id looks like.
@@ -209,11 +205,6 @@ impl Request {
     /// `?list=`; 404 if it is not a list id.
     pub fn list_query(&self) -> Result<Option<ListId>, Problem> {
         self.query("list").map(list_id).transpose()
-    }
-
-    /// The handle in the path; 400 if it is not a handle.
-    pub fn handle_parameter(&self) -> Result<Handle, Problem> {
-        self.parameter("handle")
     }
 
     /// `?profiles=true|false`. The default is true.
@@ -234,15 +225,6 @@ impl Request {
             true => Ok(parsed),
             false => Err(Problem::invalid(name, format!("must be given 1 to {max} times"))),
         }
-    }
-
-    /// The notice in the path; 400 if it is not a notice id.
-    pub fn notice_parameter(&self) -> Result<NoticeId, Problem> {
-        self.parameter("notice")
-    }
-
-    fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
-        self.text_parameter(name).parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
     }
 
     fn text_parameter(&self, name: &str) -> &str {

@@ -14,7 +14,7 @@ use aws_sdk_sqs::{
     Client,
     types::{QueueAttributeName, SendMessageBatchRequestEntry},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tidemark_app::ports::{Backlog, Failures, Source, Store, StoreError, Task, TaskQueue};
 
 pub use live::{SqsLive, decode_live, decode_posts};
@@ -32,18 +32,11 @@ pub struct SqsTasks {
     queue_url: String,
 }
 
-#[derive(Serialize)]
-struct Outgoing<'a> {
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
     v: u8,
     #[serde(flatten)]
-    task: &'a Task,
-}
-
-#[derive(Deserialize)]
-struct Incoming {
-    v: u8,
-    #[serde(flatten)]
-    task: Task,
+    content: T,
 }
 
 /// The message is not a task of this version.
@@ -66,14 +59,14 @@ pub fn is_repeated(attributes: &HashMap<String, String>) -> bool {
 ///
 /// # Errors
 /// Only an error of `serde_json`. No existing kind of task causes one.
-pub fn encode(task: &Task) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&Outgoing { v: VERSION, task })
+pub fn encode(task: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(&Versioned { v: VERSION, content: task }).map_err(|error| unavailable("encode", error))
 }
 
 /// Decodes a message body.
-pub fn decode(body: &str) -> Result<Task, MalformedTask> {
-    let incoming: Incoming = serde_json::from_str(body)?;
-    if incoming.v == VERSION { Ok(incoming.task) } else { Err(MalformedTask::Version(incoming.v)) }
+pub fn decode<T: DeserializeOwned>(body: &str) -> Result<T, MalformedTask> {
+    let Versioned { v, content } = serde_json::from_str(body)?;
+    if v == VERSION { Ok(content) } else { Err(MalformedTask::Version(v)) }
 }
 
 impl SqsTasks {
@@ -163,8 +156,7 @@ impl TaskQueue for SqsTasks {
     }
 
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError> {
-        let messages: Result<Vec<_>, _> = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect();
-        let messages = messages.map_err(|error: serde_json::Error| unavailable("encode", error))?;
+        let messages = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect::<Result<Vec<_>, StoreError>>()?;
         send_all(&self.client, &self.queue_url, &messages, delay).await
     }
 
@@ -239,14 +231,14 @@ mod tests {
         ];
         for (task, body) in tasks.iter().zip(bodies) {
             assert_eq!(encode(task).unwrap(), body);
-            assert_eq!(&decode(&body).unwrap(), task);
+            assert_eq!(&decode::<Task>(&body).unwrap(), task);
         }
     }
 
     #[test]
     fn malformed_messages_are_refused() {
         for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"sync","user":"1","author":"7"}"#, "[1]"] {
-            assert!(decode(body).is_err(), "{body}");
+            assert!(decode::<Task>(body).is_err(), "{body}");
         }
     }
 }

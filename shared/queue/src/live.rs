@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_sqs::Client;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use tidemark_app::ports::{LivePost, LiveQueue, LiveTask, StoreError};
 
-use crate::{MalformedTask, VERSION, send_all, unavailable};
+use crate::{MalformedTask, decode, encode, send_all};
 
 /// Readers in one message of the queue of posts. A worker posts them in parallel.
 const READERS_PER_MESSAGE: usize = 20;
@@ -21,13 +21,6 @@ pub struct SqsLive {
     client: Client,
     tasks_url: String,
     posts_url: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Versioned<T> {
-    v: u8,
-    #[serde(flatten)]
-    content: T,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,15 +36,6 @@ pub fn decode_live(body: &str) -> Result<LiveTask, MalformedTask> {
 /// Decodes a message of the queue of posts.
 pub fn decode_posts(body: &str) -> Result<Vec<LivePost>, MalformedTask> {
     decode(body).map(|Posts { posts }| posts)
-}
-
-fn decode<T: DeserializeOwned>(body: &str) -> Result<T, MalformedTask> {
-    let Versioned { v, content } = serde_json::from_str(body)?;
-    if v == VERSION { Ok(content) } else { Err(MalformedTask::Version(v)) }
-}
-
-fn encode<T: Serialize>(content: T) -> Result<String, StoreError> {
-    serde_json::to_string(&Versioned { v: VERSION, content }).map_err(|error| unavailable("encode", error))
 }
 
 /// The message group: a reader. A reader with many messages does not delay the others.
@@ -80,7 +64,7 @@ impl LiveQueue for SqsLive {
     async fn post(&self, posts: &[LivePost]) -> Result<(), StoreError> {
         let message = |posts: &[LivePost]| {
             let group = posts.first().map_or_else(String::new, |post| post.user.to_string());
-            Ok((encode(Posts { posts: posts.to_vec() })?, group))
+            Ok((encode(&Posts { posts: posts.to_vec() })?, group))
         };
         let messages = posts.chunks(READERS_PER_MESSAGE).map(message).collect::<Result<Vec<_>, StoreError>>()?;
         send_all(&self.client, &self.posts_url, &messages, Duration::ZERO).await
@@ -123,7 +107,7 @@ mod tests {
         let change = UnreadChange { at: Timestamp::from_ms(5), total: 9, post: Some(post) };
         let posts = vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, CountsDigest(8), 1)];
         let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","counts":8,"total":9,"author":"7","unread":2,"seq":3,"tries":1}]}"#;
-        assert_eq!(encode(Posts { posts: posts.clone() }).unwrap(), body);
+        assert_eq!(encode(&Posts { posts: posts.clone() }).unwrap(), body);
         assert_eq!(decode_posts(body).unwrap(), posts);
         assert_eq!(posts[0].post(), Some("7-3".parse().unwrap()));
     }

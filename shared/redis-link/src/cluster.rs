@@ -4,6 +4,8 @@
 //! holds. The cluster connection of the `redis` crate sends no commands while it looks for a lost node. All operations
 //! are idempotent, so they may be repeated on another node.
 
+mod attempt;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, MutexGuard, PoisonError},
@@ -16,15 +18,16 @@ use futures::{
     future::{join_all, select_ok},
 };
 use rand::seq::IteratorRandom;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates, Value};
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
+use self::attempt::{Open, Outcome, Responses, Role, Way};
 use crate::{
     LinkError,
     bundle::{Bundle, Consistency, work_of},
     epoch::Epoch,
-    error::{is_unknown_function, link_error, server_error},
+    error::{is_unknown_function, link_error},
     node::Node,
     options::{RedisOptions, open},
     reply::Reply,
@@ -68,48 +71,11 @@ pub(crate) struct Cluster {
     library: Arc<str>,
 }
 
-/// The node for the next attempt of a bundle.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    /// The node that the map names.
-    Map,
-    /// The primary that the map names, after a replica failed.
-    Primary,
-    /// The node that a `MOVED` redirection names.
-    Moved(Address),
-    /// The node that an `ASK` redirection names, for one attempt.
-    Ask(Address),
-}
-
-/// A bundle without a response yet.
-struct Open {
-    index: usize,
-    slot: Option<u16>,
-    bundle: Bundle,
-    way: Way,
-    /// The node that did not respond, and its error.
-    failed: Option<(Address, LinkError)>,
-}
-
-/// The role of a node in a round trip.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Role {
-    Primary,
-    /// The epoch is that of its primary.
-    Replica(Epoch),
-    Importing,
-}
-
-impl Role {
-    fn is_replica(self) -> bool {
-        matches!(self, Self::Replica(_))
-    }
-}
-
-/// The result of one attempt at a bundle.
-enum Outcome {
-    Done(Result<Reply, LinkError>),
-    Again { way: Way, refresh: bool, pause: bool, failed: Option<LinkError> },
+/// The bundles that need another attempt after a round, and what must happen before it.
+struct Again {
+    open: Vec<Open>,
+    refresh: bool,
+    pause: bool,
 }
 
 type Group = (Arc<Member>, Role, Vec<Open>);
@@ -146,7 +112,7 @@ impl Cluster {
         // The time of bulk work is mostly its wait for its turn.
         let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
         let until = (!bulk).then(|| Instant::now() + self.patience);
-        let mut responses: Vec<Option<Result<Reply, LinkError>>> = bundles.iter().map(|_| None).collect();
+        let mut responses: Responses = bundles.iter().map(|_| None).collect();
         let open = bundles.into_iter().enumerate().map(|(index, bundle)| {
             let slot = slot_of(&bundle.commands);
             Open { index, slot, bundle, way: Way::Map, failed: None }
@@ -163,33 +129,12 @@ impl Cluster {
                     break;
                 }
             };
-            let (groups, unserved) = self.group(&topology, open);
-            let mut refresh = !unserved.is_empty();
-            for open in unserved {
-                let error = open.failed.map_or_else(|| unavailable(operation, "no node serves the slot"), |(_, error)| error);
-                responses[open.index] = Some(Err(error));
-            }
-            let outcomes = join_all(groups.into_iter().map(|group| self.send(operation, group))).await;
-            let (mut pause, mut again) = (false, Vec::new());
-            for (address, mut open, outcome) in outcomes.into_iter().flatten() {
-                match outcome {
-                    Outcome::Done(response) => responses[open.index] = Some(response),
-                    Outcome::Again { way, refresh: map, pause: wait, failed } => {
-                        (refresh, pause) = (refresh || map, pause || wait);
-                        open.way = way;
-                        open.failed = failed.map(|error| (address, error));
-                        again.push(open);
-                    }
-                }
-            }
+            let Again { open: again, refresh, pause } = self.round(operation, &topology, open, &mut responses).await;
             if again.is_empty() || round == ROUNDS || until.is_some_and(|until| Instant::now() > until) {
                 if refresh {
                     self.refresh_behind(&topology);
                 }
-                for open in again {
-                    let error = open.failed.map_or_else(|| unavailable(operation, "the slot is moving"), |(_, error)| error);
-                    responses[open.index] = Some(Err(error));
-                }
+                again.into_iter().for_each(|open| open.give_up(operation, "the slot is moving", &mut responses));
                 break;
             }
             if refresh {
@@ -204,6 +149,27 @@ impl Cluster {
             .into_iter()
             .map(|response| response.unwrap_or_else(|| Err(unavailable(operation, "no request was sent"))))
             .collect()
+    }
+
+    /// Sends every open bundle once. Adds the final responses.
+    async fn round(&self, operation: &'static str, topology: &Topology, open: Vec<Open>, responses: &mut Responses) -> Again {
+        let (groups, unserved) = self.group(topology, open);
+        let mut again = Again { open: Vec::new(), refresh: !unserved.is_empty(), pause: false };
+        unserved.into_iter().for_each(|open| open.give_up(operation, "no node serves the slot", responses));
+        let outcomes = join_all(groups.into_iter().map(|group| self.send(operation, group))).await;
+        for (address, mut open, outcome) in outcomes.into_iter().flatten() {
+            match outcome {
+                Outcome::Done(response) => responses[open.index] = Some(response),
+                Outcome::Again { way, refresh, pause, failed } => {
+                    again.refresh |= refresh;
+                    again.pause |= pause;
+                    open.way = way;
+                    open.failed = failed.map(|error| (address, error));
+                    again.open.push(open);
+                }
+            }
+        }
+        again
     }
 
     /// Checks that every primary responds.
@@ -366,7 +332,7 @@ impl Cluster {
             }
             let response: Vec<Value> = responses.by_ref().take(open.bundle.commands.len()).collect();
             load |= response.iter().any(is_unknown_function);
-            outcomes.push(outcome(operation, Reply { values: response, epoch }, &open.way, role, &member.address));
+            outcomes.push(Outcome::of(operation, Reply { values: response, epoch }, &open.way, role, &member.address));
         }
         if load {
             member.node.load_library().await?;
@@ -466,31 +432,6 @@ impl Cluster {
 
     fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Node>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Decides the next step after the response to one bundle.
-fn outcome(operation: &'static str, reply: Reply, way: &Way, role: Role, address: &Address) -> Outcome {
-    let again = |way, refresh, pause| Outcome::Again { way, refresh, pause, failed: None };
-    let Some(error) = reply.values.iter().find(|response| matches!(response, Value::ServerError(_))) else {
-        return Outcome::Done(Ok(reply));
-    };
-    let named = || {
-        let error = error.clone().extract_error().err()?;
-        Address::of_redirect(error.redirect_node()?.0, &address.host)
-    };
-    match server_error(error) {
-        _ if is_unknown_function(error) => again(way.clone(), false, false),
-        Some(_) if role.is_replica() => again(Way::Primary, true, false),
-        Some(ServerErrorKind::Moved) => again(named().map_or(Way::Map, Way::Moved), true, false),
-        Some(ServerErrorKind::Ask) => again(named().map_or(Way::Map, Way::Ask), false, false),
-        Some(ServerErrorKind::TryAgain) => again(Way::Map, false, true),
-        Some(ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown) => again(Way::Map, true, true),
-        _ => {
-            let error = error.clone().extract_error().err();
-            let error = error.map_or_else(|| unavailable(operation, "an empty error"), |error| link_error(operation, error));
-            Outcome::Done(Err(error))
-        }
     }
 }
 

@@ -173,6 +173,12 @@ pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
     command
 }
 
+/// A transaction: no other command runs between these.
+pub fn transaction(commands: impl IntoIterator<Item = Cmd>) -> Bundle {
+    let commands = [redis::cmd("MULTI")].into_iter().chain(commands).chain([redis::cmd("EXEC")]).collect();
+    Bundle { commands, consistency: Consistency::Strong, bulk: None }
+}
+
 /// A lifetime as an argument, in milliseconds.
 pub(crate) fn ms(duration: Duration) -> Arg {
     Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::Value;
-use redis_link::{Consistency, Epoch};
+use redis_link::Consistency;
 use tidemark_app::ports::{HeadViews, KnownAuthor, StoreError};
 use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
 use super::{
     keys,
     library::Function,
-    record::{self, VERSION},
+    record::{self, VERSION, current},
 };
 use crate::connection::{Arg, Redis, fcall, ms, token_arg};
 
@@ -76,11 +76,6 @@ impl HeadViews for Redis {
 fn head_key(author: UserId) -> String {
     let [head, _] = keys::head(author);
     head
-}
-
-fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
-    let (value, epoch) = value?;
-    decode(epoch.current(&value)?)
 }
 
 /// Version and record of a head. Every publish raises the first summand, and every deletion raises the second.

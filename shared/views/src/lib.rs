@@ -21,6 +21,6 @@ pub mod relations;
 mod sets;
 mod users;
 
-pub use connection::Redis;
+pub use connection::{Redis, transaction};
 pub use redis_link::RedisOptions;
 pub use users::USERS_PER_CALL;

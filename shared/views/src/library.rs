@@ -5,106 +5,60 @@ use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Function {
-    Deliver,
-    Retract,
-    Begin,
-    OpenGate,
-    Seed,
-    Finish,
-    Drop,
-    Touch,
-    Progress,
-    Relate,
-    Fill,
-    Store,
-    Replace,
-    React,
-    Open,
-    Lease,
-    Remember,
-    Count,
-    Outdate,
-    Spend,
-    Rank,
-    Moved,
-    Settle,
-    Watch,
-    Unwatch,
-    Notify,
-    Claim,
-    Told,
-}
-
 const CODEC: &str = include_str!("lua/codec.lua");
 
-impl Function {
-    const ALL: [Self; 28] = [
-        Self::Deliver,
-        Self::Retract,
-        Self::Begin,
-        Self::OpenGate,
-        Self::Seed,
-        Self::Finish,
-        Self::Drop,
-        Self::Touch,
-        Self::Progress,
-        Self::Relate,
-        Self::Fill,
-        Self::Store,
-        Self::Replace,
-        Self::React,
-        Self::Open,
-        Self::Lease,
-        Self::Remember,
-        Self::Count,
-        Self::Outdate,
-        Self::Spend,
-        Self::Rank,
-        Self::Moved,
-        Self::Settle,
-        Self::Watch,
-        Self::Unwatch,
-        Self::Notify,
-        Self::Claim,
-        Self::Told,
-    ];
-
-    /// The name of the function in its file, and the file's content.
-    const fn source(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Deliver => ("deliver", include_str!("lua/deliver.lua")),
-            Self::Retract => ("retract", include_str!("lua/retract.lua")),
-            Self::Begin => ("begin", include_str!("lua/begin.lua")),
-            Self::OpenGate => ("open_gate", include_str!("lua/open_gate.lua")),
-            Self::Seed => ("seed", include_str!("lua/seed.lua")),
-            Self::Finish => ("finish", include_str!("lua/finish.lua")),
-            Self::Drop => ("drop", include_str!("lua/drop.lua")),
-            Self::Touch => ("touch", include_str!("lua/touch.lua")),
-            Self::Progress => ("progress", include_str!("lua/progress.lua")),
-            Self::Relate => ("relate", include_str!("lua/relate.lua")),
-            Self::Fill => ("fill", include_str!("lua/fill.lua")),
-            Self::Store => ("store", include_str!("lua/store.lua")),
-            Self::Replace => ("replace", include_str!("lua/replace.lua")),
-            Self::React => ("react", include_str!("lua/react.lua")),
-            Self::Open => ("open", include_str!("lua/open.lua")),
-            Self::Lease => ("lease", include_str!("lua/lease.lua")),
-            Self::Remember => ("remember", include_str!("lua/remember.lua")),
-            Self::Count => ("count", include_str!("lua/count.lua")),
-            Self::Outdate => ("outdate", include_str!("lua/outdate.lua")),
-            Self::Spend => ("spend", include_str!("lua/spend.lua")),
-            Self::Rank => ("rank", include_str!("lua/rank.lua")),
-            Self::Moved => ("moved", include_str!("lua/moved.lua")),
-            Self::Settle => ("settle", include_str!("lua/settle.lua")),
-            Self::Watch => ("watch", include_str!("lua/watch.lua")),
-            Self::Unwatch => ("unwatch", include_str!("lua/unwatch.lua")),
-            Self::Notify => ("notify", include_str!("lua/notify.lua")),
-            Self::Claim => ("claim", include_str!("lua/claim.lua")),
-            Self::Told => ("told", include_str!("lua/told.lua")),
+macro_rules! functions {
+    ($($function:ident = $name:literal)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Function {
+            $($function),*
         }
-    }
 
+        impl Function {
+            const ALL: &[Self] = &[$(Self::$function),*];
+
+            /// The name of the function in its file, and the file's content.
+            const fn source(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$function => ($name, include_str!(concat!("lua/", $name, ".lua")))),*
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    Deliver = "deliver"
+    Retract = "retract"
+    Begin = "begin"
+    OpenGate = "open_gate"
+    Seed = "seed"
+    Finish = "finish"
+    Drop = "drop"
+    Touch = "touch"
+    Progress = "progress"
+    Relate = "relate"
+    Fill = "fill"
+    Store = "store"
+    Replace = "replace"
+    React = "react"
+    Open = "open"
+    Lease = "lease"
+    Remember = "remember"
+    Count = "count"
+    Outdate = "outdate"
+    Spend = "spend"
+    Rank = "rank"
+    Moved = "moved"
+    Settle = "settle"
+    Watch = "watch"
+    Unwatch = "unwatch"
+    Notify = "notify"
+    Claim = "claim"
+    Told = "told"
+}
+
+impl Function {
     /// The name for logs and errors.
     pub(crate) fn source_name(self) -> &'static str {
         self.source().0

@@ -100,7 +100,7 @@ pub fn decode_head(record: &[u8]) -> Option<PlatformHead> {
         Some(number)
     };
     let (latest_seq, latest_slot, latest_at) = (next()?, next()?, Timestamp::from_ms(next()?));
-    PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest).ok()
+    PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest)
 }
 
 pub fn decode_reads(record: &[u8]) -> Option<SeqSet> {

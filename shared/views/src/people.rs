@@ -9,7 +9,11 @@ use redis_link::{Consistency, Epoch};
 use tidemark_app::ports::{CardVersion, CardViews, IdentityViews, StoreError};
 use tidemark_domain::{Card, UserId};
 
-use super::{keys, library::Function, record};
+use super::{
+    keys,
+    library::Function,
+    record::{self, current},
+};
 use crate::connection::{Redis, fcall, ms, token_arg};
 
 #[async_trait]
@@ -46,11 +50,7 @@ pub(crate) fn card_keys(users: &[UserId]) -> Vec<String> {
 
 /// A card that cannot be read counts as unknown. The facts replace it.
 pub(crate) fn known(users: &[UserId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<UserId, Option<Card>> {
-    let card = |value: Option<(Vec<u8>, Epoch)>| {
-        let (value, epoch) = value?;
-        decode(epoch.current(&value)?)
-    };
-    users.iter().zip(values).filter_map(|(&user, value)| Some((user, card(value)?.card))).collect()
+    users.iter().zip(values).filter_map(|(&user, value)| Some((user, current(value, decode)?.card))).collect()
 }
 
 /// The version; then, if there is a profile, name, handle and picture, each after its length. An absent one is empty.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
-use redis_link::{Bundle, Consistency, Epoch};
+use redis_link::{Consistency, Epoch};
 use tidemark_app::ports::{
     CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, StoreError,
 };
@@ -14,8 +14,14 @@ use tidemark_domain::{
     reader_state::{META_FIELD, ReaderMeta},
 };
 
-use super::{heads, keys, library::Function, people, reactions, readers::decode_marks, record};
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms, token_arg};
+use super::{
+    heads, keys,
+    library::Function,
+    people, reactions,
+    readers::decode_marks,
+    record::{self, current},
+};
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms, token_arg, transaction};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
 /// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
@@ -56,16 +62,13 @@ impl PostViews for Redis {
         let mut bodies = values.split_off(posts.len() + named.len()).into_iter();
         let cards = people::known(named, values.split_off(posts.len()));
         let summaries = known(posts, values);
-        let text = |(id, value): (&PostId, Option<(Vec<u8>, Epoch)>)| {
-            let (value, epoch) = value?;
-            Some((*id, decode_text(summaries.get(id)?.revision, epoch.current(&value)?)?))
+        let text = |(id, value): (&PostId, _)| {
+            let revision = summaries.get(id)?.revision;
+            Some((*id, current(value, |text| decode_text(revision, text))?))
         };
         let texts = posts.iter().zip(bodies.by_ref().take(posts.len())).filter_map(text).collect();
-        let count = |(id, value): (&PostId, Option<(Vec<u8>, Epoch)>)| {
-            let (value, epoch) = value?;
-            Some((*id, decode_counts(epoch.current(&value)?)?.counts))
-        };
-        let counts = posts.iter().zip(bodies).filter_map(count).collect();
+        let counts = posts.iter().zip(bodies);
+        let counts = counts.filter_map(|(id, value)| Some((*id, current(value, decode_counts)?.counts))).collect();
         let reactions = match states {
             None => KnownReactions::default(),
             Some((states, epoch)) => {
@@ -179,10 +182,7 @@ impl PostViews for Redis {
         let key = keys::moved(author);
         let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
         let expire = redis::cmd("PEXPIRE").arg(&key).arg(keys::MOVED_LIFETIME.as_millis() as u64).clone();
-        let commands = vec![redis::cmd("MULTI"), sent, expire, redis::cmd("EXEC")];
-        self.query_in_epoch::<Value>("note_rescore", Bundle { commands, consistency: Consistency::Strong, bulk: None })
-            .await
-            .map(drop)
+        self.query_in_epoch::<Value>("note_rescore", transaction([sent, expire])).await.map(drop)
     }
 
     async fn moved(&self, author: UserId) -> Result<Moved, StoreError> {
@@ -228,7 +228,10 @@ fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
 /// does not follow the author.
 fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Option<AuthorState>> {
     let meta = ReaderMeta::decode(&meta?).filter(|meta| meta.epoch == epoch.as_bytes())?;
-    let state = field.map(|field| AuthorState::decode(&field)).transpose().ok()?.filter(|state| state.live);
+    let state = match field {
+        Some(field) => Some(AuthorState::decode(&field)?).filter(|state| state.live),
+        None => None,
+    };
     // A state that is being built, or a follow whose facts are not merged yet, does not say what the reader sees.
     (!meta.building && state.as_ref().is_none_or(|state| !state.opening)).then_some(state)
 }
@@ -236,24 +239,19 @@ fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Opti
 /// A state or reactions that cannot be read count as unknown and come from the facts.
 fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
     let damaged = |_| StoreError::DamagedView { detail: "a reader's records".to_owned() };
-    let mut known = KnownReader::default();
-    let mut responses = responses.into_iter();
-    if let Some((value, epoch)) = responses.next() {
-        let values: [Option<Vec<u8>>; 2] = redis::from_redis_value(value).map_err(damaged)?;
-        known.state = known_state(values, epoch);
-    }
-    if let Some((value, epoch)) = responses.next() {
-        let values: Vec<Option<Vec<u8>>> = redis::from_redis_value(value).map_err(damaged)?;
-        known.reactions = reactions::known(&[author], &values, epoch);
-    }
-    if let Some((value, _)) = responses.next() {
-        known.changed_lately = redis::from_redis_value(value).map_err(damaged)?;
-    }
-    if let Some((value, epoch)) = responses.next() {
-        let record: Option<Vec<u8>> = redis::from_redis_value(value).map_err(damaged)?;
-        known.marks = record.and_then(|record| decode_marks(epoch.current(&record)?));
-    }
-    Ok(known)
+    let Ok([(state, of), (reactions, of_reactions), (changed, _), (marks, of_marks)]) =
+        <[_; READER_COMMANDS]>::try_from(responses)
+    else {
+        return Ok(KnownReader::default());
+    };
+    let reactions: Vec<Option<Vec<u8>>> = redis::from_redis_value(reactions).map_err(damaged)?;
+    let marks: Option<Vec<u8>> = redis::from_redis_value(marks).map_err(damaged)?;
+    Ok(KnownReader {
+        state: known_state(redis::from_redis_value(state).map_err(damaged)?, of),
+        reactions: reactions::known(&[author], &reactions, of_reactions),
+        changed_lately: redis::from_redis_value(changed).map_err(damaged)?,
+        marks: current(marks.map(|marks| (marks, of_marks)), decode_marks),
+    })
 }
 
 fn post_keys(posts: &[PostId]) -> Vec<String> {
@@ -262,11 +260,8 @@ fn post_keys(posts: &[PostId]) -> Vec<String> {
 
 /// A summary that cannot be read counts as unknown and comes from the facts, until its lifetime ends.
 fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
-    posts
-        .iter()
-        .zip(values)
-        .filter_map(|(&post, value)| value.and_then(|(value, epoch)| Some((post, decode(post, epoch.current(&value)?)?))))
-        .collect()
+    let summary = |(&post, value)| Some((post, current(value, |summary| decode(post, summary))?));
+    posts.iter().zip(values).filter_map(summary).collect()
 }
 
 fn encode(post: &PostSummary) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use redis::Value;
-use redis_link::{Bundle, Consistency, Epoch};
+use redis_link::Epoch;
 use tidemark_app::ports::{Ranked, StoreError, View};
 use tidemark_domain::{
     FeedKey, HalfLife, Rank, RankedPlace, ReaderState, Score, UserId,
@@ -12,7 +12,7 @@ use tidemark_domain::{
 };
 
 use super::{keys, library::Function, readers::all_keys, users::USERS_PER_CALL};
-use crate::connection::{Arg, Redis, ms};
+use crate::connection::{Arg, Redis, ms, transaction};
 
 /// Posts in one script call. Each takes about 5 µs for one user.
 const POSTS_PER_CALL: usize = 250;
@@ -73,19 +73,17 @@ impl Redis {
             Some(_) => redis::cmd("HGETALL").arg(moves).clone(),
             None => redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
         };
-        let commands = vec![
-            redis::cmd("MULTI"),
+        let commands = [
             redis::cmd("HGETALL").arg(keys::reader_state(user)).clone(),
             redis::cmd("LLEN").arg(keys::feed(user)).clone(),
             redis::cmd("ZCARD").arg(ranked).clone(),
             range,
             moves,
-            redis::cmd("EXEC"),
         ];
         type Fields = Vec<(Vec<u8>, Vec<u8>)>;
         type All = (Fields, usize, usize, Vec<(Vec<u8>, f64)>, Value);
         let ((fields, stored, scored, entries, moves), epoch): (All, Epoch) =
-            self.query_in_epoch("ranked", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
+            self.query_in_epoch("ranked", transaction(commands)).await?;
         let state = ReaderState::decode(fields).map_err(|error| damaged(&error.to_string()))?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
         if state.meta.feed && stored == 0 {
@@ -118,17 +116,15 @@ impl Redis {
 
     pub(crate) async fn read_unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError> {
         let [ranked, moves] = keys::ranked(user);
-        let commands = vec![
-            redis::cmd("MULTI"),
+        let commands = [
             redis::cmd("LRANGE").arg(keys::feed(user)).arg(0).arg(-1).clone(),
             redis::cmd("HMGET").arg(keys::reader_state(user)).arg(META_FIELD).arg(&RECENT_FIELDS).clone(),
             redis::cmd("ZRANGE").arg(ranked).arg(0).arg(-1).clone(),
             redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
-            redis::cmd("EXEC"),
         ];
         type All = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>, std::collections::HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
         let ((mut entries, recent, mut known, [marker]), _): (All, Epoch) =
-            self.query_in_epoch("unranked", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?;
+            self.query_in_epoch("unranked", transaction(commands)).await?;
         let mut recent = recent.into_iter();
         let meta = recent.next().flatten().and_then(|meta| ReaderMeta::decode(&meta));
         entries.extend(recent.take(meta.map_or(0, |meta| meta.recent.into())).flatten());

@@ -58,10 +58,7 @@ pub(crate) fn ask(reader: UserId, authors: &[UserId]) -> Cmd {
 pub(crate) fn known(authors: &[UserId], values: &[Option<Vec<u8>>], epoch: Epoch) -> KnownReactions {
     let Some((Some(token), values)) = values.split_first() else { return KnownReactions::default() };
     let Some(token) = epoch.current(token) else { return KnownReactions::default() };
-    let of = authors.iter().zip(values).filter_map(|(&author, value)| {
-        let state = ReactionState::decode(value.as_deref()?).ok()?;
-        Some((author, state))
-    });
+    let of = authors.iter().zip(values).filter_map(|(&author, value)| Some((author, ReactionState::decode(value.as_deref()?)?)));
     KnownReactions { of: of.collect(), token: token_of(token) }
 }
 

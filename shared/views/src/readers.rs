@@ -1,7 +1,7 @@
 //! [`ReaderViews`] on Redis: reader state, feed and ranked feed.
 
 use async_trait::async_trait;
-use redis_link::{Bundle, Consistency, Epoch};
+use redis_link::Epoch;
 use tidemark_app::ports::{Begun, Delivered, Gate, Marks, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
@@ -16,7 +16,7 @@ use super::{
     sets::{decode_set, encode_set},
     users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, ms, token_arg};
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, ms, token_arg, transaction};
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 1_000;
@@ -41,8 +41,7 @@ impl ReaderViews for Redis {
             let newest = i64::try_from(newest).unwrap_or(i64::MAX);
             let state = redis::cmd("HGETALL").arg(state_key).clone();
             let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
-            let commands = vec![redis::cmd("MULTI"), state, feed, redis::cmd("EXEC")];
-            self.query_in_epoch("view", Bundle { commands, consistency: Consistency::Strong, bulk: None }).await?
+            self.query_in_epoch("view", transaction([state, feed])).await?
         };
         let state = ReaderState::decode(fields).map_err(|error| StoreError::DamagedView { detail: error.to_string() })?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };

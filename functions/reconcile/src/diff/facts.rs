@@ -87,11 +87,11 @@ pub struct ReactionShard {
     pub users: Vec<(UserId, ReactionState)>,
     /// The blocks (user, other) of which an item has a flag.
     pub flagged: Vec<(UserId, UserId)>,
-    /// Those of the reactions that the users' lists lack, each with the version of the user's reactions.
+    /// The reactions that the users' lists lack, each with the version of the user's reactions.
     pub unlisted: Vec<(ListedReaction, u32)>,
-    /// By post.
+    /// The stored counts of each post, by its sequence number.
     pub posts: HashMap<Seq, ShardCounts>,
-    /// Of all posts together.
+    /// The stored counts of all posts together.
     pub total: ShardCounts,
 }
 
@@ -142,15 +142,15 @@ pub struct ListedShard {
 #[derive(Debug, Clone)]
 pub struct UserFacts {
     pub user: UserId,
-    /// Live edges.
+    /// The edges of authors whom the user follows, without tombstones.
     pub following: Vec<Edge>,
     /// Whether `following` is complete: no edge is damaged.
     pub following_whole: bool,
     /// The stored count of followed authors.
     pub followings: StoredCount,
-    /// Since when each followed author lists the user; `None` if that cannot be read.
+    /// The time since which each followed author lists the user; `None` if it cannot be read.
     pub listed: HashMap<UserId, Option<Timestamp>>,
-    /// By shard.
+    /// The listed followers, by shard.
     pub followers: Vec<ListedShard>,
     /// The listed followers who have a live edge.
     pub live_followers: HashSet<UserId>,
@@ -158,7 +158,7 @@ pub struct UserFacts {
     pub follower_counts: [StoredCount; SHARDS as usize],
     /// The user's head as an author; `None` if it cannot be read.
     pub head: Option<StoredHead>,
-    /// The newest posts.
+    /// The newest posts, deleted ones included.
     pub posts: Vec<StoredPost>,
     /// The deleted posts that have a body.
     pub bodies: HashSet<PostId>,

@@ -101,7 +101,7 @@ pub enum Subject {
 pub enum Remedy {
     /// Nothing: the job `fan-outs` resumes what it reports, and an operator corrects a damaged item from a backup.
     ReportOnly,
-    /// Writes facts.
+    /// Writes facts, under the condition that they are still as they were read.
     Correct(Correction),
     /// Updates a reader's fields and reactions of one author from the facts.
     SyncPair { user: UserId, author: UserId },
@@ -258,7 +258,7 @@ pub enum Answered {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordSays {
     pub answered: Answered,
-    /// Unix seconds.
+    /// The item's time to live, in Unix seconds.
     pub expires_at: u64,
     /// Whether the post or the notices exist, or existed.
     pub exists: bool,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId};
 use tidemark_views::keys::View;
 
-use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
+use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject, views::of_copy};
 
 /// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
 /// never given.
@@ -103,10 +103,8 @@ pub(crate) fn of_slots(
 }
 
 pub(crate) fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<Difference> {
-    let is_right = *stored == Stored::Absent || stored.present() == Some(right);
-    let forget = Remedy::Forget(View::Platform(platform));
-    let wrong = || Difference::new(Kind::PlatformHeadWrong, Subject::Platform { platform }, forget);
-    (!is_right).then(|| wrong().in_version(right.version))
+    let view = View::Platform(platform);
+    of_copy(Kind::PlatformHeadWrong, Subject::Platform { platform }, view, (stored, right), right.version)
 }
 
 /// The title of a notice, and when it was published.

@@ -20,7 +20,7 @@ pub struct StoredReader {
     pub state: Stored<ReaderState>,
     /// Whether there are fields without the one that makes them a view.
     pub headless: bool,
-    /// Oldest first.
+    /// The entries of the cached feed, oldest first.
     pub feed: Stored<Vec<FeedKey>>,
     /// Whether the feed expires no earlier than the state.
     pub feed_outlives: bool,
@@ -38,7 +38,7 @@ pub struct StoredRanks {
 /// The facts of one followed author.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Followed {
-    /// A live edge.
+    /// The edge, which is no tombstone.
     pub edge: Edge,
     pub head: AuthorHead,
     pub reads: ReadState,
@@ -205,29 +205,35 @@ impl Sides<'_> {
         if !field.asks() && field.modes.changes < head.modes.changes && !self.is_moving(newest) {
             found.insert(sync(Kind::ModesBehind));
         }
-        let compared = if self.is_catching_up(author) { 0..0 } else { edge.floor + 1..latest + 1 };
-        for seq in compared {
-            let post = PostId::new(author, seq);
-            let (read, deleted) = (seq <= edge.base || reads.read.contains(seq), head.deleted.contains(seq));
-            let in_base = seq <= field.base;
-            let has = |bits: &Bitmap| !in_base && bits.get(seq - field.base - 1);
-            let settled = in_base || has(&field.read) || has(&field.deleted);
-            found.extend(match settled {
-                true if read || deleted => None,
-                true if in_base => Some(sync(Kind::BaseWrong)),
-                // `ReadsBehind` covers a read bit of an earlier version.
-                true => (!has(&field.read) || field.version == reads.version).then(|| sync(Kind::ReadsWrong)),
-                false if deleted => (!self.is_moving(post)).then(|| {
-                    let retract = Remedy::Retract { user, post, at: None };
-                    Difference::new(Kind::DeletionMissing, Subject::Entry { user, post }, retract)
-                }),
-                false => (read && field.version == reads.version).then(|| sync(Kind::ReadsWrong)),
-            });
-            if !deleted && !field.is_delivered(seq) && !self.is_moving(post) {
-                found.insert(self.deliver(Kind::Undelivered, post));
-            }
+        if !self.is_catching_up(author) {
+            let bits = |seq| self.of_bits(PostId::new(author, seq), field, followed).into_iter().flatten();
+            found.extend((edge.floor + 1..latest + 1).flat_map(bits));
         }
         found
+    }
+
+    /// Compares the bits that an author's field has for one post.
+    fn of_bits(&self, post: PostId, field: &AuthorState, followed: &Followed) -> [Option<Difference>; 2] {
+        let (user, PostId { author, seq }) = (self.user, post);
+        let Followed { edge, head, reads } = followed;
+        let sync = |kind| self.sync(kind, author);
+        let (read, deleted) = (seq <= edge.base || reads.read.contains(seq), head.deleted.contains(seq));
+        let in_base = seq <= field.base;
+        let has = |bits: &Bitmap| !in_base && bits.get(seq - field.base - 1);
+        let settled = in_base || has(&field.read) || has(&field.deleted);
+        let wrong = match settled {
+            true if read || deleted => None,
+            true if in_base => Some(sync(Kind::BaseWrong)),
+            // `ReadsBehind` covers a read bit of an earlier version.
+            true => (!has(&field.read) || field.version == reads.version).then(|| sync(Kind::ReadsWrong)),
+            false if deleted => (!self.is_moving(post)).then(|| {
+                let retract = Remedy::Retract { user, post, at: None };
+                Difference::new(Kind::DeletionMissing, Subject::Entry { user, post }, retract)
+            }),
+            false => (read && field.version == reads.version).then(|| sync(Kind::ReadsWrong)),
+        };
+        let undelivered = !deleted && !field.is_delivered(seq) && !self.is_moving(post);
+        [wrong, undelivered.then(|| self.deliver(Kind::Undelivered, post))]
     }
 
     /// The posts whose entries the feed lacks, in the range that both sides have completely. A missing field or
@@ -435,19 +441,7 @@ mod tests {
         assert_eq!(differences(USER, &stored, &facts, now), [undelivered]);
         assert_eq!(undecided(USER, &stored, &facts, now), [last.post]);
         let delivery = Delivery::planned(DeliveryMode::Push, 1, last.at);
-        let (id, title) = (last.post, "x".to_owned());
-        let post = Post {
-            id,
-            title,
-            created_at: last.at,
-            revision: 1,
-            edited_at: None,
-            weight: 0,
-            step: Step::default(),
-            deleted: false,
-            archived: false,
-            delivery,
-        };
+        let post = Post::new(last.post, "x".to_owned(), last.at, delivery);
         facts.posts.insert(last.post, StoredPost { post, unfinished: true });
         assert_eq!(differences(USER, &stored, &facts, now), []);
     }

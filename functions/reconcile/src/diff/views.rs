@@ -118,24 +118,33 @@ pub(crate) fn of_reactions(
 }
 
 pub(crate) fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
-    let difference = Difference::new(Kind::HeadWrong, Subject::Author { author }, Remedy::Forget(View::Head(author)));
     let version = right.latest_seq + u64::from(right.deletions());
-    is_wrong(stored, &right.for_views()).then(|| difference.in_version(version))
+    of_copy(Kind::HeadWrong, Subject::Author { author }, View::Head(author), (stored, &right.for_views()), version)
 }
 
 pub(crate) fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) -> Option<Difference> {
-    let difference = Difference::new(Kind::CardWrong, Subject::User { user }, Remedy::Forget(View::Card(user)));
-    is_wrong(stored, right).then(|| difference.in_version(right.version.into()))
+    of_copy(Kind::CardWrong, Subject::User { user }, View::Card(user), (stored, right), right.version.into())
 }
 
 pub fn of_marks(user: UserId, author: UserId, stored: &Stored<Marks>, right: &Marks) -> Option<Difference> {
-    let difference = Difference::new(Kind::MarksWrong, Subject::Pair { user, author }, Remedy::Forget(View::Marks(user, author)));
-    is_wrong(stored, right).then(|| difference.in_version(right.version.into()))
+    let view = View::Marks(user, author);
+    of_copy(Kind::MarksWrong, Subject::Pair { user, author }, view, (stored, right), right.version.into())
 }
 
 pub(crate) fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
-    let difference = Difference::new(Kind::CountsWrong, Subject::Post { post }, Remedy::Forget(View::Counts(post)));
-    is_wrong(stored, right).then(|| difference.in_version(right.version))
+    of_copy(Kind::CountsWrong, Subject::Post { post }, View::Counts(post), (stored, right), right.version)
+}
+
+/// Compares a view that is a copy of a fact in this version.
+pub(super) fn of_copy<T: PartialEq>(
+    kind: Kind,
+    subject: Subject,
+    view: View,
+    (stored, right): (&Stored<T>, &T),
+    version: u64,
+) -> Option<Difference> {
+    let is_right = *stored == Stored::Absent || stored.present() == Some(right);
+    (!is_right).then(|| Difference::new(kind, subject, Remedy::Forget(view)).in_version(version))
 }
 
 /// Compares a text. An earlier revision is never shown, so it is no difference.
@@ -149,10 +158,6 @@ pub(crate) fn of_text(post: PostId, stored: &Stored<(u32, PostText)>, right: Opt
     };
     let difference = Difference::new(Kind::TextWrong, Subject::Post { post }, Remedy::Forget(View::Text(post)));
     (!is_right).then(|| difference.in_version(right.map_or(0, |(right, _)| right.revision.into())))
-}
-
-fn is_wrong<T: PartialEq>(stored: &Stored<T>, right: &T) -> bool {
-    *stored != Stored::Absent && stored.present() != Some(right)
 }
 
 /// Compares a summary. If the retraction of the post is in progress, its summary is not a difference.

@@ -106,7 +106,7 @@ impl StoredFacts {
         items.map(|items| listing(items, |item| read_follower(&item))).transpose()
     }
 
-    /// Since when these authors list the user. Authors who do not are left out.
+    /// Returns the time since which each author lists the user. Authors who do not are left out.
     pub(crate) async fn listed_by(
         &self,
         user: UserId,
@@ -169,7 +169,7 @@ impl StoredFacts {
         Ok(Some(Decoded { found: shard, damaged }))
     }
 
-    /// Those of these entries that the users' lists have.
+    /// Returns the entries that the users' lists have.
     pub(crate) async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
         let keys = entries.iter().map(|&ListedReaction { user, post, reaction }| schema::reacted(user, reaction, post));
         let items = self.get("listed_reactions", &self.tables.reacted, keys.collect()).await?;
@@ -192,7 +192,7 @@ impl StoredFacts {
     ) -> Result<Decoded<Vec<ListedReaction>>, StoreError> {
         let query = self.query(&self.tables.reacted, [is(ReactedItem::user, string(schema::reacted_by(user, reaction)))]);
         let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
-        let items = queried("reacted_by", newest.limit(i32::try_from(limit).unwrap_or(i32::MAX)), limit).await?;
+        let items = queried("reacted_by", newest, limit).await?;
         listing(items, |item| {
             let key =
                 schema::reaction_of(&ReactedItem::at.read::<String>(&item)?).ok_or_else(|| ReactedItem::at.damaged(&item))?;
@@ -336,7 +336,8 @@ impl StoredFacts {
             None => None,
             Some((answered, expires_at)) => {
                 let exists = match &answered {
-                    Answered::Post(post) => self.is_there(*post).await?,
+                    // It may be unreadable.
+                    Answered::Post(post) => self.get_one("record", &self.tables.posts, schema::post(*post)).await?.is_some(),
                     Answered::Notices(notices) => self.were_published(notices).await?,
                 };
                 Some(RecordSays { answered, expires_at, exists })
@@ -379,13 +380,8 @@ impl StoredFacts {
         most: usize,
     ) -> Result<Option<Vec<Item>>, StoreError> {
         let query = self.query(table, [is(FollowerItem::shard, string(partition))]).consistent_read(true);
-        let items = queried(operation, query.limit(i32::try_from(most + 1).unwrap_or(i32::MAX)), most + 1).await?;
+        let items = queried(operation, query, most + 1).await?;
         Ok(Some(items).filter(|items| items.len() <= most))
-    }
-
-    /// Whether the post exists, readable or not.
-    async fn is_there(&self, post: PostId) -> Result<bool, StoreError> {
-        Ok(self.get_one("record", &self.tables.posts, schema::post(post)).await?.is_some())
     }
 
     /// Whether the platforms have published up to these notices. A deleted notice leaves no other trace.

@@ -27,43 +27,17 @@ const OPERATION: &str = "repair";
 /// The attributes of a number of edges: the number, and its change number.
 const EDGES: (Attribute, Attribute) = (CounterItem::count, CounterItem::changes);
 
-/// The condition on an edge under which its author's list is changed.
-enum Expected {
-    Following { rev: u32 },
-    Nothing,
-}
-
 impl StoredFacts {
     /// Writes a correction; false if the facts have changed since the look.
     pub async fn correct(&self, correction: &Correction) -> Result<bool, StoreError> {
         match *correction {
-            Correction::MirrorEdge { user, author, edge: Some((since, rev)) } => {
-                let put = Write::put(&self.tables.followers, schema::follower_item(user, author, since));
-                self.with_edge(user, author, Expected::Following { rev }, put).await
-            }
-            Correction::MirrorEdge { user, author, edge: None } => {
-                let delete = Write::delete(&self.tables.followers, schema::follower(author, user));
-                self.with_edge(user, author, Expected::Nothing, delete).await
-            }
-            Correction::SetCount(count @ Recount { of: Counter::Followings { user }, .. }) => {
-                self.recount(&self.tables.counters, schema::followings_counter(user), EDGES, count).await
-            }
-            Correction::SetCount(count @ Recount { of: Counter::Followers { author, shard }, .. }) => {
-                self.recount_followers(author, shard, count).await
-            }
+            Correction::MirrorEdge { user, author, edge } => self.mirror_edge(user, author, edge).await,
+            Correction::SetCount(count) => self.set_count(count).await,
             Correction::SetPosts { author, right, latest, deletions } => {
                 self.recount_posts(author, right, latest, deletions).await
             }
             Correction::SetDeleted { post, deleted } => self.set_deleted(post, deleted).await,
             Correction::CutReads { user, author } => self.cut_reads(user, author).await,
-            Correction::SetCount(count @ Recount { of: Counter::PostReactions { post, shard, reaction }, .. }) => {
-                let (key, counts) = (schema::post_reactions(post, shard), (counted(reaction), ReactionCountsItem::changes));
-                self.recount(&self.tables.reactions, key, counts, count).await
-            }
-            Correction::SetCount(count @ Recount { of: Counter::AuthorReactions { author, shard, reaction }, .. }) => {
-                let (key, counts) = (schema::author_reactions(author, shard), (counted(reaction), ReactionCountsItem::changes));
-                self.recount(&self.tables.reactions, key, counts, count).await
-            }
             Correction::ListReaction { of, listed, version } => self.list_reaction(of, listed, version).await,
             Correction::SetBlockFlags { user, author, blocked, rev } => {
                 self.restore_block_flags(user, author, blocked, rev).await
@@ -73,14 +47,14 @@ impl StoredFacts {
                     Write::check(&self.tables.profiles, schema::profile(user)).when(is(ProfileItem::version, number(version)));
                 self.send_all(OPERATION, vec![same, self.claim(user, handle, Timestamp::from_ms(0))]).await
             }
-            Correction::SetUnfinished { post, unfinished: false } => {
-                let update = self.live_post_in(post, DeliveryState::Done).remove([PostItem::unfinished]);
+            Correction::SetUnfinished { post, unfinished } => {
+                let update = if unfinished {
+                    let shard = string(unfinished_shard(post.author));
+                    self.live_post_in(post, DeliveryState::Pending).set_if_absent(PostItem::unfinished, shard)
+                } else {
+                    self.live_post_in(post, DeliveryState::Done).remove([PostItem::unfinished])
+                };
                 self.send(OPERATION, update).await
-            }
-            Correction::SetUnfinished { post, unfinished: true } => {
-                let update = self.live_post_in(post, DeliveryState::Pending);
-                let shard = string(unfinished_shard(post.author));
-                self.send(OPERATION, update.set_if_absent(PostItem::unfinished, shard)).await
             }
             Correction::DeleteBody { post } => {
                 // A tombstone never becomes a live post again, so the body is never needed again.
@@ -98,6 +72,21 @@ impl StoredFacts {
                 self.send(OPERATION, delete).await
             }
         }
+    }
+
+    async fn set_count(&self, found: Recount) -> Result<bool, StoreError> {
+        let reactions = |reaction| (counted(reaction), ReactionCountsItem::changes);
+        let (table, key, count) = match found.of {
+            Counter::Followings { user } => (&self.tables.counters, schema::followings_counter(user), EDGES),
+            Counter::Followers { author, shard } => return self.recount_followers(author, shard, found).await,
+            Counter::PostReactions { post, shard, reaction } => {
+                (&self.tables.reactions, schema::post_reactions(post, shard), reactions(reaction))
+            }
+            Counter::AuthorReactions { author, shard, reaction } => {
+                (&self.tables.reactions, schema::author_reactions(author, shard), reactions(reaction))
+            }
+        };
+        self.recount(table, key, count, found).await
     }
 
     /// Sets a count if its change number is the one that was read before its items were listed: then the items are
@@ -177,15 +166,23 @@ impl StoredFacts {
         self.send(OPERATION, update).await
     }
 
-    /// Writes if the edge is as expected.
-    async fn with_edge(&self, user: UserId, author: UserId, expected: Expected, write: Write) -> Result<bool, StoreError> {
+    /// Makes the author's list agree with an edge of this time and revision, or with no edge. Writes only if the edge is
+    /// as expected.
+    async fn mirror_edge(&self, user: UserId, author: UserId, edge: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {
+        let followers = &self.tables.followers;
         let check = Write::check(&self.tables.following, schema::edge(user, author));
         let following = |following| is(EdgeItem::following, flag(following));
-        let check = match expected {
-            Expected::Following { rev } => check.when(following(true)).when(is(EdgeItem::rev, number(rev))),
-            Expected::Nothing => check.when(absent(EdgeItem::rev).or(following(false))),
+        let writes = match edge {
+            Some((since, rev)) => vec![
+                check.when(following(true)).when(is(EdgeItem::rev, number(rev))),
+                Write::put(followers, schema::follower_item(user, author, since)),
+            ],
+            None => vec![
+                check.when(absent(EdgeItem::rev).or(following(false))),
+                Write::delete(followers, schema::follower(author, user)),
+            ],
         };
-        self.send_all(OPERATION, vec![check, write]).await
+        self.send_all(OPERATION, writes).await
     }
 
     /// Adds a post to the deleted posts of its author's head, or removes it. The write fails if the head has changed

@@ -118,16 +118,7 @@ impl Reconcile {
             error!(posts = flow.given_up, "fan-out given up");
             report.found([Difference::new(Kind::FanOutsGivenUp, Subject::FanOuts { posts: flow.given_up }, Remedy::ReportOnly)]);
         }
-        match self.app.failures.waiting().await {
-            Ok(records) => {
-                flow.stuck_records = Some(records);
-                if records > 0 {
-                    warn!(records, "stream records are in the projector's failure queue");
-                    report.found([Difference::new(Kind::RecordsGivenUp, Subject::StreamRecords { records }, Remedy::ReportOnly)]);
-                }
-            }
-            Err(error) => warn!(error = &error as &dyn std::error::Error, "the projector's failure queue cannot be read"),
-        }
+        flow.stuck_records = self.stuck_records(&mut report).await;
         report.looked_at = flow.unfinished as u64;
         if flow.unfinished > 0 {
             let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
@@ -163,6 +154,19 @@ impl Reconcile {
                 1
             }
         }
+    }
+
+    /// Reports the stream records that the projector gave up. Returns their number, if it is known.
+    async fn stuck_records(&self, report: &mut Report) -> Option<u64> {
+        let waiting = self.app.failures.waiting().await.inspect_err(|error| {
+            warn!(error = error as &dyn std::error::Error, "the projector's failure queue cannot be read");
+        });
+        let records = waiting.ok()?;
+        if records > 0 {
+            warn!(records, "stream records are in the projector's failure queue");
+            report.found([Difference::new(Kind::RecordsGivenUp, Subject::StreamRecords { records }, Remedy::ReportOnly)]);
+        }
+        Some(records)
     }
 
     /// Looks at the fan-outs that were not given up, and stores the position if time is up.

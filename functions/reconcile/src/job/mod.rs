@@ -11,6 +11,7 @@ mod load;
 mod repair;
 mod report;
 mod segment;
+mod user;
 mod walk;
 
 use std::collections::BTreeSet;

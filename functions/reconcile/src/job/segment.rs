@@ -24,7 +24,7 @@ pub struct Segment {
 pub struct ParseSegmentError;
 
 impl Segment {
-    /// All users.
+    /// The only segment of a walk that is not divided.
     pub const WHOLE: Self = Self { number: 0, of: 1 };
 
     pub fn all(of: u32) -> impl Iterator<Item = Self> {

@@ -241,7 +241,7 @@ pub struct CountsVersion {
     pub counts: ReactionCounts,
 }
 
-/// The outage note.
+/// The note that Redis is unavailable, which all processes share.
 #[async_trait]
 pub trait Outages: Send + Sync {
     /// Returns until when the note stands; a time long ago if there is none.

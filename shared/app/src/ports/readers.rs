@@ -17,7 +17,7 @@ pub enum Begun {
     Begun,
     /// Another process owns a rebuild, and its deadline has not passed.
     Building,
-    /// A view exists.
+    /// A view exists, so there is nothing to rebuild.
     Ready,
 }
 
@@ -70,7 +70,7 @@ pub struct View {
 /// A part of a ranked feed.
 #[derive(Debug, Clone, Default)]
 pub struct Ranked {
-    /// Highest first.
+    /// Entries with their scores, the highest score first.
     pub entries: Vec<(FeedKey, Score)>,
     /// Whether `entries` contains everything below the place where it begins.
     pub whole: bool,
@@ -96,9 +96,9 @@ impl Ranked {
 pub struct Delivered {
     /// The number of users whose view follows the author.
     pub reached: u64,
-    /// Those of them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
+    /// Readers among them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
     pub ranked: Vec<UserId>,
-    /// Those of them to whose live connections the caller must send a task: the views rely on it.
+    /// Readers among them to whose live connections the caller must send a task: the views rely on it.
     pub notified: Notified,
 }
 
@@ -107,7 +107,7 @@ pub struct Delivered {
 pub struct Retracted {
     /// The number of users who have a view.
     pub reached: u64,
-    /// Those of them who follow the author and are watched.
+    /// Readers among them who follow the author and are watched.
     pub watched: Vec<UserId>,
 }
 

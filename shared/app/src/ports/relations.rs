@@ -26,7 +26,7 @@ pub enum Start {
 /// The part of a page that a cached list has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSlice {
-    /// Entries, newest first.
+    /// The entries that the cached list has, newest first.
     pub items: Vec<Relation>,
     /// The place where the page continues in the facts. `None` if the slice is full or the cached list is complete.
     pub rest: Option<Start>,
@@ -47,7 +47,7 @@ pub trait RelationViews: Send + Sync {
     /// Returns whether a change of the user was noted within the last seconds.
     async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError>;
     /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
-    /// a change.
+    /// a change. The result depends only on the edges, so any number of these updates may run, in any order.
     async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError>;
     /// Returns the cached counters. If they are missing or damaged, takes the lease for storing them. They may be as
     /// old as the result of [`Self::slice`].

@@ -66,7 +66,7 @@ pub enum Task {
     Batch {
         fan_out: FanOut,
         page: u16,
-        /// In bucket order.
+        /// Ids of the followers, in the order of their buckets.
         followers: Vec<u64>,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,

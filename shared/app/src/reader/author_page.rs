@@ -11,6 +11,7 @@ use tracing::warn;
 
 use super::{Body, FeedItem, Readers, Status, sight::Sight};
 use crate::{
+    cut,
     error::{Store, StoreError},
     ports::{KnownReader, PageParts},
 };
@@ -26,6 +27,30 @@ pub struct AuthorQuery {
     /// The timeline ends above this number.
     pub since: Option<Seq>,
     pub parts: PageParts,
+}
+
+impl AuthorQuery {
+    /// Returns the greatest number that the page may have.
+    fn upto(&self, head: &AuthorHead) -> Seq {
+        self.before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq))
+    }
+
+    /// Returns the posts of the page from all that the author has, and one more, which shows whether there is a next page.
+    fn listed(&self, head: &AuthorHead) -> Vec<Seq> {
+        head.listed_seqs(self.upto(head), self.limit + 1)
+    }
+
+    /// The same from unread posts, which descend.
+    fn unread(&self, head: &AuthorHead, unread: impl Iterator<Item = Seq>) -> Vec<Seq> {
+        let upto = self.upto(head);
+        unread.filter(|&seq| seq <= upto).take(self.limit + 1).collect()
+    }
+
+    /// Cuts the numbers at the end of the page and of the timeline. Returns where the next page begins.
+    fn cut(&self, seqs: &mut Vec<Seq>) -> Option<Seq> {
+        seqs.retain(|&seq| self.since.is_none_or(|since| seq > since));
+        cut(seqs, self.limit)
+    }
 }
 
 /// A page of an author timeline.
@@ -77,7 +102,7 @@ impl Readers {
         head: Option<AuthorHead>,
         known: &KnownReader,
     ) -> Result<Option<Result<AuthorPage, Blocked>>, StoreError> {
-        let AuthorQuery { author, status, before, limit, since, parts } = query;
+        let AuthorQuery { author, parts, .. } = query;
         let head = match head {
             Some(head) => head,
             None => self.heads_of_facts(&[author]).await?.remove(&author).unwrap_or_default().for_views(),
@@ -86,21 +111,15 @@ impl Readers {
         if head.posts != head.implied_posts() {
             return Ok(None);
         }
-        let upto = before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq));
-        // One more than requested shows whether there is a next page.
-        let wanted = limit + 1;
-        let (mut seqs, total) = match (status, &known.state) {
-            (Status::All, _) => (head.listed_seqs(upto, wanted), head.posts),
+        let (mut seqs, total) = match (query.status, &known.state) {
+            (Status::All, _) => (query.listed(&head), head.posts),
             (Status::Unread, Some(Some(state))) if state.older == 0 && !state.asks() => {
-                (state.unread_seqs().filter(|&seq| seq <= upto).take(wanted).collect(), state.unread())
+                (query.unread(&head, state.unread_seqs()), state.unread())
             }
             (Status::Unread, Some(None)) => (Vec::new(), 0),
             (Status::Unread, _) => return Ok(None),
         };
-        seqs.retain(|&seq| since.is_none_or(|since| seq > since));
-        let more = seqs.len() > limit;
-        seqs.truncate(limit);
-        let mut next = seqs.last().copied().filter(|_| more);
+        let mut next = query.cut(&mut seqs);
         let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
         let page = self.stores.post_views.page(reader, &ids, parts).await?;
         let (mut posts, _) = self.complete(&ids, page.summaries).await?;
@@ -110,10 +129,6 @@ impl Readers {
         }
         let reactions = self.reactions_of_page(reader, &posts, Some(page.reactions)).await?;
         let reactions = reactions.get(&author).cloned().unwrap_or_default();
-        let item = |post: PostSummary| {
-            let read = sight.is_read(post.id.seq);
-            FeedItem::new(post, read, &reactions)
-        };
         let mut counts = page.counts;
         if known.changed_lately {
             // A reader who has just reacted to a post sees its exact counts.
@@ -127,6 +142,10 @@ impl Readers {
         if shortened {
             next = posts.last().map(|post| post.id.seq);
         }
+        let item = |post: PostSummary| {
+            let read = sight.is_read(post.id.seq);
+            FeedItem::new(post, read, &reactions)
+        };
         let items = posts.into_iter().map(item).collect();
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
@@ -137,25 +156,15 @@ impl Readers {
         query: AuthorQuery,
         degraded: bool,
     ) -> Result<Result<AuthorPage, Blocked>, StoreError> {
-        let AuthorQuery { author, status, before, limit, since, parts } = query;
+        let AuthorQuery { author, parts, .. } = query;
         let (sight, reactions) = futures::try_join!(self.sight_of_facts(reader, author), self.reactions_to(reader, author))?;
         let Sight::Facts(flags) = sight else { return Ok(Err(Blocked)) };
-        let latest = flags.head().latest_seq;
-        let upto = before.map_or(latest, |seq| seq.saturating_sub(1).min(latest));
-        let wanted = limit + 1;
-        let (mut seqs, total): (Vec<Seq>, u64) = match status {
-            Status::All => (flags.head().listed_seqs(upto, wanted), flags.head().posts),
-            Status::Unread => (flags.unread_seqs().filter(|&seq| seq <= upto).take(wanted).collect(), flags.unread()),
+        let (mut seqs, total) = match query.status {
+            Status::All => (query.listed(&flags.facts.head), flags.facts.head.posts),
+            Status::Unread => (query.unread(&flags.facts.head, flags.unread_seqs()), flags.unread()),
         };
-        seqs.retain(|&seq| since.is_none_or(|since| seq > since));
-        let more = seqs.len() > limit;
-        seqs.truncate(limit);
-        let mut next = seqs.last().copied().filter(|_| more);
+        let mut next = query.cut(&mut seqs);
         let posts = self.stores.posts.posts_of(author, &seqs).await?;
-        let item = |post: PostSummary| {
-            let read = flags.is_read(post.id.seq);
-            FeedItem::new(post, read, &reactions)
-        };
         let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
         let (bodies, shortened) = match parts.texts {
             true => self.bodies_of_facts(&mut posts).await?,
@@ -164,6 +173,10 @@ impl Readers {
         if shortened {
             next = posts.last().map(|post| post.id.seq);
         }
+        let item = |post: PostSummary| {
+            let read = flags.is_read(post.id.seq);
+            FeedItem::new(post, read, &reactions)
+        };
         let items = posts.into_iter().map(item).collect();
         Ok(Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded }))
     }

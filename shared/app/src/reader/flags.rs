@@ -2,13 +2,14 @@
 
 use super::{PairFacts, Readers};
 use crate::error::StoreError;
-use tidemark_domain::{AuthorHead, AuthorState, ReadState, Seq, UserId};
+use tidemark_domain::{AuthorState, Seq, UserId};
 
 /// The posts of an author that are read, and those that count as unread, as one caller sees them.
 #[derive(Debug, Clone)]
 pub struct Flags {
-    facts: PairFacts,
-    state: Option<AuthorState>,
+    pub(crate) facts: PairFacts,
+    /// `None` if the caller does not follow the author.
+    pub(crate) state: Option<AuthorState>,
     own: bool,
 }
 
@@ -28,16 +29,6 @@ impl Flags {
         }
     }
 
-    /// Returns whether the caller follows the author.
-    pub(crate) fn is_following(&self) -> bool {
-        self.state.is_some()
-    }
-
-    /// Returns whether the post counts as unread.
-    pub fn is_unread(&self, seq: Seq) -> bool {
-        self.state.as_ref().is_some_and(|state| state.is_unread(seq))
-    }
-
     /// Returns how many posts count as unread.
     pub fn unread(&self) -> u64 {
         self.state.as_ref().map_or(0, AuthorState::unread)
@@ -51,18 +42,6 @@ impl Flags {
     /// Returns how many posts up to `seq` count as unread.
     pub(crate) fn unread_upto(&self, seq: Seq) -> u64 {
         self.unread_seqs().filter(|unread| *unread <= seq).count() as u64
-    }
-
-    pub fn head(&self) -> &AuthorHead {
-        &self.facts.head
-    }
-
-    pub fn reads(&self) -> &ReadState {
-        &self.facts.reads
-    }
-
-    pub(crate) fn into_facts(self) -> PairFacts {
-        self.facts
     }
 }
 

@@ -150,22 +150,12 @@ impl Readers {
 
     /// Returns the snapshot that the facts imply.
     pub(crate) async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, StoreError> {
-        let edges = self.stores.edges.following(user).await?;
-        self.implied_by(user, edges, origin).await
-    }
-
-    /// Returns the snapshot that these edges and the other facts imply.
-    async fn implied_by(&self, user: UserId, edges: Vec<Edge>, origin: Origin) -> Result<Snapshot, StoreError> {
-        Ok(Snapshot::of_pairs(self.facts_of(user, edges).await?, origin))
+        Ok(Snapshot::of_pairs(self.pairs(user).await?, origin))
     }
 
     /// Returns the facts of every author whom the user follows.
     pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>, StoreError> {
         let edges = self.stores.edges.following(user).await?;
-        self.facts_of(user, edges).await
-    }
-
-    async fn facts_of(&self, user: UserId, edges: Vec<Edge>) -> Result<Vec<PairFacts>, StoreError> {
         let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         let (heads, reads) = futures::try_join!(self.stores.posts.heads(&authors), self.stores.reads.all_reads(user))?;
         Ok(PairFacts::of(edges, &heads, reads))

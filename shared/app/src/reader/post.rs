@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
-use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, UserId};
+use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, UserId};
 use tracing::{error, warn};
 
-use super::{Readers, sight::Sight};
+use super::{FeedItem, Readers, sight::Sight};
 use crate::{
     error::{Store, StoreError},
     ports::{CountsVersion, KnownPost, KnownReader},
@@ -15,11 +15,8 @@ use crate::{
 /// A live post as one user sees it.
 #[derive(Debug, Clone)]
 pub struct PostDetails {
-    pub post: PostSummary,
+    pub item: FeedItem,
     pub text: PostText,
-    pub read: bool,
-    pub liked: bool,
-    pub favorited: bool,
     /// Reactions of all users.
     pub counts: ReactionCounts,
     /// The author's card, if the view returned it with the post.
@@ -97,7 +94,7 @@ impl Readers {
         if let Ok(Found::Nothing) = found {
             found = self.cached_post(reader, id).boxed().await;
             if hot && let Ok(Found::Post(details)) = &found {
-                let PostDetails { post, text, counts, cards, .. } = &**details;
+                let PostDetails { item: FeedItem { post, .. }, text, counts, cards, .. } = &**details;
                 let (text, card) = (Some(text.clone()), cards.get(&id.author).cloned());
                 self.hot_posts.put(
                     id,
@@ -162,17 +159,10 @@ impl Readers {
         if matches!(sight, Sight::Blocked) {
             return Ok(Found::Blocked);
         }
-        let reactions = reactions.get(&id.author);
-        Ok(Found::Post(Box::new(PostDetails {
-            read: sight.is_read(id.seq),
-            liked: reactions.is_some_and(|state| state.liked.contains(id.seq)),
-            favorited: reactions.is_some_and(|state| state.favorited.contains(id.seq)),
-            counts,
-            text,
-            cards: card.map(|card| (id.author, card)).into_iter().collect(),
-            post,
-            degraded: false,
-        })))
+        let nothing = ReactionState::default();
+        let item = FeedItem::new(post, sight.is_read(id.seq), reactions.get(&id.author).unwrap_or(&nothing));
+        let cards = card.map(|card| (id.author, card)).into_iter().collect();
+        Ok(Found::Post(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
     }
 
     async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> Result<Found<Box<PostDetails>>, StoreError> {
@@ -185,16 +175,8 @@ impl Readers {
         if matches!(sight, Sight::Blocked) {
             return Ok(Found::Blocked);
         }
-        Ok(Found::Post(Box::new(PostDetails {
-            post,
-            text,
-            read: sight.is_read(id.seq),
-            liked: reactions.liked.contains(id.seq),
-            favorited: reactions.favorited.contains(id.seq),
-            counts: counts.counts,
-            cards: HashMap::new(),
-            degraded,
-        })))
+        let item = FeedItem::new(post, sight.is_read(id.seq), &reactions);
+        Ok(Found::Post(Box::new(PostDetails { item, text, counts: counts.counts, cards: HashMap::new(), degraded })))
     }
 
     /// Returns a post or its tombstone, with the text of the same revision, from the facts.

@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::{Body, FeedItem, Origin, Readers, sight::Sight};
 use crate::{
+    cut,
     error::{Store, StoreError},
     ports::{KnownPage, PageParts},
 };
@@ -37,9 +38,7 @@ impl Readers {
     ) -> Result<ReactedPage, StoreError> {
         // One more than requested shows whether there is a next page.
         let mut keys = self.stores.reactions.reacted(reader, reaction, before, limit + 1).await?;
-        let more = keys.len() > limit;
-        keys.truncate(limit);
-        let mut next = keys.last().copied().filter(|_| more);
+        let mut next = cut(&mut keys, limit);
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
         let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.page(reader, &ids, parts));
         let (known, degraded) = match outage.and(known) {

@@ -70,10 +70,10 @@ impl Readers {
         let (views, token) = (&self.stores.reader_views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
         let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
-        if flags.is_following() {
+        if flags.state.is_some() {
             return Ok(Sight::Facts(Box::new(flags)));
         }
-        let marks = Marks::new(flags.into_facts().reads, blocked);
+        let marks = Marks::new(flags.facts.reads, blocked);
         if let Err(error) = views.fill_marks(reader, author, &marks, token).await {
             warn!(user = %reader, error = &error as &dyn std::error::Error, "marks not stored");
         }

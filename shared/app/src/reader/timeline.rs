@@ -58,11 +58,11 @@ impl Source<Post> for Facts<'_> {
     }
 }
 
-/// Which posts of an author a lane returns.
+/// The posts of an author that a lane returns.
 enum Wanted<'a> {
     /// Posts that feeds show, according to the author's head.
     Feed(&'a AuthorHead),
-    /// These posts, ascending.
+    /// Posts with these sequence numbers, in ascending order.
     Only(Vec<Seq>),
 }
 

@@ -6,11 +6,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId};
+use tidemark_domain::{Counters, Relation, Timestamp, UserId};
 use tracing::warn;
 
 use crate::{
-    Hot, Stores,
+    Hot, Stores, cut,
     error::{Store, StoreError},
     outage::Outage,
     ports::{List, ListSlice, Start},
@@ -89,9 +89,7 @@ impl Relations {
         {
             items.extend(self.read_facts(list, rest, limit + 1 - items.len()).await?);
         }
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next = items.last().copied().filter(|_| more);
+        let next = cut(&mut items, limit);
         Ok(RelationPage { items, next, degraded })
     }
 
@@ -128,12 +126,6 @@ impl Relations {
             warn!(%user, error = &error as &dyn std::error::Error, "counters not stored");
         }
         Ok((counters, false))
-    }
-
-    /// Applies changed edges to the lists and counters of both sides. The result depends only on the edges, so any
-    /// number of these updates may run, in any order. May be repeated after an error.
-    pub async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError> {
-        self.stores.relation_views.apply(edges).await
     }
 
     /// Removes a user's counters from Redis after a change of what they count. `changed_by` is the user whose request

@@ -441,7 +441,7 @@ pub fn reacted_post(post: PostId) -> String {
     format!("{:020}#{:016}", post.author.get(), post.seq)
 }
 
-/// reacted: one reaction.
+/// reacted: one entry of a user's list of likes or favorites.
 pub fn reacted(user: UserId, reaction: Reaction, post: PostId) -> Item {
     key([(ReactedItem::user, string(reacted_by(user, reaction))), (ReactedItem::post, string(reacted_post(post)))])
 }

@@ -162,7 +162,7 @@ pub struct MarkThrough {
 #[derive(Debug, ToSchema)]
 #[schema(examples(json!({ "all": true }), json!({ "all": true, "before": "2026-11-20T08:00:00.123Z" })))]
 pub struct MarkAll {
-    /// Must be true.
+    /// Must be true. A body without it is refused.
     pub all: bool,
     /// RFC 3339 with any offset. Fractions of a millisecond are cut off. A time before 1970 means its first moment.
     #[schema(value_type = Option<String>, format = DateTime)]

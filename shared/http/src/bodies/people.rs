@@ -32,7 +32,7 @@ impl From<domain::Card> for Card {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Profiles(BTreeMap<String, Card>);
 
-/// Renders cards.
+/// Renders the cards of users by their ids.
 pub fn profiles(cards: HashMap<UserId, domain::Card>) -> Profiles {
     Profiles(cards.into_iter().map(|(user, card)| (user.to_string(), card.into())).collect())
 }
@@ -114,7 +114,7 @@ impl From<domain::Profile> for Profile {
     }
 }
 
-/// The caller.
+/// The caller as the API knows them.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "id": "2", "profile": null, "rollout": "on" })))]
 pub struct Me {

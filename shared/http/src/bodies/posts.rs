@@ -153,7 +153,7 @@ pub struct Delivery {
     pub followers: u64,
     /// Followers handled, also those without a live view.
     pub delivered: u64,
-    /// Pages of followers.
+    /// The number of pages into which the author's followers were divided.
     pub pages: u64,
     pub pages_done: u64,
     /// The number of times that missing pages were sent again.

@@ -10,7 +10,7 @@ use crate::{Problem, body::Body, problem::ItemProblem};
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true, "preference": 0 })))]
 pub struct Following {
-    /// Always true.
+    /// Always true in this response.
     pub following: bool,
     /// When this follow began.
     pub since: Timestamp,
@@ -21,7 +21,7 @@ pub struct Following {
     pub preference: i8,
 }
 
-/// May be absent.
+/// The whole body may be absent.
 #[derive(Debug, Default, ToSchema)]
 #[schema(examples(json!({ "preference": 3 })))]
 pub struct FollowRequest {
@@ -76,7 +76,7 @@ pub struct AuthorList {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "items": [{ "id": "1-1", "name": "Friends" }], "next_cursor": null })))]
 pub struct AuthorLists {
-    /// Newest first.
+    /// The caller's lists, newest first.
     pub items: Vec<AuthorList>,
     pub next_cursor: NextCursor,
 }
@@ -90,7 +90,7 @@ pub struct Member {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "following": false })))]
 pub struct NotFollowing {
-    /// Always false.
+    /// Always false in this response.
     pub following: bool,
 }
 
@@ -196,7 +196,7 @@ pub struct Relations {
 pub struct Counters {
     pub followings: u64,
     pub followers: u64,
-    /// Live posts.
+    /// Posts that are not deleted.
     pub posts: u64,
     pub likes_received: u64,
     pub favorites_received: u64,
