@@ -2,10 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 use tokio::sync::mpsc::UnboundedSender;
+
+use crate::lock::lock;
 
 /// An order to the task that holds a connection.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(crate) struct Connections(Mutex<HashMap<String, Open>>);
 
 impl Connections {
     pub(crate) fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Drops all connections without an event. Returns their number.

@@ -21,7 +21,7 @@ use crate::{
     elsewhere::Tail,
     metrics::Metrics,
     pollers::gate::Gate,
-    runner::{InvokeError, Runner},
+    runner::{Endpoints, InvokeError, Runner},
     sqs::{Counts, Source, new_id},
     status::{Behind, FunctionStatus, Status},
     store::Store,
@@ -64,12 +64,11 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     /// Notified after each invocation, because the invocation may have written to a table with a stream.
     pub(crate) wrote: Notify,
-    /// In calm weather, the delay before a failed message is tried again.
+    /// In calm weather, the delay before a failed message is tried again; in any weather, before a failed stream
+    /// batch.
     pub(crate) retry_delay: Duration,
-    pub(crate) dynamodb_endpoint: String,
-    pub(crate) sqs_endpoint: String,
+    pub(crate) endpoints: Endpoints,
     pub(crate) connections: Connections,
-    pub(crate) redis_url: String,
     /// The nodes of the Redis that the stack started. Empty if `REDIS_URL` names a Redis.
     pub(crate) own_redis: Vec<RedisOptions>,
 }
@@ -178,9 +177,9 @@ impl Core {
             functions,
             processes,
             weather: self.surroundings.conditions.weather(),
-            redis_url: self.redis_url.clone(),
-            dynamodb_endpoint: self.dynamodb_endpoint.clone(),
-            sqs_endpoint: self.sqs_endpoint.clone(),
+            redis_url: self.endpoints.redis.url.clone(),
+            dynamodb_endpoint: self.endpoints.dynamodb.clone(),
+            sqs_endpoint: self.endpoints.sqs.clone(),
         })
     }
 

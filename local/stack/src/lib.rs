@@ -28,6 +28,7 @@ mod dynamodb;
 mod elsewhere;
 mod gateway;
 mod http_server;
+mod lock;
 mod metrics;
 mod options;
 mod pollers;

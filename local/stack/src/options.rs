@@ -54,7 +54,6 @@ pub struct Options {
     pub weather: Weather,
     /// The seed of the weather's randomness. Without it, the stack picks one.
     pub weather_seed: Option<u64>,
-    pub dynamodb_threads: usize,
     /// The URL of DynamoDB and SQS to use instead of the stack's own. The weather must be calm.
     pub stores_url: Option<String>,
     /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug
@@ -92,7 +91,6 @@ impl Options {
             retry_delay: Duration::from_secs(1),
             weather: Weather::default(),
             weather_seed: None,
-            dynamodb_threads: 2,
             stores_url: None,
             lines: None,
             schedules: true,

@@ -64,7 +64,7 @@ fn schedule(pattern: &str) -> Result<Schedule> {
 mod tests {
     use super::*;
 
-    /// 2026-01-01T00:00:30Z, a Thursday.
+    /// 2026-01-01T00:00:30Z, a Thursday, in Unix seconds.
     const NEW_YEAR: i64 = 1_767_225_630;
 
     fn seconds(text: &str) -> Option<u64> {

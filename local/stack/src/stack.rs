@@ -1,46 +1,28 @@
 //! The whole stack: starts its parts in order, and stops them in the opposite order.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64},
-    },
-    time::Duration,
-};
+mod start;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use futures::future::try_join_all;
-use rusqlite::Connection;
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use tidemark::{App, views::RedisOptions};
 use tokio::{
-    net::TcpListener,
-    sync::{Mutex, Notify},
+    sync::Mutex,
     task::{JoinHandle, JoinSet},
     time::Instant,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use crate::{
-    Options,
-    connections::Connections,
-    core::{Core, Position, Unit, error_payload},
+    core::{Core, Unit, error_payload},
     data_dir::DataDir,
-    dynamodb::{DynamoDb, StreamLog},
-    elsewhere::{Elsewhere, Tail},
-    gateway::{self, Routes},
-    metrics::Metrics,
-    pollers::{self, gate::Gate, position_key},
-    redis::{self, Redis, RedisData},
-    runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
-    sqs::{self, Queues, journal},
+    dynamodb::DynamoDb,
+    redis::{Redis, RedisData},
+    runner::RuntimeApi,
     status::Status,
-    store::Store,
-    template::{Bindings, EventSource, Function, Queue, Template},
-    weather::{Consumption, Faults, OpenRequests, Surroundings, Weather, any_seed},
+    template::{Queue, Template},
+    weather::{Consumption, Faults, OpenRequests, Weather},
 };
 
 /// The time limit of [`Stack::idle`].
@@ -55,9 +37,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Stack {
     core: Arc<Core>,
-    address: SocketAddr,
     redis: Mutex<Redis>,
-    redis_options: RedisOptions,
     redis_nodes: Vec<RedisOptions>,
     dynamodb: DynamoDb,
     runtime_api: Option<RuntimeApi>,
@@ -71,142 +51,21 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything that the template declares. Returns when the stack accepts requests.
-    ///
-    /// # Errors Fails if the template has a mistake, the data directory is in use, the address is taken, Redis is
-    /// missing, or a function does not start. The parts that were started are stopped again.
-    pub async fn start(options: Options) -> Result<Self> {
-        let data = DataDir::open(&options.data).await?;
-        let (queue_listener, sqs_endpoint) = sqs::bind().await?;
-        ensure!(options.stores_url.is_none() || options.weather == Weather::Calm, "stores elsewhere have no weather but calm");
-        let elsewhere = options.stores_url.as_deref().map(Elsewhere::new).transpose()?;
-        let sqs_endpoint = elsewhere.as_ref().map_or(sqs_endpoint, |elsewhere| elsewhere.url.clone());
-        let bindings = Bindings { sqs_endpoint: sqs_endpoint.clone(), parameters: options.parameters.clone() };
-        let mut template = Template::load(&options.template, &bindings)?;
-        check_process_functions(&options, &template)?;
-        for function in template.functions.values_mut() {
-            function.timeout_seconds = function.timeout_seconds.max(options.least_timeout_seconds);
-        }
-        let routes = Routes::of(&template)?;
-        let listener = TcpListener::bind(options.addr)
-            .await
-            .with_context(|| format!("cannot listen on {} (TIDEMARK_ADDR)", options.addr))?;
-        let address = listener.local_addr()?;
-
-        let redis = Redis::start(
-            options.external_redis(),
-            options.redis,
-            options.redis_replica_reads,
-            &options.redis_server,
-            &data.join("redis"),
-        )
-        .await?;
-        let seed = options.weather_seed.unwrap_or_else(any_seed);
-        let surroundings = Surroundings::new(options.weather, seed);
-        let metrics = Arc::new(Metrics::new()?);
-        let database = data.join("dynamodb.sqlite");
-        let mut dynamodb = DynamoDb::start(&database, options.dynamodb_threads, &surroundings, &metrics)?;
-        let streams = ensure_tables(&template, elsewhere.as_ref(), &dynamodb).await?;
-        let log = Arc::new(dynamodb.streams()?);
-        let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
-        let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
-        let store = Arc::new(store);
-        let queues = Arc::new(Queues::new(
-            template.queues.values().cloned(),
-            Arc::clone(&store),
-            messages,
-            Arc::clone(&surroundings.conditions),
-        ));
-
-        if let Some(elsewhere) = &elsewhere {
-            elsewhere.ensure_queues(&queues).await?;
-        }
-        let endpoints = Endpoints {
-            dynamodb: elsewhere.as_ref().map_or(dynamodb.endpoint(), |elsewhere| &elsewhere.url).to_owned(),
-            sqs: sqs_endpoint,
-            gateway: format!("http://{address}"),
-            redis: redis.options(),
-        };
-        let ending = CancellationToken::new().drop_guard();
-        let queue_server = sqs::serve(queue_listener, Arc::clone(&queues), surroundings.clone(), ending.token().clone());
-
-        let runtime_api = match template.functions.values().any(|function| as_process(&options, function)) {
-            true => Some(RuntimeApi::start().await?),
-            false => None,
-        };
-        let runners =
-            template.functions.values().map(|function| start_runner(&options, function, &endpoints, runtime_api.as_ref(), &data));
-        let runners = try_join_all(runners).await?;
-        let entries = Arc::new(AtomicU64::new(0));
-        let unit = |(function, runner): (&Function, Arc<dyn Runner>)| {
-            let gate = Arc::new(Gate::new(Arc::clone(&entries)));
-            let environment = runner::environment(function, &endpoints, &options.environment);
-            (function.logical_id.clone(), Unit { function: function.clone(), environment, runner, gate })
-        };
-        let units = template.functions.values().zip(runners).map(unit).collect();
-        let tail = |table: &String| Some(Tail::new(elsewhere.clone()?, streams.get(table)?.clone()));
-        let positions = stream_positions(&template, &known, &log, tail)?;
-        dynamodb.keep_tidy(Arc::clone(&log))?;
-
-        let core = Arc::new(Core {
-            template,
-            units,
-            queues: sqs::Source { own: queues, elsewhere },
-            log,
-            store,
-            positions,
-            entries,
-            surroundings,
-            metrics,
-            wrote: Notify::new(),
-            retry_delay: options.retry_delay,
-            dynamodb_endpoint: endpoints.dynamodb,
-            sqs_endpoint: endpoints.sqs,
-            connections: Connections::default(),
-            redis_url: endpoints.redis.url.clone(),
-            own_redis: if redis.is_own() { redis.nodes() } else { Vec::new() },
-        });
-        let killed = Arc::downgrade(&core);
-        core.surroundings.faults.kill_with(move |function| {
-            killed.upgrade().and_then(|core| Some(core.unit(function)?.runner.kill())).unwrap_or_default()
-        });
-        let stopping = CancellationToken::new().drop_guard();
-        let pollers = start_pollers(&core, options.schedules, &streams, stopping.token())?;
-        let closing = CancellationToken::new().drop_guard();
-        let gateway = gateway::serve(listener, Arc::clone(&core), routes, closing.token().clone());
-        Ok(Self {
-            core,
-            address,
-            redis_options: endpoints.redis,
-            redis_nodes: redis.nodes(),
-            redis: Mutex::new(redis),
-            dynamodb,
-            runtime_api,
-            pollers,
-            gateway,
-            queue_server,
-            closing,
-            stopping,
-            ending,
-            data,
-        })
-    }
-
     /// The API's address, without a trailing slash.
     #[must_use]
     pub fn base_url(&self) -> String {
-        format!("http://{}", self.address)
+        self.core.endpoints.gateway.clone()
     }
 
     #[must_use]
     pub fn redis_url(&self) -> &str {
-        &self.core.redis_url
+        &self.core.endpoints.redis.url
     }
 
     /// The options with which the functions connect to Redis.
     #[must_use]
     pub fn redis_options(&self) -> &RedisOptions {
-        &self.redis_options
+        &self.core.endpoints.redis
     }
 
     /// Connection options for each single Redis node. In a cluster of the stack's own, the masters come first, then
@@ -218,12 +77,12 @@ impl Stack {
 
     #[must_use]
     pub fn dynamodb_endpoint(&self) -> &str {
-        &self.core.dynamodb_endpoint
+        &self.core.endpoints.dynamodb
     }
 
     #[must_use]
     pub fn sqs_endpoint(&self) -> &str {
-        &self.core.sqs_endpoint
+        &self.core.endpoints.sqs
     }
 
     #[must_use]
@@ -528,125 +387,6 @@ async fn drain(server: &mut JoinHandle<()>, name: &str) {
         tracing::warn!("{name} still has open requests; the stack ends without them");
         server.abort();
     }
-}
-
-fn check_process_functions(options: &Options, template: &Template) -> Result<()> {
-    let known: BTreeSet<&str> = template.functions.values().map(|function| function.binary.as_str()).collect();
-    match options.process_functions.iter().find(|name| !known.contains(name.as_str())) {
-        Some(unknown) => {
-            bail!("TIDEMARK_PROCESS_FUNCTIONS: no function is called `{unknown}`, only {}", Vec::from_iter(known).join(", "))
-        }
-        None => Ok(()),
-    }
-}
-
-fn as_process(options: &Options, function: &Function) -> bool {
-    options.all_processes || options.process_functions.contains(&function.binary)
-}
-
-/// Creates the tables that do not exist. Returns the ARNs of their streams by logical id.
-async fn ensure_tables(
-    template: &Template,
-    elsewhere: Option<&Elsewhere>,
-    dynamodb: &DynamoDb,
-) -> Result<BTreeMap<String, String>> {
-    let mut streams = BTreeMap::new();
-    for table in template.tables.values() {
-        let arn = match elsewhere {
-            Some(elsewhere) => elsewhere.ensure_table(table).await?,
-            None => dynamodb.ensure(table).map(|()| dynamodb.stream_arn(table).ok())?,
-        };
-        streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
-    }
-    Ok(streams)
-}
-
-/// The position of each function in the streams that it reads: the known one, or the end that the template names.
-fn stream_positions(
-    template: &Template,
-    known: &BTreeMap<String, i64>,
-    log: &StreamLog,
-    tail: impl Fn(&String) -> Option<Tail>,
-) -> Result<Vec<Arc<Position>>> {
-    let mut positions = Vec::new();
-    for (function, source) in stream_sources(template) {
-        let table = template.tables.get(source.table.as_str());
-        let table = table.ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
-        let key = position_key(&function.logical_id, &source.table);
-        let sequence = match known.get(&key) {
-            Some(sequence) => *sequence,
-            None if source.from_oldest => 0,
-            None => log.newest(&table.name)?,
-        };
-        log.consumed(&table.name, &key, sequence);
-        positions.push(Arc::new(Position {
-            function: function.logical_id.clone(),
-            table: source.table.clone(),
-            table_name: table.name.clone(),
-            sequence: AtomicI64::new(sequence),
-            tail: tail(&source.table),
-        }));
-    }
-    Ok(positions)
-}
-
-/// Starts the sources of the functions, and the storms of the stack's own Redis.
-fn start_pollers(
-    core: &Arc<Core>,
-    schedules: bool,
-    streams: &BTreeMap<String, String>,
-    stop: &CancellationToken,
-) -> Result<JoinSet<()>> {
-    let context = pollers::Context { core: Arc::clone(core), stop: stop.clone(), retry_delay: core.retry_delay };
-    let arn = |table: &str| streams.get(table).cloned().ok_or_else(|| anyhow!("table `{table}` has no stream"));
-    let mut pollers = pollers::start(&context, schedules, arn)?;
-    for node in &core.own_redis {
-        pollers.spawn(redis::storms(node.clone(), Arc::clone(&core.surroundings.conditions), stop.clone()));
-    }
-    Ok(pollers)
-}
-
-async fn start_runner(
-    options: &Options,
-    function: &Function,
-    endpoints: &Endpoints,
-    runtime_api: Option<&RuntimeApi>,
-    data: &DataDir,
-) -> Result<Arc<dyn Runner>> {
-    let environment = runner::environment(function, endpoints, &options.environment);
-    let Some(runtime_api) = runtime_api.filter(|_| as_process(options, function)) else {
-        return Ok(Arc::new(InProcess::start(function, &environment, options.lines.clone()).await?));
-    };
-    let folder = options
-        .bin_dir
-        .as_ref()
-        .ok_or_else(|| anyhow!("functions can run as processes only if the folder of their binaries is given"))?;
-    let logs = data.join("logs");
-    std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
-    let settings = WorkerSettings {
-        binary: folder.join(&function.binary),
-        count: options.processes,
-        environment,
-        runtime_api: runtime_api.address().to_owned(),
-        log: logs.join(format!("{}.log", function.binary)),
-    };
-    let processes = Processes::start(function, settings)?;
-    runtime_api.add(&function.binary, &processes);
-    Ok(Arc::new(processes))
-}
-
-fn stream_sources(template: &Template) -> impl Iterator<Item = (&Function, &crate::template::StreamSource)> {
-    template.functions.values().flat_map(|function| {
-        function.events.iter().filter_map(move |event| match &event.source {
-            EventSource::Stream(source) => Some((function, source)),
-            _ => None,
-        })
-    })
-}
-
-fn read_positions(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
-    let mut statement = connection.prepare("SELECT source, sequence FROM positions")?;
-    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 #[cfg(test)]

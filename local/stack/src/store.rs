@@ -7,13 +7,15 @@
 
 use std::{
     path::Path,
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Mutex, mpsc},
     thread::JoinHandle,
 };
 
 use anyhow::{Context as _, Result};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::oneshot;
+
+use crate::lock::lock;
 
 /// The largest number of writes that share one commit.
 const GROUP: usize = 512;
@@ -86,7 +88,7 @@ impl Store {
     }
 
     fn submit(&self, work: Work, done: Option<oneshot::Sender<()>>) {
-        if let Some(jobs) = &*self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(jobs) = &*lock(&self.jobs)
             && jobs.send(Job { work, done }).is_err()
         {
             tracing::error!("the local store's writer has ended");
@@ -95,8 +97,8 @@ impl Store {
 
     /// Writes everything that is queued and ends the writer. Later writes are lost.
     pub(crate) fn close(&self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        lock(&self.jobs).take();
+        if let Some(writer) = lock(&self.writer).take() {
             let _ = writer.join();
         }
     }

@@ -115,40 +115,20 @@ impl Visit for Request {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::Write,
-        sync::{Arc, Mutex},
-    };
-
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// The lines of two requests and a warning, without their times.
     fn logged(ansi: bool) -> Vec<String> {
-        let lines = Lines::default();
-        let to = lines.clone();
-        let log =
-            tracing_subscriber::fmt().with_ansi(ansi).event_format(Terminal::default()).with_writer(move || to.clone()).finish();
+        let lines = tempfile::NamedTempFile::new().unwrap();
+        let log = tracing_subscriber::fmt().with_ansi(ansi).event_format(Terminal::default());
+        let log = log.with_writer(lines.reopen().unwrap()).finish();
         tracing::subscriber::with_default(log, || {
             let (method, path) = ("GET", "/v1/feed");
             tracing::info!(target: REQUESTS, method, path, status = 200_u16, ms = 3.06, function = "read-feed", degraded = true);
             tracing::info!(target: REQUESTS, method, path, status = 404_u16, ms = 0.12, problem = "not-found", degraded = false);
             tracing::warn!(function = "fan-out", "task failed");
         });
-        let bytes = lines.0.lock().unwrap().clone();
-        let text = String::from_utf8(bytes).unwrap();
+        let text = std::fs::read_to_string(lines.path()).unwrap();
         text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
     }
 

@@ -193,24 +193,24 @@ impl Api {
     /// Sends an idempotent request at most eight times, until the response is not 429 or 503. Returns the last
     /// response of any status. Fails if the last attempt had no response.
     pub async fn send(&self, call: Call) -> Result<Response, Unanswered> {
-        for retries in 0.. {
+        let mut retries = 0;
+        loop {
             let outcome = self.once(&call).await;
-            let asked = match &outcome {
-                Ok(response) if matches!(response.status, 429 | 503) => response.retry_after,
-                Ok(_) => None,
-                Err(_) => None,
-            };
-            let again = match &outcome {
-                Ok(response) => matches!(response.status, 429 | 503),
-                Err(_) => true,
-            };
-            if !again || retries + 1 >= ATTEMPTS {
+            let is_final = outcome.as_ref().is_ok_and(|response| !matches!(response.status, 429 | 503));
+            if is_final || retries + 1 >= ATTEMPTS {
                 return outcome.map(|response| Response { retries, ..response });
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(pause(retries, asked)).await;
+            tokio::time::sleep(pause(retries, outcome.ok().and_then(|response| response.retry_after))).await;
+            retries += 1;
         }
-        Err(Unanswered("never sent".to_owned()))
+    }
+
+    /// Sends a request once and requires a status. Returns the body and [`Response::took`]. The error names the request.
+    pub async fn timed(&self, call: &Call, status: u16) -> anyhow::Result<(Value, Duration)> {
+        let response = self.once(call).await.with_context(|| call.to_string())?;
+        let took = response.took;
+        Ok((response.expect_status(status).with_context(|| call.to_string())?, took))
     }
 
     /// Sends a request and requires a status. The error names the request.

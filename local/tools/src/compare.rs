@@ -35,7 +35,7 @@ type Post = (i64, String);
 /// A kind of difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A followed author.
+    /// An author whom the user follows.
     Follow,
     /// A post of the user.
     Post,

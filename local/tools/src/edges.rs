@@ -61,7 +61,7 @@ pub struct LineCounts {
     pub lines: u64,
     pub edges: u64,
     pub skipped: u64,
-    /// Malformed lines.
+    /// Lines that are not two ids, and lines that are too long.
     pub malformed: u64,
     /// The line numbers and first characters of the first malformed lines.
     pub first_malformed: Vec<(u64, String)>,

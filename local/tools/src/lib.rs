@@ -31,7 +31,7 @@ pub struct StackArgs {
 /// The result of a tool that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Exit code 0.
+    /// Exit code 0: everything succeeded and matched.
     Good,
     /// Exit code 1: the tool ran, and something failed or did not match.
     Bad,

@@ -14,7 +14,7 @@ use tidemark_tools::api::{Api, Call};
 pub struct Delivery {
     /// `pending`, `running` or `done`.
     pub state: String,
-    /// The delivery mode.
+    /// `push` or `pull`.
     pub mode: String,
     /// The number of followers at the time of the publish.
     pub followers: u64,
@@ -34,9 +34,7 @@ impl Delivery {
 pub async fn publish(api: &Api, author: UserId, title: &str) -> anyhow::Result<(PostId, Duration)> {
     let body = json!({"title": title, "body": "As long as a short message is."});
     let call = Call::post("/v1/posts").caller(author.get()).json(body);
-    let response = api.once(&call).await.with_context(|| call.to_string())?;
-    let took = response.took;
-    let body = response.expect_status(201).with_context(|| call.to_string())?;
+    let (body, took) = api.timed(&call, 201).await?;
     Ok((body["id"].as_str().unwrap_or_default().parse().context("the response of POST /v1/posts has no id")?, took))
 }
 

@@ -11,7 +11,6 @@ pub mod delivery;
 pub mod disturb;
 pub mod edge_writer;
 pub mod followers;
-pub mod latency;
 pub mod report;
 pub mod run;
 pub mod stack;

@@ -27,7 +27,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a measurement.
+    /// Adds a measurement without an aim.
     pub fn figure(&mut self, what: impl Into<String>, value: impl Into<String>) {
         self.figures.push(Figure { what: what.into(), value: value.into(), aim: String::new() });
     }
@@ -40,11 +40,7 @@ impl Report {
 
     /// Checks that two numbers are equal.
     pub fn equal(&mut self, what: impl Into<String>, expected: u64, got: u64) {
-        let detail = match expected == got {
-            true => thousands(got),
-            false => format!("{}, not {}", thousands(got), thousands(expected)),
-        };
-        self.checks.push(Check { what: what.into(), holds: expected == got, detail });
+        self.same(what, &thousands(expected), &thousands(got));
     }
 
     /// Checks that two texts are equal.

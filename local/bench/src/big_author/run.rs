@@ -6,13 +6,14 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use clap::{builder::TypedValueParser, value_parser};
 use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::domain::UserId;
 use tidemark_local::{Consumption, Weather};
 use tidemark_tools::{
     progress::Progress,
     text::{rate, short, thousands},
-    verify::latency::{Comparison, Sample},
+    verify::latency::{Comparison, Sample, in_pairs},
 };
 
 use super::{
@@ -23,9 +24,8 @@ use super::{
     disturb::disturb,
     edge_writer::EdgeWriter,
     followers::{compare, enliven, write},
-    latency::{self, Counted},
     report::Report,
-    stack::OwnStack,
+    stack::{NEVER_PULLED, OwnStack},
 };
 
 /// Readers without a view whose first read is checked.
@@ -34,25 +34,31 @@ const PUBLISH_AIM: f64 = 1.5;
 const BESIDE_AIM: f64 = 3.0;
 const DRAIN_POLL: Duration = Duration::from_millis(100);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// Followers of the big author.
+    /// Followers of the author.
+    #[arg(long, default_value = "1000000", value_parser = value_parser!(u32).range(1..NEVER_PULLED.into()).map(|n| n as usize))]
     pub followers: usize,
-    /// The number of them that have a view.
+    /// The number of live followers, which have a view that the fan-out reaches.
+    #[arg(long, default_value = "100000", value_parser = value_parser!(u32).map(|n| n as usize))]
     pub live: usize,
-    /// The number of publishes of each compared author.
+    /// The number of publishes of each of the two compared authors.
+    #[arg(long, default_value_t = 30, value_parser = value_parser!(u32).range(1..=10_000))]
     pub publishes: u32,
-    /// Small authors that publish during the fan-out.
+    /// The number of small authors that publish once each during the fan-out.
+    #[arg(long, default_value = "50", value_parser = value_parser!(u16).range(1..=1_000).map(usize::from))]
     pub beside: usize,
-    /// Disturb a second fan-out afterwards.
+    /// Run a second fan-out with a restart of the stack, all its messages sent twice, and Redis emptied.
+    #[arg(long)]
     pub disturb: bool,
-    /// The weather after the preparation.
+    /// The weather of the stores after the preparation: calm, aws or storm.
+    #[arg(long, env = "TIDEMARK_WEATHER", default_value_t)]
     pub weather: Weather,
     /// The longest time of a fan-out.
+    #[arg(long, default_value = "1800", value_name = "SECONDS", value_parser = value_parser!(u64).map(Duration::from_secs))]
     pub limit: Duration,
-    /// The seed of the randomness.
-    pub seed: u64,
-    /// The path of the template.
+    /// Path of the template.
+    #[arg(long, env = "TIDEMARK_TEMPLATE", default_value = "./template.yaml")]
     pub template: PathBuf,
 }
 
@@ -60,16 +66,16 @@ pub struct Options {
 ///
 /// # Errors
 /// Fails if the stack does not start or a request fails. The report has the results of wrong responses.
-pub async fn run(options: &Options) -> anyhow::Result<Report> {
+pub async fn run(options: &Options, seed: u64) -> anyhow::Result<Report> {
     if options.live > options.followers {
         bail!("{} followers cannot have {} live ones", options.followers, options.live);
     }
     let cast = Cast::of(options.followers, options.beside).context("not enough ids")?;
     let mut own = OwnStack::start(options.template.clone()).await?;
-    let mut run = Run { options, cast, random: StdRng::seed_from_u64(options.seed), report: Report::default() };
+    let mut run = Run { options, cast, random: StdRng::seed_from_u64(seed), report: Report::default() };
     run.prepare(&own).await?;
     run.report.figure("weather", options.weather.to_string());
-    own.set_weather(options.weather, options.seed);
+    own.set_weather(options.weather, seed);
     run.publish_latency(&own).await?;
     run.fan_out(&own).await?;
     let own = if options.disturb { run.disturbed_fan_out(own).await? } else { own };
@@ -118,10 +124,11 @@ impl Run<'_> {
     }
 
     async fn publish_latency(&mut self, own: &OwnStack) -> anyhow::Result<()> {
-        let few = Counted { author: self.cast.few.id, followers: self.cast.few.followers.len() as u64 };
-        let many = Counted { author: self.cast.hollow, followers: self.options.followers as u64 };
+        let authors = [self.cast.few.id, self.cast.hollow];
+        let followers = [self.cast.few.followers.len() as u64, self.options.followers as u64];
         own.stack.pause("fan-out").await?;
-        let compared = latency::measure(&own.api, [few, many], self.options.publishes, &mut self.random).await?;
+        let publish = async |which: usize, round| Ok(publish(&own.api, authors[which], &format!("Post {round}")).await?.1);
+        let compared = in_pairs(followers, self.options.publishes, &mut self.random, publish).await?;
         own.stack.resume("fan-out")?;
         for sample in compared.samples() {
             let [median, p99] = [0.5, 0.99].map(|share| short(sample.quantile(share)));
@@ -244,10 +251,9 @@ mod tests {
             disturb: true,
             weather: Weather::Aws,
             limit: Duration::from_secs(180),
-            seed: 1,
             template: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml")),
         };
-        let report = run(&options).await.unwrap();
+        let report = run(&options, 1).await.unwrap();
         assert!(report.is_good(), "{report}");
     }
 }

@@ -16,9 +16,9 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use self::report::Report;
 use self::server::Server;
 
+/// The parts in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Memory and read cost of views.
@@ -27,28 +27,32 @@ pub enum Part {
     FanOut,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     /// The file for the numbers. `{part}` stands for the part's name.
+    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks/{part}.json")]
     pub out: PathBuf,
     /// The number of readers over which memory is averaged.
-    pub readers: usize,
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub readers: u32,
     /// The number of followers of a delivery, all with a live feed. A fifth of them are measured with a full feed.
-    pub followers: usize,
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
+    pub followers: u32,
     /// The number of rounds over which a median is taken.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
     /// Calls of each kind in a round.
+    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub calls: u32,
-    /// The seed of the randomness.
+    /// Seed of the randomness.
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The `redis-server` to start.
+    #[arg(long, default_value = "redis-server", value_name = "BINARY")]
     pub redis_server: PathBuf,
 }
 
 impl Part {
-    /// All parts in the order in which they run.
-    pub const ALL: [Self; 2] = [Self::Views, Self::FanOut];
-
     /// The name in arguments and files.
     pub fn name(self) -> &'static str {
         match self {
@@ -60,21 +64,20 @@ impl Part {
 
 /// Measures these parts, prints the tables of each and writes its numbers.
 ///
-/// # Errors Fails if `redis-server` is missing or fails, if a response is not the expected one, or if a file cannot
-/// be written.
+/// # Errors
+/// Fails if `redis-server` is missing or fails, if a response is not the expected one, or if a file cannot be written.
 pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let files = report::files(parts, &options.out)?;
     let server = Server::start(&options.redis_server).await?;
     for (part, file) in parts.iter().zip(files) {
-        let report: Box<dyn Report> = match part {
-            Part::Views => Box::new(views::measure(&server, options).await?),
+        match part {
+            Part::Views => report::publish(&views::measure(&server, options).await?, &file)?,
             Part::FanOut => {
                 let report = fan_out::measure(&server, options).await?;
                 report::picture(&report.svg(), &file)?;
-                Box::new(report)
+                report::publish(&report, &file)?;
             }
-        };
-        report::publish(&*report, &file)?;
+        }
     }
     server.stop().await
 }

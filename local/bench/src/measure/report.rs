@@ -1,8 +1,10 @@
 //! The output: tables on stdout, numbers in a JSON file.
 
-use std::collections::HashSet;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -10,18 +12,6 @@ use serde::Serialize;
 use super::Part;
 
 const PLACEHOLDER: &str = "{part}";
-
-/// The results of a part: tables as text, all numbers as JSON.
-pub(super) trait Report: fmt::Display {
-    /// The numbers as JSON, in the order of the fields.
-    fn json(&self) -> serde_json::Result<String>;
-}
-
-impl<T: Serialize + fmt::Display> Report for T {
-    fn json(&self) -> serde_json::Result<String> {
-        serde_json::to_string_pretty(self)
-    }
-}
 
 /// The file of each part. It is checked before the first measurement.
 pub(super) fn files(parts: &[Part], out: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -35,22 +25,22 @@ pub(super) fn files(parts: &[Part], out: &Path) -> anyhow::Result<Vec<PathBuf>> 
 
 /// Writes a chart next to the numbers.
 pub(super) fn picture(svg: &str, file: &Path) -> anyhow::Result<()> {
-    let file = file.with_extension("svg");
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    }
-    std::fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))
+    write(&file.with_extension("svg"), svg)
 }
 
-/// Prints the tables and writes the numbers.
-pub(super) fn publish(report: &dyn Report, file: &Path) -> anyhow::Result<()> {
+/// Prints the tables of a part and writes all its numbers as JSON, in the order of the fields.
+pub(super) fn publish<T: Serialize + Display>(report: &T, file: &Path) -> anyhow::Result<()> {
     println!("{report}");
+    write(file, &(serde_json::to_string_pretty(report)? + "\n"))?;
+    println!("written to {}", file.display());
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    std::fs::write(file, report.json()? + "\n").with_context(|| format!("cannot write {}", file.display()))?;
-    println!("written to {}", file.display());
-    Ok(())
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 #[cfg(test)]

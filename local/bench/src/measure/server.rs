@@ -100,7 +100,7 @@ pub(super) async fn info(connection: &mut MultiplexedConnection, sections: &[&st
     Ok(Info::parse(&text))
 }
 
-/// Resets the statistics.
+/// Resets what `INFO` and `SLOWLOG` have counted.
 pub(super) async fn reset(connection: &mut MultiplexedConnection) -> anyhow::Result<()> {
     redis::pipe().cmd("CONFIG").arg("RESETSTAT").cmd("SLOWLOG").arg("RESET").exec_async(connection).await?;
     Ok(())

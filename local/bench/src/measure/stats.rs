@@ -1,4 +1,4 @@
-//! Statistics of measurements.
+//! Medians and ratios of repeated measurements.
 
 /// The middle value, or the mean of the two middle values. `None` for an empty list.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {

@@ -60,7 +60,8 @@ struct Author {
 pub(super) struct World {
     pub(super) readers: Vec<UserId>,
     authors: Vec<Author>,
-    posts: u64,
+    /// Posts of each author since the follow.
+    pub(super) posts_of_each: u64,
 }
 
 /// A reader's facts at one moment.
@@ -95,12 +96,12 @@ impl World {
             drawn += 1;
             if drawn % SMALL_EVERY == 0 { random.random_range(1..=1_000_000) } else { random.random() }
         });
-        Self { readers, authors, posts: shape.posts }
+        Self { readers, authors, posts_of_each: shape.posts }
     }
 
     /// The posts since the follow, in the order of time.
     pub(super) fn posts(&self) -> Vec<FeedKey> {
-        self.turns(1..=self.posts as i64)
+        self.turns(1..=self.posts_of_each as i64)
     }
 
     /// The posts since the follow, author by author.
@@ -112,19 +113,9 @@ impl World {
         unread
     }
 
-    /// The facts of this reader right after the follow, before later posts.
-    pub(super) fn facts_at_the_follow(&self, user: UserId) -> Facts {
-        self.facts(user, 0)
-    }
-
-    /// The current facts of this reader.
-    pub(super) fn facts_now(&self, user: UserId) -> Facts {
-        self.facts(user, self.posts)
-    }
-
     /// The time of the reads: after the last post.
     pub(super) fn now(&self) -> Timestamp {
-        self.at(self.posts as i64 + 1, 0)
+        self.at(self.posts_of_each as i64 + 1, 0)
     }
 
     /// The longest possible feed: the newest posts, oldest first.
@@ -133,7 +124,8 @@ impl World {
         posts[posts.len().saturating_sub(FEED_CAP)..].to_vec()
     }
 
-    fn facts(&self, user: UserId, posts: u64) -> Facts {
+    /// The facts of this reader when each author has published this number of posts since the follow.
+    pub(super) fn facts(&self, user: UserId, posts: u64) -> Facts {
         let edges: Vec<Edge> = self.authors.iter().map(|author| self.edge(user, author)).collect();
         let state = |(author, edge): (&Author, &Edge)| {
             let latest_seq = author.base + posts;
@@ -211,8 +203,8 @@ mod tests {
         for followed in [Followed::FromTheFirstPost, Followed::Later] {
             let world = world(Ids::UpTo100Million, followed);
             let unread = |facts: &Facts| facts.authors.iter().map(|(_, state)| state.unread()).collect::<Vec<_>>();
-            assert_eq!(unread(&world.facts_at_the_follow(world.readers[0])), [0; 3]);
-            let now = world.facts_now(world.readers[0]);
+            assert_eq!(unread(&world.facts(world.readers[0], 0)), [0; 3]);
+            let now = world.facts(world.readers[0], 5);
             assert_eq!(unread(&now), [5; 3]);
             let posts = world.posts();
             assert!(posts.is_sorted() && posts.len() == 15);
@@ -230,7 +222,7 @@ mod tests {
     fn a_cut_feed_has_its_lowest_entry() {
         let shape = Shape { authors: 10, posts: 150 };
         let world = World::new(shape, Ids::UpTo100Million, Followed::FromTheFirstPost, 1, 7);
-        let facts = world.facts_now(world.readers[0]);
+        let facts = world.facts(world.readers[0], 150);
         assert_eq!((facts.entries.len(), facts.low), (FEED_CAP, Some(facts.entries[0])));
         assert_eq!(facts.entries, world.newest());
         let span = facts.entries[999].at.ms() - facts.entries[0].at.ms();

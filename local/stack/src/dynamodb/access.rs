@@ -138,18 +138,14 @@ fn transaction(schema: &Schema, request: &Value) -> Vec<Touched> {
 }
 
 fn batch(schema: &Schema, request: &Value) -> Vec<Touched> {
-    entries(request).into_iter().filter_map(|(table, entry)| schema.item(table, attributes(entry))).collect()
+    let tables = request.get("RequestItems").and_then(Value::as_object).into_iter().flatten();
+    let item = |table, entry| schema.item(table, attributes(entry));
+    tables.flat_map(|(table, items)| entries(items).iter().filter_map(move |entry| item(table, entry))).collect()
 }
 
-/// Lists the keys or writes of a batch with their tables.
-fn entries(request: &Value) -> Vec<(&str, &Value)> {
-    let tables = request.get("RequestItems").and_then(Value::as_object).into_iter().flatten();
-    tables
-        .flat_map(|(table, items)| {
-            let items = items.get("Keys").unwrap_or(items).as_array().map(Vec::as_slice).unwrap_or_default();
-            items.iter().map(move |item| (table.as_str(), item))
-        })
-        .collect()
+/// The keys or writes of one table in a batch.
+fn entries(items: &Value) -> &[Value] {
+    items.get("Keys").unwrap_or(items).as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 fn attributes(entry: &Value) -> &Value {
@@ -162,9 +158,8 @@ pub(super) fn part(schema: &Schema, request: &Value, mut leave: impl FnMut(&Touc
     let (mut done, mut left) = (Map::new(), Map::new());
     let tables = request.get("RequestItems").and_then(Value::as_object).into_iter().flatten();
     for (table, items) in tables {
-        let list = items.get("Keys").unwrap_or(items).as_array().cloned().unwrap_or_default();
         let is_left = |entry: &Value| schema.item(table, attributes(entry)).is_some_and(|touched| leave(&touched));
-        let (leaving, doing): (Vec<Value>, Vec<Value>) = list.into_iter().partition(is_left);
+        let (leaving, doing): (Vec<Value>, Vec<Value>) = entries(items).iter().cloned().partition(is_left);
         for (part, list) in [(&mut done, doing), (&mut left, leaving)] {
             if list.is_empty() {
                 continue;

@@ -2,24 +2,20 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::access::{Access, Kind, Touched};
-use crate::weather::Consumption;
+use crate::{lock::lock, weather::Consumption};
 
 /// Capacity units for each partition key value and second.
 const WRITE_UNITS: f64 = 1_000.0;
 const READ_UNITS: f64 = 3_000.0;
 /// Above this number of buckets, full buckets are dropped.
 const FORGET_AT: usize = 50_000;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {

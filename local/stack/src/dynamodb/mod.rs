@@ -31,6 +31,8 @@ pub(crate) use tables::creation;
 use crate::{http_server, metrics::Metrics, template::Table, weather::Surroundings};
 
 const BODY_LIMIT: usize = 16 << 20;
+/// Threads that serve requests. A call of the engine blocks one of them.
+const THREADS: usize = 2;
 /// The interval between two removals of expired items and consumed stream records.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -57,7 +59,7 @@ impl std::fmt::Debug for DynamoDb {
 
 impl DynamoDb {
     /// Opens or creates the database file and serves it. Returns when the endpoint accepts requests.
-    pub(crate) fn start(path: &Path, workers: usize, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
+    pub(crate) fn start(path: &Path, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
         let name = path.to_str().ok_or_else(|| anyhow!("the data directory's path must be UTF-8"))?;
         let database = Database::new(name).with_context(|| format!("cannot open {}", path.display()))?;
         // This sets `synchronous=NORMAL`: a killed process loses nothing, a power failure may lose the last writes.
@@ -71,7 +73,7 @@ impl DynamoDb {
         let endpoint = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
+            .worker_threads(THREADS)
             .thread_name("local-dynamodb")
             .enable_all()
             .build()

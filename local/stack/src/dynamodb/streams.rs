@@ -3,18 +3,13 @@
 //! A record is visible here as soon as its write has returned. The backlog of a stream is therefore counted in the
 //! table of records itself and is exact.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, sync::Mutex, time::Duration};
 
 use anyhow::{Context as _, Result};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-use crate::{clock, template::REGION};
+use crate::{clock, lock::lock, template::REGION};
 
 /// The time that a record without a reader is kept. DynamoDB keeps records for the same time.
 const RETENTION_SECONDS: i64 = 24 * 3_600;
@@ -154,8 +149,4 @@ impl StreamLog {
         while lock(&self.writer).execute(sql, parameters)? >= PRUNE_PAGE {}
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,7 +26,7 @@ fn start(folder: &Path) -> (DynamoDb, Client) {
 }
 
 fn start_in(folder: &Path, surroundings: &Surroundings) -> (DynamoDb, Client) {
-    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 2, surroundings, &Arc::new(Metrics::new().unwrap())).unwrap();
+    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), surroundings, &Arc::new(Metrics::new().unwrap())).unwrap();
     for table in template().tables.values() {
         engine.ensure(table).unwrap();
     }
@@ -281,29 +281,5 @@ async fn a_storm_disturbs_requests_and_calm_weather_does_not() {
         add().await.unwrap();
     }
     assert_eq!(surroundings.open.count(), 0);
-    engine.stop();
-}
-
-/// A measurement, not a check: `cargo test -p tidemark-local -- --ignored --nocapture throughput`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn throughput_of_transactions() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut engine, client) = start(folder.path());
-    let started = std::time::Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for worker in 0..8 {
-        let client = client.clone();
-        tasks.spawn(async move {
-            for index in 0..1_000 {
-                follow(&client, 1 + worker * 1_000 + index).await;
-            }
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done.unwrap();
-    }
-    let rate = 8_000.0 / started.elapsed().as_secs_f64();
-    println!("transactions of four items: {rate:.0}/s");
     engine.stop();
 }

@@ -6,13 +6,14 @@
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
 use super::engine::Response;
+use crate::lock::lock;
 
 const KEPT: Duration = Duration::from_secs(600);
 /// The longest token. The engine refuses others.
@@ -46,7 +47,7 @@ pub(super) fn once(tokens: &Mutex<Tokens>, body: &str, perform: impl Fn(&str) ->
     let mut hasher = DefaultHasher::new();
     request.get("TransactItems").map(Value::to_string).hash(&mut hasher);
     let (hash, now) = (hasher.finish(), Instant::now());
-    let mut tokens = tokens.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tokens = lock(tokens);
     if let Some(before) = now.checked_sub(KEPT) {
         tokens.forget(before);
     }

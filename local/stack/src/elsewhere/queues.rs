@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Elsewhere;
@@ -30,7 +30,7 @@ impl Elsewhere {
         // A dead-letter queue must exist before the queue that names it.
         let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = queues.definitions().partition(|queue| queue.redrive.is_some());
         for queue in targets.into_iter().chain(sources) {
-            let attributes = attributes(queues, &queue.name, &SETTABLE.map(str::to_owned)).map_err(|error| anyhow!("{error}"))?;
+            let attributes = attributes(queues, &queue.name, &SETTABLE.map(str::to_owned))?;
             self.call("AmazonSQS.CreateQueue", &json!({ "QueueName": queue.name, "Attributes": attributes })).await?;
         }
         Ok(())

@@ -56,34 +56,9 @@ pub(crate) fn request(
     request_id: &str,
 ) -> Value {
     let query = parts.uri.query().unwrap_or_default();
-    let text = |name: header::HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let now = clock::now_ms();
-    let mut context = json!({
-        "accountId": ACCOUNT,
-        "apiId": "local",
-        "domainName": text(header::HOST),
-        "domainPrefix": "local",
-        "http": {
-            "method": parts.method.as_str(),
-            "path": parts.uri.path(),
-            "protocol": "HTTP/1.1",
-            "sourceIp": "127.0.0.1",
-            "userAgent": text(header::USER_AGENT),
-        },
-        "requestId": request_id,
-        "routeKey": route.key(),
-        "stage": "$default",
-        "time": clock::rfc3339(i64::try_from(now / 1_000).unwrap_or_default()),
-        "timeEpoch": now,
-    });
+    let mut context = request_context(parts, route, request_id);
     if let Some(caller) = caller {
-        let mut claims = Map::new();
-        claims.insert(user_claim.to_owned(), Value::String(caller.user.clone()));
-        claims.extend(caller.claims.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))));
-        if !caller.scopes.is_empty() {
-            claims.insert("scope".to_owned(), Value::String(caller.scopes.join(" ")));
-        }
-        context["authorizer"] = json!({ "jwt": { "claims": claims, "scopes": caller.scopes } });
+        context["authorizer"] = authorizer(caller, user_claim);
     }
     let mut event = json!({
         "version": "2.0",
@@ -123,6 +98,45 @@ pub(crate) fn request(
     event
 }
 
+/// The context of a request, without its caller.
+fn request_context(parts: &Parts, route: &Route, request_id: &str) -> Value {
+    let now = clock::now_ms();
+    json!({
+        "accountId": ACCOUNT,
+        "apiId": "local",
+        "domainName": text(&parts.headers, &header::HOST),
+        "domainPrefix": "local",
+        "http": {
+            "method": parts.method.as_str(),
+            "path": parts.uri.path(),
+            "protocol": "HTTP/1.1",
+            "sourceIp": "127.0.0.1",
+            "userAgent": text(&parts.headers, &header::USER_AGENT),
+        },
+        "requestId": request_id,
+        "routeKey": route.key(),
+        "stage": "$default",
+        "time": clock::rfc3339(i64::try_from(now / 1_000).unwrap_or_default()),
+        "timeEpoch": now,
+    })
+}
+
+/// The caller in the form that API Gateway gives a checked JWT.
+fn authorizer(caller: &Caller, user_claim: &str) -> Value {
+    let mut claims = Map::new();
+    claims.insert(user_claim.to_owned(), Value::String(caller.user.clone()));
+    claims.extend(caller.claims.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))));
+    if !caller.scopes.is_empty() {
+        claims.insert("scope".to_owned(), Value::String(caller.scopes.join(" ")));
+    }
+    json!({ "jwt": { "claims": claims, "scopes": caller.scopes } })
+}
+
+/// The value of a header, or an empty text if it is missing or not ASCII.
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 fn headers(headers: &HeaderMap) -> BTreeMap<&str, String> {
     let mut out: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in headers.iter().filter(|(name, _)| *name != header::COOKIE) {
@@ -150,15 +164,10 @@ fn append(joined: &mut String, value: &str) {
 #[serde(rename_all = "camelCase")]
 struct Payload {
     status_code: u16,
-    #[serde(default)]
     headers: Option<BTreeMap<String, Value>>,
-    #[serde(default)]
     multi_value_headers: Option<BTreeMap<String, Vec<Value>>>,
-    #[serde(default)]
     cookies: Option<Vec<String>>,
-    #[serde(default)]
     body: Option<String>,
-    #[serde(default)]
     is_base64_encoded: Option<bool>,
 }
 
@@ -174,13 +183,10 @@ pub(crate) fn response(reply: Value) -> Option<Response> {
     let body = if reply.is_base64_encoded == Some(true) { STANDARD.decode(body).ok()? } else { body.into_bytes() };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(reply.status_code).ok()?;
-    let single = reply.headers.unwrap_or_default();
-    let multiple = reply.multi_value_headers.unwrap_or_default();
-    let single = single.into_iter().filter(|(name, _)| !multiple.contains_key(name)).collect::<Vec<_>>();
-    let all = single
-        .into_iter()
-        .chain(multiple.iter().flat_map(|(name, values)| values.iter().map(|value| (name.clone(), value.clone()))));
-    for (name, value) in all {
+    let single = reply.headers.unwrap_or_default().into_iter().map(|(name, value)| (name, vec![value]));
+    let mut headers: BTreeMap<String, Vec<Value>> = single.collect();
+    headers.extend(reply.multi_value_headers.unwrap_or_default());
+    for (name, value) in headers.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value))) {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         response.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(&value).ok()?);
     }

@@ -1,6 +1,6 @@
 //! The WebSocket API, and the endpoint that manages its connections, as API Gateway serves them.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -11,6 +11,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc::unbounded_channel, time::Instant};
@@ -76,14 +77,12 @@ pub(super) async fn open(State(gateway): State<Arc<Gateway>>, request: Request) 
         Ok(caller) => caller,
         Err(refusal) => return refusal.response(),
     };
-    let text =
-        |name: header::HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let connection = Connection {
         id: new_id().replace('-', "")[..15].to_owned() + "=",
         connected_at: clock::now_ms(),
         claim: caller.user,
-        host: text(header::HOST),
-        user_agent: text(header::USER_AGENT),
+        host: event::text(&parts.headers, &header::HOST).to_owned(),
+        user_agent: event::text(&parts.headers, &header::USER_AGENT).to_owned(),
     };
     let headers = lines_of(&parts.headers);
     let response = invoke(&gateway, "$connect", |request_id| {
@@ -161,7 +160,7 @@ async fn serve(gateway: Arc<Gateway>, connection: Connection, mut socket: WebSoc
             message = socket.recv() => {
                 let (text, binary) = match message {
                     Some(Ok(Message::Text(text))) => (text.to_string(), false),
-                    Some(Ok(Message::Binary(bytes))) => (base64_of(&bytes), true),
+                    Some(Ok(Message::Binary(bytes))) => (STANDARD.encode(&bytes), true),
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => break false,
                 };
@@ -194,11 +193,6 @@ async fn serve(gateway: Arc<Gateway>, connection: Connection, mut socket: WebSoc
 
 fn close_frame(code: u16, reason: &'static str) -> Message {
     Message::Close(Some(CloseFrame { code, reason: reason.into() }))
-}
-
-fn base64_of(bytes: &[u8]) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// Invokes the function for a message. Returns what the client gets.
@@ -236,7 +230,7 @@ pub(super) async fn describe(State(gateway): State<Arc<Gateway>>, Path(id): Path
         Some(open) => Json(json!({
             "connectedAt": time(open.connected_at),
             "lastActiveAt": time(open.active_at),
-            "identity": { "sourceIp": SocketAddr::from(([127, 0, 0, 1], 0)).ip().to_string(), "userAgent": open.user_agent },
+            "identity": { "sourceIp": "127.0.0.1", "userAgent": open.user_agent },
         }))
         .into_response(),
         None => gone(),

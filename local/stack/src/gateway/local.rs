@@ -1,5 +1,7 @@
 //! `/_local/…`: requests that inspect and pause the stack. A deployment does not have them.
 
+#![expect(clippy::result_large_err, reason = "the error is the response")]
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
@@ -14,8 +16,9 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use crate::{
-    core::error_payload,
+    core::{Unit, error_payload},
     redis,
+    runner::InvokeError,
     weather::{Weather, any_seed},
 };
 
@@ -45,43 +48,38 @@ pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 }
 
 /// Pauses a function's sources. Returns when no invocation by them is in flight.
-pub(super) async fn pause(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Response {
-    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+pub(super) async fn pause(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Result<Response, Response> {
+    let unit = unit(&gateway, &function)?;
     unit.gate.pause().await;
-    Json(json!({ "function": unit.function.binary, "paused": true })).into_response()
+    Ok(Json(json!({ "function": unit.function.binary, "paused": true })).into_response())
 }
 
-pub(super) async fn resume(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Response {
-    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
+pub(super) async fn resume(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>) -> Result<Response, Response> {
+    let unit = unit(&gateway, &function)?;
     unit.gate.resume();
-    Json(json!({ "function": unit.function.binary, "paused": false })).into_response()
+    Ok(Json(json!({ "function": unit.function.binary, "paused": false })).into_response())
 }
 
 /// Fires a function's schedule and returns the function's result. A JSON body replaces the schedule's input.
-pub(super) async fn fire(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
-    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
-    let input = match input(&body) {
-        Ok(input) => input,
-        Err(refusal) => return refusal,
-    };
-    match gateway.core.fire(unit, input).await {
-        Some(Ok(response)) => Json(response).into_response(),
-        Some(Err(error)) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
-        None => (StatusCode::NOT_FOUND, Json(json!({ "error": format!("`{function}` has no schedule") }))).into_response(),
-    }
+pub(super) async fn fire(
+    State(gateway): State<Arc<Gateway>>,
+    Path(function): Path<String>,
+    body: Bytes,
+) -> Result<Response, Response> {
+    let unit = unit(&gateway, &function)?;
+    let fired = gateway.core.fire(unit, input(&body)?).await;
+    fired.map(result).ok_or_else(|| refusal(StatusCode::NOT_FOUND, format!("`{function}` has no schedule")))
 }
 
 /// Invokes the function with the body as its event, as `aws lambda invoke` does, and returns its result.
-pub(super) async fn invoke(State(gateway): State<Arc<Gateway>>, Path(function): Path<String>, body: Bytes) -> Response {
-    let Some(unit) = gateway.core.unit(&function) else { return unknown(&function) };
-    let event = match input(&body) {
-        Ok(event) => event.unwrap_or_else(|| json!({})),
-        Err(refusal) => return refusal,
-    };
-    match gateway.core.invoke(unit, event).await {
-        Ok(response) => Json(response).into_response(),
-        Err(error) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
-    }
+pub(super) async fn invoke(
+    State(gateway): State<Arc<Gateway>>,
+    Path(function): Path<String>,
+    body: Bytes,
+) -> Result<Response, Response> {
+    let unit = unit(&gateway, &function)?;
+    let event = input(&body)?.unwrap_or_else(|| json!({}));
+    Ok(result(gateway.core.invoke(unit, event).await))
 }
 
 /// The environment of every function by its logical id. `sam local invoke --env-vars` reads this form.
@@ -96,11 +94,11 @@ pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response
 pub(super) async fn flush(State(gateway): State<Arc<Gateway>>) -> Response {
     if gateway.core.own_redis.is_empty() {
         let reason = "the stack does not empty the Redis at REDIS_URL, because the stack does not own it";
-        return (StatusCode::CONFLICT, Json(json!({ "error": reason }))).into_response();
+        return refusal(StatusCode::CONFLICT, reason);
     }
     match redis::flush(&gateway.core.own_redis).await {
         Ok(()) => Json(json!({ "flushed": true })).into_response(),
-        Err(error) => (StatusCode::BAD_GATEWAY, Json(json!({ "error": format!("{error:#}") }))).into_response(),
+        Err(error) => refusal(StatusCode::BAD_GATEWAY, format!("{error:#}")),
     }
 }
 
@@ -126,22 +124,32 @@ pub(super) async fn set_weather(State(gateway): State<Arc<Gateway>>, body: Bytes
         }
         Err(error) => {
             let reason = format!("expected {{\"weather\": \"calm\" | \"aws\" | \"storm\", \"seed\"?: number >= 0}}: {error}");
-            (StatusCode::BAD_REQUEST, Json(json!({ "error": reason }))).into_response()
+            refusal(StatusCode::BAD_REQUEST, reason)
         }
     }
 }
 
 /// Parses a body as JSON. An empty body is `None`.
-#[expect(clippy::result_large_err, reason = "the error is the response")]
 fn input(body: &Bytes) -> Result<Option<Value>, Response> {
     if body.is_empty() {
         return Ok(None);
     }
-    serde_json::from_slice(body).map(Some).map_err(|error| {
-        (StatusCode::BAD_REQUEST, Json(json!({ "error": format!("the input is not JSON: {error}") }))).into_response()
-    })
+    let input = serde_json::from_slice(body);
+    input.map_err(|error| refusal(StatusCode::BAD_REQUEST, format!("the input is not JSON: {error}")))
 }
 
-fn unknown(function: &str) -> Response {
-    (StatusCode::NOT_FOUND, Json(json!({ "error": format!("the template has no function `{function}`") }))).into_response()
+fn unit<'a>(gateway: &'a Gateway, function: &str) -> Result<&'a Unit, Response> {
+    let missing = || refusal(StatusCode::NOT_FOUND, format!("the template has no function `{function}`"));
+    gateway.core.unit(function).ok_or_else(missing)
+}
+
+fn result(result: Result<Value, InvokeError>) -> Response {
+    match result {
+        Ok(value) => Json(value).into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, Json(error_payload(&error))).into_response(),
+    }
+}
+
+fn refusal(status: StatusCode, reason: impl Into<Value>) -> Response {
+    (status, Json(json!({ "error": reason.into() }))).into_response()
 }

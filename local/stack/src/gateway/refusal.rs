@@ -1,7 +1,7 @@
 //! Responses that API Gateway makes itself, with a body of its own.
 
 use axum::{
-    body::Body,
+    Json,
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header};
@@ -23,23 +23,13 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    fn status(&self) -> StatusCode {
+    fn status_and_message(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::NoToken | Self::InvalidToken => StatusCode::UNAUTHORIZED,
-            Self::MissingScope(_) => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::FunctionFailed => StatusCode::INTERNAL_SERVER_ERROR,
-        }
-    }
-
-    fn message(&self) -> &'static str {
-        match self {
-            Self::NoToken | Self::InvalidToken => "Unauthorized",
-            Self::MissingScope(_) => "Forbidden",
-            Self::NotFound => "Not Found",
-            Self::BodyTooLarge => "Request Entity Too Large",
-            Self::FunctionFailed => "Internal Server Error",
+            Self::NoToken | Self::InvalidToken => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Self::MissingScope(_) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::NotFound => (StatusCode::NOT_FOUND, "Not Found"),
+            Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
+            Self::FunctionFailed => (StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
         }
     }
 
@@ -59,11 +49,10 @@ impl Refusal {
     }
 
     pub(crate) fn response(&self) -> Response {
-        let mut response = (self.status(), Body::from(json!({ "message": self.message() }).to_string())).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (status, message) = self.status_and_message();
+        let mut response = (status, Json(json!({ "message": message }))).into_response();
         if let Some(challenge) = self.challenge().and_then(|text| HeaderValue::from_str(&text).ok()) {
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }

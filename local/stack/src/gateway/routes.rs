@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::template::{EventSource, HttpRoute, Template};
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 enum Segment {
     Literal(String),
     Parameter(String),

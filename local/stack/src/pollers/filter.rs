@@ -1,22 +1,23 @@
 //! `FilterCriteria` patterns: the part of EventBridge's pattern language that filters of streams use.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
+
+const RULES: [&str; 5] = ["prefix", "suffix", "exists", "anything-but", "equals-ignore-case"];
 
 /// Fails on a pattern that [`matches()`] does not support.
 pub(crate) fn check(pattern: &Value) -> Result<()> {
     match pattern {
         Value::Object(fields) => fields.values().try_for_each(check),
         Value::Array(rules) => rules.iter().try_for_each(|rule| match rule {
-            Value::Object(rule) => match rule.iter().next() {
-                Some((name, _))
-                    if rule.len() == 1
-                        && matches!(name.as_str(), "prefix" | "suffix" | "exists" | "anything-but" | "equals-ignore-case") =>
-                {
-                    Ok(())
-                }
-                _ => bail!("the local stack does not support the filter rule {rule:?}"),
-            },
+            Value::Object(rule) => {
+                let is_known = |name: &String| RULES.contains(&name.as_str());
+                ensure!(
+                    rule.len() == 1 && rule.keys().all(is_known),
+                    "the local stack does not support the filter rule {rule:?}"
+                );
+                Ok(())
+            }
             Value::Array(_) => bail!("a filter rule cannot be a list"),
             _ => Ok(()),
         }),

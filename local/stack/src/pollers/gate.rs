@@ -84,31 +84,21 @@ impl Drop for Pass {
 
 #[cfg(test)]
 mod tests {
+    use futures::poll;
+
     use super::*;
 
     #[tokio::test]
     async fn a_pause_waits_for_invocations_in_flight_and_admits_no_other() {
         let gate = Arc::new(Gate::new(Arc::default()));
         let pass = gate.enter().await;
-        let mut pause = tokio_test_task(gate.pause());
-        assert!(!pause.poll_once().await, "an invocation is in flight");
+        let mut pause = std::pin::pin!(gate.pause());
+        assert!(poll!(pause.as_mut()).is_pending(), "an invocation is in flight");
         drop(pass);
-        assert!(pause.poll_once().await);
-        let mut enter = tokio_test_task(gate.enter());
-        assert!(!enter.poll_once().await, "the gate is closed");
+        assert!(poll!(pause.as_mut()).is_ready());
+        let mut enter = std::pin::pin!(gate.enter());
+        assert!(poll!(enter.as_mut()).is_pending(), "the gate is closed");
         gate.resume();
-        assert!(enter.poll_once().await);
-    }
-
-    struct Polled<F: Future>(std::pin::Pin<Box<F>>);
-
-    fn tokio_test_task<F: Future>(future: F) -> Polled<F> {
-        Polled(Box::pin(future))
-    }
-
-    impl<F: Future> Polled<F> {
-        async fn poll_once(&mut self) -> bool {
-            futures::poll!(self.0.as_mut()).is_ready()
-        }
+        assert!(poll!(enter.as_mut()).is_ready());
     }
 }

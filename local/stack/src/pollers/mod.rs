@@ -6,7 +6,7 @@ mod schedule;
 mod sqs;
 mod stream;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -22,9 +22,6 @@ use crate::{
 pub(crate) struct Context {
     pub(crate) core: Arc<Core>,
     pub(crate) stop: CancellationToken,
-    /// In calm weather, the delay before a failed message is tried again; in any weather, before a failed stream
-    /// batch.
-    pub(crate) retry_delay: Duration,
 }
 
 impl Context {

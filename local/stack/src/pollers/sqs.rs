@@ -88,7 +88,7 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
     for message in failed {
         // This has no effect if the message is already visible again.
         let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
-        let delay = calm.then_some(context.retry_delay.max(Duration::from_millis(1)));
+        let delay = calm.then_some(context.core.retry_delay.max(Duration::from_millis(1)));
         if let Err(error) = queues.failed(&source.queue, &message.handle, delay).await {
             tracing::error!(queue = source.queue, "cannot return a failed message: {error:#}");
         }

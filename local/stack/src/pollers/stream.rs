@@ -72,7 +72,7 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
             }
             Err(error) => {
                 tracing::error!(table = source.table, "cannot read the stream: {error:#}");
-                tokio::time::sleep(context.retry_delay).await;
+                tokio::time::sleep(context.core.retry_delay).await;
             }
         }
         if context.stop.is_cancelled() {
@@ -137,7 +137,7 @@ impl Reader<'_> {
         if index > 0 {
             // The poller made progress. The rest is a new batch with no attempts.
             self.advance_to_end(&rest);
-            tokio::time::sleep(self.context.retry_delay).await;
+            tokio::time::sleep(self.context.core.retry_delay).await;
             return vec![(after, 0)];
         }
         let mut first = after;
@@ -150,7 +150,7 @@ impl Reader<'_> {
             self.give_up(&first, &request_id, attempts, response.as_ref().err()).await;
             return Vec::new();
         }
-        let _ = tokio::time::timeout(self.context.retry_delay, self.context.stop.cancelled()).await;
+        let _ = tokio::time::timeout(self.context.core.retry_delay, self.context.stop.cancelled()).await;
         vec![(first, attempts + 1)]
     }
 

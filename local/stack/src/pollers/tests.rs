@@ -4,14 +4,16 @@ use std::{
     collections::BTreeMap,
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicI64, AtomicU64},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use dynoxide::Database;
 use serde_json::json;
+use tidemark::views::RedisOptions;
 use tokio::{sync::Notify, time::Instant};
 
 use super::*;
@@ -20,7 +22,7 @@ use crate::{
     dynamodb::DynamoDb,
     metrics::Metrics,
     pollers::gate::Gate,
-    runner::{InvokeError, Runner},
+    runner::{Endpoints, InvokeError, Runner},
     sqs::{Draft, Queues, Source, journal},
     store::Store,
     template::{Bindings, Template},
@@ -90,11 +92,11 @@ impl Scripted {
     /// Returns these results, one for each invocation, and then success.
     fn in_turn<const N: usize>(results: [Result<Value, InvokeError>; N]) -> Arc<Self> {
         let results = Mutex::new(results.into_iter());
-        Self::new(move |_| results.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or(Ok(Value::Null)))
+        Self::new(move |_| results.lock().unwrap().next().unwrap_or(Ok(Value::Null)))
     }
 
     fn batches(&self) -> Vec<Vec<String>> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.batches.lock().unwrap().clone()
     }
 }
 
@@ -105,7 +107,7 @@ impl Runner for Scripted {
         let name =
             |record: &Value| record["body"].as_str().or(record["dynamodb"]["Keys"]["id"]["S"].as_str()).unwrap().to_owned();
         let names: Vec<String> = records.clone().map(name).collect();
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(names.clone());
+        self.batches.lock().unwrap().push(names.clone());
         let _held = self.hold.read().await;
         let response = (self.behaviour)(&names)?;
         // A script names items by content; the result names them by identifier.
@@ -142,7 +144,7 @@ impl Bench {
         let template = Template::parse(TEMPLATE, &Bindings::default()).unwrap();
         let surroundings = Surroundings::default();
         let metrics = Arc::new(Metrics::new().unwrap());
-        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), 1, &surroundings, &metrics).unwrap();
+        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), &surroundings, &metrics).unwrap();
         let items = &template.tables["Items"];
         engine.ensure(items).unwrap();
         let load = |connection: &rusqlite::Connection| {
@@ -154,13 +156,8 @@ impl Bench {
         let store = Arc::new(store);
         let entries = Arc::new(AtomicU64::new(0));
         let unit = |id: &str, runner: Arc<dyn Runner>| {
-            let unit = Unit {
-                function: template.functions[id].clone(),
-                environment: Arc::default(),
-                runner,
-                gate: Arc::new(Gate::new(Arc::clone(&entries))),
-            };
-            (id.to_owned(), unit)
+            let gate = Arc::new(Gate::new(Arc::clone(&entries)));
+            (id.to_owned(), Unit { function: template.functions[id].clone(), environment: Arc::default(), runner, gate })
         };
         let units = BTreeMap::from([unit("Worker", Arc::clone(worker) as _), unit("Projector", Arc::clone(projector) as _)]);
         let position = Position {
@@ -183,15 +180,18 @@ impl Bench {
             metrics,
             wrote: Notify::new(),
             retry_delay: Duration::from_millis(5),
-            dynamodb_endpoint: String::new(),
-            sqs_endpoint: String::new(),
+            endpoints: Endpoints {
+                dynamodb: String::new(),
+                sqs: String::new(),
+                gateway: String::new(),
+                redis: RedisOptions::new(""),
+            },
             connections: crate::connections::Connections::default(),
-            redis_url: String::new(),
             own_redis: Vec::new(),
             template,
         });
         let stop = CancellationToken::new();
-        let context = Context { core: Arc::clone(&core), stop: stop.clone(), retry_delay: Duration::from_millis(5) };
+        let context = Context { core: Arc::clone(&core), stop: stop.clone() };
         let tasks = super::start(&context, true, |_| Ok("arn:stream".to_owned())).unwrap();
         let writer = Database::new(folder.join("dynamodb.sqlite").to_str().unwrap()).unwrap();
         Self { core, engine, writer, stop, tasks }

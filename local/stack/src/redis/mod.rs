@@ -39,7 +39,7 @@ pub struct RedisSetup {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterSetup {
-    /// Three or more.
+    /// The number of masters, at least three.
     pub masters: usize,
     /// Replicas of each master.
     pub replicas: usize,

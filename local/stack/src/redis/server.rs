@@ -153,15 +153,15 @@ impl Server {
 
     pub(super) async fn stop(&mut self, data: RedisData) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
+        let mut has_ended = false;
         if data == RedisData::Keep {
             // The server closes the connection without a response.
             let _ = command::<()>(&self.options(), redis::cmd("SHUTDOWN").arg("SAVE")).await;
-            if tokio::time::timeout(STOP_WITHIN, child.wait()).await.is_ok() {
-                let _ = std::fs::remove_file(self.folder.join(NOTE));
-                return Ok(());
-            }
+            has_ended = tokio::time::timeout(STOP_WITHIN, child.wait()).await.is_ok();
         }
-        child.kill().await.context("cannot end redis-server")?;
+        if !has_ended {
+            child.kill().await.context("cannot end redis-server")?;
+        }
         let _ = std::fs::remove_file(self.folder.join(NOTE));
         Ok(())
     }

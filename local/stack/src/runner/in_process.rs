@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
+    sync::{Arc, Mutex, mpsc::Sender},
     time::Duration,
 };
 
@@ -17,17 +17,17 @@ use tidemark_live_authorizer::Authorizer;
 use tokio::task::AbortHandle;
 
 use super::{InvokeError, Runner};
-use crate::{clock, template::Function};
+use crate::{clock, lock::lock, template::Function};
 
-/// Runs a function that has no `App`, because it runs outside of the VPC.
-type Outside = Box<dyn Fn(Value, Context) -> BoxFuture<'static, Result<Value, InvokeError>> + Send + Sync>;
-
-type Handler = fn(Arc<App>, Value, Context) -> BoxFuture<'static, Result<Value, InvokeError>>;
+type Response = BoxFuture<'static, Result<Value, InvokeError>>;
+type Handler = fn(Arc<App>, Value, Context) -> Response;
+/// A handler with the state of its function.
+type Program = Box<dyn Fn(Value, Context) -> Response + Send + Sync>;
 
 macro_rules! handlers {
     ($($binary:literal => $handle:path,)*) => {
         &[$(($binary, {
-            fn run(app: Arc<App>, payload: Value, context: Context) -> BoxFuture<'static, Result<Value, InvokeError>> {
+            fn run(app: Arc<App>, payload: Value, context: Context) -> Response {
                 Box::pin(async move { written($handle(&app, read(payload, context)?).await) })
             }
             run as Handler
@@ -50,11 +50,6 @@ const HANDLERS: &[(&str, Handler)] = handlers! {
     "live" => tidemark_live::handle,
 };
 
-enum Program {
-    InVpc(Arc<App>, Handler),
-    Outside(Outside),
-}
-
 fn read<E: DeserializeOwned>(payload: Value, context: Context) -> Result<LambdaEvent<E>, InvokeError> {
     let event = serde_json::from_value(payload).map_err(|error| InvokeError::Shape(format!("unreadable event: {error}")))?;
     Ok(LambdaEvent::new(event, context))
@@ -65,8 +60,8 @@ fn written<R: Serialize>(response: Result<R, impl std::fmt::Display>) -> Result<
     serde_json::to_value(response).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
 }
 
-/// The functions that run outside of the VPC; `None` for another binary.
-async fn outside(binary: &str, environment: &BTreeMap<String, String>, metrics: MetricLines) -> Result<Option<Outside>> {
+/// The functions that have no `App`, because they run outside of the VPC; `None` for another binary.
+async fn outside(binary: &str, environment: &BTreeMap<String, String>, metrics: MetricLines) -> Result<Option<Program>> {
     let lookup = |name: &str| environment.get(name).cloned();
     Ok(match binary {
         "live-sender" => {
@@ -96,6 +91,7 @@ type MetricLines = Box<dyn Fn(&str) + Send + Sync>;
 
 pub(crate) struct InProcess {
     program: Program,
+    app: Option<Arc<App>>,
     context: Context,
     timeout_seconds: u64,
     /// Invocations in flight, by request id.
@@ -125,8 +121,8 @@ impl InProcess {
                 None => tracing::debug!(line),
             })
         };
-        let program = match outside(&function.binary, environment, metrics()).await.with_context(named)? {
-            Some(outside) => Program::Outside(outside),
+        let (program, app): (Program, _) = match outside(&function.binary, environment, metrics()).await.with_context(named)? {
+            Some(program) => (program, None),
             None => {
                 let handler = HANDLERS.iter().find(|(binary, _)| *binary == function.binary).map(|(_, handler)| *handler);
                 let handler = handler.ok_or_else(|| {
@@ -134,7 +130,9 @@ impl InProcess {
                 })?;
                 let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
                 let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), metrics());
-                Program::InVpc(Arc::new(App::connect_with(settings, Arc::new(metrics)).await.with_context(named)?), handler)
+                let app = Arc::new(App::connect_with(settings, Arc::new(metrics)).await.with_context(named)?);
+                let own = Arc::clone(&app);
+                (Box::new(move |payload, context| handler(Arc::clone(&own), payload, context)), Some(app))
             }
         };
         let mut config = Config::default();
@@ -145,11 +143,7 @@ impl InProcess {
         context.invoked_function_arn = function.arn();
         context.env_config = Arc::new(config);
         let timeout_seconds = function.timeout_seconds;
-        Ok(Self { program, context, timeout_seconds, running: Mutex::default() })
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<String, AbortHandle>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Self { program, app, context, timeout_seconds, running: Mutex::default() })
     }
 }
 
@@ -161,11 +155,7 @@ impl Runner for InProcess {
         request_id.clone_into(&mut context.request_id);
         context.deadline = clock::now_ms() + self.timeout_seconds * 1_000;
         // The invocation is a task of its own, so a panic ends only this invocation.
-        let work = match &self.program {
-            Program::InVpc(app, handler) => handler(Arc::clone(app), payload, context),
-            Program::Outside(handler) => handler(payload, context),
-        };
-        let mut task = tokio::spawn(work);
+        let mut task = tokio::spawn((self.program)(payload, context));
         let running = Running::new(self, request_id, task.abort_handle());
         let ended = tokio::time::timeout(timeout, &mut task).await;
         drop(running);
@@ -181,16 +171,13 @@ impl Runner for InProcess {
     }
 
     fn app(&self) -> Option<&App> {
-        match &self.program {
-            Program::InVpc(app, _) => Some(app),
-            Program::Outside(_) => None,
-        }
+        self.app.as_deref()
     }
 
     /// Drops the futures of the invocations in flight. Tasks that they spawned continue; a killed process would end
     /// those too.
     fn kill(&self) -> usize {
-        let running: Vec<AbortHandle> = self.running().drain().map(|(_, task)| task).collect();
+        let running: Vec<AbortHandle> = lock(&self.running).drain().map(|(_, task)| task).collect();
         running.iter().for_each(AbortHandle::abort);
         running.len()
     }
@@ -204,14 +191,14 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     fn new(runner: &'a InProcess, request_id: &'a str, task: AbortHandle) -> Self {
-        runner.running().insert(request_id.to_owned(), task);
+        lock(&runner.running).insert(request_id.to_owned(), task);
         Self { runner, request_id }
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.runner.running().remove(self.request_id);
+        lock(&self.runner.running).remove(self.request_id);
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     io::Write as _,
     path::PathBuf,
     process::Stdio,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{InvokeError, Runner};
-use crate::{clock, template::Function};
+use crate::{clock, lock::lock, template::Function};
 
 /// The pause before the stack replaces a process that ended before its first request for work. It doubles each time,
 /// up to a bound. A process that has requested work is replaced at once.
@@ -69,14 +69,10 @@ pub(super) struct Pool {
     arrival: Notify,
     /// Notifies supervisors of a worker in `condemned`, which they kill.
     sentence: Notify,
-    condemned: Mutex<Vec<u64>>,
+    condemned: Mutex<HashSet<u64>>,
 }
 
 impl Pool {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn arn(&self) -> &str {
         &self.arn
     }
@@ -85,7 +81,7 @@ impl Pool {
     pub(super) async fn next(&self, worker: u64) -> Option<Assignment> {
         loop {
             {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 if !state.live.contains_key(&worker) {
                     return None;
                 }
@@ -104,7 +100,7 @@ impl Pool {
 
     /// Passes a result to the caller that waits for it. Returns false if no caller waits any more.
     pub(super) fn finish(&self, worker: u64, request_id: &str, response: Invoked) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.running.get(&worker).is_none_or(|(id, _)| id != request_id) {
             return false;
         }
@@ -112,7 +108,7 @@ impl Pool {
     }
 
     fn started(&self, pid: u32) -> u64 {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.spawned += 1;
         let worker = state.spawned;
         state.live.insert(worker, pid);
@@ -122,7 +118,7 @@ impl Pool {
     /// Fails the worker's invocation. If the worker never requested work, fails the next invocation in the queue, as
     /// Lambda does when a function cannot start. Returns true if the worker had requested work.
     fn ended(&self, worker: u64, how: &str) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.live.remove(&worker);
         let was_ready = state.ready.remove(&worker);
         let victim = match state.running.remove(&worker) {
@@ -139,48 +135,44 @@ impl Pool {
 
     /// Withdraws an invocation: removes it from the queue, or ends the process that handles it.
     fn withdraw(&self, request_id: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.waiting.retain(|(assignment, _)| assignment.request_id != request_id);
         let worker = state.running.iter().find(|(_, (id, _))| id == request_id).map(|(worker, _)| *worker);
         if let Some(worker) = worker {
             state.running.remove(&worker);
-            self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
-            self.sentence.notify_waiters();
+            self.condemn([worker]);
         }
     }
 
     /// Kills the processes that handle an invocation. The invocations fail. Returns their number.
     fn kill(&self) -> usize {
-        let workers: Vec<u64> = self.lock().running.keys().copied().collect();
-        self.condemned.lock().unwrap_or_else(PoisonError::into_inner).extend(&workers);
-        self.sentence.notify_waiters();
-        workers.len()
+        let workers: Vec<u64> = lock(&self.state).running.keys().copied().collect();
+        let count = workers.len();
+        self.condemn(workers);
+        count
     }
 
     /// Ends a process if it is ready and handles no invocation. Returns whether it did.
     fn retire(&self, pid: u32) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let worker = state.live.iter().find(|(_, of)| **of == pid).map(|(worker, _)| *worker);
         let is_idle = |worker: &u64| state.ready.contains(worker) && !state.running.contains_key(worker);
         let Some(worker) = worker.filter(is_idle) else { return false };
         // From now on it gets no invocation.
         state.live.remove(&worker);
-        self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
-        self.sentence.notify_waiters();
+        self.condemn([worker]);
         true
     }
 
-    fn is_condemned(&self, worker: u64) -> bool {
-        let mut condemned = self.condemned.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = condemned.len();
-        condemned.retain(|other| *other != worker);
-        condemned.len() != before
+    fn condemn(&self, workers: impl IntoIterator<Item = u64>) {
+        lock(&self.condemned).extend(workers);
+        self.sentence.notify_waiters();
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Processes {
-    pool: Arc<Pool>,
+    pub(super) pool: Arc<Pool>,
     timeout_seconds: u64,
     stop: CancellationToken,
     supervisors: tokio::sync::Mutex<JoinSet<()>>,
@@ -210,11 +202,6 @@ impl Processes {
         }
         Ok(Self { pool, timeout_seconds: function.timeout_seconds, stop, supervisors: tokio::sync::Mutex::new(supervisors) })
     }
-
-    /// The pool, for the Runtime API.
-    pub(super) fn pool(&self) -> Arc<Pool> {
-        Arc::clone(&self.pool)
-    }
 }
 
 #[async_trait]
@@ -227,7 +214,7 @@ impl Runner for Processes {
             deadline_ms: clock::now_ms() + self.timeout_seconds * 1_000,
         };
         let (response, waiting) = oneshot::channel();
-        self.pool.lock().waiting.push_back((assignment, response));
+        lock(&self.pool.state).waiting.push_back((assignment, response));
         self.pool.arrival.notify_one();
         match tokio::time::timeout(timeout, waiting).await {
             Ok(response) => response.unwrap_or_else(|_| Err(InvokeError::Exited("the stack is stopping".to_owned()))),
@@ -239,7 +226,7 @@ impl Runner for Processes {
     }
 
     fn pids(&self) -> Vec<u32> {
-        self.pool.lock().live.values().copied().filter(|pid| *pid != 0).collect()
+        lock(&self.pool.state).live.values().copied().filter(|pid| *pid != 0).collect()
     }
 
     fn is_processes(&self) -> bool {
@@ -311,7 +298,7 @@ fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64,
                 tokio::spawn(relay(output, same_log, function.to_owned()));
                 tokio::spawn(relay(errors, log, function.to_owned()));
             }
-            pool.lock().live.insert(worker, child.id().unwrap_or_default());
+            lock(&pool.state).live.insert(worker, child.id().unwrap_or_default());
             Ok((worker, child))
         }
         Err(error) => {
@@ -346,7 +333,7 @@ async fn watch(pool: &Pool, worker: u64, mut child: Child, stop: &CancellationTo
     loop {
         let mut sentence = std::pin::pin!(pool.sentence.notified());
         sentence.as_mut().enable();
-        if pool.is_condemned(worker) {
+        if lock(&pool.condemned).remove(&worker) {
             let _ = child.kill().await;
             return "killed".to_owned();
         }

@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex},
 };
 
 use anyhow::{Context as _, Result};
@@ -24,8 +24,9 @@ use super::{
     InvokeError,
     process::{Pool, Processes},
 };
+use crate::lock::lock;
 
-type Pools = Arc<RwLock<BTreeMap<String, Arc<Pool>>>>;
+type Pools = Arc<Mutex<BTreeMap<String, Arc<Pool>>>>;
 
 #[derive(Debug)]
 pub(crate) struct RuntimeApi {
@@ -59,14 +60,14 @@ impl RuntimeApi {
         Ok(Self { address, pools, stop: stop.drop_guard(), server })
     }
 
-    /// Host and port.
+    /// Host and port, for `AWS_LAMBDA_RUNTIME_API`.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// Adds the processes of a function.
     pub(crate) fn add(&self, binary: &str, processes: &Processes) {
-        self.pools.write().unwrap_or_else(PoisonError::into_inner).insert(binary.to_owned(), processes.pool());
+        lock(&self.pools).insert(binary.to_owned(), Arc::clone(&processes.pool));
     }
 
     pub(crate) async fn stop(self) {
@@ -76,7 +77,7 @@ impl RuntimeApi {
 }
 
 fn pool(pools: &Pools, function: &str) -> Option<Arc<Pool>> {
-    pools.read().unwrap_or_else(PoisonError::into_inner).get(function).cloned()
+    lock(pools).get(function).cloned()
 }
 
 async fn next(State(pools): State<Pools>, Path((function, worker)): Path<(String, u64)>) -> Response {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -18,7 +18,7 @@ use super::{
     journal,
     queue::{Counts, Message, Messages, Returns},
 };
-use crate::{clock, store::Store, template::Queue, weather::Conditions};
+use crate::{clock, lock::lock, store::Store, template::Queue, weather::Conditions};
 
 /// In a storm, the probability that a message is sent twice, the probability of a delay and its length, and the
 /// probability that a message overtakes others.
@@ -58,8 +58,14 @@ struct Cell {
 }
 
 impl Cell {
-    fn lock(&self) -> MutexGuard<'_, Messages> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Adds messages. Wakes one waiter for each, also for a delayed one: that waiter then knows the new deadline.
+    fn put(&self, messages: Vec<Message>) {
+        let count = messages.len();
+        {
+            let mut waiting = lock(&self.messages);
+            messages.into_iter().for_each(|message| waiting.put(message));
+        }
+        (0..count).for_each(|_| self.arrival.notify_one());
     }
 }
 
@@ -79,13 +85,12 @@ impl Queues {
         journalled: Vec<(String, Message)>,
         conditions: Arc<Conditions>,
     ) -> Self {
-        let cell =
-            |queue: Queue| (queue.name.clone(), Cell { queue, messages: Mutex::new(Messages::new()), arrival: Notify::new() });
+        let cell = |queue: Queue| (queue.name.clone(), Cell { queue, messages: Mutex::default(), arrival: Notify::new() });
         let this = Self { cells: queues.into_iter().map(cell).collect(), store, conditions };
         let mut orphans = Vec::new();
         for (queue, message) in journalled {
             match this.cells.get(&queue) {
-                Some(cell) => cell.lock().put(message),
+                Some(cell) => lock(&cell.messages).put(message),
                 None => orphans.push(message.id),
             }
         }
@@ -122,13 +127,7 @@ impl Queues {
         let accepted = self.in_weather(accepted);
         if !accepted.is_empty() {
             journal::insert(&self.store, name, &accepted).await.map_err(|error| SqsError::internal_error(error.to_string()))?;
-            let count = accepted.len();
-            {
-                let mut messages = cell.lock();
-                accepted.into_iter().for_each(|message| messages.put(message));
-            }
-            // Wakes one waiter for each message. A delayed message wakes one too, which then knows the new deadline.
-            (0..count).for_each(|_| cell.arrival.notify_one());
+            cell.put(accepted);
         }
         Ok(results)
     }
@@ -181,7 +180,7 @@ impl Queues {
         let cell = self.cell(name)?;
         let visibility = visibility.unwrap_or(Duration::from_secs(cell.queue.visibility_seconds.into()));
         let reorder = |groups: usize| if self.conditions.storm(STORM_PASSES) { self.conditions.below(groups) } else { 0 };
-        let taken = cell.lock().take(&cell.queue, most, visibility, reorder);
+        let taken = lock(&cell.messages).take(&cell.queue, most, visibility, reorder);
         if !taken.messages.is_empty() {
             journal::received(&self.store, &taken.messages);
         }
@@ -210,12 +209,7 @@ impl Queues {
             message.handle.clear();
         }
         journal::moved(&self.store, &messages, target);
-        let count = messages.len();
-        {
-            let mut waiting = cell.lock();
-            messages.into_iter().for_each(|message| waiting.put(message));
-        }
-        (0..count).for_each(|_| cell.arrival.notify_one());
+        cell.put(messages);
         Ok(())
     }
 
@@ -223,7 +217,7 @@ impl Queues {
     pub(crate) async fn arrival(&self, name: &str) {
         let Ok(cell) = self.cell(name) else { return std::future::pending().await };
         let due = {
-            let mut messages = cell.lock();
+            let mut messages = lock(&cell.messages);
             if messages.counts().visible > 0 {
                 return;
             }
@@ -247,7 +241,7 @@ impl Queues {
         let mut deleted = Vec::new();
         let mut results = Vec::with_capacity(handles.len());
         {
-            let mut messages = cell.lock();
+            let mut messages = lock(&cell.messages);
             for handle in handles {
                 results.push(message_id(handle).map(|id| {
                     if messages.delete(&id, handle) {
@@ -266,7 +260,7 @@ impl Queues {
     pub(crate) fn set_visibility(&self, name: &str, handle: &str, visibility: Duration) -> Result<(), SqsError> {
         let cell = self.cell(name)?;
         let id = message_id(handle)?;
-        if !cell.lock().set_visibility(&id, handle, visibility) {
+        if !lock(&cell.messages).set_visibility(&id, handle, visibility) {
             let reason = "The message referred to is not in flight.";
             return Err(SqsError::new(SqsErrorCode::MessageNotInflight, reason));
         }
@@ -278,31 +272,31 @@ impl Queues {
     /// when its visibility timeout ends. A delay that the receiver set applies in either case.
     pub(crate) fn failed(&self, name: &str, handle: &str, delay: Option<Duration>) {
         let (Ok(cell), Ok(id)) = (self.cell(name), message_id(handle)) else { return };
-        cell.lock().failed(&id, handle, delay);
+        lock(&cell.messages).failed(&id, handle, delay);
         cell.arrival.notify_one();
     }
 
     /// Makes every message of a failed receiver return after `delay`.
     pub(crate) fn hasten(&self, delay: Duration) {
         for cell in self.cells.values() {
-            cell.lock().hasten(delay);
+            lock(&cell.messages).hasten(delay);
             cell.arrival.notify_one();
         }
     }
 
     pub(crate) fn counts(&self, name: &str) -> Counts {
-        self.cell(name).map(|cell| cell.lock().counts()).unwrap_or_default()
+        self.cell(name).map(|cell| lock(&cell.messages).counts()).unwrap_or_default()
     }
 
     /// Deletes all messages of a queue.
     pub(crate) async fn purge(&self, name: &str) -> Result<(), SqsError> {
-        let ids = self.cell(name)?.lock().drain().into_iter().map(|message| message.id).collect();
+        let ids = lock(&self.cell(name)?.messages).drain().into_iter().map(|message| message.id).collect();
         journal::delete(&self.store, ids).await.map_err(|error| SqsError::internal_error(error.to_string()))
     }
 
     /// Sends the messages of a dead-letter queue back to their source queue, or to `target`. Returns their number.
     pub(crate) fn redrive(&self, name: &str, target: Option<&str>) -> Result<usize, SqsError> {
-        let all = self.cell(name)?.lock().drain();
+        let all = lock(&self.cell(name)?.messages).drain();
         let count = all.len();
         for message in all {
             let source = message.dead_letter_source.as_deref().and_then(|arn| arn.rsplit(':').next());

@@ -1,10 +1,8 @@
 //! The operations of the AWS JSON protocol on top of [`Queues`].
 
-use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use axum::body::Bytes;
 use rustack_sqs_core::message::{md5_of_body, md5_of_message_attributes};
-use rustack_sqs_http::{body::SqsResponseBody, dispatch::SqsHandler, response::json_response};
 use rustack_sqs_model::{
     error::{SqsError, SqsErrorCode},
     input::{ReceiveMessageInput, SendMessageInput},
@@ -15,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    engine::{Draft, Queues, new_id},
+    engine::{Draft, Queues},
     queue::Message,
 };
 use crate::template::{ACCOUNT, Queue};
@@ -23,83 +21,61 @@ use crate::template::{ACCOUNT, Queue};
 /// The largest total size of a batch, in bytes.
 const BATCH_BYTES: usize = 1_048_576;
 
-type Response = Result<http::Response<SqsResponseBody>, SqsError>;
-
-#[derive(Clone, Debug)]
-pub(super) struct Handler {
-    pub(super) queues: Arc<Queues>,
-}
-
-impl SqsHandler for Handler {
-    fn handle_operation(&self, operation: SqsOperation, body: Bytes) -> Pin<Box<dyn Future<Output = Response> + Send>> {
-        let queues = Arc::clone(&self.queues);
-        Box::pin(async move {
-            let response = dispatch(&queues, operation, &body).await?;
-            Ok(json_response(response.to_string().into_bytes(), &new_id()))
-        })
-    }
-}
-
-async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Result<Value, SqsError> {
+/// Performs an operation. Returns the body of its response.
+pub(super) async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Result<Value, SqsError> {
     let input: Value = read(body)?;
-    let queue = || {
-        let url = input.get("QueueUrl").and_then(Value::as_str);
-        let url = url.ok_or_else(|| SqsError::missing_parameter("The request must contain the parameter QueueUrl."))?;
-        Ok::<_, SqsError>(url.rsplit('/').next().unwrap_or(url))
-    };
     match operation {
-        SqsOperation::CreateQueue | SqsOperation::GetQueueUrl => {
-            let name = input.get("QueueName").and_then(Value::as_str).unwrap_or_default();
-            Ok(json!({ "QueueUrl": queues.definition(name)?.url }))
-        }
-        SqsOperation::ListQueues => {
-            let prefix = input.get("QueueNamePrefix").and_then(Value::as_str).unwrap_or_default();
-            let urls: Vec<&str> = queues.definitions().filter(|q| q.name.starts_with(prefix)).map(|q| q.url.as_str()).collect();
-            Ok(json!({ "QueueUrls": urls }))
-        }
-        SqsOperation::GetQueueAttributes => {
-            Ok(json!({ "Attributes": attributes(queues, queue()?, &strings(&input, "AttributeNames"))? }))
-        }
-        SqsOperation::ListDeadLetterSourceQueues => {
-            let target = queue()?;
-            queues.definition(target)?;
-            let sources = queues.definitions().filter(|q| q.redrive.as_ref().is_some_and(|r| r.target == target));
-            Ok(json!({ "queueUrls": sources.map(|q| q.url.as_str()).collect::<Vec<_>>() }))
-        }
         SqsOperation::SendMessage => {
             let request: SendMessageInput = read(body)?;
-            let mut sent = queues.send(queue()?, vec![draft(request)]).await?;
+            let mut sent = queues.send(queue(&input)?, vec![draft(request)]).await?;
             let message = sent.pop().ok_or_else(|| SqsError::internal_error("nothing was sent"))??;
             Ok(sent_fields(&message))
         }
-        SqsOperation::SendMessageBatch => send_batch(queues, queue()?, &input).await,
-        SqsOperation::ReceiveMessage => receive(queues, queue()?, read(body)?).await,
+        SqsOperation::SendMessageBatch => send_batch(queues, queue(&input)?, &input).await,
+        SqsOperation::ReceiveMessage => receive(queues, queue(&input)?, read(body)?).await,
         SqsOperation::DeleteMessage => {
-            let handle = input.get("ReceiptHandle").and_then(Value::as_str).unwrap_or_default().to_owned();
-            queues.delete(queue()?, &[handle]).await?.pop().transpose()?;
+            let handle = text(&input, "ReceiptHandle").to_owned();
+            queues.delete(queue(&input)?, &[handle]).await?.pop().transpose()?;
             Ok(json!({}))
         }
         SqsOperation::DeleteMessageBatch => {
             let entries = entries(&input)?;
-            let handles: Vec<String> = entries.iter().map(|(_, entry)| text(entry, "ReceiptHandle")).collect();
-            let results = queues.delete(queue()?, &handles).await?;
-            Ok(batch_response(
-                entries.iter().map(|(id, _)| id.as_str()).zip(results.into_iter().map(|result| result.map(|()| json!({})))),
-            ))
+            let handles: Vec<String> = entries.iter().map(|(_, entry)| text(entry, "ReceiptHandle").to_owned()).collect();
+            let results = queues.delete(queue(&input)?, &handles).await?;
+            Ok(batch_response(&entries, results.into_iter().map(|result| result.map(|()| json!({})))))
         }
-        SqsOperation::ChangeMessageVisibility => {
-            change_visibility(queues, queue()?, &input)?;
-            Ok(json!({}))
-        }
+        SqsOperation::ChangeMessageVisibility => change_visibility(queues, queue(&input)?, &input),
         SqsOperation::ChangeMessageVisibilityBatch => {
-            let (name, entries) = (queue()?, entries(&input)?);
+            let (name, entries) = (queue(&input)?, entries(&input)?);
             queues.definition(name)?;
-            let results =
-                entries.iter().map(|(id, entry)| (id.as_str(), change_visibility(queues, name, entry).map(|()| json!({}))));
-            Ok(batch_response(results.collect::<Vec<_>>().into_iter()))
+            Ok(batch_response(&entries, entries.iter().map(|(_, entry)| change_visibility(queues, name, entry))))
+        }
+        other => manage(queues, &other, &input).await,
+    }
+}
+
+/// Performs an operation on queues instead of messages.
+async fn manage(queues: &Queues, operation: &SqsOperation, input: &Value) -> Result<Value, SqsError> {
+    match operation {
+        SqsOperation::CreateQueue | SqsOperation::GetQueueUrl => {
+            Ok(json!({ "QueueUrl": queues.definition(text(input, "QueueName"))?.url }))
+        }
+        SqsOperation::ListQueues => {
+            let prefix = text(input, "QueueNamePrefix");
+            let urls: Vec<&str> = queues.definitions().filter(|q| q.name.starts_with(prefix)).map(|q| q.url.as_str()).collect();
+            Ok(json!({ "QueueUrls": urls }))
+        }
+        SqsOperation::GetQueueAttributes => {
+            Ok(json!({ "Attributes": attributes(queues, queue(input)?, &strings(input, "AttributeNames"))? }))
+        }
+        SqsOperation::ListDeadLetterSourceQueues => {
+            let target = queue(input)?;
+            queues.definition(target)?;
+            let sources = queues.definitions().filter(|q| q.redrive.as_ref().is_some_and(|r| r.target == target));
+            Ok(json!({ "queueUrls": sources.map(|q| q.url.as_str()).collect::<Vec<_>>() }))
         }
         SqsOperation::PurgeQueue => {
-            queues.purge(queue()?).await?;
+            queues.purge(queue(input)?).await?;
             Ok(json!({}))
         }
         SqsOperation::StartMessageMoveTask => {
@@ -112,6 +88,13 @@ async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Resu
             Err(SqsError::new(SqsErrorCode::UnsupportedOperation, reason))
         }
     }
+}
+
+/// The name of the queue that a request addresses by URL.
+fn queue(input: &Value) -> Result<&str, SqsError> {
+    let url = input.get("QueueUrl").and_then(Value::as_str);
+    let url = url.ok_or_else(|| SqsError::missing_parameter("The request must contain the parameter QueueUrl."))?;
+    Ok(url.rsplit('/').next().unwrap_or(url))
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
@@ -151,9 +134,7 @@ async fn send_batch(queues: &Queues, name: &str, input: &Value) -> Result<Value,
         return Err(SqsError::new(SqsErrorCode::BatchRequestTooLong, reason));
     }
     let results = queues.send(name, drafts).await?;
-    Ok(batch_response(
-        entries.iter().map(|(id, _)| id.as_str()).zip(results.into_iter().map(|result| result.map(|m| sent_fields(&m)))),
-    ))
+    Ok(batch_response(&entries, results.into_iter().map(|result| result.map(|message| sent_fields(&message)))))
 }
 
 async fn receive(queues: &Queues, name: &str, input: ReceiveMessageInput) -> Result<Value, SqsError> {
@@ -218,14 +199,15 @@ pub(crate) fn system_attributes(message: &Message) -> HashMap<String, String> {
     out
 }
 
-fn change_visibility(queues: &Queues, name: &str, input: &Value) -> Result<(), SqsError> {
+fn change_visibility(queues: &Queues, name: &str, input: &Value) -> Result<Value, SqsError> {
     let seconds = input.get("VisibilityTimeout").and_then(Value::as_u64).filter(|seconds| *seconds <= 43_200);
     let seconds = seconds.ok_or_else(|| {
         SqsError::invalid_parameter_value(
             "Value for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.",
         )
     })?;
-    queues.set_visibility(name, &text(input, "ReceiptHandle"), Duration::from_secs(seconds))
+    queues.set_visibility(name, text(input, "ReceiptHandle"), Duration::from_secs(seconds))?;
+    Ok(json!({}))
 }
 
 pub(crate) fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Result<Value, SqsError> {
@@ -255,7 +237,7 @@ pub(crate) fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Resu
 }
 
 /// Returns a batch's entries with their ids, after the checks that SQS makes before it handles any entry.
-fn entries(input: &Value) -> Result<Vec<(String, &Value)>, SqsError> {
+fn entries(input: &Value) -> Result<Vec<(&str, &Value)>, SqsError> {
     let list = input.get("Entries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if list.is_empty() {
         return Err(SqsError::empty_batch_request());
@@ -263,7 +245,7 @@ fn entries(input: &Value) -> Result<Vec<(String, &Value)>, SqsError> {
     if list.len() > 10 {
         return Err(SqsError::too_many_entries_in_batch());
     }
-    let mut out: Vec<(String, &Value)> = Vec::with_capacity(list.len());
+    let mut out: Vec<(&str, &Value)> = Vec::with_capacity(list.len());
     for entry in list {
         let id = text(entry, "Id");
         if id.is_empty() || id.len() > 80 || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
@@ -278,12 +260,13 @@ fn entries(input: &Value) -> Result<Vec<(String, &Value)>, SqsError> {
     Ok(out)
 }
 
-fn batch_response<'a>(results: impl Iterator<Item = (&'a str, Result<Value, SqsError>)>) -> Value {
+/// The response to a batch, from the result of each entry.
+fn batch_response(entries: &[(&str, &Value)], results: impl Iterator<Item = Result<Value, SqsError>>) -> Value {
     let (mut successful, mut failed) = (Vec::new(), Vec::new());
-    for (id, result) in results {
+    for ((id, _), result) in entries.iter().zip(results) {
         match result {
             Ok(mut fields) => {
-                fields["Id"] = Value::String(id.to_owned());
+                fields["Id"] = json!(id);
                 successful.push(fields);
             }
             Err(error) => failed.push(json!({
@@ -294,8 +277,8 @@ fn batch_response<'a>(results: impl Iterator<Item = (&'a str, Result<Value, SqsE
     json!({ "Successful": successful, "Failed": failed })
 }
 
-fn text(value: &Value, name: &str) -> String {
-    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn strings(value: &Value, name: &str) -> Vec<String> {

@@ -46,20 +46,11 @@ pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> 
             "INSERT INTO messages (id, queue, body, attributes, message_group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?;
-        for m in &messages {
-            let attributes = serde_json::to_string(&m.attributes).unwrap_or_default();
-            statement.execute(params![
-                m.id,
-                queue,
-                m.body,
-                attributes,
-                m.group,
-                m.sent_ms,
-                m.due_ms,
-                m.receives,
-                m.first_received_ms,
-                m.dead_letter_source
-            ])?;
+        for message in &messages {
+            let attributes = serde_json::to_string(&message.attributes).unwrap_or_default();
+            let Message { id, body, group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source: dead, .. } = message;
+            let row = (id, &queue, body, attributes, group, sent_ms, due_ms, receives, first_received_ms, dead);
+            statement.execute(row)?;
         }
         Ok(())
     };

@@ -20,7 +20,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use axum::body::{Body, Bytes};
 use http::{Response, request::Parts};
-use rustack_sqs_http::{dispatch::dispatch_operation, response::error_to_response, router::resolve_operation};
+use rustack_sqs_http::{
+    response::{error_to_response, json_response},
+    router::resolve_operation,
+};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -44,8 +47,7 @@ pub(crate) fn serve(
     surroundings: Surroundings,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
-    let service = Service { handler: Arc::new(handler::Handler { queues }), surroundings };
-    tokio::spawn(http_server::serve(listener, BODY_LIMIT, service, stop))
+    tokio::spawn(http_server::serve(listener, BODY_LIMIT, Service { queues, surroundings }, stop))
 }
 
 /// Binds a loopback port for [`serve`].
@@ -57,7 +59,7 @@ pub(crate) async fn bind() -> Result<(TcpListener, String)> {
 
 #[derive(Clone)]
 struct Service {
-    handler: Arc<handler::Handler>,
+    queues: Arc<Queues>,
     surroundings: Surroundings,
 }
 
@@ -74,10 +76,14 @@ impl Serve for Service {
 impl Service {
     async fn handle(&self, parts: &Parts, body: Bytes) -> Response<Body> {
         let result = match resolve_operation(&parts.headers) {
-            Ok(operation) => dispatch_operation(self.handler.as_ref(), operation, body).await,
+            Ok(operation) => handler::dispatch(&self.queues, operation, &body).await,
             Err(error) => Err(error),
         };
-        result.unwrap_or_else(|error| error_to_response(&error, &new_id())).map(Body::new)
+        let response = match result {
+            Ok(body) => json_response(body.to_string().into_bytes(), &new_id()),
+            Err(error) => error_to_response(&error, &new_id()),
+        };
+        response.map(Body::new)
     }
 }
 

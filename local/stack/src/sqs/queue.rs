@@ -128,7 +128,7 @@ impl Visible {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Messages {
     visible: Visible,
     delayed: BTreeMap<(Instant, u64), Message>,
@@ -138,16 +138,6 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn new() -> Self {
-        Self {
-            visible: Visible::default(),
-            delayed: BTreeMap::new(),
-            in_flight: HashMap::new(),
-            deadlines: BTreeSet::new(),
-            counter: 0,
-        }
-    }
-
     pub(super) fn put(&mut self, message: Message) {
         let wait = message.due_ms.saturating_sub(clock::now_ms());
         if wait == 0 {
@@ -198,9 +188,7 @@ impl Messages {
             message.first_received_ms.get_or_insert(now_ms);
             message.handle = generate_receipt_handle(&message.id);
             message.returns = Returns::AsReceived;
-            let until = Instant::now() + visibility;
-            self.deadlines.insert((until, message.id.clone()));
-            self.in_flight.insert(message.id.clone(), (until, message.clone()));
+            self.hide(message.clone(), visibility);
             taken.messages.push(message);
         }
         taken.more = self.visible.count > 0;
@@ -228,13 +216,13 @@ impl Messages {
     }
 
     fn fly(&mut self, message: Message, visibility: Duration) {
-        if visibility.is_zero() {
-            self.visible.push(message);
-        } else {
-            let until = Instant::now() + visibility;
-            self.deadlines.insert((until, message.id.clone()));
-            self.in_flight.insert(message.id.clone(), (until, message));
-        }
+        if visibility.is_zero() { self.visible.push(message) } else { self.hide(message, visibility) }
+    }
+
+    fn hide(&mut self, message: Message, visibility: Duration) {
+        let until = Instant::now() + visibility;
+        self.deadlines.insert((until, message.id.clone()));
+        self.in_flight.insert(message.id.clone(), (until, message));
     }
 
     /// Notes that the receiver of a message has failed. A delay that the receiver set applies. Otherwise the message

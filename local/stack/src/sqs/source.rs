@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use super::{Counts, Draft, Message, Queues};
 use crate::{elsewhere::Elsewhere, template::Queue};
@@ -31,7 +31,7 @@ impl Source {
     pub(crate) async fn receive(&self, name: &str, most: usize) -> Result<Vec<Message>> {
         match self.elsewhere(name) {
             Some((elsewhere, queue)) => elsewhere.receive(queue, most).await,
-            None => self.own.receive_now(name, most, None).map_err(|error| anyhow!("{error}")),
+            None => Ok(self.own.receive_now(name, most, None)?),
         }
     }
 
@@ -53,7 +53,7 @@ impl Source {
     pub(crate) async fn delete(&self, name: &str, handles: &[String]) -> Result<()> {
         match self.elsewhere(name) {
             Some((elsewhere, queue)) => elsewhere.delete(queue, handles).await,
-            None => self.own.delete(name, handles).await.map(drop).map_err(|error| anyhow!("{error}")),
+            None => Ok(self.own.delete(name, handles).await.map(drop)?),
         }
     }
 
@@ -62,7 +62,7 @@ impl Source {
             Some((elsewhere, queue)) => elsewhere.send(queue, &body).await,
             None => {
                 let draft = Draft { body, ..Draft::default() };
-                self.own.send(name, vec![draft]).await.map(drop).map_err(|error| anyhow!("{error}"))
+                Ok(self.own.send(name, vec![draft]).await.map(drop)?)
             }
         }
     }

@@ -323,30 +323,3 @@ async fn a_storm_duplicates_delays_and_reorders_messages_and_loses_none() {
     assert_eq!(order, sent);
     endpoint.stop().await;
 }
-
-/// A measurement, not a check: `cargo test -p tidemark-local -- --ignored --nocapture throughput`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn throughput_of_send_receive_delete() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Arc::new(Endpoint::start(folder.path()).await);
-    let started = std::time::Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let endpoint = Arc::clone(&endpoint);
-        tasks.spawn(async move {
-            for _ in 0..500 {
-                endpoint.send("{\"some\":\"body\"}").await;
-                let received =
-                    endpoint.client.receive_message().queue_url(&endpoint.jobs).wait_time_seconds(5).send().await.unwrap();
-                let handle = received.messages()[0].receipt_handle().unwrap();
-                endpoint.client.delete_message().queue_url(&endpoint.jobs).receipt_handle(handle).send().await.unwrap();
-            }
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done.unwrap();
-    }
-    let rate = 4_000.0 / started.elapsed().as_secs_f64();
-    println!("send + receive + delete: {rate:.0} rounds/s");
-}

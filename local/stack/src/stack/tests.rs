@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::{Options, sqs};
 
 fn options(folder: &Path) -> Options {
     let mut options = Options::new(folder);
@@ -78,11 +79,7 @@ async fn the_local_routes_report_and_pause_the_stack() {
     assert!(!stack.status().await.unwrap().functions["fan-out"].paused);
     assert_eq!(post("/_local/sources/nobody/pause").await, 404);
     assert_eq!(post("/_local/schedules/follow").await, 404);
-    let keys = async || {
-        let client = ::redis::Client::open(stack.redis_url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        ::redis::cmd("DBSIZE").query_async::<u64>(&mut connection).await.unwrap()
-    };
+    let keys = async || ask::<u64>(&stack, &["DBSIZE"]).await.unwrap();
     let feed = client.get(url("/v1/feed")).header("authorization", "Bearer 1").send().await.unwrap();
     assert_eq!((feed.status().as_u16(), keys().await > 0), (200, true));
     assert_eq!((post("/_local/redis/flush").await, keys().await), (200, 0));
@@ -152,26 +149,18 @@ async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
     let error = format!("{:#}", Stack::start(options(folder.path())).await.unwrap_err());
     assert!(error.contains("in use by another stack"), "{error}");
 
-    let set = async |url: &str, key: &str| {
-        let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
-        ::redis::cmd("SET").arg(key).arg("1").query_async::<()>(&mut connection).await.unwrap();
-    };
-    let exists = async |url: &str, key: &str| {
-        let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
-        ::redis::cmd("EXISTS").arg(key).query_async::<bool>(&mut connection).await.unwrap()
-    };
-    set(stack.redis_url(), "lost").await;
+    ask::<()>(&stack, &["SET", "lost", "1"]).await.unwrap();
     stack.stop_redis(RedisData::Lose).await.unwrap();
     stack.start_redis().await.unwrap();
-    assert!(!exists(stack.redis_url(), "lost").await);
-    set(stack.redis_url(), "kept").await;
+    assert!(!ask::<bool>(&stack, &["EXISTS", "lost"]).await.unwrap());
+    ask::<()>(&stack, &["SET", "kept", "1"]).await.unwrap();
     let dead = stack.queue("FanOutDeadLetters").unwrap().name.clone();
     let draft = || sqs::Draft { body: "kept".to_owned(), ..sqs::Draft::default() };
     stack.core.queues.own.send(&dead, vec![draft()]).await.unwrap();
     stack.stop().await.unwrap();
 
     let stack = Stack::start(options(folder.path())).await.unwrap();
-    assert!(exists(stack.redis_url(), "kept").await);
+    assert!(ask::<bool>(&stack, &["EXISTS", "kept"]).await.unwrap());
     let status = stack.status().await.unwrap();
     assert_eq!(status.queues["FanOutDeadLetters"].visible, 1);
     assert!(status.idle, "no function consumes dead letters");
@@ -181,26 +170,21 @@ async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_option_is_one_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
-    let error = async |options: Options| format!("{:#}", Stack::start(options).await.unwrap_err());
+    let error = async |change: &dyn Fn(&mut Options)| {
+        let mut wrong = options(folder.path());
+        change(&mut wrong);
+        format!("{:#}", Stack::start(wrong).await.unwrap_err())
+    };
 
-    let mut wrong = options(folder.path());
-    wrong.redis_server = "/nowhere/redis-server".into();
-    let text = error(wrong).await;
+    let text = error(&|options| options.redis_server = "/nowhere/redis-server".into()).await;
     assert!(text.contains("make setup") && text.contains("apt-get install redis-server"), "{text}");
-    let mut wrong = options(folder.path());
-    wrong.redis_url = Some("redis://127.0.0.1:1".to_owned());
-    assert!(error(wrong).await.contains("REDIS_URL"));
+    assert!(error(&|options| options.redis_url = Some("redis://127.0.0.1:1".to_owned())).await.contains("REDIS_URL"));
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let mut wrong = options(folder.path());
-    wrong.addr = taken.local_addr().unwrap();
-    assert!(error(wrong).await.contains(&taken.local_addr().unwrap().to_string()));
-    let mut wrong = options(folder.path());
-    wrong.template = folder.path().join("none.yaml");
-    assert!(error(wrong).await.contains("none.yaml"));
-    let mut wrong = options(folder.path());
-    wrong.all_processes = true;
-    wrong.bin_dir = Some(folder.path().to_owned());
-    assert!(error(wrong).await.contains("the binary"));
+    let addr = taken.local_addr().unwrap();
+    assert!(error(&|options| options.addr = addr).await.contains(&addr.to_string()));
+    assert!(error(&|options| options.template = folder.path().join("none.yaml")).await.contains("none.yaml"));
+    let processes = |options: &mut Options| (options.all_processes, options.bin_dir) = (true, Some(folder.path().to_owned()));
+    assert!(error(&processes).await.contains("the binary"));
 }
 
 async fn ask<T: ::redis::FromRedisValue>(stack: &Stack, command: &[&str]) -> ::redis::RedisResult<T> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Template, kind,
-    values::{Scope, scalar},
+    values::{Scope, is_true, scalar},
 };
 use crate::schedule::Expression;
 
@@ -149,15 +149,15 @@ fn http(properties: &Value, apis: &Apis) -> Result<HttpRoute> {
 fn sqs(properties: &Value, template: &Template) -> Result<SqsSource> {
     let arn = required(properties, "Queue")?;
     let concurrency = properties.pointer("/ScalingConfig/MaximumConcurrency");
-    let batch_size = number(properties, "BatchSize", 10)?;
-    let batching_window = number(properties, "MaximumBatchingWindowInSeconds", 0)?;
-    if batch_size > 10 && batching_window == 0 {
+    let batch_size = number(properties.get("BatchSize"), "BatchSize", 10)?;
+    let batching_window = batching_window(properties)?;
+    if batch_size > 10 && batching_window.is_zero() {
         bail!("a batch size over 10 ({batch_size}) requires `MaximumBatchingWindowInSeconds`");
     }
     Ok(SqsSource {
         queue: queue_named(&arn, template)?,
         batch_size: usize::try_from(batch_size)?,
-        batching_window: Duration::from_secs(batching_window),
+        batching_window,
         maximum_concurrency: concurrency
             .map(|c| -> Result<usize> { Ok(scalar(c)?.parse()?) })
             .transpose()
@@ -189,10 +189,10 @@ fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
     });
     Ok(StreamSource {
         table: table.logical_id.clone(),
-        batch_size: usize::try_from(number(properties, "BatchSize", 100)?)?,
-        batching_window: Duration::from_secs(number(properties, "MaximumBatchingWindowInSeconds", 0)?),
+        batch_size: usize::try_from(number(properties.get("BatchSize"), "BatchSize", 100)?)?,
+        batching_window: batching_window(properties)?,
         maximum_retries: u32::try_from(retries).ok(),
-        bisect: flag(properties, "BisectBatchOnFunctionError"),
+        bisect: is_true(properties.get("BisectBatchOnFunctionError")),
         on_failure: on_failure.map(|arn| queue_named(arn, template)).transpose().context("the failure destination")?,
         report_failures: reports_failures(properties),
         from_oldest: properties.get("StartingPosition").and_then(Value::as_str) != Some("LATEST"),
@@ -221,22 +221,20 @@ fn required(properties: &Value, name: &str) -> Result<String> {
     properties.get(name).map(scalar).transpose()?.ok_or_else(|| anyhow!("`{name}` is missing"))
 }
 
-fn number(properties: &Value, name: &str, fallback: u64) -> Result<u64> {
-    match properties.get(name) {
+/// The value of the property `name`, or the fallback if there is none.
+pub(super) fn number(value: Option<&Value>, name: &str, fallback: u64) -> Result<u64> {
+    match value {
         Some(value) => scalar(value)?.parse().with_context(|| format!("`{name}` must be a whole number")),
         None => Ok(fallback),
     }
 }
 
-fn flag(properties: &Value, name: &str) -> bool {
-    properties.get(name).is_some_and(|value| scalar(value).is_ok_and(|value| value == "true"))
+fn batching_window(properties: &Value) -> Result<Duration> {
+    let name = "MaximumBatchingWindowInSeconds";
+    number(properties.get(name), name, 0).map(Duration::from_secs)
 }
 
 fn reports_failures(properties: &Value) -> bool {
-    properties
-        .get("FunctionResponseTypes")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .any(|t| t == "ReportBatchItemFailures")
+    let types = properties.get("FunctionResponseTypes").and_then(Value::as_array);
+    types.is_some_and(|types| types.iter().any(|name| name == "ReportBatchItemFailures"))
 }

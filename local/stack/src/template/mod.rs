@@ -41,7 +41,7 @@ impl Default for Bindings {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Template {
     /// The values of the parameters, by name.
     pub parameters: BTreeMap<String, String>,
@@ -99,8 +99,9 @@ impl Template {
 
     /// Resolves the text of a template.
     ///
-    /// # Errors Fails if the text is not YAML, or if a resource refers to something that does not exist. The error
-    /// names the resource.
+    /// # Errors
+    /// Fails if the text is not YAML, or if a resource refers to something that does not exist. The error names the
+    /// resource.
     pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
         let root = document(text)?;
         let resources = section(&root, "Resources")?;
@@ -122,24 +123,12 @@ impl Template {
         let globals = evaluate(&scope, &root.get("Globals").cloned().unwrap_or_default()).context("section `Globals`")?;
         let mut template = Self {
             parameters: scope.parameters.iter().map(|(name, value)| Ok((name.clone(), scalar(value)?))).collect::<Result<_>>()?,
-            functions: BTreeMap::new(),
-            tables: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            live: BTreeMap::new(),
-            cors: None,
+            ..Self::default()
         };
         let mut functions = Vec::new();
         for (id, body) in &resources {
-            let resolved = (|| -> Result<Option<Value>> {
-                if let Some(condition) = body.get("Condition").and_then(Value::as_str)
-                    && !scope.condition(condition)?
-                {
-                    return Ok(None);
-                }
-                evaluate(&scope, body).map(Some)
-            })();
-            let Some(body) = resolved.with_context(|| format!("resource `{id}`"))? else { continue };
             let named = || format!("resource `{id}`");
+            let Some(body) = resolve(&scope, body).with_context(named)? else { continue };
             match kind(&body) {
                 "AWS::Serverless::Function" => functions.push((id.clone(), body)),
                 "AWS::DynamoDB::Table" => {
@@ -192,12 +181,7 @@ fn read_function(id: &str, body: &Value, globals: &Value, apis: &events::Apis, t
     let none = Value::Null;
     let defaults = globals.get("Function").unwrap_or(&none);
     let properties = body.get("Properties").unwrap_or(&none);
-    let number = |name: &str, fallback: u64| -> Result<u64> {
-        match properties.get(name).or_else(|| defaults.get(name)) {
-            Some(value) => scalar(value)?.parse().with_context(|| format!("`{name}` must be a whole number")),
-            None => Ok(fallback),
-        }
-    };
+    let number = |name, fallback| events::number(properties.get(name).or_else(|| defaults.get(name)), name, fallback);
     let mut environment = BTreeMap::new();
     for layer in [defaults, properties] {
         for (name, value) in layer.pointer("/Environment/Variables").and_then(Value::as_object).into_iter().flatten() {
@@ -216,6 +200,14 @@ fn read_function(id: &str, body: &Value, globals: &Value, apis: &events::Apis, t
         environment,
         events: sources,
     })
+}
+
+/// Evaluates a resource. Returns `None` if its condition is false.
+fn resolve(scope: &Scope, body: &Value) -> Result<Option<Value>> {
+    match body.get("Condition").and_then(Value::as_str) {
+        Some(condition) if !scope.condition(condition)? => Ok(None),
+        _ => evaluate(scope, body).map(Some),
+    }
 }
 
 fn evaluate(scope: &Scope, value: &Value) -> Result<Value> {

@@ -1,11 +1,11 @@
-//! Tables and queues.
+//! Reads the tables and queues of the template.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 
 use super::{
     ACCOUNT, REGION, kind,
-    values::{Scope, scalar},
+    values::{Scope, is_true, scalar},
 };
 
 /// One `AWS::DynamoDB::Table`.
@@ -119,8 +119,7 @@ impl Table {
                 bail!("the key attribute `{name}` is not among its `AttributeDefinitions`");
             }
         }
-        let ttl = properties.get("TimeToLiveSpecification");
-        let ttl_enabled = ttl.and_then(|t| t.get("Enabled")).is_some_and(|e| scalar(e).is_ok_and(|e| e == "true"));
+        let ttl_enabled = is_true(body.pointer("/Properties/TimeToLiveSpecification/Enabled"));
         let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         Ok(Self {
             logical_id: id.to_owned(),
@@ -139,7 +138,7 @@ impl Queue {
     pub(super) fn read(id: &str, body: &Value, scope: &Scope) -> Result<Self> {
         let empty = Map::new();
         let properties = body.get("Properties").and_then(Value::as_object).unwrap_or(&empty);
-        if properties.get("FifoQueue").is_some_and(|v| scalar(v).is_ok_and(|v| v == "true")) {
+        if is_true(properties.get("FifoQueue")) {
             bail!("the local stack does not support FIFO queues");
         }
         let number = |name: &str, fallback: u32, maximum: u32| -> Result<u32> {
@@ -151,11 +150,8 @@ impl Queue {
             Ok(value)
         };
         let own = |attribute: &str| {
-            scope
-                .attributes
-                .get(&(id.to_owned(), attribute.to_owned()))
-                .cloned()
-                .ok_or_else(|| anyhow!("the resource has no {attribute}"))
+            let value = scope.attributes.get(&(id.to_owned(), attribute.to_owned()));
+            value.cloned().ok_or_else(|| anyhow!("the resource has no {attribute}"))
         };
         let redrive = match properties.get("RedrivePolicy") {
             None | Some(Value::Null) => None,
@@ -193,11 +189,9 @@ fn indexes(properties: &Map<String, Value>, name: &str) -> Result<Vec<Index>> {
     let mut out = Vec::new();
     for index in properties.get(name).and_then(Value::as_array).into_iter().flatten() {
         let id = index.get("IndexName").and_then(Value::as_str).ok_or_else(|| anyhow!("an index in `{name}` has no name"))?;
-        let mut definition =
-            json!({ "IndexName": id, "KeySchema": index.get("KeySchema"), "Projection": index.get("Projection") });
-        if definition["Projection"].is_null() {
-            definition["Projection"] = json!({ "ProjectionType": "ALL" });
-        }
+        let projection = index.get("Projection").filter(|projection| !projection.is_null()).cloned();
+        let projection = projection.unwrap_or_else(|| json!({ "ProjectionType": "ALL" }));
+        let definition = json!({ "IndexName": id, "KeySchema": index.get("KeySchema"), "Projection": projection });
         out.push(Index { name: id.to_owned(), definition });
     }
     Ok(out)

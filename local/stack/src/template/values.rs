@@ -111,17 +111,7 @@ impl Scope {
         match name {
             "Ref" => self.reference(text(argument)?),
             "Condition" => Ok(Value::Bool(self.condition(text(argument)?)?)),
-            "Fn::GetAtt" => {
-                let (id, attribute) = match argument {
-                    Value::String(path) => path
-                        .split_once('.')
-                        .map(|(id, attribute)| (id.to_owned(), attribute.to_owned()))
-                        .ok_or_else(|| anyhow!("`{path}` does not name an attribute"))?,
-                    Value::Array(parts) if parts.len() == 2 => (text(&parts[0])?.to_owned(), self.string(&parts[1])?),
-                    _ => bail!("expected `Resource.Attribute`"),
-                };
-                Ok(Value::String(self.attribute(&id, &attribute)?))
-            }
+            "Fn::GetAtt" => self.get_att(argument).map(Value::String),
             "Fn::Sub" => self.substitute(argument).map(Value::String),
             "Fn::Join" => {
                 let [delimiter, items] = self.arguments::<2>(argument)?;
@@ -132,7 +122,7 @@ impl Scope {
             "Fn::Split" => {
                 let [delimiter, whole] = self.arguments::<2>(argument)?;
                 let whole = self.string(&whole)?;
-                Ok(Value::Array(whole.split(text(&delimiter)?).map(|s| Value::String(s.to_owned())).collect()))
+                Ok(whole.split(text(&delimiter)?).collect())
             }
             "Fn::Select" => {
                 let [index, items] = self.arguments::<2>(argument)?;
@@ -168,6 +158,17 @@ impl Scope {
             "Fn::ToJsonString" => Ok(Value::String(serde_json::to_string(&self.evaluate(argument)?)?)),
             "Fn::Length" => Ok(json!(self.list(argument)?.len())),
             other => bail!("the local stack cannot evaluate {other}"),
+        }
+    }
+
+    fn get_att(&self, argument: &Value) -> Result<String> {
+        match argument {
+            Value::String(path) => {
+                let (id, attribute) = path.split_once('.').ok_or_else(|| anyhow!("`{path}` does not name an attribute"))?;
+                self.attribute(id, attribute)
+            }
+            Value::Array(parts) if parts.len() == 2 => self.attribute(text(&parts[0])?, &self.string(&parts[1])?),
+            _ => bail!("expected `Resource.Attribute`"),
         }
     }
 
@@ -274,7 +275,7 @@ impl Scope {
         match self.evaluate(value)? {
             Some(Value::Array(items)) => Ok(items),
             Some(Value::String(s)) if s.is_empty() => Ok(Vec::new()),
-            Some(Value::String(s)) => Ok(s.split(',').map(|part| Value::String(part.trim().to_owned())).collect()),
+            Some(Value::String(s)) => Ok(s.split(',').map(|part| part.trim().into()).collect()),
             other => bail!("expected a list, found {other:?}"),
         }
     }
@@ -296,6 +297,11 @@ pub(super) fn scalar(value: &Value) -> Result<String> {
         Value::Array(items) => items.iter().map(scalar).collect::<Result<Vec<_>>>()?.join(","),
         other => bail!("expected a scalar, found {other}"),
     })
+}
+
+/// Whether a value is `true`, as a boolean or as a string.
+pub(super) fn is_true(value: Option<&Value>) -> bool {
+    value.is_some_and(|value| scalar(value).is_ok_and(|text| text == "true"))
 }
 
 fn text(value: &Value) -> Result<&str> {

@@ -5,15 +5,20 @@ use std::{
     fmt,
     str::FromStr,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Serialize,
+    de::value::{self, StrDeserializer},
+};
 use tokio::{sync::watch, time::Instant};
+
+use crate::lock::lock;
 
 /// The conditions in which the stores work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,20 +35,9 @@ pub enum Weather {
     Storm,
 }
 
-impl Weather {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Calm => "calm",
-            Self::Aws => "aws",
-            Self::Storm => "storm",
-        }
-    }
-}
-
 impl fmt::Display for Weather {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
@@ -51,9 +45,8 @@ impl FromStr for Weather {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = [Self::Calm, Self::Aws, Self::Storm];
-        let found = known.into_iter().find(|weather| weather.name() == name);
-        found.ok_or_else(|| format!("the weather must be calm, aws or storm, not `{name}`"))
+        let found = Self::deserialize(StrDeserializer::<value::Error>::new(name));
+        found.map_err(|_| format!("the weather must be calm, aws or storm, not `{name}`"))
     }
 }
 
@@ -136,27 +129,19 @@ impl Conditions {
         Self { weather, randomness, faults: AtomicU64::new(0), consumption: Mutex::default(), motion }
     }
 
-    fn motion(&self) -> MutexGuard<'_, Motion> {
-        self.motion.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The time in which limits are counted.
     pub(crate) fn now(&self) -> Instant {
-        self.motion().now()
+        lock(&self.motion).now()
     }
 
     /// The latency of DynamoDB is this many times as long, and its limits are this many times as low.
     pub(crate) fn slow_down(&self, slowdown: u32) {
-        let mut motion = self.motion();
+        let mut motion = lock(&self.motion);
         *motion = Motion { slowdown: slowdown.max(1), since: Instant::now(), time: motion.now() };
     }
 
     pub(crate) fn slowdown(&self) -> u32 {
-        self.motion().slowdown
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Randomness> {
-        self.randomness.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.motion).slowdown
     }
 
     pub(crate) fn weather(&self) -> Weather {
@@ -168,18 +153,18 @@ impl Conditions {
     }
 
     pub(crate) fn seed(&self) -> u64 {
-        self.lock().seed
+        lock(&self.randomness).seed
     }
 
     /// Changes the weather and starts its randomness from this seed.
     pub(crate) fn set(&self, weather: Weather, seed: u64) {
-        *self.lock() = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
+        *lock(&self.randomness) = Randomness { seed, generator: StdRng::seed_from_u64(seed) };
         *self.consumption() = Consumption::default();
         self.weather.send_replace(weather);
     }
 
     pub(crate) fn consumption(&self) -> MutexGuard<'_, Consumption> {
-        self.consumption.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.consumption)
     }
 
     /// Notifies of every change of the weather.
@@ -189,7 +174,7 @@ impl Conditions {
 
     /// Returns true with this probability.
     pub(crate) fn chance(&self, probability: f64) -> bool {
-        self.lock().generator.random_bool(probability)
+        lock(&self.randomness).generator.random_bool(probability)
     }
 
     /// Returns true with this probability in a storm. Returns false in other weather.
@@ -211,12 +196,12 @@ impl Conditions {
 
     /// Picks a number below `end`. `end` must not be 0.
     pub(crate) fn below(&self, end: usize) -> usize {
-        self.lock().generator.random_range(0..end.max(1))
+        lock(&self.randomness).generator.random_range(0..end.max(1))
     }
 
     /// Picks a time between the two, with equal probability.
     pub(crate) fn between(&self, least: Duration, most: Duration) -> Duration {
-        least + most.saturating_sub(least).mul_f64(self.lock().generator.random::<f64>())
+        least + most.saturating_sub(least).mul_f64(lock(&self.randomness).generator.random::<f64>())
     }
 
     /// Picks a time from the log-normal distribution with this median and 99th percentile. The longest time is five
@@ -225,7 +210,7 @@ impl Conditions {
         /// The 99th percentile of the standard normal distribution.
         const Z99: f64 = 2.326_347_9;
         let (uniform, angle): (f64, f64) = {
-            let mut randomness = self.lock();
+            let mut randomness = lock(&self.randomness);
             (randomness.generator.random(), randomness.generator.random())
         };
         // Box-Muller transform: two uniform numbers to one normal number.

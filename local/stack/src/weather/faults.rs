@@ -6,7 +6,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -15,6 +15,8 @@ use std::{
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::watch;
+
+use crate::lock::lock;
 
 /// The time that the request of a killed invocation stays open. The invocation then ends before it can see a closed
 /// connection.
@@ -208,7 +210,7 @@ impl Faults {
     /// Plants a fault. If several match a request, the oldest one applies.
     pub fn add(&self, fault: Fault) -> Planted {
         let (sender, fired) = watch::channel(0);
-        let mut rules = self.lock();
+        let mut rules = lock(&self.rules);
         if fault.times > 0 {
             rules.push(Rule { fault, seen: 0, fired: Arc::new(sender) });
         }
@@ -218,7 +220,7 @@ impl Faults {
 
     /// Removes all faults that have not happened yet.
     pub fn clear(&self) {
-        self.lock().clear();
+        lock(&self.rules).clear();
         self.count.store(0, Ordering::SeqCst);
     }
 
@@ -228,16 +230,12 @@ impl Faults {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Rule>> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the effect on this request, if a fault matches.
     pub(crate) fn take(&self, request: &Call<'_>) -> Option<FaultAction> {
         if self.is_empty() {
             return None;
         }
-        let mut rules = self.lock();
+        let mut rules = lock(&self.rules);
         let mut body = None;
         let index = rules.iter_mut().position(|rule| {
             if !rule.fault.matches(request, &mut body) {

@@ -12,7 +12,7 @@ use tidemark_tools::{StackArgs, Verdict, api::Api, compare::run, exit};
 #[derive(Debug, Parser)]
 #[command(name = "compare")]
 struct Args {
-    /// The legacy Redis.
+    /// The address of the legacy Redis, such as redis://host:port.
     source: String,
     /// The largest number of users to compare.
     #[arg(long, default_value_t = 100)]

@@ -13,9 +13,9 @@ use tidemark_tools::{StackArgs, Verdict, api::Api, exit, migrate::run};
 #[derive(Debug, Parser)]
 #[command(name = "import-legacy")]
 struct Args {
-    /// The legacy Redis.
+    /// The address of the legacy Redis, such as redis://host:port.
     source: String,
-    /// Validate without writing.
+    /// Validate all keys without writing anything.
     #[arg(long)]
     dry_run: bool,
     /// A legacy notice and the notice as which it was published here, as `platform:notice=platform-seq`.

@@ -1,6 +1,6 @@
 //! `make load EDGES=file[.gz] [LIMIT=n]`: loads a follow graph into a running stack through its public API.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 use tidemark_tools::{
@@ -17,14 +17,8 @@ use tidemark_tools::{
 #[derive(Debug, Parser)]
 #[command(name = "load")]
 struct Args {
-    /// The edge file, plain or gzip.
-    edges: PathBuf,
-    /// The number of lines to read.
-    #[arg(long, value_name = "LINES")]
-    limit: Option<u64>,
-    /// The number of concurrent requests.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
-    concurrency: u16,
+    #[command(flatten)]
+    options: Options,
     #[command(flatten)]
     stack: StackArgs,
 }
@@ -37,8 +31,7 @@ async fn main() -> ExitCode {
 async fn load(args: Args) -> anyhow::Result<Verdict> {
     let api = Api::new(&args.stack.addr)?;
     api.require_stack().await?;
-    let options = Options { edges: args.edges, limit: args.limit, concurrency: args.concurrency.into() };
-    let report = run(&api, &options).await?;
+    let report = run(&api, &args.options).await?;
     println!("{report}");
     Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
 }

@@ -16,7 +16,7 @@ use tidemark_tools::{
     verify::{
         followers, latency,
         ledger::Ledger,
-        run::{Mode, Options, run},
+        run::{Options, run},
     },
 };
 
@@ -31,30 +31,14 @@ struct Args {
     /// The edge file that the stack has loaded, plain or gzip.
     #[arg(required_unless_present_any = ["publish_latency", "followers"])]
     edges: Option<PathBuf>,
-    /// The number of lines to read. It must be the limit of the load.
-    #[arg(long, value_name = "LINES")]
-    limit: Option<u64>,
+    #[command(flatten)]
+    options: Options,
     /// Load the file first.
     #[arg(long)]
     load: bool,
-    /// The planned disturbance.
-    #[arg(long, value_enum, default_value_t = Mode::Plain)]
-    mode: Mode,
-    /// The number of publishing accounts, most followers first.
-    #[arg(long, default_value_t = 20)]
-    authors: usize,
-    /// The number of posts for each of them.
-    #[arg(long, default_value_t = 5)]
-    posts: u32,
-    /// The number of concurrent readers.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    concurrency: u16,
     /// Seed of the randomness. The run prints it, so that it can be repeated.
     #[arg(long)]
     seed: Option<u64>,
-    /// The time that the stack may take to become idle.
-    #[arg(long, default_value_t = 900, value_name = "SECONDS")]
-    idle_limit: u64,
     /// Only measure publish latency, for an author with 10 followers and one with 1,000.
     #[arg(long)]
     publish_latency: bool,
@@ -80,7 +64,7 @@ async fn verify(args: Args) -> anyhow::Result<Verdict> {
     let api = Api::new(&args.stack.addr)?;
     api.require_stack().await?;
     let seed = args.seed.unwrap_or_else(|| rand::random::<u64>() >> 1);
-    let idle_limit = Duration::from_secs(args.idle_limit);
+    let Options { limit, concurrency, idle_limit, .. } = args.options;
     if let Some(count) = args.followers {
         let report = followers::verify(&api, count, idle_limit, &mut StdRng::seed_from_u64(seed)).await?;
         println!("{report}");
@@ -92,19 +76,16 @@ async fn verify(args: Args) -> anyhow::Result<Verdict> {
         println!("{}", latency::measure(&api, &options, &mut StdRng::seed_from_u64(seed)).await?);
         return Ok(Verdict::Good);
     };
-    let concurrency = usize::from(args.concurrency);
     if args.load {
-        let options = load::Options { edges: edges.clone(), limit: args.limit, concurrency: concurrency.min(8) };
+        let options = load::Options { edges: edges.clone(), limit, concurrency: concurrency.min(8) };
         let report = load::run(&api, &options).await?;
         println!("{report}\n");
         if !report.is_good() {
             anyhow::bail!("the graph was not loaded completely");
         }
     }
-    let (limit, mode, authors, posts) = (args.limit, args.mode, args.authors, args.posts);
     let started = Instant::now();
-    let options = Options { edges, limit, mode, authors, posts, concurrency, seed, idle_limit };
-    let ledger = run(&api, &options).await?;
+    let ledger = run(&api, &edges, &args.options, seed).await?;
     Ok(judge(&ledger, api.retried(), started.elapsed()))
 }
 

@@ -29,14 +29,16 @@ const ITEM_PAUSE: Duration = Duration::from_millis(250);
 /// unavailable.
 const GONE_AFTER: u32 = 8;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     /// The edge file, plain or gzip.
     pub edges: PathBuf,
-    /// The number of lines to read. `None` means all.
+    /// The number of lines to read.
+    #[arg(long, value_name = "LINES")]
     pub limit: Option<u64>,
     /// The number of concurrent requests.
-    pub concurrency: usize,
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub concurrency: u16,
 }
 
 /// Follows every edge of the file. The requests of one follower are sent one after another in the file's order. So if
@@ -58,7 +60,7 @@ pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
                 None => file_ended = true,
             }
         }
-        while unanswered < GONE_AFTER && in_flight.len() < options.concurrency {
+        while unanswered < GONE_AFTER && in_flight.len() < options.concurrency.into() {
             let Some(batch) = window.take() else { break };
             in_flight.push(follow(api, batch));
         }

@@ -36,7 +36,7 @@ pub struct Report {
     pub not_asked: u64,
     /// True if the stack became unavailable and the load ended early.
     pub gave_up: bool,
-    /// Repeated requests.
+    /// Requests that were sent again after a failure.
     pub retried: u64,
     /// The time from the first request to the last response.
     pub took: Duration,

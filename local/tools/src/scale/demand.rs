@@ -190,16 +190,12 @@ impl Demand {
         (pages + rebuilds + others + self.pulled * measured.live_us()) / 1e6
     }
 
-    /// Seconds of all masters for fan-outs, in a second.
-    pub fn fan_out_seconds(&self, shards: u32) -> f64 {
-        let server = Server::new(&self.inputs, &self.measured, shards);
-        let cost = |n: f64| server.fan_out(&Publish::new(n, self.inputs.pull_threshold, self.inputs.post_kb));
-        self.publishes * self.followers.average(cost)
-    }
-
     /// Busy share of a master at the peak.
     pub fn utilisation(&self, shards: u32) -> f64 {
-        self.inputs.peak * (self.readers_seconds() + self.fan_out_seconds(shards)) / f64::from(shards)
+        let server = Server::new(&self.inputs, &self.measured, shards);
+        let cost = |n: f64| server.fan_out(&Publish::new(n, self.inputs.pull_threshold, self.inputs.post_kb));
+        let fan_outs = self.publishes * self.followers.average(cost);
+        self.inputs.peak * (self.readers_seconds() + fan_outs) / f64::from(shards)
     }
 
     /// Workers that are busy at the peak, with one message each and without waiting.

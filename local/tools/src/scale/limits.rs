@@ -16,6 +16,7 @@ const MOST_MASTERS: u32 = 250;
 const MOST_SEGMENTS: f64 = 32.0;
 /// Units a second of a table, by default.
 const TABLE_UNITS: f64 = 40_000.0;
+const LARGER_QUOTA: &str = "a larger quota from AWS";
 
 /// A limit. The demand is compared at the peak.
 pub struct Limit {
@@ -61,24 +62,36 @@ pub fn quotas(inputs: &Inputs) -> Vec<Limit> {
     all(inputs).into_iter().filter(|limit| limit.is_quota).collect()
 }
 
-/// Every limit. Those of the template's defaults come first, then those of its largest values and of AWS.
+/// Every limit, service by service.
 pub fn all(inputs: &Inputs) -> Vec<Limit> {
-    let limit = |name, capacity, demand, lift| Limit { name, capacity, demand, lift, is_quota: false };
-    let quota = |name, capacity, demand, lift| Limit { is_quota: true, ..limit(name, capacity, demand, lift) };
-    let headroom = inputs.headroom;
-    vec![
+    let served = api().into_iter().chain(redis(inputs.headroom)).chain(fan_out(inputs.headroom));
+    served.chain(dynamodb(inputs)).chain(reconcile(inputs)).collect()
+}
+
+fn limit(name: &'static str, capacity: f64, demand: fn(&Demand) -> f64, lift: &'static str) -> Limit {
+    Limit { name, capacity, demand, lift, is_quota: false }
+}
+
+fn quota(name: &'static str, capacity: f64, demand: fn(&Demand) -> f64, lift: &'static str) -> Limit {
+    Limit { is_quota: true, ..limit(name, capacity, demand, lift) }
+}
+
+fn api() -> [Limit; 2] {
+    [
         limit("`RequestRate` 1,000 a second", 1_000.0, requests, "raise `RequestRate`, up to the account's quota"),
         quota("API Gateway, 10,000 requests a second of an account", 10_000.0, requests, "a larger quota from AWS, in steps"),
-        limit("memory of one `cache.t4g.small`", SMALL.bytes(), memory, "`RedisNodeType` and `RedisShards`"),
-        limit(
-            "thread of one `cache.t4g.small`",
-            headroom * SMALL.core,
-            |demand| demand.utilisation(1),
-            "`RedisNodeType` and `RedisShards`",
-        ),
+    ]
+}
+
+/// Memory and threads: of the template's default, of its largest values, and of the largest cluster.
+fn redis(headroom: f64) -> [Limit; 6] {
+    let (small, template, most) = ("`RedisNodeType` and `RedisShards`", f64::from(TEMPLATE_MASTERS), f64::from(MOST_MASTERS));
+    [
+        limit("memory of one `cache.t4g.small`", SMALL.bytes(), memory, small),
+        limit("thread of one `cache.t4g.small`", headroom * SMALL.core, |demand| demand.utilisation(1), small),
         limit(
             "memory of 5 `cache.r7g.xlarge`",
-            LARGEST.bytes() * f64::from(TEMPLATE_MASTERS),
+            LARGEST.bytes() * template,
             memory,
             "more than 5 `RedisShards` in the template, or larger nodes",
         ),
@@ -88,73 +101,62 @@ pub fn all(inputs: &Inputs) -> Vec<Limit> {
             |demand| demand.utilisation(TEMPLATE_MASTERS),
             "more than 5 `RedisShards` in the template",
         ),
-        limit(
-            "memory of 250 `cache.r7g.xlarge`",
-            LARGEST.bytes() * f64::from(MOST_MASTERS),
-            memory,
-            "larger nodes, or several clusters by bucket",
-        ),
+        limit("memory of 250 `cache.r7g.xlarge`", LARGEST.bytes() * most, memory, "larger nodes, or several clusters by bucket"),
         limit(
             "threads of 250 masters, ElastiCache's 500 nodes of a cluster",
             headroom,
             |demand| demand.utilisation(MOST_MASTERS),
             "several clusters by bucket, or a lower `PullThreshold`",
         ),
-        limit("`FanOutConcurrency` 40", 40.0 * headroom, workers, "`FanOutConcurrency`, up to 800"),
-        limit(
-            "`FanOutConcurrency` 800, its largest value",
-            800.0 * headroom,
-            workers,
-            "several queues by author, or a lower `PullThreshold`",
-        ),
-        quota("Lambda, 1,000 executions of an account", 1_000.0, executions, "a larger quota from AWS"),
-        quota(
-            "follows of one author in a minute",
-            inputs.counter_shards * inputs.item_transactions,
-            viral,
-            "more parts of each shard (`--counter-shards`)",
-        ),
-        quota(
-            "posts in the index `unfinished`",
-            INDEX_PARTITIONS * INDEX_POSTS,
-            |demand| demand.inputs.peak * demand.publishes,
-            "more partitions of the index",
-        ),
-        quota(
-            "table `followers`, 40,000 RRU",
-            TABLE_UNITS,
-            |demand| demand.inputs.peak * demand.followers_rru,
-            "a larger quota from AWS, or a lower `PullThreshold`",
-        ),
-        quota(
-            "table `posts`, 40,000 RRU",
-            TABLE_UNITS,
-            |demand| demand.inputs.peak * demand.posts_rru,
-            "a larger quota from AWS",
-        ),
-        quota(
-            "table `posts`, 40,000 WRU",
-            TABLE_UNITS,
-            |demand| demand.inputs.peak * demand.posts_wru,
-            "a larger quota from AWS",
-        ),
-        limit(
-            "reconcile's walk within a day, `ReconcileConcurrency` 2",
-            inputs.walk_per_minute * DAY / 60.0,
-            keys,
-            "`ReconcileConcurrency`, up to 33",
-        ),
-        limit(
-            "reconcile's walk within a day, `ReconcileConcurrency` 33, its largest value",
-            MOST_SEGMENTS * inputs.walk_per_minute * DAY / 60.0,
-            keys,
-            "a walk that takes longer than a day",
-        ),
     ]
 }
 
+fn fan_out(headroom: f64) -> [Limit; 3] {
+    let more = "several queues by author, or a lower `PullThreshold`";
+    [
+        limit("`FanOutConcurrency` 40", 40.0 * headroom, workers, "`FanOutConcurrency`, up to 800"),
+        limit("`FanOutConcurrency` 800, its largest value", 800.0 * headroom, workers, more),
+        quota("Lambda, 1,000 executions of an account", 1_000.0, executions, LARGER_QUOTA),
+    ]
+}
+
+fn dynamodb(inputs: &Inputs) -> [Limit; 5] {
+    let follows = inputs.counter_shards * inputs.item_transactions;
+    let unfinished = INDEX_PARTITIONS * INDEX_POSTS;
+    let followers = "a larger quota from AWS, or a lower `PullThreshold`";
+    [
+        quota("follows of one author in a minute", follows, viral, "more parts of each shard (`--counter-shards`)"),
+        quota(
+            "posts in the index `unfinished`",
+            unfinished,
+            |demand| peak(demand, demand.publishes),
+            "more partitions of the index",
+        ),
+        quota("table `followers`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.followers_rru), followers),
+        quota("table `posts`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.posts_rru), LARGER_QUOTA),
+        quota("table `posts`, 40,000 WRU", TABLE_UNITS, |demand| peak(demand, demand.posts_wru), LARGER_QUOTA),
+    ]
+}
+
+/// The walk must end within a day.
+fn reconcile(inputs: &Inputs) -> [Limit; 2] {
+    let (name, largest) = (
+        "reconcile's walk within a day, `ReconcileConcurrency` 2",
+        "reconcile's walk within a day, `ReconcileConcurrency` 33, its largest value",
+    );
+    let segment = inputs.walk_per_minute * DAY / 60.0;
+    [
+        limit(name, segment, keys, "`ReconcileConcurrency`, up to 33"),
+        limit(largest, MOST_SEGMENTS * segment, keys, "a walk that takes longer than a day"),
+    ]
+}
+
+fn peak(demand: &Demand, average: f64) -> f64 {
+    demand.inputs.peak * average
+}
+
 fn requests(demand: &Demand) -> f64 {
-    demand.inputs.peak * demand.requests()
+    peak(demand, demand.requests())
 }
 
 fn memory(demand: &Demand) -> f64 {

@@ -39,7 +39,7 @@ impl ByAuthors {
 #[derive(Debug, Clone, Copy)]
 pub struct FanOutRun {
     pub followers: f64,
-    /// Followers a second.
+    /// Followers that a worker handles in a second.
     pub per_second: f64,
     /// Time of the server for a live follower, in µs.
     pub live_us: f64,

@@ -9,7 +9,7 @@ pub const BUSY: f64 = 0.72;
 /// Requests of readers that reach a master at random moments.
 #[derive(Debug, Clone, Copy)]
 pub struct Background {
-    /// Requests a second.
+    /// Requests a second, at one master.
     pub rate: f64,
     /// Seconds of the server for each.
     pub seconds: f64,

@@ -91,7 +91,7 @@ enum Work {
     Page(f64),
     /// The progress of the page is stored.
     Progress,
-    /// Pages to list.
+    /// Pages of followers that are still to be listed.
     List(f64),
 }
 

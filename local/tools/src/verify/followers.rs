@@ -6,15 +6,13 @@ use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
 use rand::{Rng, rngs::StdRng};
 
-use super::latency::FRESH_IDS;
+use super::latency::{FRESH_IDS, follow_all};
 use crate::{
     api::{Api, Call},
-    progress::Progress,
     status::wait_idle,
     text::{short, thousands},
 };
 
-const SIDE_BY_SIDE: usize = 8;
 /// Entries in a page. Small, so that there are many pages.
 const PAGE: usize = 50;
 /// The number of users that follow, and of users that unfollow, during the second walk.
@@ -86,15 +84,7 @@ pub async fn verify(api: &Api, count: u64, idle_limit: Duration, random: &mut St
     let author = FRESH_IDS + random.random_range(0..1 << 40);
     let path = format!("/v1/following/{author}");
     let first = author + 1;
-    let mut progress = Progress::start("followers", "follows");
-    let calls = (first..first + count).map(|user| api.fetch(Call::put(path.clone()).caller(user), 200));
-    let mut follows = stream::iter(calls).buffer_unordered(SIDE_BY_SIDE);
-    let mut done = 0;
-    while follows.try_next().await?.is_some() {
-        done += 1;
-        progress.set(done, count, "");
-    }
-    progress.finish();
+    follow_all(api, (first..first + count).map(|user| (user, author)).collect()).await?;
     wait_idle(api, idle_limit).await?;
 
     let quiet = walk(api, author).await?;
@@ -123,9 +113,8 @@ async fn walk(api: &Api, author: u64) -> anyhow::Result<Walk> {
     let mut last: Option<(String, u64)> = None;
     loop {
         let call = Call::get(format!("/v1/users/{author}/followers?limit={PAGE}{cursor}")).caller(author);
-        let response = api.once(&call).await.with_context(|| call.to_string())?;
-        walk.pages.push(response.took);
-        let page = response.expect_status(200).with_context(|| call.to_string())?;
+        let (page, took) = api.timed(&call, 200).await?;
+        walk.pages.push(took);
         for item in page["items"].as_array().context("a page without items")? {
             let user: u64 = item["user"].as_str().and_then(|user| user.parse().ok()).context("an item without a user")?;
             let key = (item["since"].as_str().unwrap_or_default().to_owned(), user);

@@ -2,7 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
 use rand::{Rng, rngs::StdRng};
 use serde_json::json;
@@ -101,6 +100,22 @@ pub async fn measure(api: &Api, options: &Options, random: &mut StdRng) -> anyho
     for (author, followers) in authors.into_iter().zip(options.followers) {
         follows.extend((0..followers).map(|number| (first + 2 + number, author)));
     }
+    follow_all(api, follows).await?;
+    wait_idle(api, options.idle_limit).await?;
+    let publish = async |which: usize, round: u32| {
+        if options.settle {
+            wait_idle(api, options.idle_limit).await?;
+        }
+        let author = authors[which];
+        let body = json!({"title": format!("Post {round}"), "body": "As long as a short message is."});
+        let call = Call::post("/v1/posts").caller(author).key(format!("latency-{author}-{round}")).json(body);
+        Ok(api.timed(&call, 201).await?.1)
+    };
+    in_pairs(options.followers, options.publishes, random, publish).await
+}
+
+/// Makes follows, each from a follower to an author, several at a time.
+pub(super) async fn follow_all(api: &Api, follows: Vec<(u64, u64)>) -> anyhow::Result<()> {
     let total = follows.len() as u64;
     let mut progress = Progress::start("followers", "follows");
     let mut requests = stream::iter(follows)
@@ -112,35 +127,31 @@ pub async fn measure(api: &Api, options: &Options, random: &mut StdRng) -> anyho
         progress.set(done, total, "");
     }
     progress.finish();
-    wait_idle(api, options.idle_limit).await?;
+    Ok(())
+}
 
+/// Compares the publishes of two authors with these numbers of followers. `publish` gets the index of the author and
+/// the round. The order within a round is random. The first rounds warm up and do not count.
+pub async fn in_pairs(
+    followers: [u64; 2],
+    publishes: u32,
+    random: &mut StdRng,
+    publish: impl AsyncFn(usize, u32) -> anyhow::Result<Duration>,
+) -> anyhow::Result<Comparison> {
     let mut took = [Vec::new(), Vec::new()];
     let mut progress = Progress::start("publish", "pairs");
-    for round in 0..WARM_UP + options.publishes {
-        let order = if random.random() { [0, 1] } else { [1, 0] };
-        for which in order {
-            if options.settle {
-                wait_idle(api, options.idle_limit).await?;
-            }
-            let one = publish(api, authors[which], round).await?;
+    for round in 0..WARM_UP + publishes {
+        for which in if random.random() { [0, 1] } else { [1, 0] } {
+            let one = publish(which, round).await?;
             if round >= WARM_UP {
                 took[which].push(one);
             }
         }
-        progress.set(u64::from(round) + 1, u64::from(WARM_UP + options.publishes), "");
+        progress.set(u64::from(round) + 1, u64::from(WARM_UP + publishes), "");
     }
     progress.finish();
     let [small, large] = took;
-    Ok(Comparison([Sample::of(options.followers[0], small), Sample::of(options.followers[1], large)]))
-}
-
-async fn publish(api: &Api, author: u64, round: u32) -> anyhow::Result<Duration> {
-    let body = json!({"title": format!("Post {round}"), "body": "As long as a short message is."});
-    let call = Call::post("/v1/posts").caller(author).key(format!("latency-{author}-{round}")).json(body);
-    let response = api.once(&call).await.with_context(|| call.to_string())?;
-    let took = response.took;
-    response.expect_status(201).with_context(|| call.to_string())?;
-    Ok(took)
+    Ok(Comparison::new(Sample::of(followers[0], small), Sample::of(followers[1], large)))
 }
 
 #[cfg(test)]

@@ -30,14 +30,12 @@ impl fmt::Display for Mismatch {
 #[derive(Debug, Clone)]
 pub struct Checks {
     user: u64,
-    comparisons: u64,
-    mismatched: u64,
-    first: Vec<Mismatch>,
+    made: Ledger,
 }
 
 impl Checks {
     pub fn of(user: u64) -> Self {
-        Self { user, comparisons: 0, mismatched: 0, first: Vec::new() }
+        Self { user, made: Ledger::default() }
     }
 
     pub fn equal<T: PartialEq + Debug>(&mut self, what: &str, expected: T, got: T) {
@@ -47,14 +45,14 @@ impl Checks {
 
     /// Counts a comparison made elsewhere. `detail` returns the expected and the actual value.
     pub fn holds(&mut self, what: &str, holds: bool, detail: impl FnOnce() -> (String, String)) {
-        self.comparisons += 1;
+        self.made.comparisons += 1;
         if holds {
             return;
         }
-        self.mismatched += 1;
-        if self.first.len() < SHOWN_OF_ONE {
+        self.made.mismatched += 1;
+        if self.made.first.len() < SHOWN_OF_ONE {
             let (expected, got) = detail();
-            self.first.push(Mismatch { user: self.user, what: what.to_owned(), expected, got });
+            self.made.first.push(Mismatch { user: self.user, what: what.to_owned(), expected, got });
         }
     }
 
@@ -64,19 +62,12 @@ impl Checks {
     }
 
     pub fn mismatched(&self) -> u64 {
-        self.mismatched
-    }
-
-    pub fn comparisons(&self) -> u64 {
-        self.comparisons
-    }
-
-    pub fn first(&self) -> &[Mismatch] {
-        &self.first
+        self.made.mismatched
     }
 }
 
-#[derive(Debug, Default)]
+/// The comparisons made for many users.
+#[derive(Debug, Clone, Default)]
 pub struct Ledger {
     comparisons: u64,
     mismatched: u64,
@@ -84,11 +75,11 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn add(&mut self, checks: Checks) {
-        self.comparisons += checks.comparisons;
-        self.mismatched += checks.mismatched;
+    pub fn add(&mut self, Checks { made, .. }: Checks) {
+        self.comparisons += made.comparisons;
+        self.mismatched += made.mismatched;
         let room = SHOWN.saturating_sub(self.first.len());
-        self.first.extend(checks.first.into_iter().take(room));
+        self.first.extend(made.first.into_iter().take(room));
     }
 
     pub fn comparisons(&self) -> u64 {

@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     future::Future,
-    path::PathBuf,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::bail;
+use clap::builder::TypedValueParser;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use rand::{SeedableRng, rngs::StdRng};
 use serde_json::json;
@@ -36,7 +37,7 @@ const SMALL_PAGE: u32 = 7;
 const KILLS: u32 = 5;
 const HALF_WAY: Duration = Duration::from_secs(30);
 
-/// The planned disturbance.
+/// The disturbance during the fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     Plain,
@@ -48,21 +49,25 @@ pub enum Mode {
     Flush,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    pub edges: PathBuf,
-    /// The number of lines to read. `None` means all.
+    /// The number of lines to read. It must be the limit of the load.
+    #[arg(long, value_name = "LINES")]
     pub limit: Option<u64>,
+    /// The disturbance during the fan-outs.
+    #[arg(long, value_enum, default_value_t = Mode::Plain)]
     pub mode: Mode,
     /// The number of publishing accounts, most followers first.
+    #[arg(long, default_value_t = 20)]
     pub authors: usize,
     /// The number of posts for each of them.
+    #[arg(long, default_value_t = 5)]
     pub posts: u32,
     /// The number of concurrent readers.
-    pub concurrency: usize,
-    /// The seed of the randomness.
-    pub seed: u64,
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub concurrency: u16,
     /// The time that the stack may take to become idle.
+    #[arg(long, default_value = "900", value_name = "SECONDS", value_parser = clap::value_parser!(u64).map(Duration::from_secs))]
     pub idle_limit: Duration,
 }
 
@@ -72,24 +77,25 @@ type Middle<'a> = Option<BoxFuture<'a, anyhow::Result<()>>>;
 struct Run<'a> {
     api: &'a Api,
     options: &'a Options,
+    seed: u64,
     graph: &'a Graph,
     readers: Vec<u64>,
     ledger: Ledger,
 }
 
 /// Runs the check and prints each step. The ledger has the result.
-pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Ledger> {
-    let graph = Graph::read(&options.edges, options.limit)?;
+pub async fn run(api: &Api, edges: &Path, options: &Options, seed: u64) -> anyhow::Result<Ledger> {
+    let graph = Graph::read(edges, options.limit)?;
     let readers = graph.readers();
     if readers.is_empty() {
-        bail!("{} has no edge", options.edges.display());
+        bail!("{} has no edge", edges.display());
     }
     if options.mode == Mode::Kill {
         disturb::require_processes(api).await?;
     }
     let (follows, over) = (thousands(graph.edges()), thousands(graph.over_limit()));
     say("graph", &format!("{} readers, {follows} follows, {over} refused past 500", thousands(readers.len() as u64)));
-    let run = Run { api, options, graph: &graph, readers, ledger: Ledger::default() };
+    let run = Run { api, options, seed, graph: &graph, readers, ledger: Ledger::default() };
     tokio::select! {
         outcome = run.prove() => outcome,
         _ = tokio::signal::ctrl_c() => {
@@ -103,7 +109,8 @@ pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Ledger> {
 
 impl Run<'_> {
     async fn prove(mut self) -> anyhow::Result<Ledger> {
-        let Options { mode, authors, posts, seed, idle_limit, .. } = *self.options;
+        let Options { mode, authors, posts, idle_limit, .. } = *self.options;
+        let seed = self.seed;
         say("seed", &seed.to_string());
         let settled = wait_idle(self.api, idle_limit).await?;
         say("idle", &format!("after {}", short(settled)));
@@ -146,7 +153,7 @@ impl Run<'_> {
 
     async fn publish(&mut self, authors: &[u64], posts: u32, label: &str, redis_url: &str) -> anyhow::Result<Vec<Arc<Post>>> {
         let (api, mode) = (self.api, self.options.mode);
-        let mut random = StdRng::seed_from_u64(self.options.seed);
+        let mut random = StdRng::seed_from_u64(self.seed);
         let ledger = &mut self.ledger;
         if mode == Mode::Plain {
             return Ok(publish(api, authors, posts, label, ledger).await);
@@ -213,7 +220,7 @@ impl Run<'_> {
     ) -> anyhow::Result<Vec<T>> {
         let (before, wrong_before, total) = (self.ledger.comparisons(), self.ledger.mismatched(), self.readers.len());
         let mut progress = Progress::start(title, "readers");
-        let mut results = stream::iter(self.readers.iter().copied()).map(work).buffer_unordered(self.options.concurrency);
+        let mut results = stream::iter(self.readers.iter().copied()).map(work).buffer_unordered(self.options.concurrency.into());
         let mut values = Vec::with_capacity(total);
         let mut note = "";
         while let Some((checks, value)) = results.next().await {

@@ -92,7 +92,8 @@ async fn beside(server: &Server, worker: &Arc<Worker>, followers: &Arc<[UserId]>
         let work = move || process(&worker, load, &queue, &over, &delivered);
         processes.push(tokio::task::spawn_blocking(work));
     }
-    let read = read(worker.clone(), followers.clone(), delivered);
+    let (worker, followers) = (worker.clone(), followers.clone());
+    let read = move || read(&worker, &followers, &delivered);
     let (before, started) = (server.info(&["cpu"]).await?, Instant::now());
     let read = tokio::task::spawn_blocking(read).await;
     let busy_us = main_thread_us(&before, &server.info(&["cpu"]).await?);
@@ -130,25 +131,19 @@ fn process(
 
 /// The work of the reader's thread. Returns the times of its reads in µs, in ascending order, and the followers
 /// delivered in a second meanwhile.
-fn read(
-    worker: Arc<Worker>,
-    followers: Arc<[UserId]>,
-    delivered: Arc<AtomicU64>,
-) -> impl FnOnce() -> anyhow::Result<(Vec<f64>, f64)> {
-    move || {
-        let _first = First::new();
-        // The reader's connection lives in this thread too.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let reader = worker.another(true).await?;
-            // The pace is found during the first reads, which do not count.
-            reads(&reader, &followers, READS / 4).await?;
-            let (before, started) = (delivered.load(Ordering::Relaxed), Instant::now());
-            let times = reads(&reader, &followers, READS).await?;
-            let during = delivered.load(Ordering::Relaxed) - before;
-            Ok((times, (during as f64 / started.elapsed().as_secs_f64()).round()))
-        })
-    }
+fn read(worker: &Worker, followers: &[UserId], delivered: &AtomicU64) -> anyhow::Result<(Vec<f64>, f64)> {
+    let _first = First::new();
+    // The reader's connection lives in this thread too.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let reader = worker.another(true).await?;
+        // The pace is found during the first reads, which do not count.
+        reads(&reader, followers, READS / 4).await?;
+        let (before, started) = (delivered.load(Ordering::Relaxed), Instant::now());
+        let times = reads(&reader, followers, READS).await?;
+        let during = delivered.load(Ordering::Relaxed) - before;
+        Ok((times, (during as f64 / started.elapsed().as_secs_f64()).round()))
+    })
 }
 
 /// Reads first pages of random followers. Returns the times in µs, in ascending order.

@@ -44,7 +44,7 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
     let mut populations = Vec::new();
     for (followers, entries) in [(options.followers, 200), (options.followers / 5, FEED_CAP)] {
         server.flush().await?;
-        populations.push(population(server, options, &Readers::new(options.seed, followers, entries)).await?);
+        populations.push(population(server, options, &Readers::new(options.seed, followers as usize, entries)).await?);
     }
     Ok(FanOutReport::new(version, options.rounds, populations))
 }

@@ -15,7 +15,7 @@ use crate::measure::{
     table::Table,
 };
 
-/// The compared methods.
+/// A way to deliver a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {

@@ -39,7 +39,7 @@ impl Source {
         Ok(Self { connection, followers: readers.listed.clone(), entries: readers.entries })
     }
 
-    /// Awaits each command.
+    /// Delivers with one command at a time, as the source design does.
     pub(super) async fn sequential(&mut self, round: u32) -> anyhow::Result<usize> {
         for &user in self.followers.iter().take(SEQUENTIAL) {
             for command in commands(user, self.entries, round) {
@@ -105,36 +105,26 @@ fn reader(user: UserId, entries: usize) -> Vec<Cmd> {
 /// the oldest entry are computed instead of read.
 fn commands(user: UserId, entries: usize, round: u32) -> Vec<Cmd> {
     let (feed, unread, counts) = (feed(user), unread(user, AUTHOR), counts(user));
-    let mut exists = cmd("EXISTS");
-    exists.arg(&feed);
-    let mut zcard = cmd("ZCARD");
-    zcard.arg(&feed);
-    let mut sadd = cmd("SADD");
-    sadd.arg(&unread).arg(post(entries, round));
-    let mut hget = cmd("HGET");
-    hget.arg(&counts).arg(AUTHOR);
-    let mut hset = cmd("HSET");
-    hset.arg(&counts).arg(AUTHOR).arg(round + 1);
-    let mut oldest = cmd("ZREVRANGE");
-    oldest.arg(&feed).arg(-1).arg(-1);
-    let mut zrem = cmd("ZREM");
-    zrem.arg(&feed).arg(FIRST_ID + u64::from(round));
-    let drop_oldest = if entries >= FEED_CAP { vec![oldest, zrem] } else { Vec::new() };
-    let expires = [expire(&feed, FEED_SECONDS), expire(&unread, UNREAD_SECONDS), expire(&counts, UNREAD_SECONDS)];
-    let writes = [zadd(feed.clone(), entries, round), sadd, hget, hset];
-    [exists, zcard].into_iter().chain(drop_oldest).chain(writes).chain(expires).collect()
+    let mut commands = vec![cmd("EXISTS").arg(&feed).to_owned(), cmd("ZCARD").arg(&feed).to_owned()];
+    if entries >= FEED_CAP {
+        commands.push(cmd("ZREVRANGE").arg(&feed).arg(-1).arg(-1).to_owned());
+        commands.push(cmd("ZREM").arg(&feed).arg(FIRST_ID + u64::from(round)).to_owned());
+    }
+    commands.push(zadd(feed.clone(), entries, round));
+    commands.push(cmd("SADD").arg(&unread).arg(post(entries, round)).to_owned());
+    commands.push(cmd("HGET").arg(&counts).arg(AUTHOR).to_owned());
+    commands.push(cmd("HSET").arg(&counts).arg(AUTHOR).arg(round + 1).to_owned());
+    commands.extend([expire(&feed, FEED_SECONDS), expire(&unread, UNREAD_SECONDS), expire(&counts, UNREAD_SECONDS)]);
+    commands
 }
 
 fn expire(key: &str, seconds: u64) -> Cmd {
-    let mut expire = cmd("EXPIRE");
-    expire.arg(key).arg(seconds);
-    expire
+    cmd("EXPIRE").arg(key).arg(seconds).to_owned()
 }
 
 fn zadd(key: String, entries: usize, round: u32) -> Cmd {
-    let mut zadd = cmd("ZADD");
-    zadd.arg(key).arg(START_MS + entries as u64 + u64::from(round)).arg(post(entries, round));
-    zadd
+    let at = START_MS + entries as u64 + u64::from(round);
+    cmd("ZADD").arg(key).arg(at).arg(post(entries, round)).to_owned()
 }
 
 fn post(entries: usize, round: u32) -> u64 {

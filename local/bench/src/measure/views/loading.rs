@@ -21,12 +21,9 @@ pub(super) enum Origin {
 }
 
 pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow::Result<()> {
+    let posts = if origin == Origin::Seeded { world.posts_of_each } else { 0 };
     for &user in &world.readers {
-        let facts = match origin {
-            Origin::Seeded => world.facts_now(user),
-            Origin::Delivered => world.facts_at_the_follow(user),
-        };
-        rebuild(views, world, user, facts).await?;
+        rebuild(views, world, user, world.facts(user, posts)).await?;
     }
     if origin == Origin::Delivered {
         for post in world.posts() {

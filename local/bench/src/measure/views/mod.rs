@@ -28,7 +28,7 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
         redis_version: info.text("redis_version")?.to_owned(),
         allocator: info.text("mem_allocator")?.to_owned(),
         seed: options.seed,
-        memory: memory::measure(server, options.readers, options.seed).await?,
+        memory: memory::measure(server, options.readers as usize, options.seed).await?,
         reading: reading::measure(server, options).await?,
     })
 }

@@ -43,7 +43,7 @@ pub(super) enum Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Way {
-    /// Tidemark's views.
+    /// Tidemark's views, by the scripts of its functions.
     Views,
     /// The same data by bare commands, without a transaction.
     BareCommands,
