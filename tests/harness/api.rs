@@ -1,6 +1,7 @@
 //! A client of the HTTP API.
 
 use std::{
+    fmt::Display,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -42,7 +43,25 @@ pub struct Response {
     pub body: Value,
 }
 
+/// The ids of the items of a page or a list.
+pub fn ids<'a>(items: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
+    items.into_iter().map(|item| item["id"].as_str().expect("an item has an id").to_owned()).collect()
+}
+
+/// The ids of the items of a page or a list, and true for each that is read.
+pub fn ids_and_flags<'a>(items: impl IntoIterator<Item = &'a Value>) -> Vec<(String, bool)> {
+    items.into_iter().map(|item| (item["id"].as_str().expect("an item has an id").to_owned(), item["read"] == true)).collect()
+}
+
 impl Response {
+    /// Returns the items of a page.
+    pub fn items(self) -> Vec<Value> {
+        match self.ok()["items"].take() {
+            Value::Array(items) => items,
+            other => panic!("a page has items, not {other}"),
+        }
+    }
+
     /// Returns the body of a 2xx response. Panics on any other status.
     pub fn ok(self) -> Value {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.body);
@@ -151,6 +170,32 @@ impl User {
         self.send(Method::POST, path, &[], Some(body.to_string())).await
     }
 
+    /// POST with an idempotency key.
+    pub async fn post_with_key(&self, path: &str, key: &str, body: &Value) -> Response {
+        self.send(Method::POST, path, &[("idempotency-key", key)], Some(body.to_string())).await
+    }
+
+    /// PUT with a body.
+    pub async fn put_body(&self, path: &str, body: &Value) -> Response {
+        self.send(Method::PUT, path, &[], Some(body.to_string())).await
+    }
+
+    /// Follows each of these authors.
+    pub async fn follow(&self, authors: impl IntoIterator<Item: Display>) {
+        for author in authors {
+            self.put(&format!("/v1/following/{author}")).await.ok();
+        }
+    }
+
+    /// Publishes a post with each of these titles. Returns the ids.
+    pub async fn publish_all(&self, titles: impl IntoIterator<Item: ToString>) -> Vec<String> {
+        let mut ids = Vec::new();
+        for title in titles {
+            ids.push(self.publish(&title.to_string()).await);
+        }
+        ids
+    }
+
     /// Publishes a post. Returns its id.
     pub async fn publish(&self, title: &str) -> String {
         let post = self.post("/v1/posts", &json!({ "title": title })).await.ok();
@@ -177,13 +222,18 @@ impl User {
 
     /// Returns the ids and read flags of the whole feed.
     pub async fn feed(&self, status: &str) -> Vec<(String, bool)> {
-        let items = self.walk(&format!("/v1/feed?status={status}"), 7).await;
-        items.iter().map(|item| (item["id"].as_str().expect("an id").to_owned(), item["read"] == true)).collect()
+        ids_and_flags(&self.walk(&format!("/v1/feed?status={status}"), 7).await)
     }
 
     /// Returns the ids of the whole feed.
     pub async fn feed_ids(&self) -> Vec<String> {
         self.feed("all").await.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// The unread and the read notices on a platform.
+    pub async fn notice_counts(&self, platform: u16) -> (u64, u64) {
+        let counts = self.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
+        (counts["unread"].as_u64().expect("a count"), counts["read"].as_u64().expect("a count"))
     }
 
     /// Returns the total of unread posts. Three places must agree on it.
@@ -196,9 +246,7 @@ impl User {
         assert_eq!((total, total), (sum, feed["unread_total"].as_u64().expect("a total")));
         total
     }
-}
 
-impl User {
     /// Returns the total of unread posts from one place. During a change it may differ from the others.
     pub async fn unread_total_once(&self) -> u64 {
         self.get("/v1/unread").await.ok()["total"].as_u64().expect("a total")

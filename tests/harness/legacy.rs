@@ -23,6 +23,13 @@ impl LegacyRedis {
         }
     }
 
+    /// Starts a server with the data of these commands.
+    pub async fn with(commands: &[Cmd]) -> Self {
+        let legacy = Self::start().await;
+        legacy.run(commands).await;
+        legacy
+    }
+
     /// Ends the server and starts an empty one on the same port.
     pub async fn restart(&mut self) {
         self.child.kill().await.expect("the server ends");

@@ -5,22 +5,28 @@
 
 mod api;
 mod elsewhere;
+pub mod items;
 mod legacy;
 mod live;
 mod model;
+mod queues;
 mod redis;
 pub mod template;
 
 use std::{
+    fmt::Display,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tidemark_reconcile::Reconcile;
 
+use futures::{StreamExt as _, stream};
 use tempfile::TempDir;
-use tidemark_local::{Options, Stack};
+use tidemark::domain::UserId;
+use tidemark_local::{Options, RedisData, Stack, Weather};
+use tidemark_reconcile::Reconcile;
+use tokio::sync::OnceCell;
 
-pub use api::{Response, User};
+pub use api::{Response, User, ids, ids_and_flags};
 pub use legacy::LegacyRedis;
 pub use live::LiveConnection;
 pub use model::{Kind, Model, Post, TITLE};
@@ -38,6 +44,8 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
 /// The timeouts of functions for their stores in tests. They are long, so that a slow machine does not look like an
 /// unavailable store or a hanging function.
@@ -66,23 +74,24 @@ pub struct World {
     options: Options,
     http: reqwest::Client,
     data: TempDir,
+    dynamodb: OnceCell<aws_sdk_dynamodb::Client>,
     emulator: Option<elsewhere::Lease>,
 }
 
-/// Runs a test on a new stack. Afterwards asserts that no work is left and that the stack stops cleanly.
-pub async fn world(test: impl AsyncFnOnce(&World)) {
-    world_with(|_| {}, test).await;
+/// Runs a test on a new stack, in one thread. Afterwards asserts that no work is left and that the stack stops cleanly.
+pub fn world(test: impl AsyncFnOnce(&World)) {
+    world_with(|_| {}, test);
 }
 
 /// Does the same with other options.
-pub async fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World)) {
-    if let Some(reason) = redis::reason_to_skip(&redis_setup()) {
-        println!("not on a cluster: {reason}");
-        return;
-    }
-    let world = World::start(configure).await;
-    test(&world).await;
-    world.finish().await;
+pub fn world_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World)) {
+    in_one_thread(World::run_with(configure, test));
+}
+
+/// Runs a test on a runtime of one thread, as `#[tokio::test]` does.
+pub fn in_one_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(test);
 }
 
 /// Turns on the log that `RUST_LOG` selects.
@@ -119,12 +128,21 @@ async fn aws_config(endpoint: &str) -> aws_config::SdkConfig {
         .await
 }
 
+/// Sets a parameter of the template.
+pub fn parameter(name: &'static str, value: impl ToString) -> impl FnOnce(&mut Options) {
+    move |options| drop(options.parameters.insert(name.to_owned(), value.to_string()))
+}
+
 /// Sets the limits of posts, follows, reactions, marks and reads a minute.
 pub fn request_limits(per_minute: [u32; 5]) -> impl FnOnce(&mut Options) {
     let kinds = ["Posts", "Follows", "Reactions", "Marks", "Reads"];
     move |options| {
         options.parameters.extend(kinds.iter().zip(per_minute).map(|(kind, limit)| (format!("Limit{kind}"), limit.to_string())));
     }
+}
+
+pub fn user_id(id: u64) -> UserId {
+    UserId::new(id).expect("a user id")
 }
 
 /// Builds a stream record of the edges by follower with these keys.
@@ -143,7 +161,30 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_owned()
 }
 
+/// Every file below a folder of the repository with this extension.
+pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let below = |path: PathBuf| if path.is_dir() { files(&path, extension) } else { vec![path] };
+    entries.flat_map(below).filter(|path| path.extension().is_some_and(|own| own == extension)).collect()
+}
+
 impl World {
+    /// Does the same as [`world`] on the runtime of the caller.
+    pub async fn run(test: impl AsyncFnOnce(&Self)) {
+        Self::run_with(|_| {}, test).await;
+    }
+
+    /// Does the same as [`world_with`] on the runtime of the caller.
+    pub async fn run_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&Self)) {
+        if let Some(reason) = redis::reason_to_skip(&redis_setup()) {
+            println!("not on a cluster: {reason}");
+            return;
+        }
+        let world = Self::start(configure).await;
+        test(&world).await;
+        world.finish().await;
+    }
+
     /// Starts a new stack.
     pub async fn start(configure: impl FnOnce(&mut Options)) -> Self {
         log();
@@ -161,14 +202,14 @@ impl World {
         options.all_processes &= options.lines.is_none();
         let emulator = elsewhere::Lease::take(&mut options).await;
         let stack = Stack::start(options.clone()).await.expect("the stack starts");
-        Self { stack, options, http: reqwest::Client::new(), data, emulator }
+        Self { stack, options, http: reqwest::Client::new(), data, dynamodb: OnceCell::new(), emulator }
     }
 
     /// Stops the stack and starts it again on the same data.
     pub async fn restart(self) -> Self {
         self.stack.stop().await.expect("the stack stops");
         let stack = Stack::start(self.options.clone()).await.expect("the stack starts again");
-        Self { stack, ..self }
+        Self { stack, dynamodb: OnceCell::new(), ..self }
     }
 
     /// Does the same with another value of a template parameter.
@@ -193,6 +234,25 @@ impl World {
     /// A caller with this `Authorization` header, or without one.
     pub fn stranger(&self, token: Option<&str>) -> User {
         User::new(self.http.clone(), self.stack.base_url(), token.map(str::to_owned))
+    }
+
+    /// A user who follows these authors.
+    pub async fn reader(&self, id: u64, authors: impl IntoIterator<Item: Display>) -> User {
+        let reader = self.user(id);
+        reader.follow(authors).await;
+        reader
+    }
+
+    /// A user who follows these authors and has a view.
+    pub async fn live_reader(&self, id: u64, authors: impl IntoIterator<Item: Display>) -> User {
+        let reader = self.reader(id, authors).await;
+        reader.feed_ids().await;
+        reader
+    }
+
+    /// A caller who may write notices.
+    pub fn administrator(&self) -> User {
+        self.stranger(Some("900 notices:write"))
     }
 
     /// Waits until nothing is queued, in flight or unread.
@@ -221,6 +281,55 @@ impl World {
         reconcile.walk(&plan, None, false, &|| false).await.expect("the stores respond").expect("a walk")
     }
 
+    /// Pauses the functions that update views after a request: deliveries, and projections of follows.
+    pub async fn pause_workers(&self) {
+        for worker in WORKERS {
+            self.stack.pause(worker).await.expect("the stack has the function");
+        }
+    }
+
+    pub fn resume_workers(&self) {
+        for worker in WORKERS {
+            self.stack.resume(worker).expect("the stack has the function");
+        }
+    }
+
+    /// Ends the weather, and waits until no work is left.
+    pub async fn calm_down(&self) {
+        self.stack.set_weather(Weather::Calm, 1);
+        self.idle().await;
+    }
+
+    /// Resumes a function, and waits until no work is left.
+    pub async fn resume(&self, function: &str) {
+        self.stack.resume(function).expect("the stack has the function");
+        self.idle().await;
+    }
+
+    /// Publishes a post and waits until no work is left. Returns the post's id.
+    pub async fn publish_and_deliver(&self, author: u64, title: &str) -> String {
+        let post = self.user(author).publish(title).await;
+        self.idle().await;
+        post
+    }
+
+    /// Waits until the changes of an outage have reached Redis, and every function calls Redis again.
+    pub async fn redis_recovers(&self) {
+        self.idle().await;
+        self.redis_is_asked_again().await;
+    }
+
+    /// Runs a check after Redis has lost its views, without Redis, and after its return.
+    pub async fn at_each_loss_of_redis(&self, check: impl AsyncFn()) {
+        self.flush_redis().await;
+        check().await;
+        self.stack.stop_redis(RedisData::Lose).await.expect("Redis stops");
+        check().await;
+        self.stack.start_redis().await.expect("Redis starts");
+        self.redis_is_asked_again().await;
+        check().await;
+    }
+
     /// Waits until every function calls Redis again. After an outage, each function avoids Redis for some time. While
     /// changes of the outage wait for a worker, responses come from facts.
     pub async fn redis_is_asked_again(&self) {
@@ -234,24 +343,45 @@ impl World {
         }
     }
 
-    pub async fn sqs(&self) -> aws_sdk_sqs::Client {
-        aws_sdk_sqs::Client::new(&aws_config(self.stack.sqs_endpoint()).await)
-    }
-
-    /// Removes all messages from a queue.
-    pub async fn empty_queue(&self, queue: &str) {
-        let url = &self.stack.queue(queue).expect("the template has the queue").url;
-        self.sqs().await.purge_queue().queue_url(url).send().await.expect("the queue is emptied");
-    }
-
     pub async fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        aws_sdk_dynamodb::Client::new(&aws_config(self.stack.dynamodb_endpoint()).await)
+        let connect = async || aws_sdk_dynamodb::Client::new(&aws_config(self.stack.dynamodb_endpoint()).await);
+        self.dynamodb.get_or_init(connect).await.clone()
     }
 
     /// Makes `followers` follow `author`.
     pub async fn follow(&self, followers: impl IntoIterator<Item = u64>, author: u64) {
         for follower in followers {
-            self.user(follower).put(&format!("/v1/following/{author}")).await.ok();
+            self.user(follower).follow([author]).await;
+        }
+    }
+
+    /// Does the same with 16 requests at a time.
+    pub async fn follow_at_once(&self, followers: impl IntoIterator<Item = u64>, author: u64) {
+        let follow = async |follower| self.user(follower).follow([author]).await;
+        stream::iter(followers).for_each_concurrent(16, follow).await;
+    }
+
+    /// Asserts that each of these readers has this number of unread posts.
+    pub async fn assert_unread(&self, readers: impl IntoIterator<Item = u64>, posts: u64) {
+        for reader in readers {
+            assert_eq!(self.user(reader).unread_total().await, posts, "reader {reader}");
+        }
+    }
+
+    /// Runs a job of reconcile.
+    pub async fn reconcile(&self, job: serde_json::Value) -> serde_json::Value {
+        self.stack.fire("reconcile", Some(job)).await.expect("reconcile returns a report")
+    }
+
+    /// Resumes every unfinished fan-out and erasure, as reconcile does for those that are overdue.
+    pub async fn resume_fan_outs(&self) -> serde_json::Value {
+        self.reconcile(serde_json::json!({ "job": "fan-outs", "overdue_ms": 0 })).await
+    }
+
+    /// Reads the whole feed of each of these readers, who then have a view.
+    pub async fn read_feeds(&self, readers: impl IntoIterator<Item = u64>) {
+        for reader in readers {
+            self.user(reader).feed_ids().await;
         }
     }
 }

@@ -10,7 +10,7 @@ use redis::{
     cluster::ClusterClientBuilder,
     cluster_async::ClusterConnection,
 };
-use tidemark::views::RedisOptions;
+use tidemark::views::{Redis, RedisOptions};
 use tidemark_local::{RedisData, RedisSetup};
 
 use crate::{World, variable};
@@ -161,6 +161,13 @@ impl World {
     /// Returns true if Redis is one node.
     pub fn is_one_node(&self) -> bool {
         !self.stack.redis_options().cluster
+    }
+
+    /// A connection as functions have it, with longer timeouts than theirs.
+    pub fn patient_redis(&self) -> Redis {
+        let (connect_timeout, response_timeout) = (Duration::from_secs(5), Duration::from_secs(10));
+        let options = RedisOptions { connect_timeout, response_timeout, ..self.stack.redis_options().clone() };
+        Redis::new(&options).expect("a Redis URL")
     }
 
     /// A connection of the test to all of Redis.

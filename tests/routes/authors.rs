@@ -3,17 +3,15 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 use tidemark::facts::schema;
-use tidemark_tests::world;
+use tidemark_tests::{items::s, world};
 
-#[tokio::test]
-async fn an_author_timeline_has_flags_and_totals() {
+#[test]
+fn an_author_timeline_has_flags_and_totals() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         author.publish("before").await;
         reader.put("/v1/following/10").await.ok();
-        for number in 2..=12 {
-            author.publish(&format!("{number}")).await;
-        }
+        author.publish_all(2..=12).await;
         author.delete("/v1/posts/10-11").await.ok();
         reader.put("/v1/posts/10-5/read").await.ok();
         world.idle().await;
@@ -29,12 +27,11 @@ async fn an_author_timeline_has_flags_and_totals() {
         assert_eq!(seqs, [12, 10, 9, 8, 7, 6, 4, 3, 2]);
         let page = reader.get("/v1/authors/10/posts?status=unread&limit=9").await.ok();
         assert_eq!((&page["total"], &page["next_cursor"]), (&json!(9), &json!(null)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn posts_of_an_author_who_is_not_followed_do_not_count_as_unread() {
+#[test]
+fn posts_of_an_author_who_is_not_followed_do_not_count_as_unread() {
     world(async |world| {
         world.user(10).publish("one").await;
         let (reader, author) = (world.user(1), world.user(10));
@@ -44,28 +41,20 @@ async fn posts_of_an_author_who_is_not_followed_do_not_count_as_unread() {
         let nothing = reader.get("/v1/authors/11/posts").await.ok();
         assert_eq!((&nothing["items"], &nothing["next_cursor"], &nothing["total"]), (&json!([]), &json!(null), &json!(0)));
         assert_eq!(reader.get("/v1/authors/0/posts").await.field(), "author");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_post_deleted_during_a_read_is_left_out_and_the_next_cursor_stays_the_same() {
+#[test]
+fn a_post_deleted_during_a_read_is_left_out_and_the_next_cursor_stays_the_same() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        for number in 1..=6 {
-            world.user(10).publish(&format!("{number}")).await;
-        }
+        let reader = world.reader(1, [10]).await;
+        world.user(10).publish_all(1..=6).await;
         world.idle().await;
         // The tombstone of a deletion that happens after the page has read the author's head.
-        let dynamodb = world.dynamodb().await;
+        let tombstone = [("tombstone", AttributeValue::Bool(true)), ("state", s("cancelled"))];
         for seq in [5, 2, 1] {
-            let update =
-                dynamodb.update_item().table_name("PostsTable").set_key(Some(schema::post(format!("10-{seq}").parse().unwrap())));
-            let update = update.update_expression("SET tombstone = :true, #state = :state REMOVE title");
-            let update = update.expression_attribute_names("#state", "state");
-            let update = update.expression_attribute_values(":state", AttributeValue::S("cancelled".to_owned()));
-            update.expression_attribute_values(":true", AttributeValue::Bool(true)).send().await.unwrap();
+            let post = schema::post(format!("10-{seq}").parse().unwrap());
+            world.update_item("PostsTable", post, &tombstone, &["title"]).await;
         }
         for status in ["all", "unread"] {
             let mut pages: Vec<Vec<u64>> = Vec::new();
@@ -80,6 +69,5 @@ async fn a_post_deleted_during_a_read_is_left_out_and_the_next_cursor_stays_the_
             }
             assert_eq!(pages, [vec![6], vec![4, 3], vec![]], "{status}");
         }
-    })
-    .await;
+    });
 }

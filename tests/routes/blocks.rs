@@ -1,12 +1,9 @@
 //! Blocks end follows in both directions, and keep the two users apart until they end.
 
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::types::AttributeValue;
-use serde_json::{Value, json};
-use tidemark::{domain::UserId, facts::schema};
-use tidemark_local::RedisData;
-use tidemark_tests::{Response, User, World, world};
+use serde_json::json;
+use tidemark::facts::schema;
+use tidemark_tests::{Response, User, World, ids, user_id, world};
 
 const BLOCKER: u64 = 1;
 const BLOCKED: u64 = 2;
@@ -52,19 +49,18 @@ async fn are_apart(blocker: &User, blocked: &User) {
     for query in ["", "?status=unread", "?include=body&limit=1"] {
         refused(&blocked.get(&format!("/v1/authors/1/posts{query}")).await);
     }
-    let items = |response: Value| response["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect::<Vec<_>>();
-    assert_eq!(items(blocked.get("/v1/posts?post=1-1&post=2-1").await.ok()), ["2-1"]);
-    assert_eq!(items(blocked.get("/v1/me/likes").await.ok()), [] as [Value; 0]);
+    assert_eq!(ids(&blocked.get("/v1/posts?post=1-1&post=2-1").await.items()), ["2-1"]);
+    assert_eq!(ids(&blocked.get("/v1/me/likes").await.items()), [] as [&str; 0]);
     // The blocker still sees the other's posts.
     assert_eq!(blocker.get("/v1/posts/2-1").await.ok()["liked"], true);
-    assert_eq!(items(blocker.get("/v1/authors/2/posts").await.ok()), ["2-1"]);
-    assert_eq!(items(blocker.get("/v1/me/likes").await.ok()), ["2-1"]);
+    assert_eq!(ids(&blocker.get("/v1/authors/2/posts").await.items()), ["2-1"]);
+    assert_eq!(ids(&blocker.get("/v1/me/likes").await.items()), ["2-1"]);
     assert_eq!(blocker.get("/v1/users/2").await.ok()["relation"]["blocked"], true);
     assert_eq!(blocked.get("/v1/users/1").await.ok()["relation"]["blocked"], false, "the blocked user is not told");
 }
 
-#[tokio::test]
-async fn a_block_keeps_two_users_apart_until_it_ends() {
+#[test]
+fn a_block_keeps_two_users_apart_until_it_ends() {
     world(async |world| {
         let (blocker, blocked) = friends(world).await;
         let stranger = world.user(3);
@@ -83,7 +79,7 @@ async fn a_block_keeps_two_users_apart_until_it_ends() {
         // Posts of the two reach no user whom a block keeps away.
         blocker.publish("to nobody").await;
         world.idle().await;
-        are_apart_after_loss(world, &blocker, &blocked).await;
+        world.at_each_loss_of_redis(async || are_apart(&blocker, &blocked).await).await;
 
         // For a user who is blocked the post does not exist.
         let marked = blocked.post("/v1/reads", &json!({ "posts": ["1-1", "2-1"] })).await.ok();
@@ -100,52 +96,35 @@ async fn a_block_keeps_two_users_apart_until_it_ends() {
         assert_eq!(blocked.get("/v1/relations/1").await.ok()["following"], false, "the follow does not come back");
         assert_eq!(blocked.put("/v1/following/1").await.ok()["created"], true);
         assert_eq!(blocked.put("/v1/posts/1-1/like").await.ok(), json!({ "liked": true }));
-    })
-    .await;
+    });
 }
 
-async fn are_apart_after_loss(world: &World, blocker: &User, blocked: &User) {
-    world.flush_redis().await;
-    are_apart(blocker, blocked).await;
-    world.stack.stop_redis(RedisData::Lose).await.unwrap();
-    are_apart(blocker, blocked).await;
-    world.stack.start_redis().await.unwrap();
-    world.redis_is_asked_again().await;
-    are_apart(blocker, blocked).await;
-}
-
-#[tokio::test]
-async fn a_repeated_block_restores_its_flags() {
+#[test]
+fn a_repeated_block_restores_its_flags() {
     world(async |world| {
         let (blocker, blocked) = friends(world).await;
-        let [one, two] = [BLOCKER, BLOCKED].map(|user| UserId::new(user).unwrap());
+        let [one, two] = [BLOCKER, BLOCKED].map(user_id);
         let flags = [(schema::reaction(two, one), "blocked"), (schema::reaction(one, two), "blocks")];
-        let dynamodb = world.dynamodb().await;
-        let change = async |expression: &str| {
-            for (key, flag) in &flags {
-                let update = dynamodb.update_item().table_name("ReactionsTable").set_key(Some(key.clone()));
-                let update = update.update_expression(expression).expression_attribute_names("#flag", *flag);
-                let set = expression.starts_with("SET").then(|| HashMap::from([(":set".to_owned(), AttributeValue::Bool(true))]));
-                update.set_expression_attribute_values(set).send().await.unwrap();
-            }
-        };
         blocker.put("/v1/blocks/2").await.ok();
-        change("REMOVE #flag").await;
+        for (key, flag) in &flags {
+            world.update_item("ReactionsTable", key.clone(), &[], &[*flag]).await;
+        }
         blocker.put("/v1/blocks/2").await.ok();
         are_apart(&blocker, &blocked).await;
 
         blocker.delete("/v1/blocks/2").await.ok();
-        change("SET #flag = :set").await;
+        for (key, flag) in flags {
+            world.update_item("ReactionsTable", key, &[(flag, AttributeValue::Bool(true))], &[]).await;
+        }
         refused(&blocked.put("/v1/following/1").await);
         blocker.delete("/v1/blocks/2").await.ok();
         blocked.put("/v1/following/1").await.ok();
         blocker.put("/v1/posts/2-1/like").await.ok();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_request_to_follow_fifty_blockers_names_each() {
+#[test]
+fn a_request_to_follow_fifty_blockers_names_each() {
     world(async |world| {
         let blockers: Vec<String> = (100..150).map(|blocker| blocker.to_string()).collect();
         for blocker in 100..150 {
@@ -155,12 +134,11 @@ async fn a_request_to_follow_fifty_blockers_names_each() {
         let results = results["results"].as_array().unwrap();
         assert_eq!(results.len(), 50);
         assert!(results.iter().all(|result| result["error"]["type"] == "/problems/blocked"), "{results:?}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn both_users_may_block_each_other() {
+#[test]
+fn both_users_may_block_each_other() {
     world(async |world| {
         let (one, two) = friends(world).await;
         one.put("/v1/blocks/2").await.ok();
@@ -172,12 +150,11 @@ async fn both_users_may_block_each_other() {
         assert_eq!(two.get("/v1/posts/1-1").await.status, 200);
         two.delete("/v1/blocks/1").await.ok();
         one.put("/v1/following/2").await.ok();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn blocks_are_listed_newest_first() {
+#[test]
+fn blocks_are_listed_newest_first() {
     world(async |world| {
         let user = world.user(7);
         for other in 10..15 {
@@ -192,6 +169,5 @@ async fn blocks_are_listed_newest_first() {
         assert_eq!(user.walk("/v1/mutes", 2).await.len(), 1);
         assert_eq!(user.put("/v1/blocks/7").await.field(), "user");
         assert_eq!(user.put("/v1/blocks/x").await.field(), "user");
-    })
-    .await;
+    });
 }

@@ -2,13 +2,13 @@
 
 use reqwest::Method;
 use tidemark_local::Options;
-use tidemark_tests::{Response, User, world, world_with};
+use tidemark_tests::{Response, User, parameter, world, world_with};
 
 const PAGE: &str = "https://app.example.com";
 const EXPOSED: &str = "ETag,Link,Location,Retry-After,RateLimit,RateLimit-Policy,Degraded";
 
 fn origins(list: &str) -> impl FnOnce(&mut Options) {
-    move |options| drop(options.parameters.insert("CorsOrigins".to_owned(), list.to_owned()))
+    parameter("CorsOrigins", list)
 }
 
 async fn preflight(user: &User, path: &str, origin: &str) -> Response {
@@ -22,8 +22,8 @@ fn cors_headers(response: &Response) -> Vec<&str> {
     response.headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("access-control-")).collect()
 }
 
-#[tokio::test]
-async fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
+#[test]
+fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
     world_with(origins("http://localhost:5173,https://app.example.com"), async |world| {
         let anybody = world.stranger(None);
         for path in ["/v1/feed", "/v1/posts/1-1/like", "/v1/nothing"] {
@@ -41,12 +41,11 @@ async fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
                 assert_eq!((response.status, cors_headers(&response)), (204, vec![]), "{other}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
+#[test]
+fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
     world_with(origins(PAGE), async |world| {
         let (user, anybody) = (world.user(1), world.stranger(None));
         let get = |path: &'static str| (Method::GET, path, None);
@@ -71,23 +70,20 @@ async fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
             let without = caller.send(method.clone(), path, &[], body.map(str::to_owned)).await;
             assert_eq!(cors_headers(&without), [""; 0], "{method} {path}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_origin_is_allowed_with_a_star_and_none_by_default() {
+#[test]
+fn every_origin_is_allowed_with_a_star_and_none_by_default() {
     world_with(origins("*"), async |world| {
         assert_eq!(preflight(&world.stranger(None), "/v1/feed", PAGE).await.header("access-control-allow-origin"), Some("*"));
         let response = world.user(1).send(Method::GET, "/v1/feed", &[("origin", "null")], None).await;
         assert_eq!(response.header("access-control-allow-origin"), Some("*"));
-    })
-    .await;
+    });
     world(async |world| {
         let response = preflight(&world.stranger(None), "/v1/feed", PAGE).await;
         assert_eq!((response.status, response.header("allow"), cors_headers(&response)), (204, Some("GET"), vec![]));
         let response = world.user(1).send(Method::GET, "/v1/feed", &[("origin", PAGE)], None).await;
         assert_eq!((response.status, cors_headers(&response)), (200, vec![]));
-    })
-    .await;
+    });
 }

@@ -4,8 +4,8 @@ use reqwest::Method;
 use tidemark::http::Kind;
 use tidemark_tests::{Response, world};
 
-#[tokio::test]
-async fn a_request_without_identity_is_refused_by_the_gateway() {
+#[test]
+fn a_request_without_identity_is_refused_by_the_gateway() {
     world(async |world| {
         for token in [None, Some("0"), Some("abc"), Some("01"), Some("18446744073709551616")] {
             for (method, path) in [(Method::GET, "/v1/feed"), (Method::PUT, "/v1/following/2"), (Method::POST, "/v1/posts")] {
@@ -15,12 +15,11 @@ async fn a_request_without_identity_is_refused_by_the_gateway() {
             }
         }
         assert_eq!(world.stranger(Some("7 notices:write")).get("/v1/feed").await.status, 200);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_unknown_route_and_an_unknown_method_are_different_errors_and_need_no_token() {
+#[test]
+fn an_unknown_route_and_an_unknown_method_are_different_errors_and_need_no_token() {
     world(async |world| {
         for user in [world.user(1), world.stranger(None), world.stranger(Some("nobody"))] {
             for path in ["/v1", "/v1/nothing", "/v1/feed/", "//v1/feed", "/feed", "/v1/posts/1-1/unknown", "/v1/posts//read"] {
@@ -51,8 +50,7 @@ async fn an_unknown_route_and_an_unknown_method_are_different_errors_and_need_no
                 assert_eq!((response.status, response.header("allow")), (204, Some(allowed.join(", ").as_str())), "{path}");
             }
         }
-    })
-    .await;
+    });
 }
 
 /// Paths with routes of one function and of several.
@@ -64,8 +62,8 @@ const ALLOWED: [(&str, &[&str]); 5] = [
     ("/v1/health", &["GET"]),
 ];
 
-#[tokio::test]
-async fn every_route_refuses_query_parameters_that_it_does_not_have() {
+#[test]
+fn every_route_refuses_query_parameters_that_it_does_not_have() {
     world(async |world| {
         let user = world.stranger(Some("1 notices:write"));
         for route in crate::openapi::routes() {
@@ -94,12 +92,11 @@ async fn every_route_refuses_query_parameters_that_it_does_not_have() {
         let both = user.get("/v1/feed?a=1&b=2").await;
         assert_eq!([&both.body["errors"][0]["field"], &both.body["errors"][1]["field"]], ["a", "b"]);
         user.get("/v1/users?user=1&user=2&").await.ok();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn responses_without_a_tag_are_not_cached() {
+#[test]
+fn responses_without_a_tag_are_not_cached() {
     world(async |world| {
         let user = world.user(1);
         let kept = |response: &Response| response.header("cache-control").unwrap().to_owned();
@@ -110,12 +107,11 @@ async fn responses_without_a_tag_are_not_cached() {
         assert_eq!(kept(&feed), "private, no-cache");
         let again = user.send(Method::GET, "/v1/feed", &[("if-none-match", feed.header("etag").unwrap())], None).await;
         assert_eq!((again.status, kept(&again)), (304, "private, no-cache".to_owned()));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_type_of_a_problem_leads_to_its_description() {
+#[test]
+fn the_type_of_a_problem_leads_to_its_description() {
     world(async |world| {
         let problem = world.user(1).get("/v1/nothing").await.body;
         for kind in Kind::ALL {
@@ -126,12 +122,11 @@ async fn the_type_of_a_problem_leads_to_its_description() {
         }
         assert_eq!(problem["type"], "/problems/not-found");
         assert_eq!(reqwest::get(format!("{}/problems/unknown", world.stack.base_url())).await.unwrap().status(), 404);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn unreadable_and_oversized_bodies_are_refused() {
+#[test]
+fn unreadable_and_oversized_bodies_are_refused() {
     world(async |world| {
         let user = world.user(1);
         for body in ["", "{", "null", "[]", "\"x\"", "{\"title\": "] {
@@ -145,12 +140,11 @@ async fn unreadable_and_oversized_bodies_are_refused() {
         assert_eq!(unused.problem(), (413, "/problems/body-too-large"), "also on a route without a body");
         let binary = user.send(Method::POST, "/v1/posts", &[], Some("{\"title\":\"\u{0}ok\"}".to_owned())).await;
         assert_eq!(binary.field(), "body", "a raw control character is not JSON");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn ids_in_paths_are_checked() {
+#[test]
+fn ids_in_paths_are_checked() {
     world(async |world| {
         let user = world.user(1);
         for id in ["0", "01", "x", "-1", "18446744073709551616", "%20"] {
@@ -161,6 +155,5 @@ async fn ids_in_paths_are_checked() {
             assert_eq!(user.get(&format!("/v1/posts/{id}")).await.field(), "post", "{id}");
         }
         assert_eq!(user.put("/v1/following/18446744073709551615").await.status, 200);
-    })
-    .await;
+    });
 }

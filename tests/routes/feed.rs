@@ -2,15 +2,12 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tidemark_tests::world;
+use tidemark_tests::{ids, world};
 
-#[tokio::test]
-async fn a_feed_has_the_posts_of_followed_authors_newest_first() {
+#[test]
+fn a_feed_has_the_posts_of_followed_authors_newest_first() {
     world(async |world| {
-        let reader = world.user(1);
-        for author in [10, 20, 30] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
+        let reader = world.reader(1, [10, 20, 30]).await;
         assert!(reader.feed_ids().await.is_empty());
         let mut expected = Vec::new();
         for round in 0..6 {
@@ -28,28 +25,22 @@ async fn a_feed_has_the_posts_of_followed_authors_newest_first() {
             (item["created_at"].as_str().unwrap().to_owned(), author, item["seq"].as_u64().unwrap())
         };
         assert!(items.is_sorted_by(|newer, older| key(newer) > key(older)));
-        let mut ids: Vec<String> = items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect();
+        let mut ids = ids(&items);
         ids.sort();
         expected.sort();
         assert_eq!(ids, expected);
         assert!(items.iter().all(|item| item["read"] == false && item["liked"] == false && item["favorited"] == false));
         assert_eq!(reader.unread_total().await, 18);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn after_a_follow_the_next_read_shows_the_newest_100_older_posts_as_read() {
+#[test]
+fn after_a_follow_the_next_read_shows_the_newest_100_older_posts_as_read() {
     world(async |world| {
-        let author = world.user(10);
-        for number in 0..105 {
-            author.publish(&format!("old {number}")).await;
-        }
+        world.user(10).publish_all(0..105).await;
         world.idle().await;
         // The workers are paused: the handler alone must prepare the caller's next read.
-        for function in ["fan-out", "relation-projector"] {
-            world.stack.pause(function).await.unwrap();
-        }
+        world.pause_workers().await;
         let (live, cold) = (world.user(1), world.user(2));
         live.feed_ids().await;
         for reader in [&live, &cold] {
@@ -61,19 +52,14 @@ async fn after_a_follow_the_next_read_shows_the_newest_100_older_posts_as_read()
             reader.delete("/v1/following/10").await.ok();
             assert!(reader.feed_ids().await.is_empty());
         }
-        for function in ["fan-out", "relation-projector"] {
-            world.stack.resume(function).unwrap();
-        }
-    })
-    .await;
+        world.resume_workers();
+    });
 }
 
-#[tokio::test]
-async fn a_repeated_follow_after_an_unfollow_starts_with_a_new_base() {
+#[test]
+fn a_repeated_follow_after_an_unfollow_starts_with_a_new_base() {
     world(async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        reader.put("/v1/following/10").await.ok();
-        reader.feed_ids().await;
+        let (reader, author) = (world.live_reader(1, [10]).await, world.user(10));
         author.publish("one").await;
         author.publish("two").await;
         world.idle().await;
@@ -87,71 +73,46 @@ async fn a_repeated_follow_after_an_unfollow_starts_with_a_new_base() {
         assert_eq!(reader.unread_total().await, 1);
         let feed = reader.feed("all").await;
         assert_eq!(feed.iter().map(|(_, read)| *read).collect::<Vec<_>>(), [false, true, true, true]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn unread_pages_have_exactly_the_posts_that_count_as_unread() {
+#[test]
+fn unread_pages_have_exactly_the_posts_that_count_as_unread() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        reader.feed_ids().await;
-        for number in 1..=30 {
-            world.user(10).publish(&format!("{number}")).await;
-        }
+        let reader = world.live_reader(1, [10]).await;
+        world.user(10).publish_all(1..=30).await;
         world.idle().await;
         for seq in (1..=30).filter(|seq| seq % 3 != 0) {
             reader.put(&format!("/v1/posts/10-{seq}/read")).await.ok();
         }
-        let unread: Vec<String> = reader
-            .feed("unread")
-            .await
-            .into_iter()
-            .map(|(id, read)| {
-                assert!(!read);
-                id
-            })
-            .collect();
-        assert_eq!(unread, (1..=10).rev().map(|n| format!("10-{}", n * 3)).collect::<Vec<_>>());
+        let unread = (1..=10).rev().map(|n| (format!("10-{}", n * 3), false)).collect::<Vec<_>>();
+        assert_eq!(reader.feed("unread").await, unread);
         assert_eq!(reader.unread_total().await, 10);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pages_do_not_shift_while_posts_arrive() {
+#[test]
+fn pages_do_not_shift_while_posts_arrive() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        for number in 1..=20 {
-            world.user(10).publish(&format!("{number}")).await;
-        }
+        let reader = world.reader(1, [10]).await;
+        world.user(10).publish_all(1..=20).await;
         world.idle().await;
         let first = reader.get("/v1/feed?limit=8").await;
         let link = first.header("link").unwrap().to_owned();
         let page = first.ok();
         assert_eq!(link, format!("</v1/feed?limit=8&cursor={}>; rel=\"next\"", page["next_cursor"].as_str().unwrap()));
-        for _ in 0..5 {
-            world.user(10).publish("meanwhile").await;
-        }
+        world.user(10).publish_all(["meanwhile"; 5]).await;
         world.idle().await;
-        let next = reader.get(link.split(['<', '>']).nth(1).unwrap()).await.ok();
-        let ids: Vec<&str> = next["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
-        assert_eq!(ids, ["10-12", "10-11", "10-10", "10-9", "10-8", "10-7", "10-6", "10-5"]);
-    })
-    .await;
+        let next = reader.get(link.split(['<', '>']).nth(1).unwrap()).await.items();
+        assert_eq!(ids(&next), ["10-12", "10-11", "10-10", "10-9", "10-8", "10-7", "10-6", "10-5"]);
+    });
 }
 
-#[tokio::test]
-async fn deleted_posts_disappear_from_feed_counts_and_pages() {
+#[test]
+fn deleted_posts_disappear_from_feed_counts_and_pages() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        reader.feed_ids().await;
-        for number in 1..=10 {
-            world.user(10).publish(&format!("{number}")).await;
-        }
+        let reader = world.live_reader(1, [10]).await;
+        world.user(10).publish_all(1..=10).await;
         world.idle().await;
         for seq in [10, 9, 8, 7, 3] {
             world.user(10).delete(&format!("/v1/posts/10-{seq}")).await.ok();
@@ -161,19 +122,14 @@ async fn deleted_posts_disappear_from_feed_counts_and_pages() {
         world.idle().await;
         assert_eq!(reader.feed_ids().await, ["10-6", "10-5", "10-4", "10-2", "10-1"]);
         assert_eq!(reader.unread_total().await, 5);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_deleted_post_disappears_from_page_and_count_before_its_retraction() {
+#[test]
+fn a_deleted_post_disappears_from_page_and_count_before_its_retraction() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        reader.feed_ids().await;
-        for number in 1..=5 {
-            world.user(10).publish(&format!("{number}")).await;
-        }
+        let reader = world.live_reader(1, [10]).await;
+        world.user(10).publish_all(1..=5).await;
         world.idle().await;
         assert_eq!(reader.feed_ids().await.len(), 5);
         world.stack.pause("fan-out").await.unwrap();
@@ -187,19 +143,15 @@ async fn a_deleted_post_disappears_from_page_and_count_before_its_retraction() {
         let timeline = reader.get("/v1/authors/10/posts?status=unread").await.ok();
         assert_eq!((timeline["items"].as_array().unwrap().len(), &timeline["total"]), (3, &json!(3)));
         world.stack.resume("fan-out").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_unread_page_costs_as_much_as_any_page() {
+#[test]
+fn an_unread_page_costs_as_much_as_any_page() {
     world(async |world| {
-        let reader = world.user(1);
+        let reader = world.reader(1, 10..15).await;
         for author in 10..15 {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-            for _ in 0..100 {
-                world.user(author).publish("x").await;
-            }
+            world.user(author).publish_all(["x"; 100]).await;
         }
         world.idle().await;
         for author in 10..15 {
@@ -218,32 +170,25 @@ async fn an_unread_page_costs_as_much_as_any_page() {
         calls.retain(|name, _| !["client", "config", "hello", "info"].iter().any(|own| name.starts_with(own)));
         let expected = ["exec", "fcall", "get", "hgetall", "hmget", "lrange", "mget", "multi"].map(|name| (name.to_owned(), 1));
         assert_eq!(calls, expected.into());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_feed_continues_past_its_cap_without_gap_or_repetition() {
+#[test]
+fn a_feed_continues_past_its_cap_without_gap_or_repetition() {
     world(async |world| {
         let reader = world.user(1);
         let authors: Vec<u64> = (10..18).collect();
-        for author in &authors {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
+        reader.follow(&authors).await;
         futures::future::join_all(authors.iter().map(|&author| {
             let author = world.user(author);
-            async move {
-                for number in 0..160 {
-                    author.publish(&format!("{number}")).await;
-                }
-            }
+            async move { author.publish_all(0..160).await }
         }))
         .await;
         world.idle().await;
         // The first read rebuilds the view: the newest 1,000 go to Redis, the other 280 come from the facts.
         for status in ["all", "unread"] {
             let items = reader.walk(&format!("/v1/feed?status={status}"), 97).await;
-            let mut ids: Vec<&str> = items.iter().map(|item| item["id"].as_str().unwrap()).collect();
+            let mut ids = ids(&items);
             let times: Vec<&str> = items.iter().map(|item| item["created_at"].as_str().unwrap()).collect();
             assert!(times.is_sorted_by(|newer, older| newer >= older));
             ids.sort_unstable();
@@ -251,15 +196,13 @@ async fn a_feed_continues_past_its_cap_without_gap_or_repetition() {
             assert_eq!((items.len(), ids.len()), (1280, 1280));
         }
         assert_eq!(reader.unread_total().await, 1280);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_first_page_is_not_sent_twice() {
+#[test]
+fn the_first_page_is_not_sent_twice() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
+        let reader = world.reader(1, [10]).await;
         for path in ["/v1/feed", "/v1/unread"] {
             let tag = reader.get(path).await.header("etag").unwrap().to_owned();
             let same = reader.send(Method::GET, path, &[("if-none-match", &tag)], None).await;
@@ -267,15 +210,13 @@ async fn the_first_page_is_not_sent_twice() {
             assert_eq!(same.header("etag"), Some(tag.as_str()));
         }
         let tag = reader.get("/v1/feed").await.header("etag").unwrap().to_owned();
-        world.user(10).publish("new").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "new").await;
         assert_eq!(reader.send(Method::GET, "/v1/feed", &[("if-none-match", &tag)], None).await.status, 200);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn limits_cursors_and_status_are_checked() {
+#[test]
+fn limits_cursors_and_status_are_checked() {
     world(async |world| {
         let reader = world.user(1);
         for limit in ["0", "101", "-1", "x", "", "1.0", "010"] {
@@ -284,15 +225,12 @@ async fn limits_cursors_and_status_are_checked() {
         for cursor in ["x", "AAAA", "%00", ""] {
             assert_eq!(reader.get(&format!("/v1/feed?cursor={cursor}")).await.field(), "cursor");
         }
-        for number in 0..3 {
-            world.user(10).publish(&format!("{number}")).await;
-        }
+        world.user(10).publish_all(0..3).await;
         let other = reader.get("/v1/authors/10/posts?limit=1").await.ok();
         let other = other["next_cursor"].as_str().unwrap();
         assert_eq!(reader.get(&format!("/v1/feed?cursor={other}")).await.field(), "cursor", "a cursor of another list");
         assert_eq!(reader.get("/v1/feed?status=read").await.field(), "status");
         let nothing = reader.get("/v1/feed").await.ok();
         assert_eq!((&nothing["items"], &nothing["next_cursor"], &nothing["unread_total"]), (&json!([]), &json!(null), &json!(0)));
-    })
-    .await;
+    });
 }

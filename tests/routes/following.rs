@@ -4,8 +4,8 @@ use futures::future::join_all;
 use serde_json::json;
 use tidemark_tests::world;
 
-#[tokio::test]
-async fn follow_and_unfollow_may_be_repeated() {
+#[test]
+fn follow_and_unfollow_may_be_repeated() {
     world(async |world| {
         let reader = world.user(1);
         let first = reader.put("/v1/following/2").await.ok();
@@ -17,21 +17,19 @@ async fn follow_and_unfollow_may_be_repeated() {
         }
         let counts = world.stack.app("follow").unwrap().stores.edges.follower_counts("2".parse().unwrap()).await.unwrap();
         assert_eq!(counts.iter().sum::<u64>(), 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_user_cannot_follow_themselves() {
+#[test]
+fn a_user_cannot_follow_themselves() {
     world(async |world| {
         let response = world.user(1).put("/v1/following/1").await;
         assert_eq!(response.problem(), (422, "/problems/self-follow"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn each_follow_of_a_batch_succeeds_or_fails_on_its_own() {
+#[test]
+fn each_follow_of_a_batch_succeeds_or_fails_on_its_own() {
     world(async |world| {
         let results = world.user(1).post("/v1/following", &json!({ "authors": ["2", "1", "3", "2"] })).await.ok();
         let results = results["results"].as_array().unwrap().clone();
@@ -42,12 +40,11 @@ async fn each_follow_of_a_batch_succeeds_or_fails_on_its_own() {
         for body in [json!({}), json!({ "authors": [] }), json!({ "authors": ["x"] }), json!({ "authors": vec!["2"; 51] })] {
             assert!(world.user(1).post("/v1/following", &body).await.field().starts_with("authors"));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn six_hundred_concurrent_follows_make_five_hundred_edges() {
+#[test]
+fn six_hundred_concurrent_follows_make_five_hundred_edges() {
     world(async |world| {
         let reader = world.user(1);
         let responses = join_all((2..=601).map(|author| {
@@ -75,12 +72,11 @@ async fn six_hundred_concurrent_follows_make_five_hundred_edges() {
         let more = reader.post("/v1/following", &json!({ "authors": ["1001", "1002", "1003"] })).await.ok();
         let following: Vec<bool> = more["results"].as_array().unwrap().iter().map(|result| result["following"] == true).collect();
         assert_eq!(following, [true, false, false]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn concurrent_unfollows_of_one_edge_count_once() {
+#[test]
+fn concurrent_unfollows_of_one_edge_count_once() {
     world(async |world| {
         world.follow(1..=3, 9).await;
         let reader = world.user(1);
@@ -91,6 +87,5 @@ async fn concurrent_unfollows_of_one_edge_count_once() {
         .await;
         let counts = world.stack.app("follow").unwrap().stores.edges.follower_counts("9".parse().unwrap()).await.unwrap();
         assert_eq!(counts.iter().sum::<u64>(), 2);
-    })
-    .await;
+    });
 }

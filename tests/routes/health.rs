@@ -4,8 +4,8 @@ use serde_json::json;
 use tidemark_local::RedisData;
 use tidemark_tests::world;
 
-#[tokio::test]
-async fn health_names_unavailable_stores() {
+#[test]
+fn health_names_unavailable_stores() {
     world(async |world| {
         let anybody = world.stranger(None);
         let well = json!({ "status": "ok", "redis": "ok", "dynamodb": "ok", "sqs": "ok" });
@@ -15,6 +15,5 @@ async fn health_names_unavailable_stores() {
         assert_eq!(anybody.get("/v1/health").await.ok(), ill);
         world.stack.start_redis().await.unwrap();
         assert_eq!(anybody.get("/v1/health").await.ok(), well);
-    })
-    .await;
+    });
 }

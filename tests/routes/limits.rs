@@ -22,8 +22,8 @@ fn is_refused(response: &Response) -> bool {
     response.status == 429
 }
 
-#[tokio::test]
-async fn a_user_beyond_a_limit_is_refused_until_the_bucket_fills_again() {
+#[test]
+fn a_user_beyond_a_limit_is_refused_until_the_bucket_fills_again() {
     world_with(request_limits([60, 0, 0, 0, 0]), async |world| {
         let author = world.user(1);
         let mut published = 0;
@@ -47,12 +47,11 @@ async fn a_user_beyond_a_limit_is_refused_until_the_bucket_fills_again() {
         author.put("/v1/posts/1-1/like").await.ok();
         tokio::time::sleep(Duration::from_secs(1)).await;
         author.post("/v1/posts", &json!({ "title": "x" })).await.ok();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_refusal_of_the_caller_comes_before_other_problems() {
+#[test]
+fn a_refusal_of_the_caller_comes_before_other_problems() {
     const WRONG: [&str; 4] = ["/v1/feed?limit=0", "/v1/feed?cursor=x", "/v1/unread?x=1", "/v1/authors/1/posts?limit=x"];
     world_with(request_limits([0, 0, 0, 0, 1]), async |world| {
         let user = world.user(7);
@@ -60,20 +59,18 @@ async fn a_refusal_of_the_caller_comes_before_other_problems() {
         for path in WRONG {
             assert_eq!(user.get(path).await.problem(), (429, "/problems/too-many-requests"), "{path}");
         }
-    })
-    .await;
+    });
     world_with(request_limits([0; 5]), async |world| {
         let user = world.user(7);
         user.delete("/v1/me").await.ok();
         for path in WRONG {
             assert_eq!(user.get(path).await.problem(), (403, "/problems/erased"), "{path}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_kind_of_request_has_its_own_bucket() {
+#[test]
+fn every_kind_of_request_has_its_own_bucket() {
     let kinds: [&[(Method, &str)]; 5] = [
         &[
             (Method::POST, "/v1/posts"),
@@ -106,12 +103,11 @@ async fn every_kind_of_request_has_its_own_bucket() {
         }
         assert_eq!(world.stranger(None).get("/v1/health").await.status, 200);
         assert_eq!(world.stranger(None).get("/v1/health").await.status, 200, "health has no limit");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn without_redis_nothing_is_limited() {
+#[test]
+fn without_redis_nothing_is_limited() {
     world_with(request_limits([1; 5]), async |world| {
         let caller = world.user(1);
         caller.get("/v1/feed").await.ok();
@@ -124,6 +120,5 @@ async fn without_redis_nothing_is_limited() {
         world.stack.start_redis().await.unwrap();
         // A bucket that was lost is full.
         until("reads are limited again", async || is_refused(&caller.get("/v1/feed").await)).await;
-    })
-    .await;
+    });
 }

@@ -8,12 +8,12 @@ use std::{
 use serde_json::{Value, json};
 use tidemark::{domain::Timestamp, ports::Metric};
 use tidemark_local::RedisData;
-use tidemark_tests::{World, world_with};
+use tidemark_tests::World;
 
 /// Runs a test on a stack whose functions write their lines to the receiver.
 async fn with_lines(test: impl AsyncFnOnce(&World, &Receiver<String>)) {
     let (sender, lines) = channel();
-    world_with(|options| options.lines = Some(sender), async |world| test(world, &lines).await).await;
+    World::run_with(|options| options.lines = Some(sender), async |world| test(world, &lines).await).await;
 }
 
 fn read(lines: &Receiver<String>) -> Vec<Value> {
@@ -50,9 +50,7 @@ fn values(lines: &[Value], metric: Metric) -> Vec<f64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_invocation_writes_one_line_without_personal_data() {
     with_lines(async |world, lines| {
-        let (reader, author) = (world.user(1_234_567), world.user(7_654_321));
-        reader.put("/v1/following/7654321").await.ok();
-        reader.feed_ids().await;
+        let (reader, author) = (world.live_reader(1_234_567, [7654321]).await, world.user(7_654_321));
         let post = author.publish("A secret title").await;
         world.idle().await;
         assert_eq!(reader.feed_ids().await, [post.as_str()]);
@@ -108,17 +106,14 @@ async fn every_metric_is_written_with_its_dimensions_and_delivery_lag_is_that_of
     with_lines(async |world, lines| {
         let author = world.user(99);
         world.follow(1..=5, 99).await;
-        for reader in 1..=5 {
-            world.user(reader).feed_ids().await;
-        }
+        world.read_feeds(1..=5).await;
         let posts = [author.publish("One").await, author.publish("Two").await];
         world.idle().await;
         world.walk_over_all_users(false, std::time::Duration::ZERO).await;
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
         assert_eq!(world.user(1).get("/v1/feed").await.header("degraded"), Some("redis"));
         world.stack.start_redis().await.unwrap();
-        world.idle().await;
-        world.redis_is_asked_again().await;
+        world.redis_recovers().await;
         world.user(1).feed_ids().await;
         world.idle().await;
 

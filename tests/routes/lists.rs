@@ -1,9 +1,7 @@
 //! Lists of followed authors, with feeds and counts of their own.
 
-use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_local::RedisData;
-use tidemark_tests::{User, World, world};
+use tidemark_tests::{User, World, ids, world};
 
 const READER: u64 = 7;
 
@@ -14,29 +12,21 @@ async fn make(user: &User, name: &str) -> String {
     list.body["id"].as_str().unwrap().to_owned()
 }
 
-fn ids(items: &[Value]) -> Vec<&str> {
-    items.iter().map(|item| item["id"].as_str().unwrap()).collect()
-}
-
 /// The feed of a list, its unread posts, and its counts.
 async fn seen(user: &User, list: &str) -> (Vec<String>, Vec<String>, Value) {
-    let own = |items: Vec<Value>| ids(&items).into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let all = own(user.walk(&format!("/v1/feed?list={list}"), 2).await);
-    let unread = own(user.walk(&format!("/v1/feed?list={list}&status=unread"), 2).await);
+    let all = ids(&user.walk(&format!("/v1/feed?list={list}"), 2).await);
+    let unread = ids(&user.walk(&format!("/v1/feed?list={list}&status=unread"), 2).await);
     // Posts without weights, preferences and reactions are ranked by time.
     for (status, expected) in [("all", &all), ("unread", &unread)] {
-        let ranked = own(user.walk(&format!("/v1/feed?list={list}&status={status}&order=ranked"), 2).await);
-        assert_eq!(ranked, *expected, "{status}");
+        let ranked = user.walk(&format!("/v1/feed?list={list}&status={status}&order=ranked"), 2).await;
+        assert_eq!(ids(&ranked), *expected, "{status}");
     }
     (all, unread, user.get(&format!("/v1/unread?list={list}")).await.ok())
 }
 
 /// The reader follows 1, 2 and 3, who have two posts each, and has 1 and 2 on a list.
 async fn reader_with_list(world: &World) -> (User, String) {
-    let reader = world.user(READER);
-    for author in 1..=3 {
-        reader.put(&format!("/v1/following/{author}")).await.ok();
-    }
+    let reader = world.reader(READER, 1..=3).await;
     for _ in 0..2 {
         for author in 1..=3 {
             world.user(author).publish("post").await;
@@ -53,8 +43,8 @@ async fn reader_with_list(world: &World) -> (User, String) {
     (reader, list)
 }
 
-#[tokio::test]
-async fn a_list_has_its_own_feed_and_counts() {
+#[test]
+fn a_list_has_its_own_feed_and_counts() {
     world(async |world| {
         let (reader, list) = reader_with_list(world).await;
         reader.put("/v1/posts/1-1/read").await.ok();
@@ -68,13 +58,7 @@ async fn a_list_has_its_own_feed_and_counts() {
         assert_eq!(reader.unread_total().await, 5, "the home feed is as before");
 
         // From a view that is rebuilt, and without Redis.
-        world.flush_redis().await;
-        assert_eq!(seen(&reader, &list).await, expected);
-        world.stack.stop_redis(RedisData::Lose).await.unwrap();
-        assert_eq!(seen(&reader, &list).await, expected);
-        world.stack.start_redis().await.unwrap();
-        world.redis_is_asked_again().await;
-        assert_eq!(seen(&reader, &list).await, expected);
+        world.at_each_loss_of_redis(async || assert_eq!(seen(&reader, &list).await, expected)).await;
 
         // A mute hides the author in lists too.
         reader.put("/v1/mutes/2").await.ok();
@@ -88,12 +72,11 @@ async fn a_list_has_its_own_feed_and_counts() {
         let removed = reader.delete(&format!("/v1/lists/{list}/authors/1")).await.ok();
         assert_eq!(removed, json!({ "member": false }));
         assert_eq!(seen(&reader, &list).await, (vec![], vec![], json!({ "total": 0, "authors": [] })));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn lists_belong_to_their_user() {
+#[test]
+fn lists_belong_to_their_user() {
     world(async |world| {
         let (reader, list) = reader_with_list(world).await;
         let other = world.user(8);
@@ -130,12 +113,11 @@ async fn lists_belong_to_their_user() {
         let next = make(&reader, "Friends").await;
         assert_ne!(next, list);
         assert_eq!(seen(&reader, &next).await.0, [] as [String; 0]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_user_has_at_most_fifty_lists() {
+#[test]
+fn a_user_has_at_most_fifty_lists() {
     world(async |world| {
         let user = world.user(READER);
         let mut made = Vec::new();
@@ -149,24 +131,20 @@ async fn a_user_has_at_most_fifty_lists() {
         assert_eq!(ids(&listed), made);
         user.delete(&format!("/v1/lists/{}", made[3])).await;
         make(&user, "one more").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_list_has_a_name_and_a_key_makes_it_once() {
+#[test]
+fn a_list_has_a_name_and_a_key_makes_it_once() {
     world(async |world| {
         let user = world.user(READER);
         for body in [json!({}), json!({ "name": "" }), json!({ "name": 1 }), json!({ "name": "x".repeat(101) })] {
             assert_eq!(user.post("/v1/lists", &body).await.field(), "name");
         }
-        let make = async |name: &str| {
-            user.send(Method::POST, "/v1/lists", &[("idempotency-key", "k")], Some(json!({ "name": name }).to_string())).await
-        };
+        let make = async |name: &str| user.post_with_key("/v1/lists", "k", &json!({ "name": name })).await;
         let (first, again) = (make("Friends").await.ok(), make("Friends").await.ok());
         assert_eq!(first, again);
         assert_eq!(make("Others").await.problem(), (422, "/problems/idempotency-key-reused"));
         assert_eq!(user.walk("/v1/lists", 20).await, [first]);
-    })
-    .await;
+    });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use regex_lite::Regex;
-use tidemark_tests::{World, world};
+use tidemark_tests::World;
 
 async fn metrics(world: &World) -> String {
     let response = reqwest::get(format!("{}/_local/metrics", world.stack.base_url())).await.unwrap();
@@ -19,9 +19,9 @@ fn value(metrics: &str, sample: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_requests_invocations_and_deliveries() {
-    world(async |world| {
-        let (reader, author) = (world.user(1), world.user(2));
-        reader.put("/v1/following/2").await.ok();
+    World::run(async |world| {
+        let author = world.user(2);
+        world.follow([1], 2).await;
         world.idle().await;
         world.stack.pause("fan-out").await.unwrap();
         let posts = [author.publish("One").await, author.publish("Two").await];
@@ -29,8 +29,7 @@ async fn metrics_count_requests_invocations_and_deliveries() {
         assert_eq!(value(&text, r#"tidemark_queue_messages{queue="FanOutQueue",state="visible"}"#), 2.0, "{text}");
         let held_back = Duration::from_millis(300);
         tokio::time::sleep(held_back).await;
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert_eq!(author.get("/v1/posts/x").await.field(), "post");
 
         let text = metrics(world).await;

@@ -1,50 +1,50 @@
 //! Typical mistakes of a client. Each gets a response that says what to change, and changes nothing.
 
-use serde_json::{Value, json};
 use tidemark_tests::{Response, World, world};
 
 const USER_ID: &str = "must be a decimal number from 1 to 18446744073709551615, without sign or leading zeros";
 const POST_ID: &str = "must be {author}-{seq}, two decimal numbers without sign or leading zeros";
 
-/// A request as user 1 without a body, its status, and the `detail` of the problem or API Gateway's `message`.
+/// A request of user 1 and its body, its status, and the `detail` of the problem or API Gateway's `message`.
 type Mistake<'a> = (&'a str, u16, &'a str);
 
-async fn send(world: &World, token: Option<&str>, request: &str, headers: &[(&str, &str)], body: Option<&str>) -> Response {
-    let (method, path) = request.split_once(' ').unwrap();
-    world.stranger(token).send(method.parse().unwrap(), path, headers, body.map(str::to_owned)).await
+/// Sends `METHOD path body`.
+async fn send(world: &World, token: Option<&str>, request: &str, headers: &[(&str, &str)]) -> Response {
+    let mut parts = request.splitn(3, ' ');
+    let (method, path, body) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().map(str::to_owned));
+    world.stranger(token).send(method.parse().unwrap(), path, headers, body).await
 }
-
-fn told(response: &Response) -> (u16, Value) {
-    let text = &response.body[if response.header("content-type") == Some("application/json") { "message" } else { "detail" }];
-    (response.status, text.clone())
-}
-
-/// A request, its status and text, and those that it should have.
-type Compared = (String, (u16, Value), (u16, String));
 
 /// Compares all responses before it fails.
-fn compare(found: Vec<Compared>) {
-    let wrong: Vec<String> = found
-        .into_iter()
-        .filter(|(_, (status, text), (wanted, words))| status != wanted || text != words)
-        .map(|(request, found, wanted)| format!("{request}\n     {found:?}\n not {wanted:?}"))
-        .collect();
+fn compare<'a>(responses: impl IntoIterator<Item = (String, Response, u16, &'a str)>) {
+    let mut wrong = Vec::new();
+    for (request, response, status, words) in responses {
+        let name = if response.header("content-type") == Some("application/json") { "message" } else { "detail" };
+        if response.status != status || response.body[name] != words {
+            wrong.push(format!("{request:.90}\n     {} {}\n not {status} {words}", response.status, response.body[name]));
+        }
+    }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-#[tokio::test]
-async fn wrong_ids_parameters_paths_and_methods_are_named() {
+async fn are_named(world: &World, mistakes: &[Mistake<'_>]) {
+    let mut responses = Vec::new();
+    for (request, status, words) in mistakes {
+        responses.push(((*request).to_owned(), send(world, Some("1"), request, &[]).await, *status, *words));
+    }
+    compare(responses);
+}
+
+#[test]
+fn wrong_ids_parameters_paths_and_methods_are_named() {
     world(async |world| {
-        let author = world.user(2);
-        for number in 0..3 {
-            author.publish(&number.to_string()).await;
-        }
+        world.user(2).publish_all(0..3).await;
         let page = world.user(1).get("/v1/authors/2/posts?limit=1").await.ok();
         let cursor = page["next_cursor"].as_str().unwrap();
         let (of_timeline, of_followers) =
             (format!("GET /v1/feed?cursor={cursor}"), format!("GET /v1/users/2/followers?cursor={cursor}"));
         let (user, author_id, post) = (format!("user {USER_ID}"), format!("author {USER_ID}"), format!("post {POST_ID}"));
-        let cases: Vec<Mistake<'_>> = vec![
+        let mistakes: &[Mistake<'_>] = &[
             // ids
             ("PUT /v1/following/0", 400, &author_id),
             ("PUT /v1/following/007", 400, &author_id),
@@ -89,101 +89,63 @@ async fn wrong_ids_parameters_paths_and_methods_are_named() {
             ("GET /v1/posts/2-1/like", 405, "this path does not have GET, only DELETE, PUT"),
             ("PATCH /v1/posts/2-1", 405, "this path does not have PATCH, only DELETE, GET, PUT"),
         ];
-        let mut found = Vec::new();
-        for (request, status, words) in cases {
-            let response = send(world, Some("1"), request, &[], None).await;
-            found.push((request.to_owned(), told(&response), (status, words.to_owned())));
-        }
-        compare(found);
+        are_named(world, mistakes).await;
         assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["followings"], 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn wrong_bodies_are_named() {
+#[test]
+fn wrong_bodies_are_named() {
     world(async |world| {
-        let (long_title, long_text) = ("x".repeat(201), "x".repeat(65_537));
-        let cases: Vec<(&str, String, u16, &str)> = vec![
-            ("POST /v1/posts", String::new(), 400, "body must be a JSON object, and the request has none"),
-            ("POST /v1/posts", "title=Hello".to_owned(), 400, "body must be a JSON object: expected ident at line 1 column 2"),
-            ("POST /v1/posts", "\"Hello\"".to_owned(), 400, "body must be a JSON object"),
-            ("POST /v1/posts", "[]".to_owned(), 400, "body must be a JSON object"),
+        let long_title = format!(r#"POST /v1/posts {{"title": "{}"}}"#, "x".repeat(201));
+        let long_text = format!(r#"POST /v1/posts {{"title": "x", "body": "{}"}}"#, "x".repeat(65_537));
+        let huge = format!("POST /v1/posts {}", "x".repeat(256 * 1024 + 1));
+        let mistakes: &[Mistake<'_>] = &[
+            ("POST /v1/posts ", 400, "body must be a JSON object, and the request has none"),
+            ("POST /v1/posts title=Hello", 400, "body must be a JSON object: expected ident at line 1 column 2"),
+            (r#"POST /v1/posts "Hello""#, 400, "body must be a JSON object"),
+            ("POST /v1/posts []", 400, "body must be a JSON object"),
+            (r#"POST /v1/posts {"title": "x",}"#, 400, "body must be a JSON object: trailing comma at line 1 column 15"),
+            ("POST /v1/posts {}", 400, "title is required"),
+            (r#"POST /v1/posts {"titel": "x"}"#, 400, "title is required"),
+            (r#"POST /v1/posts {"title": 7}"#, 400, "title must be a string"),
+            (r#"POST /v1/posts {"title": ""}"#, 400, "title must have 1 to 200 characters"),
+            (&long_title, 400, "title must have 1 to 200 characters"),
+            (&long_text, 400, "body must have 0 to 65536 characters"),
+            (r#"POST /v1/posts {"title": "x", "data": []}"#, 400, "data must be a JSON object"),
+            (r#"POST /v1/posts {"title": "x", "weight": 101}"#, 400, "weight must be an integer from -100 to 100"),
+            (&huge, 413, "a body may have at most 262144 bytes"),
+            (r#"POST /v1/following {"authors": "2"}"#, 400, "authors must be a list of 1 to 50 ids"),
+            (r#"POST /v1/following {"authors": ["2", 3]}"#, 400, "authors[1] must be a string"),
+            (r#"POST /v1/following {"authors": []}"#, 400, "authors must be a list of 1 to 50 ids"),
             (
-                "POST /v1/posts",
-                "{\"title\": \"x\",}".to_owned(),
-                400,
-                "body must be a JSON object: trailing comma at line 1 column 15",
-            ),
-            ("POST /v1/posts", "{}".to_owned(), 400, "title is required"),
-            ("POST /v1/posts", json!({ "titel": "x" }).to_string(), 400, "title is required"),
-            ("POST /v1/posts", json!({ "title": 7 }).to_string(), 400, "title must be a string"),
-            ("POST /v1/posts", json!({ "title": "" }).to_string(), 400, "title must have 1 to 200 characters"),
-            ("POST /v1/posts", json!({ "title": long_title }).to_string(), 400, "title must have 1 to 200 characters"),
-            (
-                "POST /v1/posts",
-                json!({ "title": "x", "body": long_text }).to_string(),
-                400,
-                "body must have 0 to 65536 characters",
-            ),
-            ("POST /v1/posts", json!({ "title": "x", "data": [] }).to_string(), 400, "data must be a JSON object"),
-            (
-                "POST /v1/posts",
-                json!({ "title": "x", "weight": 101 }).to_string(),
-                400,
-                "weight must be an integer from -100 to 100",
-            ),
-            ("POST /v1/posts", "x".repeat(256 * 1024 + 1), 413, "a body may have at most 262144 bytes"),
-            ("POST /v1/following", json!({ "authors": "2" }).to_string(), 400, "authors must be a list of 1 to 50 ids"),
-            ("POST /v1/following", json!({ "authors": ["2", 3] }).to_string(), 400, "authors[1] must be a string"),
-            ("POST /v1/following", json!({ "authors": [] }).to_string(), 400, "authors must be a list of 1 to 50 ids"),
-            (
-                "POST /v1/reads",
-                json!({ "author": "2", "all": true }).to_string(),
+                r#"POST /v1/reads {"author": "2", "all": true}"#,
                 400,
                 "posts is one of three forms (posts, author with through, all): send exactly one",
             ),
-            (
-                "POST /v1/notices",
-                json!({ "platforms": [1], "title": "x" }).to_string(),
-                403,
-                "the token lacks the scope notices:write",
-            ),
-            (
-                "PUT /v1/me/profile",
-                json!({ "name": "Ada", "picture": "http://x" }).to_string(),
-                400,
-                "picture must be an https URL",
-            ),
+            (r#"POST /v1/notices {"platforms": [1], "title": "x"}"#, 403, "the token lacks the scope notices:write"),
+            (r#"PUT /v1/me/profile {"name": "Ada", "picture": "http://x"}"#, 400, "picture must be an https URL"),
         ];
-        let mut found = Vec::new();
-        for (request, body, status, words) in cases {
-            let response = send(world, Some("1"), request, &[], Some(&body)).await;
-            let shown: String = body.chars().take(60).collect();
-            found.push((format!("{request} {shown}"), told(&response), (status, words.to_owned())));
-        }
-        let key = send(world, Some("1"), "POST /v1/posts", &[("idempotency-key", "")], Some("{\"title\":\"x\"}")).await;
+        are_named(world, mistakes).await;
+        let empty_key = send(world, Some("1"), r#"POST /v1/posts {"title":"x"}"#, &[("idempotency-key", "")]).await;
         let words = "Idempotency-Key must be 1 to 128 printable ASCII characters";
-        found.push(("an empty key".to_owned(), told(&key), (400, words.to_owned())));
-        compare(found);
+        compare([("an empty key".to_owned(), empty_key, 400, words)]);
         assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["posts"], 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn wrong_tokens_are_unauthorized() {
+#[test]
+fn wrong_tokens_are_unauthorized() {
     world(async |world| {
-        let mut found = Vec::new();
+        let mut responses = Vec::new();
         for token in [None, Some(""), Some("alice"), Some("0"), Some("-1"), Some("eyJhbGciOiJub25lIn0.e30.")] {
-            let response = send(world, token, "GET /v1/feed", &[], None).await;
-            found.push((format!("Bearer {token:?}"), told(&response), (401, "Unauthorized".to_owned())));
+            let response = send(world, token, "GET /v1/feed", &[]).await;
+            responses.push((format!("Bearer {token:?}"), response, 401, "Unauthorized"));
         }
         for header in ["1", "Basic MTox", "Token 1"] {
-            let response = send(world, None, "GET /v1/feed", &[("authorization", header)], None).await;
-            found.push((header.to_owned(), told(&response), (401, "Unauthorized".to_owned())));
+            let response = send(world, None, "GET /v1/feed", &[("authorization", header)]).await;
+            responses.push((header.to_owned(), response, 401, "Unauthorized"));
         }
-        compare(found);
-    })
-    .await;
+        compare(responses);
+    });
 }

@@ -2,27 +2,22 @@
 
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark::{domain::UserId, ports::List, views::keys};
-use tidemark_local::RedisData;
-use tidemark_tests::{User, World, world};
+use tidemark::{ports::List, views::keys};
+use tidemark_tests::{User, World, ids, user_id, world};
 
 const READER: u64 = 7;
 
 /// The ids of a page, its author counts and the total.
 async fn seen(reader: &User) -> (Vec<String>, Vec<String>, Value, u64) {
-    let ids = |items: Vec<Value>| items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    let all = ids(reader.walk("/v1/feed", 3).await);
-    let unread = ids(reader.walk("/v1/feed?status=unread", 3).await);
+    let all = ids(&reader.walk("/v1/feed", 3).await);
+    let unread = ids(&reader.walk("/v1/feed?status=unread", 3).await);
     let counts = reader.get("/v1/unread").await.ok();
     (all, unread, counts["authors"].clone(), counts["total"].as_u64().unwrap())
 }
 
 /// The reader follows 1 and 2, has three unread posts of each, and has read the first of 1.
 async fn two_authors(world: &World) -> User {
-    let reader = world.user(READER);
-    for author in [1, 2] {
-        reader.put(&format!("/v1/following/{author}")).await.ok();
-    }
+    let reader = world.reader(READER, [1, 2]).await;
     for _ in 0..3 {
         world.user(1).publish("one").await;
         world.user(2).publish("two").await;
@@ -42,8 +37,8 @@ async fn assert_hides_author_one(reader: &User) {
     assert_eq!(marked["liked"], true);
 }
 
-#[tokio::test]
-async fn a_mute_hides_at_once_and_its_end_restores() {
+#[test]
+fn a_mute_hides_at_once_and_its_end_restores() {
     world(async |world| {
         let reader = two_authors(world).await;
         let before = seen(&reader).await;
@@ -58,17 +53,10 @@ async fn a_mute_hides_at_once_and_its_end_restores() {
         assert_eq!(world.user(1).get(&format!("/v1/users/{READER}")).await.ok()["relation"]["muted"], false);
 
         // A view that is rebuilt, and pages without Redis, agree.
-        world.flush_redis().await;
-        assert_hides_author_one(&reader).await;
-        world.stack.stop_redis(RedisData::Lose).await.unwrap();
-        assert_hides_author_one(&reader).await;
-        world.stack.start_redis().await.unwrap();
-        world.redis_is_asked_again().await;
-        assert_hides_author_one(&reader).await;
+        world.at_each_loss_of_redis(async || assert_hides_author_one(&reader).await).await;
 
         // Posts that arrive while the author is muted appear after the mute ends.
-        world.user(1).publish("hidden").await;
-        world.idle().await;
+        world.publish_and_deliver(1, "hidden").await;
         assert_eq!(reader.get("/v1/unread").await.ok()["total"], 3);
         for _ in 0..2 {
             assert_eq!(reader.delete("/v1/mutes/1").await.ok(), json!({ "muted": false }));
@@ -77,20 +65,18 @@ async fn a_mute_hides_at_once_and_its_end_restores() {
         assert_eq!(all[0], "1-4");
         assert_eq!((all[1..].to_vec(), unread.len(), total), (before.0, 6, 6));
         assert_eq!(reader.get("/v1/users/1").await.ok()["relation"]["muted"], false);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_mute_outlives_follows() {
+#[test]
+fn a_mute_outlives_follows() {
     world(async |world| {
         let reader = two_authors(world).await;
         reader.put("/v1/mutes/1").await.ok();
         reader.delete("/v1/following/1").await.ok();
         assert_eq!(reader.get("/v1/users/1").await.ok()["relation"]["muted"], true);
         reader.put("/v1/following/1").await.ok();
-        world.user(1).publish("hidden").await;
-        world.idle().await;
+        world.publish_and_deliver(1, "hidden").await;
         assert_eq!(reader.get("/v1/unread").await.ok()["total"], 3);
         reader.delete("/v1/mutes/1").await.ok();
         assert_eq!(reader.get("/v1/unread/1").await.ok()["unread"], 1, "since the follow");
@@ -98,25 +84,23 @@ async fn a_mute_outlives_follows() {
         // A stranger may be muted first and followed later.
         reader.put("/v1/mutes/3").await.ok();
         reader.put("/v1/following/3").await.ok();
-        world.user(3).publish("hidden").await;
-        world.idle().await;
+        world.publish_and_deliver(3, "hidden").await;
         assert_eq!(reader.get("/v1/unread/3").await.ok()["unread"], 0);
         reader.delete("/v1/mutes/3").await.ok();
         assert_eq!(reader.get("/v1/unread/3").await.ok()["unread"], 1);
         assert_eq!(reader.get("/v1/users/7/counters").await.ok()["followings"], 3, "a mute is not a follow");
-    })
-    .await;
+    });
 }
 
 /// Lists of followers and counters are cached anew after a change, by reads that hold leases. A big author's would be
 /// lost to every mute.
-#[tokio::test]
-async fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
+#[test]
+fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
     world(async |world| {
         let reader = two_authors(world).await;
         let list = reader.post("/v1/lists", &json!({ "name": "few" })).await.ok()["id"].as_str().unwrap().to_owned();
         reader.unread_total().await;
-        let [own, followed, stranger] = [READER, 1, 9].map(|user| UserId::new(user).unwrap());
+        let [own, followed, stranger] = [READER, 1, 9].map(user_id);
         let of = |user| {
             [keys::list(List::Following(user)).to_vec(), keys::list(List::Fans(user)).to_vec(), keys::counters(user).to_vec()]
         };
@@ -127,8 +111,7 @@ async fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
             redis.set::<_, _, ()>(key, "untouched").await.unwrap();
         }
         let fields = redis.hlen::<_, u64>(keys::reader_state(own)).await.unwrap();
-        let prefer = json!({ "preference": 3 }).to_string();
-        reader.send(reqwest::Method::PUT, "/v1/following/1", &[], Some(prefer)).await.ok();
+        reader.put_body("/v1/following/1", &json!({ "preference": 3 })).await.ok();
         reader.put(&format!("/v1/lists/{list}/authors/1")).await.ok();
         for author in [1, 9] {
             reader.put(&format!("/v1/mutes/{author}")).await.ok();
@@ -140,16 +123,15 @@ async fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
         }
         assert_eq!(redis.hlen::<_, u64>(keys::reader_state(own)).await.unwrap(), fields, "no field of the stranger");
         redis.del::<_, ()>(watched).await.unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn mutes_are_listed_newest_first() {
+#[test]
+fn mutes_are_listed_newest_first() {
     world(async |world| {
         let reader = world.user(READER);
         assert_eq!(reader.get("/v1/mutes").await.ok()["items"], json!([]));
-        world.user(12).send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(json!({ "name": "Zoe" }).to_string())).await.ok();
+        world.user(12).put_body("/v1/me/profile", &json!({ "name": "Zoe" })).await.ok();
         for user in 10..15 {
             reader.put(&format!("/v1/mutes/{user}")).await.ok();
         }
@@ -161,6 +143,5 @@ async fn mutes_are_listed_newest_first() {
         assert_eq!(reader.get("/v1/mutes").await.ok()["profiles"]["12"]["name"], "Zoe");
         assert_eq!(reader.put("/v1/mutes/7").await.field(), "user");
         assert_eq!(reader.put("/v1/mutes/x").await.field(), "user");
-    })
-    .await;
+    });
 }

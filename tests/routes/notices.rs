@@ -3,49 +3,36 @@
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_tests::{Response, User, World, world};
-
-fn administrator(world: &World) -> User {
-    world.stranger(Some("900 notices:write"))
-}
+use tidemark_tests::{User, ids, ids_and_flags, world};
 
 async fn publish(admin: &User, platforms: Value, title: &str) -> Vec<String> {
-    let notices = admin.post("/v1/notices", &json!({ "platforms": platforms, "title": title })).await.ok();
-    notices["items"].as_array().unwrap().iter().map(|notice| notice["id"].as_str().unwrap().to_owned()).collect()
-}
-
-async fn put(user: &User, path: &str, body: Value) -> Response {
-    user.send(Method::PUT, path, &[], Some(body.to_string())).await
-}
-
-async fn counts(user: &User, platform: u16) -> (u64, u64) {
-    let counts = user.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
-    (counts["unread"].as_u64().unwrap(), counts["read"].as_u64().unwrap())
+    ids(&admin.post("/v1/notices", &json!({ "platforms": platforms, "title": title })).await.items())
 }
 
 /// The ids and read flags of the whole list.
 async fn list(user: &User, platform: u16) -> Vec<(String, bool)> {
-    let items = user.walk(&format!("/v1/notices?platform={platform}"), 3).await;
-    items.iter().map(|item| (item["id"].as_str().unwrap().to_owned(), item["read"].as_bool().unwrap())).collect()
+    ids_and_flags(&user.walk(&format!("/v1/notices?platform={platform}"), 3).await)
 }
 
 async fn readers(admin: &User, notice: &str) -> u64 {
     admin.get(&format!("/v1/notices/{notice}")).await.ok()["readers"].as_u64().unwrap()
 }
 
-#[tokio::test]
-async fn a_notice_is_published_on_platforms_read_and_deleted() {
+#[test]
+fn a_notice_is_published_on_platforms_read_and_deleted() {
     world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(u64::MAX));
+        let (admin, reader) = (world.administrator(), world.user(u64::MAX));
         let body = json!({ "platforms": [7, "65535", 7.0], "title": "Maintenance", "body": "On Sunday.", "expires_at": "2099-01-01T00:00:00Z" });
         let response = admin.post("/v1/notices", &body).await;
         assert_eq!(response.status, 201);
         let items = response.ok()["items"].clone();
         let created_at = items[0]["created_at"].clone();
-        let expected = |id: &str, platform: u16| json!({
-            "id": id, "platform": platform, "seq": 1, "title": "Maintenance", "body": "On Sunday.",
-            "created_at": created_at, "expires_at": "2099-01-01T00:00:00.000Z",
-        });
+        let expected = |id: &str, platform: u16| {
+            json!({
+                "id": id, "platform": platform, "seq": 1, "title": "Maintenance", "body": "On Sunday.",
+                "created_at": created_at, "expires_at": "2099-01-01T00:00:00.000Z",
+            })
+        };
         assert_eq!(items, json!([expected("7-1", 7), expected("65535-1", 65_535)]), "one notice for each platform");
 
         let page = reader.get("/v1/notices?platform=7").await.ok();
@@ -54,7 +41,10 @@ async fn a_notice_is_published_on_platforms_read_and_deleted() {
         for _ in 0..2 {
             assert_eq!(reader.put("/v1/notices/7-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
         }
-        assert_eq!((counts(&reader, 7).await, counts(&reader, 65_535).await, counts(&reader, 8).await), ((0, 1), (1, 0), (0, 0)));
+        assert_eq!(
+            (reader.notice_counts(7).await, reader.notice_counts(65_535).await, reader.notice_counts(8).await),
+            ((0, 1), (1, 0), (0, 0))
+        );
         let seen = reader.get("/v1/notices/7-1").await.ok();
         let mut whole = expected("7-1", 7);
         whole["read"] = json!(true);
@@ -63,42 +53,39 @@ async fn a_notice_is_published_on_platforms_read_and_deleted() {
         for _ in 0..2 {
             assert_eq!(reader.delete("/v1/notices/7-1/read").await.ok(), json!({ "read": false, "unread": 1 }));
         }
-        assert_eq!((counts(&reader, 7).await, readers(&admin, "7-1").await), ((1, 0), 0));
+        assert_eq!((reader.notice_counts(7).await, readers(&admin, "7-1").await), ((1, 0), 0));
 
         for _ in 0..2 {
             assert_eq!(admin.delete("/v1/notices/7-1").await.status, 204);
         }
-        assert_eq!((list(&reader, 7).await, counts(&reader, 7).await), (vec![], (0, 0)));
+        assert_eq!((list(&reader, 7).await, reader.notice_counts(7).await), (vec![], (0, 0)));
         for path in ["/v1/notices/7-1", "/v1/notices/7-2"] {
             assert_eq!(reader.get(path).await.problem(), (404, "/problems/not-found"));
-            assert_eq!(put(&admin, path, json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
+            assert_eq!(admin.put_body(path, &json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
             assert_eq!(reader.put(&format!("{path}/read")).await.problem(), (404, "/problems/not-found"));
             assert_eq!(reader.delete(&format!("{path}/read")).await.problem(), (404, "/problems/not-found"));
         }
         assert_eq!(publish(&admin, json!([7]), "Next").await, ["7-2"], "a number is never reused");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn only_a_caller_with_the_scope_can_write() {
+#[test]
+fn only_a_caller_with_the_scope_can_write() {
     world(async |world| {
-        let admin = administrator(world);
+        let admin = world.administrator();
         publish(&admin, json!([1]), "x").await;
         let new = json!({ "platforms": [1], "title": "x" });
         for token in ["7", "7 notices:read", "7 notices", "7 notices:writes"] {
             let user = world.stranger(Some(token));
             let responses = [
                 user.post("/v1/notices", &new).await,
-                put(&user, "/v1/notices/1-1", json!({ "title": "y" })).await,
+                user.put_body("/v1/notices/1-1", &json!({ "title": "y" })).await,
                 user.delete("/v1/notices/1-1").await,
                 user.delete("/v1/notices?id=1-1").await,
                 user.post("/v1/notices", &json!({})).await,
             ];
-            assert!(
-                responses.iter().all(|response| response.problem() == (403, "/problems/forbidden")),
-                "{token}: {responses:?}"
-            );
+            let all_refused = responses.iter().all(|response| response.problem() == (403, "/problems/forbidden"));
+            assert!(all_refused, "{token}: {responses:?}");
             let seen = user.get("/v1/notices/1-1").await.ok();
             assert_eq!((&seen["title"], seen.get("readers")), (&json!("x"), None), "{token}");
         }
@@ -109,15 +96,14 @@ async fn only_a_caller_with_the_scope_can_write() {
         {
             assert_eq!(world.stranger(None).send(method, path, &[], None).await.refusal(), (401, "Unauthorized"));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_invalid_request_names_its_field_and_changes_nothing() {
+#[test]
+fn an_invalid_request_names_its_field_and_changes_nothing() {
     world(async |world| {
-        let admin = administrator(world);
-        let cases = [
+        let admin = world.administrator();
+        for (body, field) in [
             (json!({ "title": "x" }), "platforms"),
             (json!({ "platforms": [], "title": "x" }), "platforms"),
             (json!({ "platforms": 1, "title": "x" }), "platforms"),
@@ -134,8 +120,7 @@ async fn an_invalid_request_names_its_field_and_changes_nothing() {
             (json!({ "platforms": [1], "title": "x", "expires_at": "tomorrow" }), "expires_at"),
             (json!({ "platforms": [1], "title": "x", "expires_at": 5 }), "expires_at"),
             (json!({ "platforms": [1], "title": "x", "expires_at": "2020-01-01T00:00:00Z" }), "expires_at"),
-        ];
-        for (body, field) in cases {
+        ] {
             assert_eq!(admin.post("/v1/notices", &body).await.field(), field, "{body:.80}");
         }
         assert_eq!(publish(&admin, json!([1]), &"ü".repeat(200)).await, ["1-1"], "a refused request changes nothing");
@@ -144,10 +129,10 @@ async fn an_invalid_request_names_its_field_and_changes_nothing() {
             (json!({ "title": "x", "renotify": "yes" }), "renotify"),
             (json!({ "title": "x", "expires_at": "2020-01-01T00:00:00Z" }), "expires_at"),
         ] {
-            assert_eq!(put(&admin, "/v1/notices/1-1", body).await.field(), field);
+            assert_eq!(admin.put_body("/v1/notices/1-1", &body).await.field(), field);
         }
         for id in ["1", "0-1", "1-0", "65536-1", "01-1", "x-1", "unknown"] {
-            assert_eq!(put(&admin, &format!("/v1/notices/{id}"), json!({ "title": "x" })).await.field(), "notice", "{id}");
+            assert_eq!(admin.put_body(&format!("/v1/notices/{id}"), &json!({ "title": "x" })).await.field(), "notice", "{id}");
             assert_eq!(admin.put(&format!("/v1/notices/{id}/read")).await.field(), "notice", "{id}");
         }
         for query in ["", "?platform=", "?platform=0", "?platform=65536", "?platform=x", "?platform=01"] {
@@ -168,19 +153,18 @@ async fn an_invalid_request_names_its_field_and_changes_nothing() {
         ] {
             assert_eq!(admin.post("/v1/notices/reads", &body).await.field(), field, "{body}");
         }
-        let many: Vec<String> = (1..=101).map(|seq| format!("id=1-{seq}")).collect();
-        for query in ["", "?id=1", "?id=1-1&id=x", &format!("?{}", many.join("&"))] {
+        let many = format!("?{}", (1..=101).map(|seq| format!("id=1-{seq}")).collect::<Vec<_>>().join("&"));
+        for query in ["", "?id=1", "?id=1-1&id=x", &many] {
             assert_eq!(admin.delete(&format!("/v1/notices{query}")).await.field(), "id", "{query:.20}");
         }
-        assert_eq!(counts(&admin, 1).await, (1, 0));
-    })
-    .await;
+        assert_eq!(admin.notice_counts(1).await, (1, 0));
+    });
 }
 
-#[tokio::test]
-async fn an_edit_replaces_a_notice_and_renotify_makes_it_unread_for_all_readers() {
+#[test]
+fn an_edit_replaces_a_notice_and_renotify_makes_it_unread_for_all_readers() {
     world(async |world| {
-        let (admin, one, two) = (administrator(world), world.user(1), world.user(2));
+        let (admin, one, two) = (world.administrator(), world.user(1), world.user(2));
         for title in ["a", "b", "c"] {
             publish(&admin, json!([5]), title).await;
         }
@@ -192,29 +176,29 @@ async fn an_edit_replaces_a_notice_and_renotify_makes_it_unread_for_all_readers(
             items.iter().map(|item| item["title"].clone()).collect::<Vec<Value>>()
         };
         assert_eq!(titles().await, ["c", "b", "a"]);
-        let edited = put(&admin, "/v1/notices/5-2", json!({ "title": "B", "body": "new" })).await.ok();
+        let edited = admin.put_body("/v1/notices/5-2", &json!({ "title": "B", "body": "new" })).await.ok();
         assert_eq!((&edited["title"], &edited["body"], &edited["expires_at"]), (&json!("B"), &json!("new"), &Value::Null));
-        assert_eq!((counts(&one, 5).await, readers(&admin, "5-2").await), ((0, 3), 2), "an edit without renotify leaves it read");
+        let seen = (one.notice_counts(5).await, readers(&admin, "5-2").await);
+        assert_eq!(seen, ((0, 3), 2), "an edit without renotify leaves it read");
         assert_eq!(titles().await, ["c", "B", "a"]);
 
-        put(&admin, "/v1/notices/5-2", json!({ "title": "B!", "renotify": true })).await.ok();
+        admin.put_body("/v1/notices/5-2", &json!({ "title": "B!", "renotify": true })).await.ok();
         let expected = [("5-3".to_owned(), true), ("5-2".to_owned(), false), ("5-1".to_owned(), true)];
         for reader in [&one, &two] {
-            assert_eq!((list(reader, 5).await, counts(reader, 5).await), (expected.to_vec(), (1, 2)));
+            assert_eq!((list(reader, 5).await, reader.notice_counts(5).await), (expected.to_vec(), (1, 2)));
             assert_eq!(reader.get("/v1/notices/5-2").await.ok()["read"], false);
         }
         assert_eq!(readers(&admin, "5-2").await, 0);
         assert_eq!(admin.get("/v1/notices/5-2").await.ok()["body"], Value::Null, "a field that a PUT omits is removed");
         one.put("/v1/notices/5-2/read").await.ok();
-        assert_eq!((readers(&admin, "5-2").await, counts(&one, 5).await, counts(&two, 5).await), (1, (0, 3), (1, 2)));
-    })
-    .await;
+        assert_eq!((readers(&admin, "5-2").await, one.notice_counts(5).await, two.notice_counts(5).await), (1, (0, 3), (1, 2)));
+    });
 }
 
-#[tokio::test]
-async fn through_marks_all_earlier_notices_and_never_goes_back() {
+#[test]
+fn through_marks_all_earlier_notices_and_never_goes_back() {
     world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(1));
+        let (admin, reader) = (world.administrator(), world.user(1));
         for number in 1..=6 {
             publish(&admin, json!([5]), &format!("{number}")).await;
         }
@@ -224,28 +208,24 @@ async fn through_marks_all_earlier_notices_and_never_goes_back() {
         }
         reader.delete("/v1/notices/5-2/read").await.ok();
         assert_eq!(through(json!("3")).await, json!({ "changed": 0, "unread": 3, "read": 3 }), "an older one changes nothing");
-        put(&admin, "/v1/notices/5-1", json!({ "title": "again", "renotify": true })).await.ok();
-        assert_eq!(counts(&reader, 5).await, (4, 2));
-        assert_eq!(
-            through(json!(3)).await,
-            json!({ "changed": 1, "unread": 3, "read": 3 }),
-            "through covers a notice with a new slot"
-        );
+        admin.put_body("/v1/notices/5-1", &json!({ "title": "again", "renotify": true })).await.ok();
+        assert_eq!(reader.notice_counts(5).await, (4, 2));
+        let marked = json!({ "changed": 1, "unread": 3, "read": 3 });
+        assert_eq!(through(json!(3)).await, marked, "through covers a notice with a new slot");
         assert_eq!(through(json!(1000.0)).await, json!({ "changed": 3, "unread": 0, "read": 6 }));
         publish(&admin, json!([5]), "later").await;
-        assert_eq!(counts(&reader, 5).await, (1, 6), "later notices stay unread");
+        assert_eq!(reader.notice_counts(5).await, (1, 6), "later notices stay unread");
         for (seq, expected) in (1..=6).map(|seq| (seq, 1)).chain([(7, 0)]) {
             assert_eq!(readers(&admin, &format!("5-{seq}")).await, expected, "{seq}");
         }
         assert_eq!(world.user(2).post("/v1/notices/reads", &json!({ "platform": 6, "through": 9 })).await.ok()["unread"], 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_request_deletes_many_notices() {
+#[test]
+fn one_request_deletes_many_notices() {
     world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(1));
+        let (admin, reader) = (world.administrator(), world.user(1));
         for _ in 0..60 {
             publish(&admin, json!([1, 2]), "x").await;
         }
@@ -254,19 +234,18 @@ async fn one_request_deletes_many_notices() {
         for _ in 0..2 {
             assert_eq!(admin.delete(&format!("/v1/notices?{}", ids.join("&"))).await.status, 204);
         }
-        assert_eq!((counts(&reader, 1).await, counts(&reader, 2).await), ((10, 0), (10, 0)));
+        assert_eq!((reader.notice_counts(1).await, reader.notice_counts(2).await), ((10, 0), (10, 0)));
         let left: Vec<u64> = [60, 59, 58, 57, 56, 5, 4, 3, 2, 1].to_vec();
         assert_eq!(list(&reader, 2).await, left.iter().map(|seq| (format!("2-{seq}"), false)).collect::<Vec<_>>());
         assert_eq!(admin.delete("/v1/notices?id=1-999&id=9-1&id=1-51&id=1-51").await.status, 204);
-        assert_eq!(counts(&reader, 1).await, (9, 0));
-    })
-    .await;
+        assert_eq!(reader.notice_counts(1).await, (9, 0));
+    });
 }
 
-#[tokio::test]
-async fn pages_show_each_notice_once_while_notices_arrive() {
+#[test]
+fn pages_show_each_notice_once_while_notices_arrive() {
     world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(1));
+        let (admin, reader) = (world.administrator(), world.user(1));
         for number in 1..=11 {
             publish(&admin, json!([5]), &format!("{number}")).await;
         }
@@ -280,7 +259,7 @@ async fn pages_show_each_notice_once_while_notices_arrive() {
             publish(&admin, json!([5]), "new").await;
             if round == 1 {
                 // A notice with `renotify` keeps its place. A notice deleted in the meantime is not shown.
-                put(&admin, "/v1/notices/5-10", json!({ "title": "10", "renotify": true })).await.ok();
+                admin.put_body("/v1/notices/5-10", &json!({ "title": "10", "renotify": true })).await.ok();
                 admin.delete("/v1/notices/5-4").await.ok();
             }
             match next {
@@ -292,18 +271,16 @@ async fn pages_show_each_notice_once_while_notices_arrive() {
         let cursor = reader.get("/v1/notices?platform=5&limit=3").await.ok()["next_cursor"].as_str().unwrap().to_owned();
         assert_eq!(reader.get(&format!("/v1/feed?cursor={cursor}")).await.field(), "cursor", "a cursor of another list");
         assert_eq!(reader.get("/v1/notices?platform=5&limit=20").await.ok()["next_cursor"], Value::Null);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn requests_with_the_same_key_publish_once() {
+#[test]
+fn requests_with_the_same_key_publish_once() {
     world(async |world| {
-        let admin = administrator(world);
-        let publish = |key: &str, title: &str| {
-            let (admin, key) = (admin.clone(), key.to_owned());
-            let body = json!({ "platforms": [1, 2], "title": title, "expires_at": "2099-01-01T00:00:00Z" }).to_string();
-            async move { admin.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await }
+        let admin = world.administrator();
+        let publish = async |key: &str, title: &str| {
+            let body = json!({ "platforms": [1, 2], "title": title, "expires_at": "2099-01-01T00:00:00Z" });
+            admin.post_with_key("/v1/notices", key, &body).await
         };
         let responses = join_all((0..8).map(|_| publish("k", "Same"))).await;
         let first = responses[0].clone().ok();
@@ -313,22 +290,17 @@ async fn requests_with_the_same_key_publish_once() {
         assert_eq!(publish("l", "Other").await.ok()["items"][1]["id"], "2-2");
         assert_eq!(publish("", "x").await.field(), "Idempotency-Key");
         admin.delete("/v1/notices?id=1-1&id=2-1").await;
-        put(&admin, "/v1/notices/1-2", json!({ "title": "changed" })).await.ok();
+        admin.put_body("/v1/notices/1-2", &json!({ "title": "changed" })).await.ok();
         assert_eq!(publish("k", "Same").await.ok(), first, "the first response, although the notices are deleted");
-        let post = json!({ "title": "a post" }).to_string();
-        assert_eq!(
-            admin.send(Method::POST, "/v1/posts", &[("idempotency-key", "k")], Some(post)).await.status,
-            201,
-            "another key publishes again"
-        );
-    })
-    .await;
+        let post = admin.post_with_key("/v1/posts", "k", &json!({ "title": "a post" })).await;
+        assert_eq!(post.status, 201, "a key of notices is another one");
+    });
 }
 
-#[tokio::test]
-async fn concurrent_publishes_leave_no_gap_and_all_concurrent_readers_count() {
+#[test]
+fn concurrent_publishes_leave_no_gap_and_all_concurrent_readers_count() {
     world(async |world| {
-        let admin = administrator(world);
+        let admin = world.administrator();
         let published = join_all((0..20).map(|_| publish(&admin, json!([3]), "x"))).await;
         let mut seqs: Vec<u64> = published.iter().map(|ids| ids[0].split_once('-').unwrap().1.parse().unwrap()).collect();
         seqs.sort_unstable();
@@ -342,7 +314,6 @@ async fn concurrent_publishes_leave_no_gap_and_all_concurrent_readers_count() {
         .await;
         join_all((1..=10).map(async |user| world.user(user).delete("/v1/notices/3-7/read").await.ok())).await;
         assert_eq!((readers(&admin, "3-7").await, readers(&admin, "3-20").await), (20, 30));
-        assert_eq!((counts(&world.user(5), 3).await, counts(&world.user(15), 3).await), ((1, 19), (0, 20)));
-    })
-    .await;
+        assert_eq!((world.user(5).notice_counts(3).await, world.user(15).notice_counts(3).await), ((1, 19), (0, 20)));
+    });
 }

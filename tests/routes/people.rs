@@ -3,15 +3,15 @@
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark::domain::{Rollout, UserId};
-use tidemark_tests::{Response, User, world, world_with};
+use tidemark::domain::Rollout;
+use tidemark_tests::{Response, User, parameter, user_id, world, world_with};
 
 async fn set(user: &User, profile: Value) -> Response {
-    user.send(Method::PUT, "/v1/me/profile", &[], Some(profile.to_string())).await
+    user.put_body("/v1/me/profile", &profile).await
 }
 
-#[tokio::test]
-async fn me_says_whether_an_application_serves_the_user_from_here() {
+#[test]
+fn me_says_whether_an_application_serves_the_user_from_here() {
     let configure = |options: &mut tidemark_local::Options| {
         let parameters = [("RolloutPercent", "10"), ("RolloutUsers", "7,9")];
         options.parameters.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -19,17 +19,16 @@ async fn me_says_whether_an_application_serves_the_user_from_here() {
     world_with(configure, async |world| {
         let users: Vec<u64> = (1..=60).collect();
         let said = join_all(users.iter().map(async |user| world.user(*user).get("/v1/me").await.ok()["rollout"].clone())).await;
-        let share = Rollout::new(10, [7, 9].map(|id| UserId::new(id).unwrap()).into()).unwrap();
+        let share = Rollout::new(10, [7, 9].map(user_id).into()).unwrap();
         let expected: Vec<Value> =
-            users.iter().map(|user| json!(if share.is_on(UserId::new(*user).unwrap()) { "on" } else { "off" })).collect();
+            users.iter().map(|user| json!(if share.is_on(user_id(*user)) { "on" } else { "off" })).collect();
         assert_eq!(said, expected);
         assert!((said[6] == "on" && said[8] == "on") && said.iter().filter(|said| *said == "off").count() > 40);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_profile_is_set_replaced_and_shown() {
+#[test]
+fn a_profile_is_set_replaced_and_shown() {
     world(async |world| {
         let (ada, bob) = (world.user(1042), world.user(7));
         assert_eq!(ada.get("/v1/me").await.ok(), json!({ "id": "1042", "profile": null, "rollout": "on" }));
@@ -60,12 +59,11 @@ async fn a_profile_is_set_replaced_and_shown() {
             assert_eq!(replaced[field], Value::Null, "{field}");
         }
         assert_eq!(bob.get("/v1/handles/ada_1").await.problem(), (404, "/problems/not-found"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_profile_has_size_limits() {
+#[test]
+fn a_profile_has_size_limits() {
     world(async |world| {
         let user = world.user(1);
         let cases = [
@@ -90,12 +88,11 @@ async fn a_profile_has_size_limits() {
         assert_eq!(user.get("/v1/users?user=0").await.field(), "user");
         assert_eq!(user.get("/v1/users").await.field(), "user");
         assert_eq!(user.get("/v1/feed?profiles=maybe").await.field(), "profiles");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_of_many_gets_a_handle_and_a_given_up_handle_rests_for_others() {
+#[test]
+fn one_of_many_gets_a_handle_and_a_given_up_handle_rests_for_others() {
     world(async |world| {
         let users: Vec<User> = (1..=12).map(|id| world.user(id)).collect();
         let responses = join_all(users.iter().map(|user| set(user, json!({ "name": "x", "handle": "popular" })))).await;
@@ -114,16 +111,15 @@ async fn one_of_many_gets_a_handle_and_a_given_up_handle_rests_for_others() {
         set(winner, json!({ "name": "x", "handle": "popular" })).await.ok();
         assert_eq!(other.get("/v1/handles/popular").await.ok()["profile"]["handle"], "popular", "its last owner takes it back");
         assert_eq!(other.get("/v1/handles/other").await.problem(), (404, "/problems/not-found"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pages_have_the_profiles_of_their_users() {
+#[test]
+fn pages_have_the_profiles_of_their_users() {
     world(async |world| {
         let (ada, reader) = (world.user(1), world.user(7));
+        reader.follow([1, 2]).await;
         for author in [1, 2] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
             world.user(author).publish("hello").await;
         }
         world.idle().await;
@@ -154,16 +150,12 @@ async fn pages_have_the_profiles_of_their_users() {
         }
         world.flush_redis().await;
         assert_eq!(reader.get("/v1/users/7/following").await.ok()["profiles"], card("Lovelace"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn any_word_is_a_user_if_claims_have_user_ids() {
-    let mapped = |options: &mut tidemark_local::Options| {
-        options.parameters.insert("UserIds".to_owned(), "mapped".to_owned());
-    };
-    world_with(mapped, async |world| {
+#[test]
+fn any_word_is_a_user_if_claims_have_user_ids() {
+    world_with(parameter("UserIds", "mapped"), async |world| {
         let long = "x".repeat(255);
         let names = ["alice", "bob", "auth0|5f7c8ec7c33c6c004bbafe82", "7", &long];
         let me = async |name: &str| world.stranger(Some(name)).get("/v1/me").await.ok()["id"].as_str().unwrap().to_owned();
@@ -185,16 +177,12 @@ async fn any_word_is_a_user_if_claims_have_user_ids() {
         assert_eq!(bob.unread_total().await, 1);
         let too_long = world.stranger(Some(&"x".repeat(256)));
         assert_eq!(too_long.get("/v1/me").await.problem(), (401, "/problems/unauthorized"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn notices_are_for_the_callers_platforms_only() {
-    let claim = |options: &mut tidemark_local::Options| {
-        options.parameters.insert("PlatformsClaim".to_owned(), "platforms".to_owned());
-    };
-    world_with(claim, async |world| {
+#[test]
+fn notices_are_for_the_callers_platforms_only() {
+    world_with(parameter("PlatformsClaim", "platforms"), async |world| {
         let admin = world.stranger(Some("1 notices:write"));
         admin.post("/v1/notices", &json!({ "platforms": [1, 2], "title": "Hello" })).await.ok();
         let reader = world.stranger(Some("7 platforms=2,3"));
@@ -209,13 +197,8 @@ async fn notices_are_for_the_callers_platforms_only() {
         }
         let through = json!({ "platform": 1, "through": 1 });
         assert_eq!(reader.post("/v1/notices/reads", &through).await.problem(), (403, "/problems/forbidden"));
-        let nobody = world.stranger(Some("7"));
-        assert_eq!(
-            nobody.get("/v1/notices?platform=2").await.problem(),
-            (403, "/problems/forbidden"),
-            "a token without the claim"
-        );
+        let without_the_claim = world.stranger(Some("7")).get("/v1/notices?platform=2").await;
+        assert_eq!(without_the_claim.problem(), (403, "/problems/forbidden"));
         assert_eq!(admin.get("/v1/notices/1-1").await.ok()["readers"], 0, "an administrator sees every notice");
-    })
-    .await;
+    });
 }

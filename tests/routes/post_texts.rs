@@ -1,16 +1,15 @@
 //! Texts, edits, many posts at once, moderation, and how fresh posts, timelines and counts are.
 
-use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::RedisData;
-use tidemark_tests::{Response, User, until, world};
+use tidemark_tests::{Response, User, ids, until, world};
 
 async fn edit(user: &User, post: &str, body: Value) -> Response {
-    user.send(Method::PUT, &format!("/v1/posts/{post}"), &[], Some(body.to_string())).await
+    user.put_body(&format!("/v1/posts/{post}"), &body).await
 }
 
-#[tokio::test]
-async fn a_post_has_data_and_a_weight() {
+#[test]
+fn a_post_has_data_and_a_weight() {
     world(async |world| {
         let author = world.user(1);
         let data = json!({ "b": 1, "a": { "big": 18_446_744_073_709_551_615_u64 } });
@@ -33,15 +32,13 @@ async fn a_post_has_data_and_a_weight() {
             assert_eq!(author.post("/v1/posts", &body).await.field(), field, "{body:.40}");
         }
         assert_eq!(author.get("/v1/authors/1/posts").await.ok()["total"], 2, "a refused request changes nothing");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_edit_reaches_every_page_and_moves_nothing() {
+#[test]
+fn an_edit_reaches_every_page_and_moves_nothing() {
     world(async |world| {
-        let (author, reader) = (world.user(1), world.user(7));
-        reader.put("/v1/following/1").await.ok();
+        let (author, reader) = (world.user(1), world.reader(7, [1]).await);
         author.post("/v1/posts", &json!({ "title": "First", "body": "Long", "data": { "a": 1 } })).await.ok();
         author.publish("Second").await;
         world.idle().await;
@@ -72,32 +69,26 @@ async fn an_edit_reaches_every_page_and_moves_nothing() {
         author.delete("/v1/posts/1-1").await.ok();
         assert_eq!(edit(&author, "1-1", json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
         assert_eq!(reader.get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn many_posts_come_in_the_order_of_the_request() {
+#[test]
+fn many_posts_come_in_the_order_of_the_request() {
     world(async |world| {
         let (author, reader) = (world.user(1), world.user(7));
-        for title in ["a", "b", "c"] {
-            author.publish(title).await;
-        }
+        author.publish_all(["a", "b", "c"]).await;
         author.delete("/v1/posts/1-2").await.ok();
-        let found = reader.get("/v1/posts?post=1-3&post=1-2&post=9-9&post=1-1").await.ok();
-        let ids: Vec<&str> = found["items"].as_array().unwrap().iter().map(|post| post["id"].as_str().unwrap()).collect();
-        assert_eq!(ids, ["1-3", "1-1"]);
-        assert_eq!(found["items"][0]["title"], "c");
+        let found = reader.get("/v1/posts?post=1-3&post=1-2&post=9-9&post=1-1").await.items();
+        assert_eq!((ids(&found), &found[0]["title"]), (vec!["1-3".to_owned(), "1-1".to_owned()], &json!("c")));
         let too_many = (1..=101).map(|seq| format!("post=1-{seq}")).collect::<Vec<_>>().join("&");
         for wrong in ["", "post=1", &too_many] {
             assert_eq!(reader.get(&format!("/v1/posts?{wrong}")).await.field(), "post", "{wrong:.20}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_moderator_deletes_any_post() {
+#[test]
+fn a_moderator_deletes_any_post() {
     world(async |world| {
         world.user(1).publish("spam").await;
         let moderator = world.stranger(Some("9 posts:moderate"));
@@ -108,12 +99,11 @@ async fn a_moderator_deletes_any_post() {
         assert_eq!(world.user(1).get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
         assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["posts"], 0);
         assert_eq!(moderator.delete("/v1/posts/1-2").await.problem(), (404, "/problems/not-found"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_warm_post_and_timeline_are_fresh_for_the_user_who_changed_them() {
+#[test]
+fn a_warm_post_and_timeline_are_fresh_for_the_user_who_changed_them() {
     world(async |world| {
         let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));
         reader.put("/v1/following/1").await.ok();
@@ -148,12 +138,11 @@ async fn a_warm_post_and_timeline_are_fresh_for_the_user_who_changed_them() {
         let timeline = author.get("/v1/authors/1/posts").await.ok();
         assert_eq!((&timeline["total"], &timeline["items"][0]["id"]), (&json!(1), &json!("1-2")));
         assert_eq!(author.get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn marks_of_an_author_are_right_after_a_follow_and_an_unfollow() {
+#[test]
+fn marks_of_an_author_are_right_after_a_follow_and_an_unfollow() {
     world(async |world| {
         let (author, reader) = (world.user(1), world.user(7));
         author.publish("a").await;
@@ -168,12 +157,11 @@ async fn marks_of_an_author_are_right_after_a_follow_and_an_unfollow() {
         let items = reader.get("/v1/authors/1/posts").await.ok()["items"].clone();
         assert_eq!((&items[0]["id"], &items[0]["read"]), (&json!("1-2"), &json!(true)));
         assert_eq!(reader.get("/v1/posts/1-2").await.ok()["read"], true);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_hot_post_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
+#[test]
+fn a_hot_post_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
     world(async |world| {
         let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));
         author.publish("a").await;
@@ -205,12 +193,11 @@ async fn a_hot_post_is_cached_in_the_process_and_never_stale_for_the_user_who_ch
         assert_eq!(moderator.delete(path).await.status, 204);
         assert_eq!(moderator.get(path).await.status, 404);
         until("others see the deletion", async || stranger.get(path).await.status == 404).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_timeline_of_more_than_a_thousand_posts_shows_each_once() {
+#[test]
+fn a_timeline_of_more_than_a_thousand_posts_shows_each_once() {
     world(async |world| {
         let (author, reader) = (world.user(1), world.user(7));
         for _ in 0..210 {
@@ -219,15 +206,13 @@ async fn a_timeline_of_more_than_a_thousand_posts_shows_each_once() {
         let walked = reader.walk("/v1/authors/1/posts", 100).await;
         let seqs: Vec<u64> = walked.iter().map(|item| item["seq"].as_u64().unwrap()).collect();
         assert_eq!(seqs, (1..=1_050).rev().collect::<Vec<_>>());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn long_texts_make_pages_short_and_no_response_exceeds_six_megabytes() {
+#[test]
+fn long_texts_make_pages_short_and_no_response_exceeds_six_megabytes() {
     world(async |world| {
-        let (author, reader) = (world.user(1), world.user(7));
-        reader.put("/v1/following/1").await.ok();
+        let (author, reader) = (world.user(1), world.reader(7, [1]).await);
         // JSON inside JSON makes four bytes of a quotation mark.
         let long = "\"".repeat(65_536);
         for seq in 1..=30 {
@@ -249,7 +234,7 @@ async fn long_texts_make_pages_short_and_no_response_exceeds_six_megabytes() {
                     assert!(payload.len() < 6_000_000, "{path}: {} bytes", payload.len());
                     let items = page["items"].as_array().unwrap();
                     assert!(items.iter().all(|item| item["body"] == long.as_str()), "{path}");
-                    seen.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+                    seen.extend(ids(items));
                     pages += 1;
                     let Some(next) = page["next_cursor"].as_str() else { break };
                     cursor = format!("&cursor={next}");
@@ -261,6 +246,5 @@ async fn long_texts_make_pages_short_and_no_response_exceeds_six_megabytes() {
             assert_eq!(refused.problem(), (422, "/problems/too-much-text"));
             assert_eq!(reader.get(&many(&wanted[..12])).await.ok()["items"].as_array().unwrap().len(), 12);
         }
-    })
-    .await;
+    });
 }

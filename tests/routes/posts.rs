@@ -1,12 +1,11 @@
 //! `/v1/posts`.
 
 use futures::future::join_all;
-use reqwest::Method;
 use serde_json::json;
 use tidemark_tests::world;
 
-#[tokio::test]
-async fn a_post_is_published_read_and_deleted() {
+#[test]
+fn a_post_is_published_read_and_deleted() {
     world(async |world| {
         let (author, other) = (world.user(1042), world.user(7));
         let response = author.post("/v1/posts", &json!({ "title": "First", "body": "Long" })).await;
@@ -27,12 +26,11 @@ async fn a_post_is_published_read_and_deleted() {
         assert_eq!(other.get("/v1/posts/1042-1").await.problem(), (404, "/problems/not-found"));
         assert_eq!(author.delete("/v1/posts/1042-2").await.problem(), (404, "/problems/not-found"));
         assert_eq!(author.publish("Second").await, "1042-2", "a number is never reused");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn titles_and_bodies_have_size_limits() {
+#[test]
+fn titles_and_bodies_have_size_limits() {
     world(async |world| {
         let author = world.user(1);
         let cases = [
@@ -50,18 +48,14 @@ async fn titles_and_bodies_have_size_limits() {
         }
         let most = json!({ "title": "ü".repeat(200), "body": "y".repeat(65_536) });
         assert_eq!(author.post("/v1/posts", &most).await.ok()["id"], "1-1", "a refused request changes nothing");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn requests_with_the_same_key_make_one_post() {
+#[test]
+fn requests_with_the_same_key_make_one_post() {
     world(async |world| {
         let author = world.user(1);
-        let publish = |key: &str, title: &str| {
-            let (author, key, body) = (author.clone(), key.to_owned(), json!({ "title": title }).to_string());
-            async move { author.send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await }
-        };
+        let publish = async |key: &str, title: &str| author.post_with_key("/v1/posts", key, &json!({ "title": title })).await;
         let responses = join_all((0..8).map(|_| publish("k", "Same"))).await;
         let first = responses[0].clone().ok();
         assert!(responses.iter().all(|response| response.status == 201 && response.body == first), "{responses:?}");
@@ -72,12 +66,11 @@ async fn requests_with_the_same_key_make_one_post() {
         }
         author.delete("/v1/posts/1-1").await.ok();
         assert_eq!(publish("k", "Same").await.ok(), first, "the first response, although the post is deleted");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn concurrent_publishes_of_one_author_leave_no_gap() {
+#[test]
+fn concurrent_publishes_of_one_author_leave_no_gap() {
     world(async |world| {
         let author = world.user(1);
         let ids = join_all((0..20).map(|index| {
@@ -91,12 +84,11 @@ async fn concurrent_publishes_of_one_author_leave_no_gap() {
         let timeline = author.walk("/v1/authors/1/posts", 7).await;
         let times: Vec<&str> = timeline.iter().map(|post| post["created_at"].as_str().unwrap()).collect();
         assert!(times.is_sorted_by(|newer, older| newer >= older));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_delivery_status_counts_every_follower() {
+#[test]
+fn the_delivery_status_counts_every_follower() {
     world(async |world| {
         world.follow(1..=23, 99).await;
         let author = world.user(99);
@@ -105,35 +97,28 @@ async fn the_delivery_status_counts_every_follower() {
         let path = format!("/v1/posts/{id}/delivery");
         let pending = author.get(&path).await.ok();
         assert_eq!((&pending["state"], &pending["followers"], &pending["delivered"]), (&json!("pending"), &json!(23), &json!(0)));
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         let done = author.get(&path).await.ok();
-        assert_eq!(
-            (&done["state"], &done["delivered"], &done["pages"], &done["pages_done"]),
-            (&json!("done"), &json!(23), &json!(1), &json!(1))
-        );
+        assert_eq!(json!([done["state"], done["delivered"], done["pages"], done["pages_done"]]), json!(["done", 23, 1, 1]));
         assert!(done["finished_at"].as_str() >= done["started_at"].as_str());
         assert_eq!(author.get("/v1/posts/99-9/delivery").await.problem(), (404, "/problems/not-found"));
 
         let lonely = world.user(5).publish("Nobody reads this").await;
         let done = author.get(&format!("/v1/posts/{lonely}/delivery")).await.ok();
         assert_eq!((&done["state"], &done["followers"]), (&json!("done"), &json!(0)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_deletion_cancels_the_remaining_delivery() {
+#[test]
+fn a_deletion_cancels_the_remaining_delivery() {
     world(async |world| {
         world.follow(1..=5, 99).await;
         world.user(1).feed_ids().await;
         world.stack.pause("fan-out").await.unwrap();
         let id = world.user(99).publish("Regretted").await;
         world.user(99).delete(&format!("/v1/posts/{id}")).await.ok();
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert_eq!(world.user(99).get(&format!("/v1/posts/{id}/delivery")).await.ok()["state"], "cancelled");
         assert_eq!((world.user(1).feed_ids().await, world.user(1).unread_total().await), (vec![], 0));
-    })
-    .await;
+    });
 }

@@ -6,11 +6,11 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{HalfLife, Timestamp, UserId},
+    domain::{HalfLife, Timestamp},
     reader::{RankedQuery, Readers},
 };
 use tidemark_local::RedisData;
-use tidemark_tests::{User, World, world, world_with};
+use tidemark_tests::{User, World, ids, parameter, user_id, world, world_with};
 
 const READER: u64 = 7;
 const RANKED: &str = "/v1/feed?order=ranked";
@@ -18,10 +18,6 @@ const HALF_LIFE_MS: f64 = 12.0 * 3_600_000.0;
 
 fn id(item: &Value) -> String {
     item["id"].as_str().unwrap().to_owned()
-}
-
-fn ids(items: &[Value]) -> Vec<String> {
-    items.iter().map(id).collect()
 }
 
 /// The time part of an item's score.
@@ -37,12 +33,19 @@ fn points(item: &Value) -> f64 {
 }
 
 async fn prefer(reader: &User, author: u64, preference: i64) -> Value {
-    let body = json!({ "preference": preference }).to_string();
-    reader.send(Method::PUT, &format!("/v1/following/{author}"), &[], Some(body)).await.ok()
+    reader.put_body(&format!("/v1/following/{author}"), &json!({ "preference": preference })).await.ok()
 }
 
 async fn publish(author: &User, weight: i64) -> String {
     id(&author.post("/v1/posts", &json!({ "title": "x", "weight": weight })).await.ok())
+}
+
+/// Publishes posts of these authors with these weights, and waits until no work is left.
+async fn publish_all(world: &World, posts: impl IntoIterator<Item = (u64, i64)>) {
+    for (author, weight) in posts {
+        publish(&world.user(author), weight).await;
+    }
+    world.idle().await;
 }
 
 async fn react(world: &World, users: impl IntoIterator<Item = u64>, post: &str, what: &str) {
@@ -75,20 +78,17 @@ async fn assert_ranked(reader: &User, expected: &[(&str, i32)]) {
     assert_eq!(ranked, by_time);
 }
 
-#[tokio::test]
-async fn scores_are_sums_of_weight_preference_reactions_and_age() {
+#[test]
+fn scores_are_sums_of_weight_preference_reactions_and_age() {
     world(async |world| {
         let reader = world.user(READER);
         assert_eq!(prefer(&reader, 1, 4).await["preference"], 4);
         reader.put("/v1/following/2").await.ok();
         assert_ranked(&reader, &[]).await;
-        let mut posts = vec![publish(&world.user(1), 0).await, publish(&world.user(1), -100).await];
-        posts.extend([publish(&world.user(2), 5).await, publish(&world.user(2), 0).await]);
-        world.idle().await;
+        publish_all(world, [(1, 0), (1, -100), (2, 5), (2, 0)]).await;
         assert_ranked(&reader, &[("1-1", 4), ("1-2", -96), ("2-1", 5), ("2-2", 0)]).await;
         // One post arrives at a feed that is ranked already.
-        publish(&world.user(2), 100).await;
-        world.idle().await;
+        publish_all(world, [(2, 100)]).await;
         assert_ranked(&reader, &[("1-1", 4), ("1-2", -96), ("2-1", 5), ("2-2", 0), ("2-3", 100)]).await;
         // 1 + 1 like is a power of two, 1 + 2 likes is none, and a favorite counts twice.
         react(world, [20], "2-2", "like").await;
@@ -126,12 +126,11 @@ async fn scores_are_sums_of_weight_preference_reactions_and_age() {
         world.redis_is_asked_again().await;
         world.idle().await;
         assert_ranked(&reader, &[("1-1", 6), ("1-2", -95), ("2-2", 2), ("2-3", 100)]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
+#[test]
+fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
     world(async |world| {
         let reader = world.user(READER);
         for author in [1, 2] {
@@ -167,8 +166,7 @@ async fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
         // A mute hides an author in both orders, and does not end the preference.
         reader.put("/v1/mutes/1").await.ok();
         assert_ranked(&reader, &[("2-1", -10), ("2-2", -9)]).await;
-        publish(&world.user(1), 2).await;
-        world.idle().await;
+        publish_all(world, [(1, 2)]).await;
         reader.delete("/v1/mutes/1").await.ok();
         let expected = [("1-1", 10), ("1-2", 11), ("1-3", 12), ("2-1", -10), ("2-2", -9)];
         assert_ranked(&reader, &expected).await;
@@ -182,15 +180,13 @@ async fn a_preference_moves_an_authors_posts_and_ends_with_the_follow() {
         prefer(&reader, 1, -1).await;
         prefer(&reader, 2, 0).await;
         assert_ranked(&reader, &[("1-1", -1), ("1-2", 0), ("1-3", 1), ("2-1", 0), ("2-2", 1)]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn since_returns_what_stands_above_the_first_post_of_a_page() {
+#[test]
+fn since_returns_what_stands_above_the_first_post_of_a_page() {
     world(async |world| {
-        let (reader, author) = (world.user(READER), world.user(1));
-        reader.put("/v1/following/1").await.ok();
+        let (reader, author) = (world.reader(READER, [1]).await, world.user(1));
         let first = async |path: &str| reader.get(path).await.ok()["first_cursor"].as_str().unwrap().to_owned();
         let empty = first(RANKED).await;
         publish(&author, 3).await;
@@ -202,10 +198,9 @@ async fn since_returns_what_stands_above_the_first_post_of_a_page() {
             publish(&author, weight).await;
         }
         world.idle().await;
-        let newer = [Some("1-5"), Some("1-6"), Some("1-3")];
+        let newer = ["1-5", "1-6", "1-3"];
         for order in [RANKED.to_owned(), format!("{RANKED}&status=unread")] {
-            let ids = reader.walk(&format!("{order}&since={since}"), 1).await;
-            assert_eq!(ids.iter().map(|item| item["id"].as_str()).collect::<Vec<_>>(), newer);
+            assert_eq!(ids(&reader.walk(&format!("{order}&since={since}"), 1).await), newer);
         }
         assert_eq!(reader.walk(&format!("{RANKED}&since={empty}"), 4).await.len(), 6);
         let top = first(RANKED).await;
@@ -213,19 +208,14 @@ async fn since_returns_what_stands_above_the_first_post_of_a_page() {
         assert_eq!(first(&format!("{RANKED}&since={top}")).await, top);
         world.flush_redis().await;
         assert_eq!(reader.walk(&format!("{RANKED}&since={since}"), 10).await.len(), 3);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn cursors_belong_to_one_order() {
+#[test]
+fn cursors_belong_to_one_order() {
     world(async |world| {
-        let reader = world.user(READER);
-        reader.put("/v1/following/1").await.ok();
-        for _ in 0..3 {
-            publish(&world.user(1), 0).await;
-        }
-        world.idle().await;
+        let reader = world.reader(READER, [1]).await;
+        publish_all(world, [(1, 0); 3]).await;
         let cursor = async |path: &str| reader.get(path).await.ok()["next_cursor"].as_str().unwrap().to_owned();
         let (ranked, time) = (cursor(&format!("{RANKED}&limit=1")).await, cursor("/v1/feed?limit=1").await);
         assert_eq!(reader.get(&format!("/v1/feed?cursor={ranked}")).await.field(), "cursor");
@@ -242,12 +232,11 @@ async fn cursors_belong_to_one_order() {
         let damaged = URL_SAFE_NO_PAD.encode(bytes);
         assert_eq!(reader.get(&format!("{RANKED}&cursor={damaged}")).await.field(), "cursor");
         assert_eq!(world.stranger(None).get(RANKED).await.status, 401);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_walk_returns_each_post_once_while_scores_rise_and_fall() {
+#[test]
+fn a_walk_returns_each_post_once_while_scores_rise_and_fall() {
     const POSTS: usize = 24;
     world(async |world| {
         let reader = world.user(READER);
@@ -290,23 +279,16 @@ async fn a_walk_returns_each_post_once_while_scores_rise_and_fall() {
             assert!(missing.iter().all(|post| moved.contains(*post)), "round {round}: {missing:?} have not moved");
             assert_eq!(reader.walk(RANKED, 5).await.len(), POSTS, "a new walk has all posts");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn posts_of_big_authors_are_ranked_as_those_of_others() {
-    let configure =
-        |options: &mut tidemark_local::Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
-    world_with(configure, async |world| {
+#[test]
+fn posts_of_big_authors_are_ranked_as_those_of_others() {
+    world_with(parameter("PullThreshold", 3), async |world| {
         world.follow([10, 11, 12], 1).await;
-        let reader = world.user(READER);
-        reader.put("/v1/following/1").await.ok();
+        let reader = world.reader(READER, [1]).await;
         prefer(&reader, 2, 1).await;
-        for author in [1, 1, 2, 1] {
-            publish(&world.user(author), 0).await;
-        }
-        world.idle().await;
+        publish_all(world, [(1, 0), (1, 0), (2, 0), (1, 0)]).await;
         assert_ranked(&reader, &[("1-1", 0), ("1-2", 0), ("1-3", 0), ("2-1", 1)]).await;
         react(world, [20, 21, 22], "1-2", "like").await;
         assert_ranked(&reader, &[("1-1", 0), ("1-2", 2), ("1-3", 0), ("2-1", 1)]).await;
@@ -318,54 +300,42 @@ async fn posts_of_big_authors_are_ranked_as_those_of_others() {
         for follower in [10, 11, 12] {
             world.user(follower).delete("/v1/following/1").await.ok();
         }
-        publish(&world.user(1), 0).await;
-        publish(&world.user(1), 0).await;
-        world.idle().await;
+        publish_all(world, [(1, 0), (1, 0)]).await;
         react(world, 30..37, "1-5", "like").await;
         react(world, 30..37, "1-3", "like").await;
         assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
         world.flush_redis().await;
         assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn posts_of_a_big_author_stay_in_their_places_during_a_walk() {
-    let configure =
-        |options: &mut tidemark_local::Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
-    world_with(configure, async |world| {
+#[test]
+fn posts_of_a_big_author_stay_in_their_places_during_a_walk() {
+    world_with(parameter("PullThreshold", 3), async |world| {
         world.follow([10, 11, 12, READER], 1).await;
-        for weight in [1, 2, 3] {
-            publish(&world.user(1), weight).await;
-        }
-        world.idle().await;
+        publish_all(world, [(1, 1), (1, 2), (1, 3)]).await;
         let reader = world.user(READER);
         let first = reader.get(&format!("{RANKED}&limit=1")).await.ok();
         react(world, [20, 21, 22], "1-1", "like").await;
         let rest = format!("{RANKED}&limit=2&cursor={}", first["next_cursor"].as_str().unwrap());
-        assert_eq!(ids(reader.get(&rest).await.ok()["items"].as_array().unwrap()), ["1-2", "1-1"]);
+        assert_eq!(ids(&reader.get(&rest).await.items()), ["1-2", "1-1"]);
         assert_ranked(&reader, &[("1-1", 3), ("1-2", 2), ("1-3", 3)]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn another_half_life_scores_again() {
+#[test]
+fn another_half_life_scores_again() {
     world(async |world| {
-        let reader = world.user(READER);
-        reader.put("/v1/following/1").await.ok();
-        publish(&world.user(1), 3).await;
-        world.idle().await;
+        let reader = world.reader(READER, [1]).await;
+        publish_all(world, [(1, 3)]).await;
         assert_ranked(&reader, &[("1-1", 3)]).await;
         let app = world.stack.app("read-feed").unwrap();
         let readers = Readers { half_life: HalfLife::new(std::time::Duration::from_secs(60)), ..app.readers.clone() };
         let query =
             RankedQuery { list: None, status: Default::default(), below: None, since: None, limit: 5, parts: Default::default() };
-        let page = readers.ranked_page(UserId::new(READER).unwrap(), query).await.unwrap();
+        let page = readers.ranked_page(user_id(READER), query).await.unwrap();
         let score = page.items[0].score.unwrap().get();
         assert!((score - 3.0 - page.items[0].post.created_at.ms() as f64 / 60_000.0).abs() < 1e-6, "{score}");
         assert_ranked(&reader, &[("1-1", 3)]).await;
-    })
-    .await;
+    });
 }

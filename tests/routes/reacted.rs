@@ -3,8 +3,8 @@
 use serde_json::json;
 use tidemark_tests::world;
 
-#[tokio::test]
-async fn reactions_are_listed_newest_first() {
+#[test]
+fn reactions_are_listed_newest_first() {
     world(async |world| {
         let reader = world.user(7);
         for author in [1, 2, 3] {
@@ -37,6 +37,5 @@ async fn reactions_are_listed_newest_first() {
         assert_eq!(world.user(8).get("/v1/me/likes").await.ok()["items"], json!([]));
         let feed = reader.get("/v1/authors/1/posts?limit=1").await.ok()["next_cursor"].as_str().unwrap().to_owned();
         assert_eq!(reader.get(&format!("/v1/me/likes?cursor={feed}")).await.field(), "cursor");
-    })
-    .await;
+    });
 }

@@ -25,8 +25,8 @@ async fn received(world: &World, author: u64) -> (Value, Value) {
     (counters["likes_received"].clone(), counters["favorites_received"].clone())
 }
 
-#[tokio::test]
-async fn a_repeated_reaction_counts_once() {
+#[test]
+fn a_repeated_reaction_counts_once() {
     world(async |world| {
         let (reader, other) = (world.user(1), world.user(u64::MAX));
         world.user(10).publish("one").await;
@@ -41,11 +41,8 @@ async fn a_repeated_reaction_counts_once() {
         assert_eq!((post(&reader, "10-1").await, post(&other, "10-1").await), ((true, false, 2, 1), (true, true, 2, 1)));
         for _ in 0..3 {
             assert_eq!(reader.delete("/v1/posts/10-1/like").await.ok(), json!({ "liked": false }));
-            assert_eq!(
-                reader.delete("/v1/posts/10-1/favorite").await.ok(),
-                json!({ "favorited": false }),
-                "the post was not a favorite"
-            );
+            let removed = reader.delete("/v1/posts/10-1/favorite").await.ok();
+            assert_eq!(removed, json!({ "favorited": false }), "the post was not a favorite");
             assert_eq!(post(&reader, "10-1").await, (false, false, 1, 1));
             assert_eq!(received(world, 10).await, (json!(1), json!(1)));
         }
@@ -54,24 +51,20 @@ async fn a_repeated_reaction_counts_once() {
             world.user(10).put("/v1/posts/10-1/like").await.ok();
         }
         assert_eq!(received(world, 10).await, (json!(2), json!(1)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_callers_next_page_shows_the_reaction_on_every_route() {
+#[test]
+fn the_callers_next_page_shows_the_reaction_on_every_route() {
     world(async |world| {
-        let reader = world.user(1);
+        let reader = world.reader(1, [10, 20]).await;
         for author in [10, 20] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
             world.user(author).publish("one").await;
             world.user(author).publish("two").await;
         }
         world.idle().await;
         // The workers are paused: the handler alone must prepare the next page.
-        for function in ["fan-out", "relation-projector"] {
-            world.stack.pause(function).await.unwrap();
-        }
+        world.pause_workers().await;
         let etag = async || reader.get("/v1/feed").await.header("etag").unwrap().to_owned();
         let expected = |liked: &[&str], favorited: &[&str]| {
             let flags = |id: &str| (id.to_owned(), liked.contains(&id), favorited.contains(&id));
@@ -101,19 +94,15 @@ async fn the_callers_next_page_shows_the_reaction_on_every_route() {
         assert_ne!(etag().await, before, "a page with another flag has another etag");
         // Other users' pages do not show the reaction.
         assert!(flags(&world.user(2), "/v1/authors/20/posts").await.iter().all(|(_, liked, favorited)| !liked && !favorited));
-        for function in ["fan-out", "relation-projector"] {
-            world.stack.resume(function).unwrap();
-        }
-    })
-    .await;
+        world.resume_workers();
+    });
 }
 
-#[tokio::test]
-async fn a_page_reads_flags_and_titles_in_one_round_trip() {
+#[test]
+fn a_page_reads_flags_and_titles_in_one_round_trip() {
     world(async |world| {
-        let reader = world.user(1);
+        let reader = world.reader(1, 10..30).await;
         for author in 10..30 {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
             world.user(author).publish("one").await;
             reader.put(&format!("/v1/posts/{author}-1/like")).await.ok();
         }
@@ -139,12 +128,11 @@ async fn a_page_reads_flags_and_titles_in_one_round_trip() {
             }
             assert_eq!(liked().await, 20, "{damage}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
+#[test]
+fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
         author.publish("kept").await;
@@ -168,21 +156,17 @@ async fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
         }
         assert_eq!(post(&reader, "10-1").await, (false, false, 0, 0));
         assert_eq!(received(world, 10).await, (json!(1), json!(1)), "received reactions stay counted");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn reactions_work_without_redis_and_reach_a_surviving_view() {
+#[test]
+fn reactions_work_without_redis_and_reach_a_surviving_view() {
     // Long enough that Redis is available again before a task is given up.
     world_with(
         |options| options.retry_delay = Duration::from_secs(4),
         async |world| {
-            let reader = world.user(1);
-            reader.put("/v1/following/10").await.ok();
-            for title in ["one", "two"] {
-                world.user(10).publish(title).await;
-            }
+            let reader = world.reader(1, [10]).await;
+            world.user(10).publish_all(["one", "two"]).await;
             reader.put("/v1/posts/10-1/like").await.ok();
             world.idle().await;
             assert!(flags(&reader, "/v1/feed").await[1].1);
@@ -202,11 +186,9 @@ async fn reactions_work_without_redis_and_reach_a_surviving_view() {
             assert_eq!(received(world, 10).await, (json!(1), json!(1)));
 
             outage.end(world).await;
-            world.idle().await;
-            world.redis_is_asked_again().await;
+            world.redis_recovers().await;
             assert_eq!(flags(&reader, "/v1/feed").await, expected);
             assert_eq!(received(world, 10).await, (json!(1), json!(1)));
         },
-    )
-    .await;
+    );
 }

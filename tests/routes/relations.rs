@@ -1,22 +1,15 @@
 //! `/v1/users/{user}/…` and `/v1/relations…`.
 
-use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark_tests::{World, until, world};
+use tidemark_tests::{until, world};
 
 fn users(items: &[Value]) -> Vec<u64> {
     items.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect()
 }
 
-async fn follow_many(world: &World, followers: std::ops::Range<u64>, author: u64) {
-    stream::iter(followers)
-        .for_each_concurrent(16, async |follower| drop(world.user(follower).put(&format!("/v1/following/{author}")).await.ok()))
-        .await;
-}
-
-#[tokio::test]
-async fn lists_are_newest_first_and_show_the_callers_change_at_once() {
+#[test]
+fn lists_are_newest_first_and_show_the_callers_change_at_once() {
     world(async |world| {
         // The workers are paused: the handler alone must update the lists.
         world.stack.pause("relation-projector").await.unwrap();
@@ -36,14 +29,13 @@ async fn lists_are_newest_first_and_show_the_callers_change_at_once() {
         reader.put("/v1/following/10").await.ok();
         assert_eq!(users(&reader.walk("/v1/users/10/followers", 1).await), [1, 2]);
         world.stack.resume("relation-projector").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn followers_continue_past_the_cached_thousand_without_gap_or_repetition() {
+#[test]
+fn followers_continue_past_the_cached_thousand_without_gap_or_repetition() {
     world(async |world| {
-        follow_many(world, 1_000..3_500, 9).await;
+        world.follow_at_once(1_000..3_500, 9).await;
         world.idle().await;
         let anybody = world.user(1);
         for _ in 0..2 {
@@ -56,9 +48,9 @@ async fn followers_continue_past_the_cached_thousand_without_gap_or_repetition()
         }
         let walked = users(&anybody.walk("/v1/users/9/followers", 100).await);
         for offset in [0, 7, 950, 999, 1_000, 2_450] {
-            let page = anybody.get(&format!("/v1/users/9/followers?offset={offset}&limit=100")).await.ok();
+            let page = anybody.get(&format!("/v1/users/9/followers?offset={offset}&limit=100")).await.items();
             let expected = &walked[offset..(offset + 100).min(walked.len())];
-            assert_eq!(users(page["items"].as_array().unwrap()), expected, "offset {offset}");
+            assert_eq!(users(&page), expected, "offset {offset}");
         }
         let beyond = anybody.get("/v1/users/9/followers?offset=10000").await.ok();
         assert_eq!((&beyond["items"], &beyond["next_cursor"]), (&json!([]), &json!(null)));
@@ -67,21 +59,20 @@ async fn followers_continue_past_the_cached_thousand_without_gap_or_repetition()
         let keys: Vec<String> = redis.keys("*:fans:9").await.unwrap();
         let cached: usize = redis.zcard(&keys[0]).await.unwrap();
         assert!(cached <= 1_001, "{cached} entries cached");
-        follow_many(world, 5_000..5_050, 9).await;
+        world.follow_at_once(5_000..5_050, 9).await;
         assert_eq!(users(&anybody.walk("/v1/users/9/followers", 100).await).len(), 2_550);
         let cached: usize = redis.zcard(&keys[0]).await.unwrap();
         assert!(cached <= 1_001, "{cached} entries cached after more follows");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pages_show_each_lasting_follower_exactly_once_while_others_come_and_go() {
+#[test]
+fn pages_show_each_lasting_follower_exactly_once_while_others_come_and_go() {
     world(async |world| {
-        follow_many(world, 10_000..11_600, 9).await;
+        world.follow_at_once(10_000..11_600, 9).await;
         world.idle().await;
         let change = async {
-            follow_many(world, 20_000..20_100, 9).await;
+            world.follow_at_once(20_000..20_100, 9).await;
             for leaver in (10_000..11_600).step_by(16) {
                 world.user(leaver).delete("/v1/following/9").await.ok();
             }
@@ -103,12 +94,11 @@ async fn pages_show_each_lasting_follower_exactly_once_while_others_come_and_go(
             assert_eq!(distinct.len(), walked.len(), "nobody twice");
             assert!(stayed.iter().all(|user| distinct.binary_search(user).is_ok()), "every lasting follower is listed");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn status_shows_relations_of_the_caller() {
+#[test]
+fn status_shows_relations_of_the_caller() {
     world(async |world| {
         let caller = world.user(1);
         caller.put("/v1/following/2").await.ok();
@@ -116,9 +106,7 @@ async fn status_shows_relations_of_the_caller() {
         for follower in [3, 4] {
             world.user(follower).put("/v1/following/1").await.ok();
         }
-        let item = |user: &str, following: bool, followed_by: bool| {
-            json!({ "user": user, "following": following, "followed_by": followed_by, "mutual": following && followed_by })
-        };
+        let item = |user: &str, following: bool, followed_by: bool| json!({ "user": user, "following": following, "followed_by": followed_by, "mutual": following && followed_by });
         let expected = [item("2", true, false), item("3", true, true), item("4", false, true), item("5", false, false)];
         for expected in &expected {
             assert_eq!(&caller.get(&format!("/v1/relations/{}", expected["user"].as_str().unwrap())).await.ok(), expected);
@@ -135,19 +123,16 @@ async fn status_shows_relations_of_the_caller() {
             let field = if bad.contains("only") { "only" } else { "user" };
             assert_eq!(caller.get(&format!("/v1/relations?{bad}")).await.field(), field, "{bad:.30}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn counters_are_exact_and_a_damaged_record_is_restored() {
+#[test]
+fn counters_are_exact_and_a_damaged_record_is_restored() {
     world(async |world| {
-        follow_many(world, 100..123, 9).await;
+        world.follow_at_once(100..123, 9).await;
         let author = world.user(9);
         author.put("/v1/following/50").await.ok();
-        for number in 0..4 {
-            author.publish(&format!("{number}")).await;
-        }
+        author.publish_all(0..4).await;
         author.delete("/v1/posts/9-2").await.ok();
         let counters = async || author.get("/v1/users/9/counters").await.ok();
         let expected = json!({ "followings": 1, "followers": 23, "posts": 3, "likes_received": 0, "favorites_received": 0 });
@@ -170,12 +155,11 @@ async fn counters_are_exact_and_a_damaged_record_is_restored() {
         world.user(100).delete("/v1/following/9").await.ok();
         assert_eq!(counters().await["followers"], 22);
         assert_eq!(world.user(1).get("/v1/users/777/counters").await.ok()["followers"], 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_empty_list_is_cached_until_the_first_follow() {
+#[test]
+fn an_empty_list_is_cached_until_the_first_follow() {
     world(async |world| {
         let reader = world.user(1);
         assert!(reader.walk("/v1/users/9/followers", 5).await.is_empty());
@@ -187,49 +171,46 @@ async fn an_empty_list_is_cached_until_the_first_follow() {
         assert_eq!(users(&reader.walk("/v1/users/9/followers", 5).await), [1]);
         let seconds: i64 = redis.ttl(&key).await.unwrap();
         assert!(seconds > 7_000, "{seconds} s");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn cursors_and_offsets_are_checked() {
+#[test]
+fn cursors_and_offsets_are_checked() {
     world(async |world| {
         let reader = world.user(1);
         for offset in ["-1", "10001", "x", ""] {
             assert_eq!(reader.get(&format!("/v1/users/2/followers?offset={offset}")).await.field(), "offset");
         }
-        follow_many(world, 10..13, 2).await;
+        world.follow_at_once(10..13, 2).await;
         let page = reader.get("/v1/users/2/followers?limit=1").await.ok();
         let cursor = page["next_cursor"].as_str().unwrap();
         assert_eq!(reader.get(&format!("/v1/feed?cursor={cursor}")).await.field(), "cursor");
         assert_eq!(reader.get(&format!("/v1/users/2/followers?cursor={cursor}&offset=1")).await.field(), "offset");
         assert_eq!(reader.get("/v1/users/0/following").await.field(), "user");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn lists_work_without_redis() {
+#[test]
+fn lists_work_without_redis() {
     world(async |world| {
-        follow_many(world, 10..14, 2).await;
+        world.follow_at_once(10..14, 2).await;
         world.idle().await;
         let reader = world.user(1);
         let before = users(&reader.walk("/v1/users/2/followers", 2).await);
         world.stack.stop_redis(tidemark_local::RedisData::Lose).await.unwrap();
         let response = reader.get("/v1/users/2/followers").await;
         assert_eq!(response.header("degraded"), Some("redis"));
-        assert_eq!(users(response.ok()["items"].as_array().unwrap()), before);
+        assert_eq!(users(&response.items()), before);
         assert_eq!(reader.get("/v1/users/2/counters").await.ok()["followers"], 4);
         assert_eq!(reader.get("/v1/relations/2").await.ok()["following"], false);
         world.stack.start_redis().await.unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_hot_list_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
+#[test]
+fn a_hot_list_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
     world(async |world| {
-        follow_many(world, 10..14, 2).await;
+        world.follow_at_once(10..14, 2).await;
         world.idle().await;
         let reader = world.user(1);
         let path = "/v1/users/2/followers?limit=9";
@@ -241,7 +222,7 @@ async fn a_hot_list_is_cached_in_the_process_and_never_stale_for_the_user_who_ch
         until("Redis is not called for the list", async || {
             let before = lists().await;
             for _ in 0..10 {
-                assert_eq!(users(reader.get(path).await.ok()["items"].as_array().unwrap()).len(), 4);
+                assert_eq!(users(&reader.get(path).await.items()).len(), 4);
             }
             lists().await == before
         })
@@ -253,8 +234,7 @@ async fn a_hot_list_is_cached_in_the_process_and_never_stale_for_the_user_who_ch
             } else {
                 reader.delete(path_of_change).await.ok()
             };
-            assert_eq!(users(reader.get(path).await.ok()["items"].as_array().unwrap()).len(), expected);
+            assert_eq!(users(&reader.get(path).await.items()).len(), expected);
         }
-    })
-    .await;
+    });
 }

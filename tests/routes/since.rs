@@ -4,15 +4,12 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use serde_json::json;
-use tidemark_tests::{until, world};
+use tidemark_tests::{ids, until, world};
 
-#[tokio::test]
-async fn since_lists_what_is_newer_once_and_ends() {
+#[test]
+fn since_lists_what_is_newer_once_and_ends() {
     world(async |world| {
-        let reader = world.user(7);
-        for author in 1..=3 {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
+        let reader = world.reader(7, 1..=3).await;
         let paths = ["/v1/feed", "/v1/feed?status=unread", "/v1/authors/1/posts", "/v1/authors/1/posts?status=unread"];
         let mut firsts = Vec::new();
         for path in paths {
@@ -36,7 +33,7 @@ async fn since_lists_what_is_newer_once_and_ends() {
                 let join = if path.contains('?') { '&' } else { '?' };
                 let path = format!("{path}{join}since={}", firsts[index]);
                 let walked = reader.walk(&path, 5).await;
-                let ids: Vec<String> = walked.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect();
+                let ids = ids(&walked);
                 assert_eq!(ids.iter().cloned().collect::<BTreeSet<_>>(), published[index / 2], "{path} in round {round}");
                 assert_eq!(ids.len(), published[index / 2].len(), "{path} in round {round}: each once");
                 let page = reader.get(&path).await.ok();
@@ -52,21 +49,16 @@ async fn since_lists_what_is_newer_once_and_ends() {
         assert_eq!(next.get("first_cursor"), None, "only a first page has it");
         assert_eq!(reader.get(&format!("/v1/feed?since={}", firsts[2])).await.field(), "since");
         assert_eq!(reader.get("/v1/authors/1/posts?since=%21").await.field(), "since");
-    })
-    .await;
+    });
 }
 
 /// Pages through what is newer again and again, while posts arrive.
-#[tokio::test]
-async fn each_arriving_post_is_listed_once() {
+#[test]
+fn each_arriving_post_is_listed_once() {
     const POSTS: usize = 200;
     world(async |world| {
-        let reader = world.user(7);
-        for author in 1..=4 {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
-        world.user(1).publish("first").await;
-        world.idle().await;
+        let reader = world.reader(7, 1..=4).await;
+        world.publish_and_deliver(1, "first").await;
         let first = async |path: &str| reader.get(path).await.ok()["first_cursor"].as_str().unwrap().to_owned();
         let (start, mut since) = (first("/v1/feed").await, first("/v1/authors/1/posts").await);
         let arriving = join_all((1..=4).map(async |author| {
@@ -84,7 +76,7 @@ async fn each_arriving_post_is_listed_once() {
                 let next = page["first_cursor"].as_str().unwrap().to_owned();
                 loop {
                     let items = page["items"].as_array().unwrap();
-                    listed.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+                    listed.extend(ids(items));
                     let Some(cursor) = page["next_cursor"].as_str() else { break };
                     page = reader.get(&format!("{path}&cursor={cursor}")).await.ok();
                 }
@@ -99,8 +91,7 @@ async fn each_arriving_post_is_listed_once() {
         assert_eq!((listed.len(), listed.iter().collect::<BTreeSet<_>>()), (of_author.len(), of_author));
         world.idle().await;
         let all = reader.walk(&format!("/v1/feed?since={start}"), 7).await;
-        let ids: BTreeSet<&str> = all.iter().map(|item| item["id"].as_str().unwrap()).collect();
-        assert_eq!((all.len(), ids), (POSTS, published.iter().flatten().map(String::as_str).collect()));
-    })
-    .await;
+        let ids: BTreeSet<String> = ids(&all).into_iter().collect();
+        assert_eq!((all.len(), ids), (POSTS, published.into_iter().flatten().collect()));
+    });
 }

@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use tidemark_local::RedisData;
-use tidemark_tests::{World, repository, world};
+use tidemark_tests::{World, repository};
 
 /// Runs the script with these tokens. Returns its exit status and output.
 async fn smoke(world: &World, tokens: &[&str]) -> (Option<i32>, String) {
@@ -16,7 +16,7 @@ async fn smoke(world: &World, tokens: &[&str]) -> (Option<i32>, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
-    world(async |world| {
+    World::run(async |world| {
         let (reader, author) = (world.user(1), world.user(2));
         let found = async || {
             let relation = reader.get("/v1/relations/2").await.ok();
@@ -41,7 +41,7 @@ async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn smoke_fails_at_the_first_wrong_response() {
-    world(async |world| {
+    World::run(async |world| {
         let (status, text) = smoke(world, &["1", "1"]).await;
         assert_eq!(status, Some(1), "{text}");
         assert!(text.contains("both tokens are of user 1"), "{text}");

@@ -3,17 +3,13 @@
 use serde_json::json;
 use tidemark_tests::world;
 
-#[tokio::test]
-async fn counts_are_listed_by_author_with_the_most_recent_post_first() {
+#[test]
+fn counts_are_listed_by_author_with_the_most_recent_post_first() {
     world(async |world| {
-        let reader = world.user(1);
-        for author in [10, 20, 30] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
+        let reader = world.reader(1, [10, 20, 30]).await;
         assert_eq!(reader.get("/v1/unread").await.ok(), json!({ "total": 0, "authors": [] }));
         for author in [30, 10, 20, 10] {
-            world.user(author).publish("x").await;
-            world.idle().await;
+            world.publish_and_deliver(author, "x").await;
         }
         let unread = reader.get("/v1/unread").await.ok();
         let authors = json!([{ "author": "10", "unread": 2 }, { "author": "20", "unread": 1 }, { "author": "30", "unread": 1 }]);
@@ -22,6 +18,5 @@ async fn counts_are_listed_by_author_with_the_most_recent_post_first() {
         assert_eq!(reader.get("/v1/unread/40").await.ok(), json!({ "author": "40", "unread": 0 }));
         reader.put("/v1/posts/20-1/read").await.ok();
         assert_eq!(reader.get("/v1/unread").await.ok()["authors"].as_array().unwrap().len(), 2);
-    })
-    .await;
+    });
 }

@@ -13,10 +13,9 @@ use std::{
 
 use futures::{FutureExt as _, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::Weather;
-use tidemark_tests::{Model, User, World, deployed_redis_timeouts, number_from};
+use tidemark_tests::{Model, User, World, deployed_redis_timeouts, ids_and_flags, number_from};
 
 use crate::{
     notice_model::{self, Live},
@@ -150,7 +149,7 @@ async fn caught<T>(findings: &Mutex<Vec<String>>, seed: u64, work: impl Future<O
 async fn settle(world: &World) {
     world.stack.idle_within(IDLE_WITHIN).await.unwrap();
     world.redis_is_asked_again().await;
-    world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
+    world.resume_fan_outs().await;
     world.stack.idle_within(IDLE_WITHIN).await.unwrap();
 }
 
@@ -284,8 +283,8 @@ async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step
     match rng.random_range(0..10) {
         0..3 => {
             let key = format!("{:x}", rng.random::<u64>());
-            let body = json!({ "platforms": [platform], "title": "x" }).to_string();
-            let response = administrator.send(Method::POST, "/v1/notices", &[("idempotency-key", &key)], Some(body)).await.ok();
+            let response =
+                administrator.post_with_key("/v1/notices", &key, &json!({ "platforms": [platform], "title": "x" })).await.ok();
             model.latest += 1;
             let expected = format!("{platform}-{}", model.latest);
             callers.check(response["items"][0]["id"] == *expected, || format!("published {expected}, and it is {response}"));
@@ -293,8 +292,7 @@ async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step
         }
         3 => {
             let renotify = rng.random::<bool>();
-            let body = json!({ "title": "edited", "renotify": renotify }).to_string();
-            let response = administrator.send(Method::PUT, &path, &[], Some(body)).await;
+            let response = administrator.put_body(&path, &json!({ "title": "edited", "renotify": renotify })).await;
             right(response.status, if live { 200 } else { 404 }, &response.body);
             if let Some(notice) = model.notices.get_mut(&seq).filter(|_| renotify) {
                 *notice = Live { expires_at: None, notified: step, read_by: Default::default() };
@@ -323,9 +321,7 @@ async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step
 async fn compare_notices(caller: &User, ended: &Ended, user: u64) {
     let (seed, platform) = (ended.seed, platform(ended.seed));
     let counts = caller.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
-    let items = caller.walk(&format!("/v1/notices?platform={platform}"), 7).await;
-    let listed: Vec<(String, bool)> =
-        items.iter().map(|item| (item["id"].as_str().unwrap().to_owned(), item["read"] == true)).collect();
+    let listed = ids_and_flags(&caller.walk(&format!("/v1/notices?platform={platform}"), 7).await);
     let expected: Vec<(String, bool)> =
         ended.notices.list(user, 0).into_iter().map(|(seq, read)| (format!("{platform}-{seq}"), read)).collect();
     assert_eq!(listed, expected, "seed {seed}, notices of {user}");

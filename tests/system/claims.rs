@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
-use reqwest::Method;
 use serde_json::json;
-use tidemark_tests::{User, World, world_with};
+use tidemark_tests::{User, World, parameter, world_with};
 
 const CLIENTS: usize = 500;
 const WANTED: usize = 50;
 
-async fn mapped(test: impl AsyncFnOnce(&World)) {
-    world_with(|options| drop(options.parameters.insert("UserIds".to_owned(), "mapped".to_owned())), test).await;
+fn mapped(test: impl AsyncFnOnce(&World)) {
+    world_with(parameter("UserIds", "mapped"), test);
 }
 
 async fn id(user: &User) -> String {
@@ -28,8 +27,8 @@ async fn at_once<T>(world: &World, requests: impl IntoIterator<Item = impl Futur
     first
 }
 
-#[tokio::test]
-async fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
+#[test]
+fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
     mapped(async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("claim-{}", client % WANTED)))).collect();
         let ids = at_once(world, callers.iter().map(id)).await;
@@ -42,19 +41,17 @@ async fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
         world.flush_redis().await;
         let again = join_all(callers[..WANTED].iter().map(id)).await;
         assert_eq!(again, ids[..WANTED]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn five_hundred_clients_get_fifty_handles_once_each() {
+#[test]
+fn five_hundred_clients_get_fifty_handles_once_each() {
     mapped(async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("client-{client}")))).collect();
         let ids = join_all(callers.iter().map(id)).await;
         let handle = |client: usize| format!("handle_{}", client % WANTED);
         let claims = callers.iter().enumerate().map(async |(client, caller)| {
-            let profile = json!({ "name": "x", "handle": handle(client) }).to_string();
-            caller.send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await
+            caller.put_body("/v1/me/profile", &json!({ "name": "x", "handle": handle(client) })).await
         });
         let responses = at_once(world, claims).await;
         let mut owners = BTreeMap::<String, Vec<&String>>::new();
@@ -73,6 +70,5 @@ async fn five_hundred_clients_get_fifty_handles_once_each() {
                 assert_eq!((&found["id"], &found["profile"]["handle"]), (&json!(owner[0]), &json!(handle)));
             }
         }
-    })
-    .await;
+    });
 }

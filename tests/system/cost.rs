@@ -6,10 +6,9 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
-use aws_sdk_sqs::types::QueueAttributeName;
-use futures::{FutureExt, future::join_all};
-use tidemark_local::Options;
-use tidemark_tests::{World, world};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tidemark_tests::{World, parameter, world};
 
 use crate::{
     damage::proxy::{Fate, world_behind_a_proxy, world_behind_a_proxy_with},
@@ -23,65 +22,46 @@ async fn calls(world: &World) -> u64 {
     world.redis_calls().await.get("fcall").copied().unwrap_or(0)
 }
 
-/// The number of waiting messages, and their bytes.
-async fn queued(world: &World) -> (usize, usize) {
-    let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
-    let name = QueueAttributeName::ApproximateNumberOfMessages;
-    let response = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
-    let count = response.attributes().unwrap()[&name].parse().unwrap();
-    let received = sqs.receive_message().queue_url(&url).max_number_of_messages(10).visibility_timeout(0).send().await.unwrap();
-    (count, received.messages().iter().map(|message| message.body().unwrap().len()).sum())
-}
-
 /// From the first request on, Redis knows for an hour that the author may call.
-#[tokio::test]
-async fn a_publish_reads_counters_once_the_head_twice_and_each_shard_once_if_it_is_pushed() {
-    let threshold = |options: &mut Options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned()));
-    world_behind_a_proxy_with(threshold, async |world, proxy| {
+#[test]
+fn a_publish_reads_counters_once_the_head_twice_and_each_shard_once_if_it_is_pushed() {
+    world_behind_a_proxy_with(parameter("PullThreshold", 3), async |world, proxy| {
         world.follow(1..=2, 10).await;
         world.follow(1..=3, 11).await;
         world.user(10).unread_total().await;
-        world.user(11).publish("pushed, and the last one").await;
-        world.idle().await;
+        world.publish_and_deliver(11, "pushed, and the last one").await;
         let asked = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
         let seen = Arc::clone(&asked);
-        proxy.rule(move |request| {
+        proxy.decide(move |request| {
             // Every process looks for the note of an outage once a second.
             if request.function == "publish" && !request.body.to_string().contains("outage") {
                 *seen.lock().unwrap().entry(request.operation).or_default() += 1;
             }
-            async { Fate::Forwarded }.boxed()
+            Fate::Forwarded
         });
         // The head is read before and after. A pulled post is delivered when it is published.
         for (author, then) in [(10, ("Query", 16)), (11, ("UpdateItem", 1))] {
-            world.user(author).publish("counted").await;
-            world.idle().await;
+            world.publish_and_deliver(author, "counted").await;
             let expected = [("BatchGetItem", 3), ("TransactWriteItems", 1), then];
             let expected = expected.map(|(operation, count)| (operation.to_owned(), count)).into();
             assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected, "author {author}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_publish_costs_what_the_page_says() {
+#[test]
+fn a_publish_costs_what_the_page_says() {
     world(async |world| {
         // The longest possible ids, because the document states the largest cost.
         let first = u64::MAX - FOLLOWERS;
-        join_all((0..8).map(async |lane| {
-            for follower in (0..FOLLOWERS).filter(|follower| follower % 8 == lane) {
-                world.user(first + follower).put("/v1/following/10").await.ok();
-            }
-        }))
-        .await;
+        world.follow_at_once((0..FOLLOWERS).map(|follower| first + follower), 10).await;
         world.idle().await;
-        world.user(10).publish("loads the library").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "loads the library").await;
 
         world.stack.pause("fan-out").await.unwrap();
         world.user(10).publish("counted").await;
-        let (messages, bytes) = queued(world).await;
+        let messages = world.waiting("FanOutQueue").await;
+        let bytes: usize = world.messages("FanOutQueue").await.iter().map(String::len).sum();
         assert_eq!(messages, 2, "one message for each page of 1,000 followers");
         assert!((20 * FOLLOWERS..23 * FOLLOWERS).contains(&(bytes as u64)), "about 21 bytes for each follower: {bytes}");
         let mut nodes = world.redis_nodes().await;
@@ -89,8 +69,7 @@ async fn a_publish_costs_what_the_page_says() {
             log_calls(node).await;
         }
         let before = calls(world).await;
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         let made = calls(world).await - before;
         let logged = join_all(nodes.iter_mut().map(bulk_calls)).await.concat();
         let (deliveries, turns): (Vec<&String>, Vec<&String>) = logged.iter().partition(|name| name.starts_with("deliver"));
@@ -118,8 +97,7 @@ async fn a_publish_costs_what_the_page_says() {
         let per_thousand = units / page.items().len() as f64 * 1000.0;
         println!("{units} units for {} followers: {per_thousand:.1} a thousand", page.items().len());
         assert!((20.0..=30.0).contains(&per_thousand), "{per_thousand}");
-    })
-    .await;
+    });
 }
 
 /// Followed authors in the tests below, and posts of each.
@@ -137,7 +115,7 @@ const UNITS_OF_TEXT: f64 = 18.0;
 async fn an_old_reader(world: &World) {
     let authors: Vec<u64> = (100..100 + FOLLOWED).collect();
     let reader = world.user(1);
-    futures::future::join_all(authors.chunks(8).map(async |authors| {
+    join_all(authors.chunks(8).map(async |authors| {
         for author in authors {
             reader.put(&format!("/v1/following/{author}")).await.ok();
             let other = format!("/v1/following/{}", author + FOLLOWED);
@@ -154,8 +132,8 @@ async fn an_old_reader(world: &World) {
     world.idle().await;
 }
 
-#[tokio::test]
-async fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
+#[test]
+fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
     world_behind_a_proxy(async |world, proxy| {
         an_old_reader(world).await;
         let (reader, most) = (world.user(1), UNITS_PER_AUTHOR * FOLLOWED as f64 + MORE_UNITS);
@@ -183,30 +161,25 @@ async fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
             }
         }
         for before in ["2001-01-01T00:00:00.000Z", "2100-01-01T00:00:00.000Z"] {
-            reader.post("/v1/reads", &serde_json::json!({ "all": true, "before": before })).await.ok();
+            reader.post("/v1/reads", &json!({ "all": true, "before": before })).await.ok();
             spent(&format!("all read before {before}"));
         }
         for path in ["/v1/mutes", "/v1/blocks", "/v1/users/1/following?limit=100", "/v1/users/1/following?offset=50"] {
             reader.get(path).await.ok();
             spent(path);
         }
-    })
-    .await;
+    });
 }
 
 /// A choice changes the pair and the view's field, and reads no posts.
-#[tokio::test]
-async fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
+#[test]
+fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
     world_behind_a_proxy(async |world, proxy| {
         let reader = world.user(1);
-        let list = reader.post("/v1/lists", &serde_json::json!({ "name": "x" })).await.body["id"].as_str().unwrap().to_owned();
-        for author in [2, 3] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
+        let list = reader.post("/v1/lists", &json!({ "name": "x" })).await.body["id"].as_str().unwrap().to_owned();
+        reader.follow([2, 3]).await;
         world.user(2).publish("one").await;
-        for _ in 0..300 {
-            world.user(3).publish("one of many").await;
-        }
+        world.user(3).publish_all(["one of many"; 300]).await;
         reader.get("/v1/feed?order=ranked").await.ok();
         world.idle().await;
         let mut units = Vec::new();
@@ -223,23 +196,22 @@ async fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() 
         println!("four choices: {:.1} units with one post, {:.1} with 300", units[0], units[1]);
         assert!(units[1] < units[0] * 1.3 + 5.0, "{units:?}");
         assert_eq!(reader.get("/v1/unread").await.ok()["total"], 301);
-    })
-    .await;
+    });
 }
 
 /// Units for which a walk compares a user, and each edge of the user, once from either side: of the users outside and
 /// inside the sample (docs/reconcile.md).
 const WALK_UNITS: [(f64, [f64; 2]); 2] = [(0.0, [56.0, 0.08]), (1.0, [56.0, 4.4])];
 
-#[tokio::test]
-async fn a_walk_costs_what_the_page_says() {
+#[test]
+fn a_walk_costs_what_the_page_says() {
     const READERS: u64 = 40;
     world_behind_a_proxy(async |world, proxy| {
         let mut measured = Vec::new();
         for authors in [10_u64, 50] {
             let followed: Vec<String> = (1_001..=1_000 + authors).map(|author| author.to_string()).collect();
             for reader in 1..=READERS {
-                world.user(reader).post("/v1/following", &serde_json::json!({ "authors": followed })).await.ok();
+                world.user(reader).post("/v1/following", &json!({ "authors": followed })).await.ok();
                 world.user(reader).feed_ids().await;
             }
             for author in &followed {
@@ -248,9 +220,9 @@ async fn a_walk_costs_what_the_page_says() {
             world.idle().await;
             for (share, _) in WALK_UNITS {
                 proxy.meter();
-                let walk = serde_json::json!({ "job": "users", "share": share, "settle_ms": 0 });
-                let report = world.stack.fire("reconcile", Some(walk)).await.unwrap();
-                assert_eq!((&report["next"], &report["found"]), (&serde_json::Value::Null, &serde_json::json!({})));
+                let walk = json!({ "job": "users", "share": share, "settle_ms": 0 });
+                let report = world.reconcile(walk).await;
+                assert_eq!((&report["next"], &report["found"]), (&Value::Null, &json!({})));
                 measured.push(((READERS + authors) as f64, (READERS * authors) as f64, proxy.meter().units));
             }
         }
@@ -263,6 +235,5 @@ async fn a_walk_costs_what_the_page_says() {
                 assert!((0.8..=1.2).contains(&(measured / stated)), "{measured} instead of {stated}");
             }
         }
-    })
-    .await;
+    });
 }

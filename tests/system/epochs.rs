@@ -1,22 +1,21 @@
 //! A Redis that restarts with older data is not used: the first read after it agrees with the facts.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{Edge, Timestamp, UserId},
+    domain::{Edge, Timestamp},
     facts::schema,
 };
 use tidemark_local::{ClusterSetup, RedisData, RedisSetup};
-use tidemark_tests::{PATIENCE, World, world, world_with};
+use tidemark_tests::{PATIENCE, World, user_id, world, world_with};
 
-use crate::damage::proxy::world_behind_a_proxy;
+use crate::damage::proxy::run_behind_a_proxy;
 
 /// Readers of two authors. On a cluster every master has some of them.
 const READERS: std::ops::RangeInclusive<u64> = 1..=6;
@@ -107,9 +106,7 @@ async fn prepare(world: &World) {
     let admin = world.stranger(Some("9 notices:write"));
     for author in AUTHORS {
         world.follow(READERS, author).await;
-        for number in 1..=5 {
-            world.user(author).publish(&format!("{number}")).await;
-        }
+        world.user(author).publish_all(1..=5).await;
     }
     for title in ["one", "two"] {
         admin.post("/v1/notices", &json!({ "platforms": [7], "title": title })).await.ok();
@@ -132,8 +129,7 @@ async fn change(world: &World) -> Views {
     world.user(2).delete("/v1/following/10").await.ok();
     world.follow([30], 10).await;
     admin.delete("/v1/notices/7-2").await.ok();
-    world.user(10).publish("six").await;
-    world.idle().await;
+    world.publish_and_deliver(10, "six").await;
     views(world).await
 }
 
@@ -150,7 +146,7 @@ async fn goes_on(world: &World, facts: &Views) {
         assert_eq!(total(&now, reader), total(facts, reader), "one more, one less for {reader}");
     }
     let dry_run = json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0, "slice": 100_000 });
-    let report = world.stack.fire("reconcile", Some(dry_run)).await.unwrap();
+    let report = world.reconcile(dry_run).await;
     assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
 }
 
@@ -160,8 +156,8 @@ fn assert_first_reads(reads: &Reads, what: &str) {
     assert_eq!((reads.most, reads.wrong), (1, 0), "{what}: {reads:?}");
 }
 
-#[tokio::test]
-async fn a_restart_from_an_older_dump_shows_no_old_data() {
+#[test]
+fn a_restart_from_an_older_dump_shows_no_old_data() {
     world(async |world| {
         prepare(world).await;
         world.stack.dump_redis().await.unwrap();
@@ -170,12 +166,11 @@ async fn a_restart_from_an_older_dump_shows_no_old_data() {
         assert!(world.redis_sum("stats", "total_commands_processed").await < 1_000, "the server was restarted");
         assert_first_reads(&read_until_right(world, &facts).await, "older dump");
         goes_on(world, &facts).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_promoted_replica_without_the_last_writes_shows_no_old_data() {
+#[test]
+fn a_promoted_replica_without_the_last_writes_shows_no_old_data() {
     world(async |world| {
         if !world.is_one_node() {
             // tests/system/cluster/failover.rs tests this on a cluster.
@@ -187,12 +182,11 @@ async fn a_promoted_replica_without_the_last_writes_shows_no_old_data() {
         world.stack.promote_redis_replica().await.unwrap();
         assert_first_reads(&read_until_right(world, &facts).await, "promoted replica");
         goes_on(world, &facts).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn masters_of_a_cluster_restarted_from_older_dumps_show_no_old_data() {
+#[test]
+fn masters_of_a_cluster_restarted_from_older_dumps_show_no_old_data() {
     const MASTERS: usize = 3;
     let cluster = |options: &mut tidemark_local::Options| {
         let cluster = ClusterSetup { masters: MASTERS, replicas: 0, node_timeout: Duration::from_secs(1) };
@@ -208,8 +202,7 @@ async fn masters_of_a_cluster_restarted_from_older_dumps_show_no_old_data() {
             assert_first_reads(&read_until_right(world, &facts).await, &format!("master {master} with an older dump"));
         }
         goes_on(world, &facts).await;
-    })
-    .await;
+    });
 }
 
 fn dump_path(world: &World) -> PathBuf {
@@ -223,31 +216,26 @@ async fn dump_of(world: &World) -> Vec<u8> {
     dump
 }
 
-#[tokio::test]
-async fn views_of_another_epoch_accept_no_delivery_and_no_change() {
+#[test]
+fn views_of_another_epoch_accept_no_delivery_and_no_change() {
     world(async |world| {
         if !world.is_one_node() {
             return;
         }
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        world.user(10).publish("one").await;
-        world.idle().await;
+        let reader = world.reader(1, [10]).await;
+        world.publish_and_deliver(10, "one").await;
         assert_eq!(reader.unread_total().await, 1);
         let dump = dump_of(world).await;
-        world.user(10).publish("two").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "two").await;
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
         std::fs::write(dump_path(world), dump).unwrap();
         world.stack.start_redis().await.unwrap();
         world.redis_is_asked_again().await;
         // No reader has read yet. A delivery of the third post must not make the view look complete without the
         // second.
-        world.user(10).publish("three").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "three").await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
-    })
-    .await;
+    });
 }
 
 /// The number of authors that each reader of the measurement follows, one of them common to all readers, and the
@@ -276,17 +264,10 @@ struct Cost {
 
 /// Measures with this number of readers. Each follows the common author and some of `pool` authors.
 async fn rebuild(readers: u64, pool: u64) {
-    world_behind_a_proxy(async |world, proxy| {
+    run_behind_a_proxy(async |world, proxy| {
         let authors: Vec<u64> = (0..=pool).map(|index| 1_000_000 + index).collect();
-        stream::iter(&authors)
-            .map(async |&author| {
-                for number in 0..POSTS {
-                    world.user(author).publish(&format!("{number}")).await;
-                }
-            })
-            .buffer_unordered(8)
-            .collect::<()>()
-            .await;
+        let publish = async |&author| drop(world.user(author).publish_all(0..POSTS).await);
+        stream::iter(&authors).for_each_concurrent(8, publish).await;
         follow(world, readers, &authors).await;
         // The edges are written as facts. The projector handles every one.
         world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
@@ -315,9 +296,8 @@ async fn rebuild(readers: u64, pool: u64) {
 /// Writes edges as facts. Each reader follows the first author and some others.
 async fn follow(world: &World, readers: u64, authors: &[u64]) {
     let pool = authors.len() as u64 - 1;
-    let user = |id: u64| UserId::new(id).unwrap();
     let edge = |reader: u64, author: u64| {
-        let (user, author) = (user(reader), user(author));
+        let (user, author) = (user_id(reader), user_id(author));
         Edge { following: true, since: Timestamp::from_ms(1), rev: 1, ..Edge::never(user, author) }
     };
     let followed = |reader: u64| {
@@ -327,18 +307,7 @@ async fn follow(world: &World, readers: u64, authors: &[u64]) {
     let edges: Vec<Edge> =
         (1..=readers).flat_map(|reader| followed(reader).into_iter().map(move |author| edge(reader, author))).collect();
     assert_eq!(edges.len() as u64, readers * FOLLOWED);
-    let dynamodb = world.dynamodb().await;
-    let writes = edges.chunks(25).map(async |edges| {
-        let put = |edge: &Edge| {
-            WriteRequest::builder()
-                .put_request(PutRequest::builder().set_item(Some(schema::edge_item(edge))).build().unwrap())
-                .build()
-        };
-        let items = edges.iter().map(put).collect();
-        let response = dynamodb.batch_write_item().request_items("FollowingTable", items).send().await.unwrap();
-        assert!(response.unprocessed_items().is_none_or(HashMap::is_empty));
-    });
-    stream::iter(writes).buffer_unordered(8).collect::<()>().await;
+    world.put_items("FollowingTable", edges.iter().map(schema::edge_item)).await;
 }
 
 async fn read_all(world: &World, proxy: &crate::damage::proxy::Proxy, readers: u64, what: &str) -> Cost {

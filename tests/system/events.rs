@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tidemark_tests::{LegacyRedis, repository, world};
 
-#[tokio::test]
-async fn every_function_accepts_its_sample_events() {
+#[test]
+fn every_function_accepts_its_sample_events() {
     world(async |world| {
         // The legacy server is empty.
         let legacy = LegacyRedis::start().await;
@@ -37,16 +37,14 @@ async fn every_function_accepts_its_sample_events() {
             }
         }
         world.stack.resume("fan-out").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_retraction_of_a_live_post_changes_nothing() {
+#[test]
+fn a_retraction_of_a_live_post_changes_nothing() {
     world(async |world| {
         world.user(1).put("/v1/following/2").await.ok();
-        world.user(2).publish("alive").await;
-        world.idle().await;
+        world.publish_and_deliver(2, "alive").await;
         let sample = std::fs::read_to_string(repository().join("events/fan-out/retract.json")).unwrap();
         let response = world.stack.invoke("fan-out", serde_json::from_str(&sample).unwrap()).await.unwrap();
         assert_eq!(response["batchItemFailures"], json!([]));
@@ -55,13 +53,12 @@ async fn a_retraction_of_a_live_post_changes_nothing() {
         }
         assert_eq!(world.user(1).feed("all").await, [("2-1".to_owned(), false)]);
         assert_eq!(world.user(1).unread_total().await, 1);
-    })
-    .await;
+    });
 }
 
 /// `cargo lambda watch` and `invoke` send every request to one route.
-#[tokio::test]
-async fn every_function_finds_the_route_of_an_event_that_has_none() {
+#[test]
+fn every_function_finds_the_route_of_an_event_that_has_none() {
     world(async |world| {
         world.user(1).put("/v1/following/2").await.ok();
         for author in [1, 2] {
@@ -86,8 +83,7 @@ async fn every_function_finds_the_route_of_an_event_that_has_none() {
             found += 1;
         }
         assert!(found > 50, "{found}");
-    })
-    .await;
+    });
 }
 
 /// All samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and

@@ -20,7 +20,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::{SystemClock, domain::Timestamp, ports::Clock as _};
 use tidemark_local::Weather;
-use tidemark_tests::{Kind, Model, Post, Response, World, deployed_timeouts, world_with};
+use tidemark_tests::{Kind, Model, Post, Response, World, deployed_timeouts};
 
 use crate::operations;
 
@@ -67,7 +67,7 @@ struct Run<'a> {
 }
 
 async fn hang(time: Duration, after: Duration) {
-    world_with(deployed_timeouts, async |world| {
+    World::run_with(deployed_timeouts, async |world| {
         world.stack.set_weather(Weather::Aws, 1);
         let run = Run { world, seen: Mutex::default(), delivered: Mutex::default(), over: AtomicBool::new(false) };
         let lines = join_all((0..LINES).map(|seed| line(&run, seed)));
@@ -87,8 +87,7 @@ async fn hang(time: Duration, after: Duration) {
         let waiting: usize = lines.iter().map(|line| line.pending.len()).sum();
         assert_eq!(waiting, 0, "posts are not delivered long after the hang");
         world.stack.set_weather(Weather::Calm, 1);
-        world.idle().await;
-        world.redis_is_asked_again().await;
+        world.redis_recovers().await;
         for line in &lines {
             join_all(line.users.iter().map(async |&user| {
                 operations::compare(&world.user(user), &line.model, user, line.seed, 7).await;

@@ -10,12 +10,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures::{FutureExt, StreamExt, join, stream};
 use serde_json::json;
 use tidemark::{
-    domain::{NewPost, UserId, ids::SHARDS},
+    domain::{NewPost, ids::SHARDS},
     facts::schema,
     views::keys,
 };
 use tidemark_local::{RedisData, Weather};
-use tidemark_tests::{World, number_from, until, world};
+use tidemark_tests::{World, number_from, parameter, until, user_id, world};
 
 use crate::damage::proxy::{Fate, world_behind_a_proxy_with};
 
@@ -33,7 +33,7 @@ fn units(world: &World) -> f64 {
 async fn make_big(world: &World) {
     let dynamodb = world.dynamodb().await;
     for shard in 0..SHARDS {
-        let key = schema::followers_counter(UserId::new(AUTHOR).unwrap(), shard);
+        let key = schema::followers_counter(user_id(AUTHOR), shard);
         let update = dynamodb.update_item().table_name("CountersTable").set_key(Some(key));
         let update = update.update_expression("ADD #count :many").expression_attribute_names("#count", "count");
         update.expression_attribute_values(":many", AttributeValue::N("100".to_owned())).send().await.unwrap();
@@ -41,15 +41,13 @@ async fn make_big(world: &World) {
 }
 
 async fn lose_view(world: &World, reader: u64) {
-    let reader = UserId::new(reader).unwrap();
+    let reader = user_id(reader);
     let keys = [keys::reader_state(reader), keys::feed(reader)];
     redis::cmd("DEL").arg(&keys).query_async::<()>(&mut world.redis().await).await.unwrap();
 }
 
 async fn publish(world: &World, posts: std::ops::RangeInclusive<u64>) {
-    for number in posts {
-        world.user(AUTHOR).publish(&format!("{number}")).await;
-    }
+    world.user(AUTHOR).publish_all(posts).await;
 }
 
 /// Asserts that each reader has these posts, each once, and that they are unread.
@@ -65,50 +63,45 @@ async fn assert_feeds(world: &World, readers: impl Iterator<Item = u64>, posts: 
 }
 
 /// Each of the two requests knows a head without the change of the other, and both heads have the same version.
-#[tokio::test]
-async fn a_delete_in_the_middle_of_a_publish_leaves_redis_with_both() {
+#[test]
+fn a_delete_in_the_middle_of_a_publish_leaves_redis_with_both() {
     for pulled in [false, true] {
         let threshold = if pulled { "1000" } else { "1000000" }.to_owned();
-        world_behind_a_proxy_with(
-            |options| drop(options.parameters.insert("PullThreshold".to_owned(), threshold)),
-            async |world, proxy| {
-                make_big(world).await;
-                let reader = world.user(1);
-                reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
-                publish(world, 1..=3).await;
-                world.idle().await;
-                lose_view(world, 1).await;
-                assert_eq!(reader.unread_total().await, 3, "Redis has the head now");
-                let begun = AtomicBool::new(false);
-                let deleting = world.user(AUTHOR);
-                proxy.rule(move |asked| {
-                    let first = asked.is("publish", "TransactWriteItems", "PostsTable") && !begun.swap(true, Ordering::SeqCst);
-                    let deleting = first.then(|| deleting.clone());
-                    async move {
-                        if let Some(author) = deleting {
-                            author.delete(&format!("/v1/posts/{AUTHOR}-2")).await.ok();
-                        }
-                        Fate::Forwarded
+        world_behind_a_proxy_with(parameter("PullThreshold", threshold), async |world, proxy| {
+            make_big(world).await;
+            let reader = world.reader(1, [AUTHOR]).await;
+            publish(world, 1..=3).await;
+            world.idle().await;
+            lose_view(world, 1).await;
+            assert_eq!(reader.unread_total().await, 3, "Redis has the head now");
+            let begun = AtomicBool::new(false);
+            let deleting = world.user(AUTHOR);
+            proxy.rule(move |asked| {
+                let first = asked.is("publish", "TransactWriteItems", "PostsTable") && !begun.swap(true, Ordering::SeqCst);
+                let deleting = first.then(|| deleting.clone());
+                async move {
+                    if let Some(author) = deleting {
+                        author.delete(&format!("/v1/posts/{AUTHOR}-2")).await.ok();
                     }
-                    .boxed()
-                });
-                publish(world, 4..=4).await;
-                world.idle().await;
-                if !pulled {
-                    lose_view(world, 1).await;
+                    Fate::Forwarded
                 }
-                let expected = [4, 3, 1].map(|seq| format!("{AUTHOR}-{seq}"));
-                assert_eq!((reader.feed_ids().await, reader.unread_total().await), (expected.to_vec(), 3), "pulled: {pulled}");
-            },
-        )
-        .await;
+                .boxed()
+            });
+            publish(world, 4..=4).await;
+            world.idle().await;
+            if !pulled {
+                lose_view(world, 1).await;
+            }
+            let expected = [4, 3, 1].map(|seq| format!("{AUTHOR}-{seq}"));
+            assert_eq!((reader.feed_ids().await, reader.unread_total().await), (expected.to_vec(), 3), "pulled: {pulled}");
+        });
     }
 }
 
 /// Redis loses everything, and every reader reads, while the author publishes, deletes and is followed.
 /// `TIDEMARK_READERS` sets the number of readers.
-#[tokio::test]
-async fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
+#[test]
+fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
     world(async |world| {
         let readers = number_from("TIDEMARK_READERS", 300);
         stream::iter(1..=readers)
@@ -134,8 +127,7 @@ async fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
         let meanwhile = publish(world, POSTS + 1..=POSTS + 5);
         join!(read, meanwhile);
         let (units, throttled) = (units(world), world.stack.consumption().throttled);
-        world.stack.set_weather(Weather::Calm, 1);
-        world.idle().await;
+        world.calm_down().await;
         println!(
             "{readers} readers in {:.1} s: {units:.0} read units of the author's partition, {:.2} a reader, {throttled} throttled",
             started.elapsed().as_secs_f64(),
@@ -145,13 +137,12 @@ async fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
         assert!(units < 10.0 * readers as f64, "{units}");
         assert_eq!(throttled, 0);
         assert_feeds(world, 1..=readers, POSTS + 5).await;
-    })
-    .await;
+    });
 }
 
 /// New followers who have views are shown the author's newest posts.
-#[tokio::test]
-async fn follows_of_a_big_author_by_readers_with_views_take_a_read_unit_or_two() {
+#[test]
+fn follows_of_a_big_author_by_readers_with_views_take_a_read_unit_or_two() {
     world(async |world| {
         const OTHER: u64 = 2_000_000;
         let followers = number_from("TIDEMARK_FOLLOWS", 100);
@@ -175,33 +166,29 @@ async fn follows_of_a_big_author_by_readers_with_views_take_a_read_unit_or_two()
             )
             .await;
         let units = units(world);
-        world.stack.set_weather(Weather::Calm, 1);
-        world.idle().await;
+        world.calm_down().await;
         println!("{followers} follows: {units:.0} read units of the author's partition, {:.2} each", units / followers as f64);
         assert!(units < 200.0 + 2.5 * followers as f64, "{units}");
         for reader in 1..=followers {
             let feed = world.user(reader).feed("all").await;
             assert_eq!((feed.len(), feed.iter().filter(|(_, read)| *read).count()), (101, 101), "reader {reader}");
         }
-    })
-    .await;
+    });
 }
 
 /// A mark of a post whose summary and head Redis knows reads nothing of the author's facts. A minute after the author's last
 /// change the head expires. Then one mark stores it for the others.
-#[tokio::test]
-async fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
+#[test]
+fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
     world(async |world| {
         const READERS: u64 = 20;
         world.follow(1..=READERS, AUTHOR).await;
-        for reader in 1..=READERS {
-            world.user(reader).feed_ids().await;
-        }
+        world.read_feeds(1..=READERS).await;
         publish(world, 1..=20).await;
         world.idle().await;
         world.user(1).feed_ids().await;
         world.user(1).get(&format!("/v1/authors/{AUTHOR}/posts")).await.ok();
-        let [head, _] = keys::head(UserId::new(AUTHOR).unwrap());
+        let [head, _] = keys::head(user_id(AUTHOR));
         let _: u64 = redis::cmd("DEL").arg(head).query_async(&mut world.redis().await).await.unwrap();
         world.stack.set_weather(Weather::Aws, 5);
         let marks = (1..=READERS).flat_map(|reader| (1..=20).map(move |seq| (reader, seq)));
@@ -215,17 +202,14 @@ async fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
         world.stack.set_weather(Weather::Calm, 1);
         println!("{} marks: {units:.0} read units of the author's partition", READERS * 20);
         assert!(units < 60.0, "{units}");
-        for reader in 1..=READERS {
-            assert_eq!(world.user(reader).unread_total().await, 0, "reader {reader}");
-        }
-    })
-    .await;
+        world.assert_unread(1..=READERS, 0).await;
+    });
 }
 
 /// What Redis knows of an author is older than the facts, as after a publish that was killed. A rebuild that uses it misses
 /// nothing: the post is delivered only after Redis has the head.
-#[tokio::test]
-async fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
+#[test]
+fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
     world(async |world| {
         make_big(world).await;
         for reader in 1..=3 {
@@ -238,7 +222,7 @@ async fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
             lose_view(world, reader).await;
             assert_eq!(world.user(reader).unread_total().await, 30);
         }
-        let author = UserId::new(AUTHOR).unwrap();
+        let author = user_id(AUTHOR);
         let ([head, _], [times, _]) = (keys::head(author), keys::times(author));
         let exists: u64 = redis::cmd("EXISTS").arg(&[head, times]).query_async(&mut world.redis().await).await.unwrap();
         assert_eq!(exists, 2, "the head and the times are known");
@@ -251,17 +235,14 @@ async fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         assert_eq!(world.user(3).unread_total().await, 30, "the head in Redis does not have the post");
         let resumed = json!({ "job": "fan-outs", "overdue_ms": 0 });
         until("reconcile resumes the fan-out", async || {
-            world.stack.fire("reconcile", Some(resumed.clone())).await.unwrap();
+            world.reconcile(resumed.clone()).await;
             world.idle().await;
             world.user(AUTHOR).get(&format!("/v1/posts/{AUTHOR}-31/delivery")).await.ok()["state"] == "done"
         })
         .await;
-        for reader in 1..=3 {
-            assert_eq!(world.user(reader).unread_total().await, 31, "reader {reader}");
-        }
+        world.assert_unread(1..=3, 31).await;
         // A view that is rebuilt after the delivery knows the post too.
         lose_view(world, 3).await;
         assert_eq!(world.user(3).unread_total().await, 31);
-    })
-    .await;
+    });
 }

@@ -94,7 +94,7 @@ pub(crate) async fn batch_beside(world: World, first: u64, disturbance: impl Asy
     }
     world.idle().await;
     // Resumes the fan-outs that an outage or a slow Redis interrupted, as the minute job does.
-    let resumed = world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
+    let resumed = world.resume_fan_outs().await;
     println!("unfinished: {}", resumed["found"]);
     world.idle().await;
     let comparisons = models.iter().enumerate().map(|(index, (users, model))| {

@@ -12,18 +12,21 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::{FutureExt, future::join_all};
-use reqwest::Method;
+use futures::future::join_all;
 use serde_json::json;
 use tidemark::{
-    domain::{Timestamp, UserId},
+    domain::Timestamp,
     facts::{
         item::encode,
         schema::{self, CounterItem, DraftItem},
     },
 };
 use tidemark_local::Weather;
-use tidemark_tests::{Response, World, number_from, world};
+use tidemark_tests::{
+    Response, World,
+    items::{n, s, with_attributes},
+    number_from, user_id, world,
+};
 
 use crate::damage::{
     fire,
@@ -33,20 +36,12 @@ use crate::damage::{
 /// Clients that send requests at once.
 const CLIENTS: u64 = 48;
 
-fn id(id: u64) -> UserId {
-    UserId::new(id).unwrap()
-}
-
 /// Splits a shard of an author's follower count into 4 parts, as a busy counter is.
 pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shard: u16) {
     let update = dynamodb.update_item().table_name("CountersTable");
-    let update = update.set_key(Some(schema::followers_counter(id(author), shard)));
+    let update = update.set_key(Some(schema::followers_counter(user_id(author), shard)));
     let update = update.update_expression("SET parts = :parts").expression_attribute_values(":parts", n(4));
     update.send().await.unwrap();
-}
-
-fn n(number: i64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
 }
 
 fn now(world: &World) -> Timestamp {
@@ -55,18 +50,17 @@ fn now(world: &World) -> Timestamp {
 
 /// Lets an author's head say, for a minute, that posts have to wait for it.
 pub(crate) async fn set_contended(world: &World, author: u64) {
-    let update = world.dynamodb().await.update_item().table_name("PostsTable").set_key(Some(schema::head(id(author))));
-    let update = update.update_expression("SET contended_at = :at");
-    update.expression_attribute_values(":at", n(now(world).ms() as i64 + 60_000)).send().await.unwrap();
+    let at = n(now(world).ms() + 60_000);
+    world.update_item("PostsTable", schema::head(user_id(author)), &[("contended_at", at)], &[]).await;
 }
 
 async fn counts(world: &World, author: u64) -> u64 {
     let edges = &world.stack.app("follow").unwrap().stores.edges;
-    edges.follower_counts(id(author)).await.unwrap().iter().sum()
+    edges.follower_counts(user_id(author)).await.unwrap().iter().sum()
 }
 
 async fn parts(world: &World, author: u64) -> Vec<CounterItem> {
-    let parts = world.stack.app("follow").unwrap().facts.follower_parts(id(author)).await.unwrap();
+    let parts = world.stack.app("follow").unwrap().facts.follower_parts(user_id(author)).await.unwrap();
     parts.into_iter().flatten().collect()
 }
 
@@ -74,7 +68,7 @@ async fn reconcile(world: &World) -> serde_json::Value {
     fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 })).await
 }
 
-/// Measured follows.
+/// What follows of one author cost.
 #[derive(Debug)]
 struct Measured {
     transactions_each: f64,
@@ -117,21 +111,19 @@ async fn follow(world: &World, proxy: &Proxy, follows: u64, first: u64, author: 
 
 /// Posts by one author from many clients, then marks of these posts by many readers: `TIDEMARK_POSTS`,
 /// `TIDEMARK_MARKS`.
-#[tokio::test]
-async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
+#[test]
+fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
     world_behind_a_proxy(async |world, proxy| {
         const AUTHOR: u64 = 1_000_000;
         const READERS: u64 = 40;
         let (posts, marks) = (number_from("TIDEMARK_POSTS", 200), number_from("TIDEMARK_MARKS", 800));
         world.follow(1..=READERS, AUTHOR).await;
-        for reader in 1..=READERS {
-            world.user(reader).feed_ids().await;
-        }
+        world.read_feeds(1..=READERS).await;
         world.stack.set_weather(Weather::Aws, 4);
         proxy.meter();
         let publish = async |number| {
-            let (key, body) = (format!("post-{number}"), json!({ "title": format!("post {number}") }).to_string());
-            world.user(AUTHOR).send(Method::POST, "/v1/posts", &[("idempotency-key", &key)], Some(body)).await
+            let body = json!({ "title": format!("post {number}") });
+            world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
         };
         send("posts of one author", 16, posts, publish).await;
         let written = proxy.meter().requests;
@@ -142,8 +134,7 @@ async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
             world.user(number % READERS + 1).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
         };
         let refused = send("marks on one author", CLIENTS, marks, mark).await;
-        world.stack.set_weather(Weather::Calm, 1);
-        world.idle().await;
+        world.calm_down().await;
         assert_eq!(refused, 0, "readers share no item");
         for reader in 1..=READERS {
             let marked = (marks / READERS + u64::from(reader <= marks % READERS)).min(posts);
@@ -156,8 +147,7 @@ async fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
         assert_eq!(titles, expected);
         assert!(written["TransactWriteItems"] < posts, "one transaction writes several posts: {written:?}");
         assert_eq!(reconcile(world).await["differences"], json!([]));
-    })
-    .await;
+    });
 }
 
 /// The titles of an author's posts, the newest first.
@@ -166,14 +156,13 @@ async fn titles(world: &World, author: u64) -> Vec<String> {
     posts.iter().map(|post| post["title"].as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test]
-async fn a_draft_that_was_left_behind_is_written_once_or_never() {
+#[test]
+fn a_draft_that_was_left_behind_is_written_once_or_never() {
     world(async |world| {
         const AUTHOR: u64 = 1_000_000;
         let author = world.user(AUTHOR);
         let keyed = async |key: &str| {
-            let body = json!({ "title": "keyed", "body": "text" }).to_string();
-            author.send(Method::POST, "/v1/posts", &[("idempotency-key", key)], Some(body)).await.ok()["id"].clone()
+            author.post_with_key("/v1/posts", key, &json!({ "title": "keyed", "body": "text" })).await.ok()["id"].clone()
         };
         let first = keyed("answered").await;
         let (dynamodb, now) = (world.dynamodb().await, now(world));
@@ -181,14 +170,14 @@ async fn a_draft_that_was_left_behind_is_written_once_or_never() {
             let found = dynamodb.scan().table_name("IdempotencyTable").consistent_read(true).send().await.unwrap().items.unwrap();
             found.into_iter().map(|item| (item["key"].as_s().unwrap().clone(), item)).collect::<HashMap<_, _>>()
         };
-        let record = schema::publish_record(id(AUTHOR), "answered");
+        let record = schema::publish_record(user_id(AUTHOR), "answered");
         let fingerprint = found().await[&record]["fingerprint"].as_s().unwrap().clone();
         for (place, (key, expires_in)) in [("killed", 12), ("too old", -1), ("answered", 12)].into_iter().enumerate() {
             let draft = DraftItem {
-                key: schema::draft(id(AUTHOR), place as u64),
+                key: schema::draft(user_id(AUTHOR), place as u64),
                 fingerprint: fingerprint.clone(),
                 expires_at: now.seconds().checked_add_signed(expires_in).unwrap(),
-                record: schema::publish_record(id(AUTHOR), key),
+                record: schema::publish_record(user_id(AUTHOR), key),
                 token: place as u64,
                 at: now.ms() - 1_000,
                 followers: 0,
@@ -197,15 +186,13 @@ async fn a_draft_that_was_left_behind_is_written_once_or_never() {
                 data: None,
                 weight: None,
             };
-            dynamodb.put_item().table_name("IdempotencyTable").set_item(Some(encode(&draft))).send().await.unwrap();
+            world.put_item("IdempotencyTable", encode(&draft)).await;
         }
         // Those that cannot be read hide no other.
         for (place, attributes) in [(3, ["record", "title"]), (4, ["fingerprint", "post"])] {
-            let damaged = schema::record(&schema::draft(id(AUTHOR), place));
-            let damaged = dynamodb.put_item().table_name("IdempotencyTable").set_item(Some(damaged));
-            let text = |text: &str| AttributeValue::S(text.to_owned());
-            let damaged = damaged.item(attributes[0], text("x")).item(attributes[1], text("x")).item("expires_at", n(i64::MAX));
-            damaged.send().await.unwrap();
+            let attributes = [(attributes[0], s("x")), (attributes[1], s("x")), ("expires_at", n(i64::MAX))];
+            let key = schema::record(&schema::draft(user_id(AUTHOR), place));
+            world.put_item("IdempotencyTable", with_attributes(key, &attributes)).await;
         }
         set_contended(world, AUTHOR).await;
         author.publish("mine").await;
@@ -216,24 +203,23 @@ async fn a_draft_that_was_left_behind_is_written_once_or_never() {
         author.publish("mine again").await;
         assert_eq!(titles(world, AUTHOR).await, ["mine again", "mine", "keyed", "keyed"]);
         let found = found().await;
-        let is_left = |place| found.contains_key(&schema::draft(id(AUTHOR), place));
+        let is_left = |place| found.contains_key(&schema::draft(user_id(AUTHOR), place));
         assert_eq!([0, 2, 3, 4].map(is_left), [false, false, true, true], "an old draft's place may be used again");
         assert_eq!(reconcile(world).await["differences"], json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_published() {
+#[test]
+fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_published() {
     world_behind_a_proxy(async |world, proxy| {
         const AUTHOR: u64 = 1_000_000;
         let author = world.user(AUTHOR);
         author.publish("first").await;
         set_contended(world, AUTHOR).await;
         let disturb = |fate| {
-            proxy.rule(move |asked| {
+            proxy.decide(move |asked| {
                 let is_group = asked.is("publish", "TransactWriteItems", "#draft#");
-                async move { if is_group { fate } else { Fate::Forwarded } }.boxed()
+                if is_group { fate } else { Fate::Forwarded }
             });
         };
         for (fate, expected) in [
@@ -255,19 +241,18 @@ async fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_
             "first",
         ];
         assert_eq!(titles(world, AUTHOR).await, expected);
-    })
-    .await;
+    });
 }
 
 /// A first write whose outcome is unknown is followed by one that another request's transaction cancels.
-#[tokio::test]
-async fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
+#[test]
+fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
     world_behind_a_proxy(async |world, proxy| {
         const AUTHOR: u64 = 1_000_000;
         let (author, sent) = (world.user(AUTHOR), Arc::new(Mutex::new(Vec::new())));
         author.publish("first").await;
         let seen = Arc::clone(&sent);
-        proxy.rule(move |asked| {
+        proxy.decide(move |asked| {
             let mut fate = Fate::Forwarded;
             if asked.is("publish", "TransactWriteItems", "PostsTable") {
                 let (token, mut seen) = (asked.body["ClientRequestToken"].clone(), seen.lock().unwrap());
@@ -282,50 +267,47 @@ async fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
                 };
                 assert!(!asked.body.to_string().contains("#draft#"), "the first write may still be done");
             }
-            async move { fate }.boxed()
+            fate
         });
         author.publish("once").await;
         proxy.forward_all();
         assert_eq!(titles(world, AUTHOR).await, ["once", "first"]);
         assert_eq!(sent.lock().unwrap().len(), 3);
-    })
-    .await;
+    });
 }
 
 /// While an import is open, follows check the head: all of them name one item, as all follows of an author without
 /// posts did before the counters were the fence.
-#[tokio::test]
-async fn follows_of_an_author_without_posts_share_no_item() {
+#[test]
+fn follows_of_an_author_without_posts_share_no_item() {
     world_behind_a_proxy(async |world, proxy| {
         let follows = number_from("TIDEMARK_FOLLOWS", 960);
         const HEAD: u64 = 1_000_001;
         const BUSY: u64 = 1_000_002;
         const SPREAD: u64 = 2_000_000;
         let imports = tidemark_migrate::Imports(world.stack.app("migrate").unwrap().facts.clone());
-        imports.begin_import(id(HEAD)).await.unwrap();
+        imports.begin_import(user_id(HEAD)).await.unwrap();
         world.stack.set_weather(Weather::Aws, 1);
         let spread = follow(world, proxy, follows, 1, |number| SPREAD + number).await;
         let first = follow(world, proxy, follows, 100_000, |_| BUSY).await;
         let busy = follow(world, proxy, follows, 200_000, |_| BUSY).await;
         let head = follow(world, proxy, follows, 300_000, |_| HEAD).await;
         println!("spread {spread:?}\nfirst {first:?}\nbusy {busy:?}\nthrough the head {head:?}");
-        world.stack.set_weather(Weather::Calm, 1);
-        world.idle().await;
+        world.calm_down().await;
         assert_eq!((counts(world, HEAD).await, counts(world, BUSY).await), (follows, 2 * follows));
         assert_eq!((spread.refused, first.refused, busy.refused), (0, 0, 0));
         assert!(busy.transactions_each < 1.5, "{busy:?}");
         assert!(busy.transactions_each * 2.0 < head.transactions_each, "{busy:?}, through the head {head:?}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn counters_that_are_split_under_load_stay_exact() {
+#[test]
+fn counters_that_are_split_under_load_stay_exact() {
     world(async |world| {
         const AUTHOR: u64 = 1_000_000;
         const USERS: u64 = 300;
         // All in one shard, so that they meet.
-        let users: Vec<u64> = (1..).filter(|user| id(*user).shard() == 5).take(USERS as usize).collect();
+        let users: Vec<u64> = (1..).filter(|user| user_id(*user).shard() == 5).take(USERS as usize).collect();
         world.stack.set_weather(Weather::Aws, 2);
         let path = format!("/v1/following/{AUTHOR}");
         let lanes = users.chunks(USERS.div_ceil(CLIENTS) as usize).enumerate();
@@ -340,8 +322,7 @@ async fn counters_that_are_split_under_load_stay_exact() {
             }
         }))
         .await;
-        world.stack.set_weather(Weather::Calm, 1);
-        world.idle().await;
+        world.calm_down().await;
         let left = world.user(1).walk(&format!("/v1/users/{AUTHOR}/followers"), 100).await.len() as u64;
         assert!(left > USERS / 3 && left < USERS, "{left}");
         assert_eq!(counts(world, AUTHOR).await, left);
@@ -349,17 +330,15 @@ async fn counters_that_are_split_under_load_stay_exact() {
         assert!(parts.len() > 1, "the counter was not split: {parts:?}");
         let counters = world.user(1).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
         assert_eq!(counters["followers"], left);
-        let post = world.user(AUTHOR).publish("to all parts").await;
-        world.idle().await;
+        let post = world.publish_and_deliver(AUTHOR, "to all parts").await;
         assert_eq!(world.user(AUTHOR).get(&format!("/v1/posts/{post}/delivery")).await.ok()["delivered"], left);
         assert_eq!(reconcile(world).await["differences"], json!([]));
-    })
-    .await;
+    });
 }
 
 /// Follows by one user that meet each other split nothing, and neither do two users who meet by chance.
-#[tokio::test]
-async fn a_quiet_authors_counter_has_one_part() {
+#[test]
+fn a_quiet_authors_counter_has_one_part() {
     world(async |world| {
         world.stack.set_weather(Weather::Aws, 3);
         let user = world.user(1);
@@ -373,47 +352,40 @@ async fn a_quiet_authors_counter_has_one_part() {
             }
         }))
         .await;
-        world.stack.set_weather(Weather::Calm, 1);
-        world.idle().await;
+        world.calm_down().await;
         let parts = parts(world, 50).await;
         assert!(parts.len() <= 1 && parts.iter().all(|part| part.parts.is_none()), "{parts:?}");
-    })
-    .await;
+    });
 }
 
 /// The parts of a split shard are damaged in every way. No request fails, and one walk or two make the count right.
-#[tokio::test]
-async fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
+#[test]
+fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
     world(async |world| {
         const AUTHOR: u64 = 50;
-        let (dynamodb, shard) = (world.dynamodb().await, id(1).shard());
-        let users: Vec<u64> = (1..).filter(|user| id(*user).shard() == shard && *user != AUTHOR).take(5).collect();
-        split(&dynamodb, AUTHOR, shard).await;
+        let shard = user_id(1).shard();
+        let users: Vec<u64> = (1..).filter(|user| user_id(*user).shard() == shard && *user != AUTHOR).take(5).collect();
+        split(&world.dynamodb().await, AUTHOR, shard).await;
         world.follow(users.clone(), AUTHOR).await;
         world.idle().await;
-        let text = |text: &str| AttributeValue::S(text.to_owned());
         let damages: [&[(u16, &str, AttributeValue)]; 7] = [
             &[(0, "count", n(40))],
             &[(2, "count", n(-9))],
-            &[(3, "count", text("many"))],
-            &[(0, "count", text("many")), (1, "count", text("many"))],
-            &[(1, "changes", text("many")), (0, "count", n(7))],
-            &[(0, "changes", text("many"))],
-            &[(0, "parts", text("many")), (0, "count", n(3))],
+            &[(3, "count", s("many"))],
+            &[(0, "count", s("many")), (1, "count", s("many"))],
+            &[(1, "changes", s("many")), (0, "count", n(7))],
+            &[(0, "changes", s("many"))],
+            &[(0, "parts", s("many")), (0, "count", n(3))],
         ];
         for damage in damages {
             for (part, attribute, value) in damage {
-                let update = dynamodb.update_item().table_name("CountersTable");
-                let update = update.set_key(Some(schema::followers_part(id(AUTHOR), shard, *part)));
-                let update =
-                    update.update_expression("SET #attribute = :value").expression_attribute_names("#attribute", *attribute);
-                update.expression_attribute_values(":value", value.clone()).send().await.unwrap();
+                let part = schema::followers_part(user_id(AUTHOR), shard, *part);
+                world.update_item("CountersTable", part, &[(*attribute, value.clone())], &[]).await;
             }
-            let forgotten = world.stack.app("follow").unwrap().relations.forget_counters(id(AUTHOR), None).await;
+            let forgotten = world.stack.app("follow").unwrap().relations.forget_counters(user_id(AUTHOR), None).await;
             forgotten.unwrap();
             world.user(AUTHOR).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
-            world.user(AUTHOR).publish("to real followers").await;
-            world.idle().await;
+            world.publish_and_deliver(AUTHOR, "to real followers").await;
             for _ in 0..2 {
                 let report = reconcile(world).await;
                 assert_eq!(report["repaired"], report["found"], "{damage:?}: {report}");
@@ -422,6 +394,5 @@ async fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
             assert_eq!(reconcile(world).await["differences"], json!([]), "{damage:?}");
             world.follow(users.clone(), AUTHOR).await;
         }
-    })
-    .await;
+    });
 }

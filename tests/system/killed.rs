@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tidemark_tests::world_with;
 
-#[tokio::test]
-async fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
+#[test]
+fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
     let configure = |options: &mut tidemark_local::Options| {
         options.process_functions.insert("fan-out".to_owned());
         options.bin_dir = Some(binaries());
@@ -18,9 +18,7 @@ async fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
             world.user(reader).feed_ids().await;
         }
         let publish = async {
-            for number in 0..30 {
-                world.user(99).publish(&format!("{number}")).await;
-            }
+            world.user(99).publish_all(0..30).await;
         };
         let mut killed = 0;
         let kill = async {
@@ -46,8 +44,7 @@ async fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
             let delivery = world.user(99).get(&format!("/v1/posts/99-{seq}/delivery")).await.ok();
             assert_eq!((&delivery["state"], &delivery["delivered"]), (&"done".into(), &40.into()));
         }
-    })
-    .await;
+    });
 }
 
 /// The folder of the functions' binaries. `make test` builds them before this test runs.

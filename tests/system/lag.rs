@@ -12,13 +12,53 @@ use std::{
 
 use futures::{StreamExt, stream};
 use serde_json::Value;
-use tidemark_tests::{number_from, world_with};
+use tidemark_tests::{World, number_from};
 
 const AUTHOR: u64 = 1;
 
 /// The percentile as CloudWatch computes it from single values: the smallest value that so many values do not exceed.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
+}
+
+/// Publishes posts. Returns the milliseconds until a client sees each of them delivered.
+async fn lags_of_a_client(world: &World, posts: u64) -> Vec<f64> {
+    let author = world.user(AUTHOR);
+    let started = Instant::now();
+    let open: Mutex<BTreeMap<String, Instant>> = Mutex::default();
+    let published = AtomicBool::new(false);
+    let publish = async {
+        for number in 0..posts {
+            let sent = Instant::now();
+            let post = author.publish(&format!("{number}")).await;
+            open.lock().unwrap().insert(post, sent);
+        }
+        println!("{posts} posts published in {:?}", started.elapsed());
+        published.store(true, Ordering::SeqCst);
+    };
+    let watch = async {
+        let mut seen: Vec<f64> = Vec::new();
+        loop {
+            let all = published.load(Ordering::SeqCst);
+            let looks = open.lock().unwrap().clone();
+            if all && looks.is_empty() {
+                return seen;
+            }
+            let look = async |(post, sent): (String, Instant)| {
+                let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
+                (delivery["state"] == "done").then(|| (post, sent.elapsed().as_secs_f64() * 1_000.0))
+            };
+            let looks: Vec<_> = stream::iter(looks).map(look).buffer_unordered(8).collect().await;
+            for (post, lag) in looks.into_iter().flatten() {
+                open.lock().unwrap().remove(&post);
+                seen.push(lag);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let ((), seen) = futures::join!(publish, watch);
+    println!("all delivered after {:?}", started.elapsed());
+    seen
 }
 
 /// A burst of 100 posts by an author with 10,000 followers, one in ten of whom has a live view. `FOLLOWERS` and `POSTS`
@@ -29,7 +69,7 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
 async fn percentiles_of_the_lag_from_the_lines_are_those_that_a_client_sees() {
     let (followers, posts) = (number_from("FOLLOWERS", 10_000), number_from("POSTS", 100));
     let (sender, lines) = channel();
-    world_with(
+    World::run_with(
         |options| options.lines = Some(sender),
         async |world| {
             stream::iter(AUTHOR + 1..=AUTHOR + followers)
@@ -44,41 +84,7 @@ async fn percentiles_of_the_lag_from_the_lines_are_those_that_a_client_sees() {
             world.idle().await;
             lines.try_iter().for_each(drop);
 
-            let author = world.user(AUTHOR);
-            let started = Instant::now();
-            let open: Mutex<BTreeMap<String, Instant>> = Mutex::default();
-            let published = AtomicBool::new(false);
-            let publish = async {
-                for number in 0..posts {
-                    let sent = Instant::now();
-                    let post = author.publish(&format!("{number}")).await;
-                    open.lock().unwrap().insert(post, sent);
-                }
-                println!("{posts} posts published in {:?}", started.elapsed());
-                published.store(true, Ordering::SeqCst);
-            };
-            let watch = async {
-                let mut seen: Vec<f64> = Vec::new();
-                loop {
-                    let all = published.load(Ordering::SeqCst);
-                    let looks = open.lock().unwrap().clone();
-                    if all && looks.is_empty() {
-                        return seen;
-                    }
-                    let look = async |(post, sent): (String, Instant)| {
-                        let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
-                        (delivery["state"] == "done").then(|| (post, sent.elapsed().as_secs_f64() * 1_000.0))
-                    };
-                    let looks: Vec<_> = stream::iter(looks).map(look).buffer_unordered(8).collect().await;
-                    for (post, lag) in looks.into_iter().flatten() {
-                        open.lock().unwrap().remove(&post);
-                        seen.push(lag);
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            };
-            let ((), mut seen) = futures::join!(publish, watch);
-            println!("all delivered after {:?}", started.elapsed());
+            let mut seen = lags_of_a_client(world, posts).await;
             world.idle().await;
 
             let lines: Vec<Value> = lines.try_iter().map(|line| serde_json::from_str(&line).unwrap()).collect();

@@ -26,12 +26,9 @@ pub(crate) async fn live(world: &World) {
         world.follow([1], author).await;
     }
     let profile = json!({ "name": "Ada", "handle": "ada_leaves" });
-    let profile = user.send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(profile.to_string())).await;
+    let profile = user.put_body("/v1/me/profile", &profile).await;
     assert_eq!(profile.ok()["user"], LEAVING.to_string());
-    let mut posts = Vec::new();
-    for title in ["one", "two", "three"] {
-        posts.push(user.publish(title).await);
-    }
+    let posts = user.publish_all(["one", "two", "three"]).await;
     user.delete(&format!("/v1/posts/{}", posts[2])).await.ok();
     let theirs = [world.user(60).publish("theirs").await, world.user(60).publish("deleted later").await];
     world.idle().await;
@@ -134,10 +131,7 @@ async fn check_others(world: &World) {
         assert_eq!(counters(reader).await["followings"], followings, "{reader}");
     }
     let theirs = counters(60).await;
-    assert_eq!(
-        (&theirs["followers"], &theirs["likes_received"], &theirs["favorites_received"]),
-        (&json!(1), &json!(0), &json!(0))
-    );
+    assert_eq!([&theirs["followers"], &theirs["likes_received"], &theirs["favorites_received"]], [1, 0, 0]);
     assert_eq!(world.user(1).feed_ids().await, ["60-1"]);
     assert_eq!(world.user(1).unread_total().await, 1);
     for reader in 2..=5 {
@@ -161,8 +155,8 @@ async fn check_others(world: &World) {
     assert!(walk.found.is_empty(), "{walk:?}");
 }
 
-#[tokio::test]
-async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
+#[test]
+fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
     world(async |world| {
         live(world).await;
         let user = world.user(LEAVING);
@@ -205,12 +199,11 @@ async fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         // Requests that name the id leave views of nothing, which expire.
         let items = traces(world).await.into_iter().filter(|text| !text.starts_with("key ")).count();
         assert_eq!(items, 2, "the receipt and the head");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_erasure_that_loses_responses_and_is_killed_is_completed() {
+#[test]
+fn an_erasure_that_loses_responses_and_is_killed_is_completed() {
     world(async |world| {
         live(world).await;
         let faults = world.stack.faults();
@@ -227,22 +220,17 @@ async fn an_erasure_that_loses_responses_and_is_killed_is_completed() {
         faults.clear();
         check_traces(world).await;
         check_others(world).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
+#[test]
+fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
     world(async |world| {
         world.follow(1..=5, LEAVING).await;
-        for reader in 1..=5 {
-            world.user(reader).feed_ids().await;
-        }
+        world.read_feeds(1..=5).await;
         // The deliveries wait in the queue, before the task of the erasure.
         world.stack.pause("fan-out").await.unwrap();
-        for title in ["one", "two"] {
-            world.user(LEAVING).publish(title).await;
-        }
+        world.user(LEAVING).publish_all(["one", "two"]).await;
         world.user(LEAVING).delete("/v1/me").await.ok();
         world.stack.resume("fan-out").unwrap();
         erased(world).await;
@@ -251,8 +239,7 @@ async fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
             assert_eq!(world.user(reader).unread_total().await, 0);
         }
         check_traces(world).await;
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -274,47 +261,70 @@ async fn a_big_author_leaves_beside_traffic_kills_and_lost_responses() {
     .await;
 }
 
+/// The other author whom a reader follows.
+fn other(reader: u64) -> u64 {
+    900_001 + reader % 3
+}
+
+/// Posts of the user who leaves, and readers of them.
+async fn live_with_followers(world: &World, followers: u64, posts: u64) {
+    const LATE: u64 = 5;
+    const LIVE: u64 = 30;
+    let user = world.user(LEAVING);
+    for number in 1..=posts - LATE {
+        user.publish(&format!("early {number}")).await;
+    }
+    let follow = |reader: u64| async move {
+        let authors = json!({ "authors": [LEAVING.to_string(), other(reader).to_string()] });
+        world.user(reader).post("/v1/following", &authors).await.ok();
+    };
+    stream::iter(1..=followers).map(follow).buffer_unordered(16).collect::<()>().await;
+    world.read_feeds(1..=LIVE).await;
+    for number in 1..=LATE {
+        user.publish(&format!("late {number}")).await;
+    }
+    world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
+    for reader in 1..=LIVE {
+        assert_eq!(world.user(reader).unread_total().await, LATE);
+        world.user(reader).put(&format!("/v1/posts/{LEAVING}-{}/read", posts)).await.ok();
+        world.user(reader).put(&format!("/v1/posts/{LEAVING}-1/like")).await.ok();
+    }
+    let export = user.walk("/v1/me/export", 100).await;
+    let of = |kind: &str| export.iter().filter(|item| item["kind"] == kind).count() as u64;
+    assert_eq!((of("post"), of("follower"), export.len() as u64), (posts, followers, posts + followers));
+}
+
+/// Checks the follows, counts and feeds of all readers. Each has this number of posts of another author.
+async fn check_readers(world: &World, followers: u64, posts: u64) {
+    for author in 0..3 {
+        let readers = (1..=followers).filter(|reader| other(*reader) == other(author)).count();
+        let counters = world.user(8).get(&format!("/v1/users/{}/counters", other(author))).await.ok();
+        assert_eq!(counters["followers"], readers);
+    }
+    let check = |reader: u64| async move {
+        let reads = world.user(reader);
+        assert_eq!(reads.unread_total().await, posts, "{reader}");
+        assert_eq!(reads.get(&format!("/v1/users/{reader}/counters")).await.ok()["followings"], 1, "{reader}");
+        let foreign = format!("{}-", other(reader));
+        assert!(reads.feed_ids().await.iter().all(|id| id.starts_with(&foreign)), "{reader}");
+    };
+    stream::iter(1..=followers).map(check).buffer_unordered(16).collect::<()>().await;
+    println!("the counts of {followers} readers are right");
+}
+
 /// Readers follow the user who leaves, and one of three other authors, who publish after each pause. A few of them are
 /// live. Kills are at least `apart` from each other.
 async fn big_author(followers: u64, posts: u64, kills: usize, apart: Duration, pause: Duration) {
-    const LATE: u64 = 5;
-    const LIVE: u64 = 30;
-    world(async |world| {
+    World::run(async |world| {
         let (user, started) = (world.user(LEAVING), Instant::now());
-        let other = |reader: u64| 900_001 + reader % 3;
-        for number in 1..=posts - LATE {
-            user.publish(&format!("early {number}")).await;
-        }
-        let follow = |reader: u64| async move {
-            let authors = json!({ "authors": [LEAVING.to_string(), other(reader).to_string()] });
-            world.user(reader).post("/v1/following", &authors).await.ok();
-        };
-        stream::iter(1..=followers).map(follow).buffer_unordered(16).collect::<()>().await;
-        for reader in 1..=LIVE {
-            world.user(reader).feed_ids().await;
-        }
-        for number in 1..=LATE {
-            user.publish(&format!("late {number}")).await;
-        }
-        world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
-        for reader in 1..=LIVE {
-            assert_eq!(world.user(reader).unread_total().await, LATE);
-            world.user(reader).put(&format!("/v1/posts/{LEAVING}-{}/read", posts)).await.ok();
-            world.user(reader).put(&format!("/v1/posts/{LEAVING}-1/like")).await.ok();
-        }
-        let export = user.walk("/v1/me/export", 100).await;
-        let of = |kind: &str| export.iter().filter(|item| item["kind"] == kind).count() as u64;
-        assert_eq!((of("post"), of("follower"), export.len() as u64), (posts, followers, posts + followers));
+        live_with_followers(world, followers, posts).await;
         println!("{followers} followers and {posts} posts, exported, after {:?}", started.elapsed());
 
         let faults = world.stack.faults();
         for operation in ["TransactWriteItems", "PutItem", "DeleteItem", "UpdateItem"] {
             for round in 0..100 {
-                faults.add(
-                    Fault::new(operation, FaultAction::LoseResponse)
-                        .of("fan-out")
-                        .after(round * usize::try_from(followers / 10).unwrap()),
-                );
+                let after = round * usize::try_from(followers / 10).unwrap();
+                faults.add(Fault::new(operation, FaultAction::LoseResponse).of("fan-out").after(after));
             }
         }
         let started = Instant::now();
@@ -338,23 +348,10 @@ async fn big_author(followers: u64, posts: u64, kills: usize, apart: Duration, p
         assert!(killed > 0);
         world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
         // Fan-outs of killed workers are resumed by the minute job.
-        world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
+        world.resume_fan_outs().await;
         world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
         check_traces(world).await;
-        for author in 0..3 {
-            let readers = (1..=followers).filter(|reader| other(*reader) == other(author)).count();
-            let counters = world.user(8).get(&format!("/v1/users/{}/counters", other(author))).await.ok();
-            assert_eq!(counters["followers"], readers);
-        }
-        let check = |reader: u64| async move {
-            let reads = world.user(reader);
-            assert_eq!(reads.unread_total().await, published, "{reader}");
-            assert_eq!(reads.get(&format!("/v1/users/{reader}/counters")).await.ok()["followings"], 1, "{reader}");
-            let foreign = format!("{}-", other(reader));
-            assert!(reads.feed_ids().await.iter().all(|id| id.starts_with(&foreign)), "{reader}");
-        };
-        stream::iter(1..=followers).map(check).buffer_unordered(16).collect::<()>().await;
-        println!("the counts of {followers} readers are right");
+        check_readers(world, followers, published).await;
         // The dry run compares about 50 users a second.
         if followers <= 1_000 {
             let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;

@@ -12,9 +12,9 @@ use serde_json::json;
 use tidemark::{
     domain::{Reaction, ReactionState, Timestamp, UserId},
     ports::{KnownReactions, PageParts, PostViews, Reacted, ReactionViews},
-    views::{Redis, RedisOptions},
+    views::Redis,
 };
-use tidemark_tests::{World, world};
+use tidemark_tests::{World, user_id, world};
 
 /// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
 const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
@@ -24,20 +24,29 @@ const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
 
 const CLIENTS: usize = 8;
 
-#[tokio::test]
-async fn after_a_storm_of_likes_the_count_is_the_number_of_distinct_likers() {
+#[test]
+fn after_a_storm_of_likes_the_count_is_the_number_of_distinct_likers() {
     world(async |world| {
         let mut requests = 0;
         for seed in 0..STORMS {
             requests += storm(world, seed).await;
         }
         println!("{STORMS} storms, {requests} reactions by {CLIENTS} clients at once, every count exact");
-    })
-    .await;
+    });
 }
 
 /// Each client likes, favorites, repeats and removes reactions for some users, its own and those of other clients.
 /// The last request for a user decides the expected state.
+/// Gives or takes back reactions, one after the other: user, like or favorite, given or not.
+async fn react(world: &World, post: &str, plan: &[(u64, bool, bool)]) {
+    for &(user, likes, given) in plan {
+        let path = format!("/v1/posts/{post}/{}", if likes { "like" } else { "favorite" });
+        let user = world.user(user);
+        let response = if given { user.put(&path).await } else { user.delete(&path).await };
+        response.ok();
+    }
+}
+
 async fn storm(world: &World, seed: u64) -> usize {
     let mut rng = StdRng::seed_from_u64(seed);
     let author = 5_000 + seed;
@@ -63,27 +72,12 @@ async fn storm(world: &World, seed: u64) -> usize {
             (0..20).map(|_| (own[rng.random_range(0..own.len())], rng.random(), rng.random())).collect()
         })
         .collect();
-    join_all(plans.iter().map(async |plan| {
-        for &(user, likes, given) in plan {
-            let path = format!("/v1/posts/{post}/{}", if likes { "like" } else { "favorite" });
-            let user = world.user(user);
-            if given {
-                user.put(&path).await.ok()
-            } else {
-                user.delete(&path).await.ok()
-            };
-        }
-    }))
-    .await;
+    join_all(plans.iter().map(|plan| react(world, &post, plan))).await;
     let mut favorites = BTreeSet::new();
     let mut likers = likers;
     for &(user, likes, given) in plans.iter().flatten() {
         let set = if likes { &mut likers } else { &mut favorites };
-        if given {
-            set.insert(user)
-        } else {
-            set.remove(&user)
-        };
+        _ = if given { set.insert(user) } else { set.remove(&user) };
     }
     // After many reactions, others may see older counts for a moment.
     let started = Instant::now();
@@ -103,25 +97,22 @@ async fn storm(world: &World, seed: u64) -> usize {
     plans.iter().map(Vec::len).sum::<usize>() + CLIENTS * 30
 }
 
-#[tokio::test]
-async fn a_reaction_whose_response_was_lost_enqueues_its_look_again() {
+#[test]
+fn a_reaction_whose_response_was_lost_enqueues_its_look_again() {
     world(async |world| {
         let views = Redis::new(world.stack.redis_options()).unwrap();
-        let [liker, other] = [1, 2].map(|user| UserId::new(user).unwrap());
+        let [liker, other] = [1, 2].map(user_id);
         let due = async |by| views.expire_counts("10-1".parse().unwrap(), by).await.unwrap();
         assert_eq!([due(liker).await, due(other).await, due(liker).await], [true, false, true]);
         views.begin_rank("10-1".parse().unwrap()).await.unwrap();
         assert_eq!([due(other).await, due(liker).await], [true, false]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn reactions_of_one_user_on_several_devices_are_all_kept() {
+#[test]
+fn reactions_of_one_user_on_several_devices_are_all_kept() {
     world(async |world| {
-        for _ in 0..30 {
-            world.user(10).publish("x").await;
-        }
+        world.user(10).publish_all(["x"; 30]).await;
         let reader = world.user(1);
         join_all((1..=30).map(async |seq| {
             let kind = if seq % 3 == 0 { "favorite" } else { "like" };
@@ -134,12 +125,11 @@ async fn reactions_of_one_user_on_several_devices_are_all_kept() {
         }
         let counters = reader.get("/v1/users/10/counters").await.ok();
         assert_eq!(json!([counters["likes_received"], counters["favorites_received"]]), json!([20, 10]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn likes_during_a_deletion_do_not_delay_it_and_counts_stay_exact() {
+#[test]
+fn likes_during_a_deletion_do_not_delay_it_and_counts_stay_exact() {
     world(async |world| {
         let author = world.user(10);
         for round in 1..=5 {
@@ -154,17 +144,14 @@ async fn likes_during_a_deletion_do_not_delay_it_and_counts_stay_exact() {
             assert_eq!(counts.counts.likes, liked as u64, "round {round}");
             assert_eq!(world.user(1).put(&like).await.status, 404);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn repeating_a_request_that_died_after_its_transaction_updates_the_views() {
+#[test]
+fn repeating_a_request_that_died_after_its_transaction_updates_the_views() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        let post = world.user(10).publish("one").await;
-        world.idle().await;
+        let reader = world.reader(1, [10]).await;
+        let post = world.publish_and_deliver(10, "one").await;
         let seen = async || {
             let page = reader.get("/v1/feed").await.ok();
             let counters = reader.get("/v1/users/10/counters").await.ok();
@@ -177,24 +164,14 @@ async fn repeating_a_request_that_died_after_its_transaction_updates_the_views()
         assert_eq!(seen().await, (false, 0), "the views are stale");
         reader.put(&format!("/v1/posts/{post}/like")).await.ok();
         assert_eq!(seen().await, (true, 1));
-    })
-    .await;
+    });
 }
 
-fn views(world: &World) -> Redis {
-    let options = RedisOptions {
-        connect_timeout: std::time::Duration::from_secs(2),
-        response_timeout: std::time::Duration::from_secs(5),
-        ..world.stack.redis_options().clone()
-    };
-    Redis::new(&options).unwrap()
-}
-
-#[tokio::test]
-async fn facts_read_before_the_loss_of_a_view_are_not_stored_in_the_next_view() {
+#[test]
+fn facts_read_before_the_loss_of_a_view_are_not_stored_in_the_next_view() {
     world(async |world| {
-        let views = views(world);
-        let (user, author) = (UserId::MIN, UserId::new(10).unwrap());
+        let views = world.patient_redis();
+        let (user, author) = (UserId::MIN, user_id(10));
         let known = async || views.page(user, &["10-1".parse().unwrap()], PageParts::default()).await.unwrap().reactions;
         let mut states = vec![ReactionState::default()];
         for seq in 1..4 {
@@ -215,17 +192,16 @@ async fn facts_read_before_the_loss_of_a_view_are_not_stored_in_the_next_view() 
         assert_eq!(known().await, KnownReactions { token: Some(9), ..Default::default() });
         views.fill(user, 9, &[(author, states[3].clone())].into()).await.unwrap();
         assert_eq!(known().await.of[&author], states[3]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_view_of_too_many_authors_is_emptied() {
+#[test]
+fn a_view_of_too_many_authors_is_emptied() {
     world(async |world| {
-        let views = views(world);
+        let views = world.patient_redis();
         let user = UserId::MIN;
         let authors = |range: std::ops::Range<u64>| -> std::collections::HashMap<UserId, ReactionState> {
-            range.map(|id| (UserId::new(id).unwrap(), ReactionState::default())).collect()
+            range.map(|id| (user_id(id), ReactionState::default())).collect()
         };
         views.open(user, 7).await.unwrap();
         views.fill(user, 7, &authors(1..501)).await.unwrap();
@@ -236,6 +212,5 @@ async fn a_view_of_too_many_authors_is_emptied() {
         assert_eq!((known(1).await.of.len(), known(1_000).await.of.len()), (1, 1), "a thousand are kept");
         views.fill(user, 7, &authors(1_001..1_002)).await.unwrap();
         assert_eq!(known(1).await, KnownReactions::default());
-    })
-    .await;
+    });
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{Modes, PostId, UserId},
+    domain::{Modes, PostId},
     ports::{LiveTask, Notified},
     queue::decode_live,
     views::keys,
 };
-use tidemark_tests::{PATIENCE, World, request_limits, until, world, world_with};
+use tidemark_tests::{LiveConnection, PATIENCE, World, parameter, request_limits, until, user_id, world, world_with};
 
 const AUTHOR: u64 = 42;
 const READER: u64 = 7;
@@ -23,6 +23,12 @@ async fn reader(world: &World) {
     world.follow([READER], AUTHOR).await;
     world.user(READER).get("/v1/unread").await.ok();
     world.idle().await;
+}
+
+/// The same reader with a connection.
+async fn watched_reader(world: &World) -> LiveConnection {
+    reader(world).await;
+    world.live(READER).await
 }
 
 fn told(total: u64, unread: u64, post: &str) -> Value {
@@ -49,71 +55,58 @@ async fn kill(world: &World, author: u64, function: &str) -> u64 {
 
 /// The number of registered connections.
 async fn registered(world: &World) -> usize {
-    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(UserId::new(READER).unwrap())).await.unwrap();
+    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(user_id(READER))).await.unwrap();
     fields.iter().filter(|field| !["@", "="].contains(&field.as_str())).count()
 }
 
-#[tokio::test]
-async fn a_bad_token_is_refused_at_the_handshake() {
+#[test]
+fn a_bad_token_is_refused_at_the_handshake() {
     world(async |world| {
         for token in [None, Some(""), Some("x"), Some("0"), Some("07"), Some("-1"), Some("18446744073709551616")] {
             assert_eq!(world.try_live(token).await.err(), Some(401), "{token:?}");
         }
         assert_eq!(world.user(READER).get("/v1/live").await.status, 404, "without an upgrade there is no such route");
-    })
-    .await;
-    let scoped =
-        |options: &mut tidemark_local::Options| drop(options.parameters.insert("JwtScope".to_owned(), "feed".to_owned()));
-    world_with(scoped, async |world| {
+    });
+    world_with(parameter("JwtScope", "feed"), async |world| {
         assert_eq!(world.try_live(Some("7")).await.err(), Some(403));
         world.try_live(Some("7 feed")).await.unwrap().ping().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_post_a_deletion_and_a_mark_of_another_device_reach_every_connection() {
+#[test]
+fn a_post_a_deletion_and_a_mark_of_another_device_reach_every_connection() {
     world(async |world| {
         reader(world).await;
         let (mut phone, mut desk) = (world.live(READER).await, world.live(READER).await);
+        let mut both_are_told = async |told: Value| {
+            for connection in [&mut phone, &mut desk] {
+                assert_eq!(connection.unread().await, told);
+            }
+        };
         let author = world.user(AUTHOR);
         let first = author.publish("one").await;
-        for connection in [&mut phone, &mut desk] {
-            assert_eq!(connection.unread().await, told(1, 1, &first));
-        }
+        both_are_told(told(1, 1, &first)).await;
         let second = author.publish("two").await;
-        for connection in [&mut phone, &mut desk] {
-            assert_eq!(connection.unread().await, told(2, 2, &second));
-        }
+        both_are_told(told(2, 2, &second)).await;
         world.user(READER).put(&format!("/v1/posts/{first}/read")).await.ok();
-        for connection in [&mut phone, &mut desk] {
-            assert_eq!(connection.unread().await, told(1, 1, &first));
-        }
+        both_are_told(told(1, 1, &first)).await;
         author.delete(&format!("/v1/posts/{second}")).await;
-        for connection in [&mut phone, &mut desk] {
-            assert_eq!(connection.unread().await, told(0, 0, &second));
-        }
+        both_are_told(told(0, 0, &second)).await;
         let third = author.publish("three").await;
-        for connection in [&mut phone, &mut desk] {
-            assert_eq!(connection.unread().await, told(1, 1, &third));
-        }
+        both_are_told(told(1, 1, &third)).await;
         world.user(READER).post("/v1/reads", &json!({ "all": true })).await.ok();
-        for connection in [&mut phone, &mut desk] {
-            assert_eq!(connection.unread().await, told(0, 0, &third));
-        }
+        both_are_told(told(0, 0, &third)).await;
         world.user(READER).post("/v1/reads", &json!({ "all": true })).await.ok();
         world.idle().await;
         assert!(phone.is_silent().await && desk.is_silent().await, "counts that have not changed are not told");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn there_is_at_most_one_message_a_second_and_the_last_state_arrives() {
+#[test]
+fn there_is_at_most_one_message_a_second_and_the_last_state_arrives() {
     const POSTS: u64 = 30;
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         let author = world.user(AUTHOR);
         let publish = async {
             for _ in 0..POSTS {
@@ -139,15 +132,14 @@ async fn there_is_at_most_one_message_a_second_and_the_last_state_arrives() {
         }
         world.idle().await;
         assert!(connection.is_silent().await);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_ping_renews_a_connection_and_other_messages_get_an_error() {
+#[test]
+fn a_ping_renews_a_connection_and_other_messages_get_an_error() {
     world(async |world| {
         let mut connection = world.live(READER).await;
-        let key = keys::connections(UserId::new(READER).unwrap());
+        let key = keys::connections(user_id(READER));
         let mut redis = world.redis().await;
         let _: bool = redis.pexpire(&key, 1_000_000).await.unwrap();
         connection.ping().await;
@@ -156,22 +148,17 @@ async fn a_ping_renews_a_connection_and_other_messages_get_an_error() {
         for wrong in ["", "ping", "{}", "[1]", r#"{"type":"pong"}"#, r#"{"type":7}"#] {
             connection.send(wrong).await;
             let response = connection.next().await;
-            assert_eq!(
-                (&response["type"], &response["error"]),
-                (&json!("error"), &json!("invalid-message")),
-                "{wrong}: {response}"
-            );
+            assert_eq!([&response["type"], &response["error"]], ["error", "invalid-message"], "{wrong}: {response}");
             assert!(response["detail"].is_string());
         }
         connection.ping().await;
         connection.close().await;
         until("the closed connection is removed", async || registered(world).await == 0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pings_are_counted_among_the_reads_of_a_user() {
+#[test]
+fn pings_are_counted_among_the_reads_of_a_user() {
     world_with(request_limits([0, 0, 0, 0, 2]), async |world| {
         let mut connection = world.live(READER).await;
         connection.ping().await;
@@ -180,18 +167,15 @@ async fn pings_are_counted_among_the_reads_of_a_user() {
         connection.send("no message").await;
         assert_eq!(connection.next().await["error"], "too-many-requests", "whatever it sends");
         assert_eq!(world.try_live(Some("7")).await.err(), Some(429));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_lost_redis_is_silence_until_the_next_ping() {
+#[test]
+fn a_lost_redis_is_silence_until_the_next_ping() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         world.flush_redis().await;
-        let missed = world.user(AUTHOR).publish("in the silence").await;
-        world.idle().await;
+        let missed = world.publish_and_deliver(AUTHOR, "in the silence").await;
         assert!(connection.is_silent().await);
         connection.ping().await;
         assert_eq!(connection.unread().await, told(1, 1, &missed), "the ping tells what was missed");
@@ -201,49 +185,43 @@ async fn a_lost_redis_is_silence_until_the_next_ping() {
         connection.ping().await;
         world.idle().await;
         assert!(connection.is_silent().await, "a ping alone tells nothing that is known");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_view_that_is_rebuilt_stays_watched() {
+#[test]
+fn a_view_that_is_rebuilt_stays_watched() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
-        let _: u64 = world.redis().await.del(keys::reader_state(UserId::new(READER).unwrap())).await.unwrap();
+        let mut connection = watched_reader(world).await;
+        let _: u64 = world.redis().await.del(keys::reader_state(user_id(READER))).await.unwrap();
         world.user(READER).get("/v1/unread").await.ok();
         let post = world.user(AUTHOR).publish("after the rebuild").await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_reader_whose_view_is_lost_receives_the_counts_after_a_deletion() {
+#[test]
+fn a_reader_whose_view_is_lost_receives_the_counts_after_a_deletion() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         world.user(AUTHOR).publish("in the list").await;
         let recent = world.user(AUTHOR).publish("in the state").await;
         connection.total(2).await;
-        let _: u64 = world.redis().await.del(keys::feed(UserId::new(READER).unwrap())).await.unwrap();
+        let _: u64 = world.redis().await.del(keys::feed(user_id(READER))).await.unwrap();
         world.user(AUTHOR).delete(&format!("/v1/posts/{recent}")).await.ok();
         assert_eq!(connection.unread().await, told(1, 1, &recent));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_delivery_without_an_announcement_does_not_delay_a_message() {
+#[test]
+fn a_delivery_without_an_announcement_does_not_delay_a_message() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         let post: PostId = world.user(AUTHOR).publish("delivered again").await.parse().unwrap();
         connection.total(1).await;
         world.idle().await;
         let stores = world.stack.app("fan-out").unwrap().stores.clone();
         let key = stores.posts.posts(&[post]).await.unwrap()[&post].key();
-        let readers = [UserId::new(READER).unwrap()];
+        let readers = [user_id(READER)];
         let deliver =
             async |announce| stores.reader_views.deliver(&readers, key, Modes::default(), announce).await.unwrap().notified;
         let nobody = Notified::default();
@@ -252,59 +230,49 @@ async fn a_delivery_without_an_announcement_does_not_delay_a_message() {
         assert_eq!([announced.now, announced.later].concat(), readers, "nobody had a task on its way");
         deliver(true).await;
         assert_eq!(deliver(true).await, nobody, "now the view relies on a later one");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_connection_that_vanishes_is_removed_and_deliveries_continue() {
+#[test]
+fn a_connection_that_vanishes_is_removed_and_deliveries_continue() {
     world(async |world| {
-        reader(world).await;
-        let _connection = world.live(READER).await;
+        let _connection = watched_reader(world).await;
         assert_eq!(world.stack.drop_live_connections(), 1);
         assert_eq!(registered(world).await, 1, "nobody has told that it is gone");
         world.user(AUTHOR).publish("to nobody").await;
         until("the connection is removed", async || registered(world).await == 0).await;
         world.idle().await;
-        world.user(AUTHOR).publish("to nobody again").await;
-        world.idle().await;
+        world.publish_and_deliver(AUTHOR, "to nobody again").await;
         assert_eq!(world.user(READER).get("/v1/unread").await.ok()["total"], 2);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_worker_that_waits_sends_the_last_state() {
+#[test]
+fn a_worker_that_waits_sends_the_last_state() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         world.stack.pause("live").await.unwrap();
-        for _ in 0..3 {
-            world.user(AUTHOR).publish("while nobody works").await;
-        }
+        world.user(AUTHOR).publish_all(["while nobody works"; 3]).await;
         assert!(connection.is_silent().await);
         world.stack.resume("live").unwrap();
         assert_eq!(connection.total(3).await["unread"], 3);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_worker_that_is_killed_does_not_lose_the_last_state() {
+#[test]
+fn a_worker_that_is_killed_does_not_lose_the_last_state() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         let mut posts = 0;
         for function in ["live", "live-sender"] {
             posts += kill(world, AUTHOR, function).await;
             assert_eq!(connection.total(posts).await["unread"], posts, "{function}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn unwatched_readers_cost_no_message() {
+#[test]
+fn unwatched_readers_cost_no_message() {
     world(async |world| {
         reader(world).await;
         world.stack.pause("live").await.unwrap();
@@ -327,22 +295,19 @@ async fn unwatched_readers_cost_no_message() {
             let received = sqs.receive_message().queue_url(url).send().await.unwrap();
             let bodies: Vec<LiveTask> =
                 received.messages().iter().map(|message| decode_live(message.body().unwrap()).unwrap()).collect();
-            let expected = LiveTask::Changed { users: vec![UserId::new(READER).unwrap()] };
+            let expected = LiveTask::Changed { users: vec![user_id(READER)] };
             assert!(bodies.is_empty() || bodies == [expected], "{bodies:?}");
             !bodies.is_empty()
         })
         .await;
         world.empty_queue("LiveQueue").await;
         world.stack.resume("live").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn mapped_users_receive_messages() {
-    let mapped =
-        |options: &mut tidemark_local::Options| drop(options.parameters.insert("UserIds".to_owned(), "mapped".to_owned()));
-    world_with(mapped, async |world| {
+#[test]
+fn mapped_users_receive_messages() {
+    world_with(parameter("UserIds", "mapped"), async |world| {
         let (alice, bob) = (world.stranger(Some("alice")), world.stranger(Some("bob")));
         let author = bob.get("/v1/me").await.ok()["id"].as_str().unwrap().to_owned();
         alice.put(&format!("/v1/following/{author}")).await.ok();
@@ -352,12 +317,11 @@ async fn mapped_users_receive_messages() {
         assert_eq!(connection.unread().await, expected);
         connection.ping().await;
         connection.close().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_reader_has_at_most_twenty_connections() {
+#[test]
+fn a_reader_has_at_most_twenty_connections() {
     world(async |world| {
         let mut connections = Vec::new();
         for _ in 0..22 {
@@ -366,6 +330,5 @@ async fn a_reader_has_at_most_twenty_connections() {
         assert_eq!(registered(world).await, 20);
         connections[0].ping().await;
         assert_eq!(registered(world).await, 20, "a ping registers it again, in place of another");
-    })
-    .await;
+    });
 }

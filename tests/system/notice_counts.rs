@@ -10,9 +10,9 @@ use tidemark::{
     domain::{NoticeReads, UserId},
     ports::{NoticeRecord, NoticeView},
 };
-use tidemark_tests::{User, World, world};
+use tidemark_tests::{World, user_id, world};
 
-use crate::notices::{administrator, board, platform};
+use crate::notices::{board, platform};
 
 const SEED: u64 = 20_261_121;
 const PLATFORMS: [u16; 3] = [1, 2, 65_535];
@@ -23,11 +23,6 @@ const READERS: u64 = 2_000;
 
 /// Requests at the same time.
 const LANES: usize = 16;
-
-async fn counts(user: &User, platform: u16) -> (u64, u64) {
-    let counts = user.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
-    (counts["unread"].as_u64().unwrap(), counts["read"].as_u64().unwrap())
-}
 
 /// The commands that Redis has run, by name, and the number of reads from its connections.
 async fn activity(world: &World) -> (BTreeMap<String, u64>, u64) {
@@ -115,17 +110,17 @@ async fn compare(world: &World, ledger: &Ledger, readers: &[u64]) -> u64 {
     world.idle().await;
     let wanted = readers.iter().flat_map(|&user| PLATFORMS.map(|platform| (user, platform)));
     let compared = stream::iter(wanted.map(async |(user, platform)| {
-        assert_eq!(counts(&world.user(user), platform).await, ledger.counts(user, platform), "{user} on {platform}");
+        assert_eq!(world.user(user).notice_counts(platform).await, ledger.counts(user, platform), "{user} on {platform}");
     }));
     compared.buffer_unordered(LANES).count().await as u64
 }
 
-#[tokio::test]
-async fn every_count_equals_an_independent_count_also_after_a_flush_of_redis() {
+#[test]
+fn every_count_equals_an_independent_count_also_after_a_flush_of_redis() {
     println!("seed {SEED}");
     world(async |world| {
         let mut rng = StdRng::seed_from_u64(SEED);
-        let admin = administrator(world);
+        let admin = world.administrator();
         let mut ledger = Ledger::default();
         for seq in 1..=NOTICES {
             admin.post("/v1/notices", &json!({ "platforms": PLATFORMS, "title": format!("{seq}") })).await.ok();
@@ -143,8 +138,7 @@ async fn every_count_equals_an_independent_count_also_after_a_flush_of_redis() {
                 admin.delete(&format!("/v1/notices/{platform}-{seq}")).await.ok();
                 ledger.live.remove(&(platform, seq));
             }
-            let body = json!({ "title": "again", "renotify": true }).to_string();
-            admin.send(reqwest::Method::PUT, &format!("/v1/notices/{platform}-7"), &[], Some(body)).await.ok();
+            admin.put_body(&format!("/v1/notices/{platform}-7"), &json!({ "title": "again", "renotify": true })).await.ok();
             ledger.read.retain(|(_, of, seq)| (*of, *seq) != (platform, 7));
         }
         marks(world, &mut ledger, &readers, &mut rng, true).await;
@@ -164,18 +158,17 @@ async fn every_count_equals_an_independent_count_also_after_a_flush_of_redis() {
         let (bytes, key) = largest_key(world).await;
         println!("{compared} counts and {} numbers of readers are right; largest key {key}: {bytes} bytes", ledger.live.len());
         assert!(bytes < 1 << 20);
-    })
-    .await;
+    });
 }
 
 /// 100,000 readers with views and without facts. A count from facts would be wrong.
-#[tokio::test]
-async fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers() {
+#[test]
+fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers() {
     const MANY: u64 = 100_000;
     const ASKED: u64 = 500;
     println!("seed {SEED}");
     world(async |world| {
-        let (admin, mut rng) = (administrator(world), StdRng::seed_from_u64(SEED));
+        let (admin, mut rng) = (world.administrator(), StdRng::seed_from_u64(SEED));
         for seq in 1..=300 {
             admin.post("/v1/notices", &json!({ "platforms": [9], "title": format!("{seq}") })).await.ok();
         }
@@ -194,7 +187,7 @@ async fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_re
                     let read = (1..=300).filter(|_| rng.random_bool(share)).collect();
                     let reads = NoticeReads { version: 1, read, ..NoticeReads::default() };
                     expected.insert(id, 300 - reads.read.len());
-                    NoticeView::Reads(UserId::new(id).unwrap(), platform, reads)
+                    NoticeView::Reads(user_id(id), platform, reads)
                 })
                 .collect();
             let records: Vec<NoticeRecord> = readers.iter().map(NoticeView::record).collect();
@@ -206,7 +199,7 @@ async fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_re
             expected.iter().step_by((MANY / ASKED) as usize).map(|(&id, &unread)| (id, unread)).collect();
         let (commands, trips) = activity(world).await;
         for &(id, unread) in &asked {
-            let counts = board.board(platform, UserId::new(id).unwrap()).await.unwrap().counts();
+            let counts = board.board(platform, user_id(id)).await.unwrap().counts();
             assert_eq!((counts.unread, counts.read), (unread, 300 - unread), "{id}");
         }
         let (after, trips_after) = activity(world).await;
@@ -222,6 +215,5 @@ async fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_re
         let (bytes, key) = largest_key(world).await;
         println!("largest key {key}: {bytes} bytes");
         assert!(bytes < 8_000);
-    })
-    .await;
+    });
 }

@@ -20,11 +20,11 @@ use tidemark::{
     ports::{Clock, NoticeView, NoticesPublished},
 };
 use tidemark_reconcile::{Plan, Reconcile, Segment};
-use tidemark_tests::{World, world};
+use tidemark_tests::{World, user_id, world};
 
 use crate::{
     notice_model::{Live, Model},
-    notices::{board, content, platform, user},
+    notices::{board, content, platform},
 };
 
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl History {
             0..22 => {
                 let expires_at = self.expiry();
                 let content = content(&format!("{step}"), expires_at);
-                let published = self.board.publish(user(id), &[self.platform], &content, None).await.unwrap();
+                let published = self.board.publish(user_id(id), &[self.platform], &content, None).await.unwrap();
                 let NoticesPublished::Created(created) = published else { panic!("{published:?}") };
                 self.model.latest += 1;
                 assert_eq!(created[0].0.id.seq, self.model.latest);
@@ -94,12 +94,12 @@ impl History {
             }
             37..57 => {
                 let (read, now) = (self.rng.random_bool(0.7), self.now());
-                let marked = self.board.mark(user(id), self.id(seq), read).await.unwrap();
+                let marked = self.board.mark(user_id(id), self.id(seq), read).await.unwrap();
                 assert_eq!(marked.is_some(), self.model.is_live(seq, now), "seq {seq}");
                 self.model.mark(id, seq, read, now);
             }
             57..64 => {
-                self.board.mark_through(user(id), self.platform, seq).await.unwrap();
+                self.board.mark_through(user_id(id), self.platform, seq).await.unwrap();
                 let now = self.now();
                 self.model.mark_through(id, seq, step, now);
             }
@@ -109,9 +109,9 @@ impl History {
             }
             76..80 => world.flush_redis().await,
             80..90 => {
-                let (head, reads) = self.board.stores.notices.state(self.platform, user(id)).await.unwrap();
+                let (head, reads) = self.board.stores.notices.state(self.platform, user_id(id)).await.unwrap();
                 self.old.push(NoticeView::Head(self.platform, head));
-                self.old.push(NoticeView::Reads(user(id), self.platform, reads));
+                self.old.push(NoticeView::Reads(user_id(id), self.platform, reads));
             }
             _ => self.late().await,
         }
@@ -120,7 +120,7 @@ impl History {
     /// Several devices of one reader at once.
     async fn burst(&mut self, id: u64) {
         let seqs: Vec<Seq> = (0..6).map(|_| self.rng.random_range(1..=self.model.latest + 1)).collect();
-        join_all(seqs.iter().map(|&seq| self.board.mark(user(id), self.id(seq), true)))
+        join_all(seqs.iter().map(|&seq| self.board.mark(user_id(id), self.id(seq), true)))
             .await
             .into_iter()
             .for_each(|marked| drop(marked.unwrap()));
@@ -136,7 +136,7 @@ impl History {
             // Without the lease: the writer held it, and a change took it away.
             1 => self.board.stores.notice_views.fill_notices(&[view], self.rng.random()).await.unwrap(),
             _ => {
-                let reader = user(self.users[self.rng.random_range(0..self.users.len())]);
+                let reader = user_id(self.users[self.rng.random_range(0..self.users.len())]);
                 self.board.sync(self.platform, self.rng.random::<bool>().then_some(reader)).await.unwrap();
             }
         }
@@ -146,7 +146,7 @@ impl History {
         let id = self.users[self.rng.random_range(0..self.users.len())];
         let (mut listed, mut before) = (Vec::new(), None);
         loop {
-            let page = self.board.page(self.platform, user(id), before, 4).await.unwrap();
+            let page = self.board.page(self.platform, user_id(id), before, 4).await.unwrap();
             assert!(!page.degraded);
             listed.extend(page.items.iter().map(|item| (item.id.seq, item.read)));
             before = page.next;
@@ -156,14 +156,14 @@ impl History {
         }
         let expected = self.model.list(id, self.now());
         assert_eq!(listed, expected, "seed {seed}, after operation {step}, user {id}");
-        let counts = self.board.board(self.platform, user(id)).await.unwrap().counts();
+        let counts = self.board.board(self.platform, user_id(id)).await.unwrap().counts();
         let read = expected.iter().filter(|(_, read)| *read).count() as u64;
         assert_eq!((counts.unread, counts.read), (expected.len() as u64 - read, read), "seed {seed}, after operation {step}");
     }
 }
 
-#[tokio::test]
-async fn random_histories_of_notices_end_in_agreement_with_the_model() {
+#[test]
+fn random_histories_of_notices_end_in_agreement_with_the_model() {
     const TOGETHER: u64 = 12;
     const OPERATIONS: usize = 150;
     world(async |world| {
@@ -191,7 +191,7 @@ async fn random_histories_of_notices_end_in_agreement_with_the_model() {
             let head = history.board.stores.notices.head(history.platform).await.unwrap();
             for (seq, notice) in history.model.live(history.now()) {
                 let live = head.find(seq, history.clock.now()).unwrap();
-                let readers = history.board.readers(history.platform, live).await.unwrap();
+                let readers = history.board.stores.notices.readers(history.platform, live.slot).await.unwrap();
                 assert_eq!(readers, notice.read_by.len() as u64, "seed {seed}: readers of {seq}");
             }
             history
@@ -199,7 +199,7 @@ async fn random_histories_of_notices_end_in_agreement_with_the_model() {
         .await;
         for history in &histories {
             for &id in &history.users {
-                history.board.page(history.platform, user(id), None, 100).await.unwrap();
+                history.board.page(history.platform, user_id(id), None, 100).await.unwrap();
             }
         }
         // Histories have different clocks. A notice that one history has pruned has expired when the last history
@@ -211,6 +211,5 @@ async fn random_histories_of_notices_end_in_agreement_with_the_model() {
         let report = reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap();
         assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));
         assert!(report.looked_at >= TOGETHER * 9, "{}", report.looked_at);
-    })
-    .await;
+    });
 }

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tidemark::{
     Stores, SystemClock,
-    domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, UserId, notices::MAX_LIVE},
+    domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, notices::MAX_LIVE},
     facts::schema,
     notices::NoticeBoard,
     outage::{Later, Outage},
@@ -16,26 +16,17 @@ use tidemark::{
     views::{Redis, RedisOptions, keys},
 };
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{Response, User, World, until, world, world_with};
+use tidemark_tests::{
+    Response, User, World,
+    items::{n, with_attributes},
+    until, user_id, world, world_with,
+};
 
 /// The use cases alone, on a connection with long timeouts. So a read goes to the facts only when the test causes it.
 pub(crate) fn board(world: &World) -> NoticeBoard {
-    let patient = RedisOptions {
-        connect_timeout: Duration::from_secs(5),
-        response_timeout: Duration::from_secs(10),
-        ..world.stack.redis_options().clone()
-    };
     let board = world.stack.app("notice").unwrap().notices.clone();
-    let notice_views = Arc::new(Redis::new(&patient).unwrap());
+    let notice_views = Arc::new(world.patient_redis());
     NoticeBoard { stores: Arc::new(Stores { notice_views, ..(*board.stores).clone() }), ..board }
-}
-
-pub(crate) fn administrator(world: &World) -> User {
-    world.stranger(Some("900 notices:write"))
-}
-
-pub(crate) fn user(id: u64) -> UserId {
-    UserId::new(id).unwrap()
 }
 
 pub(crate) fn content(title: &str, expires_at: Option<Timestamp>) -> NoticeContent {
@@ -52,25 +43,23 @@ async fn counts(user: &User, platform: u16) -> Response {
 
 /// Writes a head without its notices. Publishing them would take thousands of requests.
 async fn put_head(world: &World, platform: Platform, head: &PlatformHead) {
-    let number = |value: u64| AttributeValue::N(value.to_string());
-    let mut item = schema::platform_head(platform);
-    item.extend([
-        ("version".to_owned(), number(head.version)),
-        ("latest_seq".to_owned(), number(head.latest_seq)),
-        ("latest_slot".to_owned(), number(head.latest_slot)),
-        ("latest_at".to_owned(), number(head.latest_at.ms())),
-        ("live".to_owned(), AttributeValue::B(Blob::new(head.encode_live()))),
-    ]);
-    world.dynamodb().await.put_item().table_name("NoticesTable").set_item(Some(item)).send().await.unwrap();
+    let attributes = [
+        ("version", n(head.version)),
+        ("latest_seq", n(head.latest_seq)),
+        ("latest_slot", n(head.latest_slot)),
+        ("latest_at", n(head.latest_at.ms())),
+        ("live", AttributeValue::B(Blob::new(head.encode_live()))),
+    ];
+    world.put_item("NoticesTable", with_attributes(schema::platform_head(platform), &attributes)).await;
 }
 
 // ---- views -----------------------------------------------------------------
 
-#[tokio::test]
-async fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
+#[test]
+fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
     world(async |world| {
         let views = board(world).stores.notice_views.clone();
-        let (reader, platform) = (user(7), platform(3));
+        let (reader, platform) = (user_id(7), platform(3));
         let record = NoticeRecord::Reads(reader, platform);
         let state = |version, slots: &[u64]| {
             let reads = NoticeReads { version, read: slots.iter().copied().collect(), ..NoticeReads::default() };
@@ -103,14 +92,13 @@ async fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
         assert_eq!(stored().await, Some(vec![1, 2]), "an older version is not stored");
         views.replace_notices(&state(3, &[2])).await.unwrap();
         assert_eq!(stored().await, Some(vec![2]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_mark_reads_a_platforms_head_from_redis_if_that_has_the_notice() {
+#[test]
+fn a_mark_reads_a_platforms_head_from_redis_if_that_has_the_notice() {
     world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(7));
+        let (admin, reader) = (world.administrator(), world.user(7));
         let publish = async || admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
         let through = async |seq: u64| reader.post("/v1/notices/reads", &json!({ "platform": 3, "through": seq })).await.ok();
         publish().await;
@@ -135,21 +123,20 @@ async fn a_mark_reads_a_platforms_head_from_redis_if_that_has_the_notice() {
             redis::cmd("DEL").arg(&head).query_async::<()>(&mut redis).await.unwrap();
             assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": seq }));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn damaged_views_are_read_from_the_facts_and_repaired() {
+#[test]
+fn damaged_views_are_read_from_the_facts_and_repaired() {
     world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(7));
+        let (admin, reader) = (world.administrator(), world.user(7));
         for _ in 0..3 {
             admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
         }
         reader.put("/v1/notices/3-2/read").await.ok();
         let keys = [
             keys::notice_record(NoticeRecord::Head(platform(3))),
-            keys::notice_record(NoticeRecord::Reads(user(7), platform(3))),
+            keys::notice_record(NoticeRecord::Reads(user_id(7), platform(3))),
         ];
         for garbage in ["", "x", "\u{1}\0\0\0\0\0\u{2}nonsense"] {
             for [key, _] in &keys {
@@ -160,27 +147,25 @@ async fn damaged_views_are_read_from_the_facts_and_repaired() {
                 assert_ne!(stored, garbage.as_bytes(), "repaired");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
+#[test]
+fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
     world(async |world| {
-        let (admin, reader) = (administrator(world), world.user(7));
+        let (admin, reader) = (world.administrator(), world.user(7));
         admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1);
         let facts = board(world).stores.notices.clone();
-        let (head, before) = facts.state(platform(3), user(7)).await.unwrap();
+        let (head, before) = facts.state(platform(3), user_id(7)).await.unwrap();
         let mut after = before.clone();
         after.read.insert(head.live[0].slot);
-        assert!(facts.put_reads(user(7), platform(3), &before, after).await.unwrap().is_some());
+        assert!(facts.put_reads(user_id(7), platform(3), &before, after).await.unwrap().is_some());
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1, "the function died before it updated the view");
         assert_eq!(reader.put("/v1/notices/3-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
         assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": 1 }));
         assert_eq!(admin.get("/v1/notices/3-1").await.ok()["readers"], 1, "counted once");
-    })
-    .await;
+    });
 }
 
 // ---- Redis unavailable -----------------------------------------------------
@@ -196,13 +181,13 @@ async fn list(user: &User) -> (bool, Vec<(Value, bool)>) {
     (degraded, items.iter().map(|item| (item["title"].clone(), item["read"] == true)).collect())
 }
 
-#[tokio::test]
-async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
+#[test]
+fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
     for views_survive in [true, false] {
         // Redis is available again before a message is received five times.
         let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(4);
         world_with(patient, async |world| {
-            let (admin, reader, idle) = (administrator(world), world.user(7), world.user(8));
+            let (admin, reader, idle) = (world.administrator(), world.user(7), world.user(8));
             for title in ["a", "b", "c"] {
                 admin.post("/v1/notices", &json!({ "platforms": [3], "title": title })).await.ok();
             }
@@ -215,13 +200,10 @@ async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated()
             let response = counts(&reader, 3).await;
             assert_eq!((response.header("degraded"), response.clone().ok()), (Some("redis"), json!({ "unread": 2, "read": 1 })));
             let response = reader.put("/v1/notices/3-2/read").await;
-            assert_eq!(
-                (response.header("degraded"), response.clone().ok()),
-                (Some("redis"), json!({ "read": true, "unread": 1 }))
-            );
+            assert_eq!(response.header("degraded"), Some("redis"));
+            assert_eq!(response.ok(), json!({ "read": true, "unread": 1 }));
             admin.post("/v1/notices", &json!({ "platforms": [3], "title": "d" })).await.ok();
-            let body = json!({ "title": "A", "renotify": true }).to_string();
-            admin.send(reqwest::Method::PUT, "/v1/notices/3-1", &[], Some(body)).await.ok();
+            admin.put_body("/v1/notices/3-1", &json!({ "title": "A", "renotify": true })).await.ok();
             admin.delete("/v1/notices/3-3").await.ok();
             let expected = vec![(json!("d"), false), (json!("b"), true), (json!("A"), false)];
             assert_eq!(list(&reader).await, (true, expected.clone()));
@@ -233,15 +215,14 @@ async fn without_redis_notices_come_from_facts_and_surviving_views_are_updated()
             assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 2, "read": 1 }));
             assert_eq!(list(&reader).await, (false, expected));
             assert_eq!(counts(&idle, 3).await.ok(), json!({ "unread": 3, "read": 0 }));
-        })
-        .await;
+        });
     }
 }
 
-#[tokio::test]
-async fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
+#[test]
+fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
     world(async |world| {
-        administrator(world).post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
+        world.administrator().post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
         let (board, id) = (board(world), NoticeId { platform: platform(3), seq: 1 });
         world.stack.pause("fan-out").await.unwrap();
         // One process cannot reach Redis. Another one has just seen that there is no outage.
@@ -253,25 +234,24 @@ async fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot()
         let notice_views = Arc::new(Redis::new(&closed).unwrap());
         let without_redis = process(Arc::new(Stores { notice_views, ..(*board.stores).clone() }));
         let other = process(Arc::clone(&board.stores));
-        let before = *other.board(id.platform, user(7)).await.unwrap().find(1).unwrap();
+        let before = *other.board(id.platform, user_id(7)).await.unwrap().find(1).unwrap();
         without_redis.edit(id, &content("y", None), true).await.unwrap().unwrap();
-        other.mark(user(7), id, true).await.unwrap().unwrap();
-        let (head, reads) = board.stores.notices.state(id.platform, user(7)).await.unwrap();
+        other.mark(user_id(7), id, true).await.unwrap().unwrap();
+        let (head, reads) = board.stores.notices.state(id.platform, user_id(7)).await.unwrap();
         let after = head.live[0];
         assert!(after.slot > before.slot && reads.read.contains(after.slot), "{before:?}, {after:?}: {reads:?}");
         world.stack.resume("fan-out").unwrap();
-    })
-    .await;
+    });
 }
 
 // ---- time ------------------------------------------------------------------
 
-#[tokio::test]
-async fn an_expired_notice_disappears_at_once_from_every_response() {
+#[test]
+fn an_expired_notice_disappears_at_once_from_every_response() {
     // On a slow machine the notice may expire before its first read. Then the test repeats with a longer lifetime.
     for lifetime_ms in [1_500, 6_000, 24_000, 96_000] {
         let mut in_time = false;
-        world(async |world| in_time = expires_in_front_of_a_reader(world, lifetime_ms).await).await;
+        world(async |world| in_time = expires_in_front_of_a_reader(world, lifetime_ms).await);
         if in_time {
             return;
         }
@@ -281,12 +261,11 @@ async fn an_expired_notice_disappears_at_once_from_every_response() {
 
 /// Returns false if the notice expired before its first read.
 async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
-    let (admin, reader) = (administrator(world), world.user(7));
+    let (admin, reader) = (world.administrator(), world.user(7));
     admin.post("/v1/notices", &json!({ "platforms": [3], "title": "stays" })).await.ok();
     let expires_at = SystemClock.now().plus_ms(lifetime_ms);
-    let short = json!({ "platforms": [3], "title": "goes", "expires_at": expires_at }).to_string();
-    let publish =
-        async || admin.send(reqwest::Method::POST, "/v1/notices", &[("idempotency-key", "k")], Some(short.clone())).await;
+    let short = json!({ "platforms": [3], "title": "goes", "expires_at": expires_at });
+    let publish = async || admin.post_with_key("/v1/notices", "k", &short).await;
     let first = publish().await;
     reader.put("/v1/notices/3-2/read").await;
     let before = (counts(&reader, 3).await, list(&reader).await.1.len());
@@ -302,12 +281,8 @@ async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
     assert_eq!(list(&reader).await.1, [(json!("stays"), false)]);
     assert_eq!(reader.get("/v1/notices/3-2").await.status, 404);
     assert_eq!(reader.put("/v1/notices/3-2/read").await.status, 404);
-    let body = json!({ "title": "back", "expires_at": "2099-01-01T00:00:00Z" }).to_string();
-    assert_eq!(
-        admin.send(reqwest::Method::PUT, "/v1/notices/3-2", &[], Some(body)).await.status,
-        404,
-        "an expired notice stays expired"
-    );
+    let back = json!({ "title": "back", "expires_at": "2099-01-01T00:00:00Z" });
+    assert_eq!(admin.put_body("/v1/notices/3-2", &back).await.status, 404, "an expired notice stays expired");
     assert_eq!(publish().await.ok(), first, "the first response, although a new request would be refused");
     assert_eq!(world.user(8).post("/v1/notices/reads", &json!({ "platform": 3, "through": 2 })).await.ok()["changed"], 1);
     true
@@ -315,10 +290,10 @@ async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
 
 // ---- large -----------------------------------------------------------------
 
-#[tokio::test]
-async fn a_full_platform_refuses_a_notice_and_no_other_platform_gets_it() {
+#[test]
+fn a_full_platform_refuses_a_notice_and_no_other_platform_gets_it() {
     world(async |world| {
-        let admin = administrator(world);
+        let admin = world.administrator();
         let mut head = PlatformHead::default();
         while head.publish(Timestamp::from_ms(1), None).is_some() {}
         assert_eq!(head.live.len(), MAX_LIVE);
@@ -334,14 +309,13 @@ async fn a_full_platform_refuses_a_notice_and_no_other_platform_gets_it() {
         assert_eq!((&items["items"][0]["id"], &items["items"][1]["id"]), (&json!("3-1"), &json!("4-2001")));
         let big = json!({ "platforms": (1..=32).map(|number| number + 100).collect::<Vec<u16>>(), "title": "x", "body": "y".repeat(65_536) });
         assert_eq!(admin.post("/v1/notices", &big).await.ok()["items"].as_array().unwrap().len(), 32);
-    })
-    .await;
+    });
 }
 
 /// Every notice has a counter item of its own. A mark of all notices needs several transactions, and another caller's
 /// transactions come in between.
-#[tokio::test]
-async fn a_change_of_several_transactions_is_exact_although_another_caller_interferes() {
+#[test]
+fn a_change_of_several_transactions_is_exact_although_another_caller_interferes() {
     const NOTICES: u64 = 300;
     world(async |world| {
         let (board, platform) = (board(world), platform(5));
@@ -349,51 +323,53 @@ async fn a_change_of_several_transactions_is_exact_although_another_caller_inter
         let latest_at = Timestamp::from_ms(1);
         let head = PlatformHead { version: NOTICES, latest_seq: NOTICES, latest_slot: NOTICES * 40, latest_at, live };
         put_head(world, platform, &head).await;
-        let readers =
-            async || join_all(head.live.iter().map(async |notice| board.readers(platform, notice).await.unwrap())).await;
+        let readers = async || {
+            join_all(head.live.iter().map(async |notice| board.stores.notices.readers(platform, notice.slot).await.unwrap()))
+                .await
+        };
 
         let devices = (0..4).map(async |device| match device {
-            0 => drop(board.mark(user(7), NoticeId { platform, seq: 150 }, true).await.unwrap()),
-            _ => drop(board.mark_through(user(7), platform, NOTICES).await.unwrap()),
+            0 => drop(board.mark(user_id(7), NoticeId { platform, seq: 150 }, true).await.unwrap()),
+            _ => drop(board.mark_through(user_id(7), platform, NOTICES).await.unwrap()),
         });
-        let others = [8, u64::MAX].map(|id| board.mark_through(user(id), platform, 200));
+        let others = [8, u64::MAX].map(|id| board.mark_through(user_id(id), platform, 200));
         let (_, others) = futures::join!(join_all(devices), join_all(others));
         assert!(others.iter().all(|marked| marked.as_ref().unwrap().board.counts().unread == 100));
-        assert_eq!(board.board(platform, user(7)).await.unwrap().counts().unread, 0);
-        assert!(board.stores.notices.reads(platform, user(7)).await.unwrap().version >= 4, "several transactions");
+        assert_eq!(board.board(platform, user_id(7)).await.unwrap().counts().unread, 0);
+        assert!(board.stores.notices.reads(platform, user_id(7)).await.unwrap().version >= 4, "several transactions");
         let expected: Vec<u64> = (1..=NOTICES).map(|seq| if seq <= 200 { 3 } else { 1 }).collect();
         assert_eq!(readers().await, expected);
 
         let seqs = [1, 100, 299].map(|seq| NoticeId { platform, seq });
         for id in seqs {
-            board.mark(user(7), id, false).await.unwrap();
+            board.mark(user_id(7), id, false).await.unwrap();
         }
         assert_eq!(readers().await[0], 2);
         // Half of the change is done, as after the death of the function. The next caller resumes it.
-        let before = board.stores.notices.reads(platform, user(9)).await.unwrap();
+        let before = board.stores.notices.reads(platform, user_id(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
-        board.stores.notices.put_reads(user(9), platform, &before, half.clone()).await.unwrap().unwrap();
-        assert_eq!(board.stores.notices.put_reads(user(9), platform, &before, half).await.unwrap(), None, "nothing twice");
-        assert_eq!(board.mark_through(user(9), platform, NOTICES).await.unwrap().changed, 150);
+        board.stores.notices.put_reads(user_id(9), platform, &before, half.clone()).await.unwrap().unwrap();
+        assert_eq!(board.stores.notices.put_reads(user_id(9), platform, &before, half).await.unwrap(), None, "nothing twice");
+        assert_eq!(board.mark_through(user_id(9), platform, NOTICES).await.unwrap().changed, 150);
         let after = readers().await;
         assert_eq!([after[0], after[1], after[199], after[298], after[299]], [3, 4, 4, 1, 2]);
-    })
-    .await;
+    });
 }
 
 // ---- imported reads ---------------------------------------------------------
 
-#[tokio::test]
-async fn merged_reads_are_a_union_under_repetition_and_races() {
+#[test]
+fn merged_reads_are_a_union_under_repetition_and_races() {
     world(async |world| {
-        let (admin, board, platform) = (administrator(world), board(world), platform(3));
+        let (admin, board, platform) = (world.administrator(), board(world), platform(3));
         for _ in 0..10 {
             admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
         }
         admin.delete("/v1/notices/3-4").await.ok();
         let reader = world.user(u64::MAX);
         reader.put("/v1/notices/3-1/read").await.ok();
-        let batch: Vec<_> = (1..=40).map(|id| (user(id), vec![1, 2, 3, 4, 99])).chain([(user(u64::MAX), vec![1, 2])]).collect();
+        let batch: Vec<_> =
+            (1..=40).map(|id| (user_id(id), vec![1, 2, 3, 4, 99])).chain([(user_id(u64::MAX), vec![1, 2])]).collect();
         let (first, second, marked) = futures::join!(
             board.merge_reads(platform, &batch),
             board.merge_reads(platform, &batch),
@@ -406,6 +382,5 @@ async fn merged_reads_are_a_union_under_repetition_and_races() {
         assert_eq!(counts(&world.user(40), 3).await.ok(), json!({ "unread": 6, "read": 3 }));
         assert_eq!(admin.get("/v1/notices/3-2").await.ok()["readers"], 41);
         assert_eq!(board.merge_reads(platform, &batch).await.unwrap(), [0; 41]);
-    })
-    .await;
+    });
 }

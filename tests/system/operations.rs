@@ -48,36 +48,15 @@ impl Callers<'_> {
 
 /// One operation. `dice` is below [`OPERATIONS`].
 pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, users: &[u64], dice: u32) {
-    let user = users[rng.random_range(0..users.len())];
-    let author = users[rng.random_range(0..users.len())];
+    let [user, author] = [(); 2].map(|()| users[rng.random_range(0..users.len())]);
     let seq = rng.random_range(1..=model.latest(author).max(1));
     let caller = callers.user(user);
     if rng.random_ratio(1, 8) {
         return present(callers, rng, model, user, (author, seq), users).await;
     }
     match dice {
-        0..16 if user != author => {
-            let path = format!("/v1/following/{author}");
-            let preference = rng.random_bool(0.4).then(|| rng.random_range(-10..=10));
-            let body = preference.map(|preference| json!({ "preference": preference }).to_string());
-            let response = caller.send(Method::PUT, &path, &[], body).await;
-            let possible = !model.are_apart(user, author);
-            callers.check((response.status == 200) == possible, || format!("{user} follows {author}: {}", response.body));
-            model.follow(user, author);
-            if let Some(preference) = preference.filter(|_| possible) {
-                callers.check(response.body["preference"] == preference, || format!("{path}: {}", response.body));
-                model.prefer(user, author, preference);
-            }
-        }
-        16..18 => {
-            let authors: Vec<String> = users.iter().map(u64::to_string).collect();
-            let response = caller.post("/v1/following", &json!({ "authors": authors })).await.ok();
-            let results = response["results"].as_array().unwrap();
-            let possible = users.iter().filter(|other| **other != user && !model.are_apart(user, **other)).count();
-            let followed = results.iter().filter(|result| result["following"] == true).count();
-            callers.check(followed == possible, || format!("{user} follows many: {response}"));
-            users.iter().for_each(|&author| model.follow(user, author));
-        }
+        0..16 if user != author => follow(callers, rng, model, user, author).await,
+        16..18 => follow_many(callers, model, user, users).await,
         18..26 => {
             caller.delete(&format!("/v1/following/{author}")).await.ok();
             model.unfollow(user, author);
@@ -129,6 +108,31 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
+/// Follows an author, with or without a preference.
+async fn follow(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, author: u64) {
+    let path = format!("/v1/following/{author}");
+    let preference = rng.random_bool(0.4).then(|| rng.random_range(-10..=10));
+    let body = preference.map(|preference| json!({ "preference": preference }).to_string());
+    let response = callers.user(user).send(Method::PUT, &path, &[], body).await;
+    let possible = !model.are_apart(user, author);
+    callers.check((response.status == 200) == possible, || format!("{user} follows {author}: {}", response.body));
+    model.follow(user, author);
+    if let Some(preference) = preference.filter(|_| possible) {
+        callers.check(response.body["preference"] == preference, || format!("{path}: {}", response.body));
+        model.prefer(user, author, preference);
+    }
+}
+
+async fn follow_many(callers: &Callers<'_>, model: &mut Model, user: u64, users: &[u64]) {
+    let authors: Vec<String> = users.iter().map(u64::to_string).collect();
+    let response = callers.user(user).post("/v1/following", &json!({ "authors": authors })).await.ok();
+    let results = response["results"].as_array().unwrap();
+    let possible = users.iter().filter(|other| **other != user && !model.are_apart(user, **other)).count();
+    let followed = results.iter().filter(|result| result["following"] == true).count();
+    callers.check(followed == possible, || format!("{user} follows many: {response}"));
+    users.iter().for_each(|&author| model.follow(user, author));
+}
+
 /// A change of a title, a profile, a mute, a block or a list, or a deletion by a moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
     let caller = callers.user(user);
@@ -136,7 +140,7 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
-            let response = caller.send(Method::PUT, &path, &[], Some(json!({ "title": title }).to_string())).await;
+            let response = caller.put_body(&path, &json!({ "title": title })).await;
             callers.check((response.status == 200) == model.is_live(post), || {
                 format!("{path}: {} {}", response.status, response.body)
             });
@@ -145,8 +149,7 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
         5..9 => {
             let name = format!("name {}", rng.random_range(0..3));
             let handle = rng.random::<bool>().then(|| format!("handle_{}_{}", users[0], rng.random_range(0..3)));
-            let profile = json!({ "name": name, "handle": handle }).to_string();
-            let response = caller.send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await;
+            let response = caller.put_body("/v1/me/profile", &json!({ "name": name, "handle": handle })).await;
             let free = model.set_profile(user, &name, handle.as_deref());
             callers
                 .check((response.status == 200) == free, || format!("profile of {user}: {} {}", response.status, response.body));
@@ -284,16 +287,7 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
     assert_items(&feed, model, user, seed);
-    if let Some((list, authors)) = model.list(user) {
-        let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
-        let expected: Vec<&Value> = feed.iter().filter(|item| authors.contains(&post_of(item).0)).collect();
-        assert_eq!(of_list.iter().collect::<Vec<_>>(), expected, "seed {seed}, list of {user}");
-        let total: u64 = authors.iter().map(|&author| model.unread_of(user, author)).sum();
-        assert_eq!(caller.get(&format!("/v1/unread?list={list}")).await.ok()["total"], total, "seed {seed}, list of {user}");
-        let members = caller.walk(&format!("/v1/lists/{list}/authors"), page).await;
-        let members: BTreeSet<u64> = members.iter().map(|member| member["user"].as_str().unwrap().parse().unwrap()).collect();
-        assert_eq!(members, *authors, "seed {seed}, authors on the list of {user}");
-    }
+    compare_list(caller, model, user, seed, page, &feed).await;
     compare_ranked(caller, model, user, seed, page, &feed).await;
     let page_of_feed = caller.get("/v1/feed?limit=100").await.ok();
     let shown: BTreeSet<u64> = feed.iter().take(100).map(|item| post_of(item).0).collect();
@@ -322,6 +316,11 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
         assert_items(&[post], model, user, seed);
     }
+    compare_authors(caller, model, user, seed).await;
+}
+
+/// Compares timelines and counts of authors.
+async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
     for author in model.authors() {
         let refused = caller.get(&format!("/v1/authors/{author}/posts")).await.status == 403;
         assert_eq!(refused, model.blocks(author, user), "seed {seed}, timeline of {author} for {user}");
@@ -340,6 +339,19 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
             assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
         }
     }
+}
+
+/// Compares the user's list, if there is one.
+async fn compare_list(caller: &User, model: &Model, user: u64, seed: u64, page: usize, feed: &[Value]) {
+    let Some((list, authors)) = model.list(user) else { return };
+    let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
+    let expected: Vec<&Value> = feed.iter().filter(|item| authors.contains(&post_of(item).0)).collect();
+    assert_eq!(of_list.iter().collect::<Vec<_>>(), expected, "seed {seed}, list of {user}");
+    let total: u64 = authors.iter().map(|&author| model.unread_of(user, author)).sum();
+    assert_eq!(caller.get(&format!("/v1/unread?list={list}")).await.ok()["total"], total, "seed {seed}, list of {user}");
+    let members = caller.walk(&format!("/v1/lists/{list}/authors"), page).await;
+    let members: BTreeSet<u64> = members.iter().map(|member| member["user"].as_str().unwrap().parse().unwrap()).collect();
+    assert_eq!(members, *authors, "seed {seed}, authors on the list of {user}");
 }
 
 /// Compares the ranked feed with the feed by time, and its scores with the model.

@@ -5,14 +5,12 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction, RedisData, Weather};
-use tidemark_tests::{User, World, world, world_with};
+use tidemark_tests::{User, World, parameter, world, world_with};
 
-#[tokio::test]
-async fn without_redis_every_route_works_from_facts() {
+#[test]
+fn without_redis_every_route_works_from_facts() {
     world(async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        reader.put("/v1/following/10").await.ok();
-        reader.feed_ids().await;
+        let (reader, author) = (world.live_reader(1, [10]).await, world.user(10));
         author.publish("one").await;
         author.publish("two").await;
         world.idle().await;
@@ -36,21 +34,18 @@ async fn without_redis_every_route_works_from_facts() {
         assert_eq!(reader.feed_ids().await, ["20-1", "10-3", "10-2", "10-1"]);
 
         world.stack.start_redis().await.unwrap();
-        world.idle().await;
-        world.redis_is_asked_again().await;
+        world.redis_recovers().await;
         let page = reader.get("/v1/feed").await;
         assert_eq!(page.header("degraded"), None);
         assert_eq!(page.ok()["unread_total"], 3);
         assert_eq!(reader.feed("unread").await.len(), 3);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_the_surviving_views() {
+#[test]
+fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_the_surviving_views() {
     world(async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        reader.put("/v1/following/10").await.ok();
+        let (reader, author) = (world.reader(1, [10]).await, world.user(10));
         author.publish("one").await;
         world.idle().await;
         let paths = ["/v1/posts/10-1", "/v1/posts?post=10-1", "/v1/authors/10/posts?include=body", "/v1/feed?include=body"];
@@ -58,9 +53,7 @@ async fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_th
             reader.get(path).await.ok();
         }
         let refusal = world.refuse_redis().await;
-        let send = async |user: &User, path: &str, body: Value| {
-            user.send(reqwest::Method::PUT, path, &[], Some(body.to_string())).await.ok()
-        };
+        let send = async |user: &User, path: &str, body: Value| user.put_body(path, &body).await.ok();
         send(&author, "/v1/me/profile", json!({ "name": "Ada", "handle": "ada" })).await;
         send(&author, "/v1/posts/10-1", json!({ "title": "edited", "body": "text" })).await;
         reader.put("/v1/posts/10-1/like").await.ok();
@@ -71,11 +64,7 @@ async fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_th
                 assert_eq!(response.header("degraded"), degraded, "{path}");
                 let body = response.ok();
                 let post = if path == "/v1/posts/10-1" { &body } else { &body["items"][0] };
-                assert_eq!(
-                    (&post["title"], &post["body"], &post["revision"]),
-                    (&json!("edited"), &json!("text"), &json!(2)),
-                    "{path}"
-                );
+                assert_eq!(json!([post["title"], post["body"], post["revision"]]), json!(["edited", "text", 2]), "{path}");
                 assert_eq!((&post["liked"], &post["likes"]), (&json!(true), &json!(1)), "{path}");
                 assert_eq!(body["profiles"], card, "{path}");
             }
@@ -86,20 +75,17 @@ async fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_th
         };
         seen(Some("redis")).await;
         refusal.end().await;
-        world.idle().await;
-        world.redis_is_asked_again().await;
+        world.redis_recovers().await;
         seen(None).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
+#[test]
+fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
     // The attempts of the task last longer than the outage of Redis.
     let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(3);
     world_with(patient, async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        reader.put("/v1/following/10").await.ok();
+        let (reader, author) = (world.reader(1, [10]).await, world.user(10));
         author.publish("one").await;
         world.idle().await;
         assert_eq!(reader.unread_total().await, 1);
@@ -107,47 +93,46 @@ async fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
         reader.put("/v1/posts/10-1/read").await.ok();
         reader.put("/v1/following/20").await.ok();
         refusal.end().await;
-        world.idle().await;
-        world.redis_is_asked_again().await;
+        world.redis_recovers().await;
         assert_eq!(reader.feed("all").await, [("10-1".to_owned(), true)]);
-        world.user(20).publish("seen").await;
-        world.idle().await;
+        world.publish_and_deliver(20, "seen").await;
         assert_eq!(reader.unread_total().await, 1);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_change_that_reaches_neither_view_nor_queue_is_not_acknowledged_and_its_repetition_is_visible() {
+#[test]
+fn a_change_that_reaches_neither_view_nor_queue_is_not_acknowledged_and_its_repetition_is_visible() {
     let fault = Fault::new("SendMessageBatch", FaultAction::FailBefore("InternalFailure".to_owned()));
-    changes_are_not_acknowledged_and_repetitions_show_them(fault, false).await;
+    changes_are_not_acknowledged_and_repetitions_show_them(fault, false);
 }
 
 /// Other processes would use the stale view until the worker is done.
-#[tokio::test]
-async fn a_change_that_misses_its_view_is_not_acknowledged_if_the_outage_cannot_be_noted() {
+#[test]
+fn a_change_that_misses_its_view_is_not_acknowledged_if_the_outage_cannot_be_noted() {
     let fault = Fault::new("UpdateItem", FaultAction::FailBefore("InternalServerError".to_owned()));
-    changes_are_not_acknowledged_and_repetitions_show_them(fault.containing("\"outage\""), true).await;
+    changes_are_not_acknowledged_and_repetitions_show_them(fault.containing("\"outage\""), true);
 }
 
-async fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_are_sent: bool) {
-    world(async |world| {
-        let (reader, administrator) = (world.user(1), world.stranger(Some("900 notices:write")));
-        for author in [10, 20, 30, 40] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-            for title in ["one", "two"] {
-                world.user(author).publish(title).await;
-            }
-        }
-        reader.put("/v1/posts/40-1/read").await.ok();
-        reader.put("/v1/posts/40-2/favorite").await.ok();
-        for title in ["a", "b", "c"] {
-            administrator.post("/v1/notices", &json!({ "platforms": [3], "title": title })).await.ok();
-        }
-        world.idle().await;
-        reader.get("/v1/feed").await.ok();
-        reader.get("/v1/notices?platform=3").await.ok();
+/// The reader follows four authors with two posts each. Three notices are on a platform. All of it is in views.
+async fn posts_and_notices(reader: &User, administrator: &User, world: &World) {
+    reader.follow([10, 20, 30, 40]).await;
+    for author in [10, 20, 30, 40] {
+        world.user(author).publish_all(["one", "two"]).await;
+    }
+    reader.put("/v1/posts/40-1/read").await.ok();
+    reader.put("/v1/posts/40-2/favorite").await.ok();
+    for title in ["a", "b", "c"] {
+        administrator.post("/v1/notices", &json!({ "platforms": [3], "title": title })).await.ok();
+    }
+    world.idle().await;
+    reader.get("/v1/feed").await.ok();
+    reader.get("/v1/notices?platform=3").await.ok();
+}
 
+fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_are_sent: bool) {
+    world(async |world| {
+        let (reader, administrator) = (world.user(1), world.administrator());
+        posts_and_notices(&reader, &administrator, world).await;
         let (of_reader, of_administrator) = (&reader, &administrator);
         let changes = [
             (of_reader, Method::PUT, "/v1/posts/10-1/read", Value::Null),
@@ -195,25 +180,21 @@ async fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, ta
             read("10-1", true),
         ];
         assert_eq!(reader.feed("all").await, feed);
-        let page = reader.get("/v1/feed").await.ok();
-        let flags: Vec<(bool, bool)> =
-            page["items"].as_array().unwrap().iter().map(|item| (item["liked"] == true, item["favorited"] == true)).collect();
-        assert_eq!(flags, [(false, false), (false, false), (false, false), (false, false), (true, false), (false, false)]);
-        let notices = reader.get("/v1/notices?platform=3").await.ok();
-        let notices: Vec<(&Value, &Value)> =
-            notices["items"].as_array().unwrap().iter().map(|item| (&item["title"], &item["read"])).collect();
-        assert_eq!(notices, [(&json!("B"), &json!(false)), (&json!("a"), &json!(true))]);
+        let liked = reader.get("/v1/feed").await.items();
+        assert_eq!(liked.iter().map(|item| item["liked"] == true).collect::<Vec<_>>(), [false, false, false, false, true, false]);
+        assert!(liked.iter().all(|item| item["favorited"] == false), "{liked:?}");
+        let notices = reader.get("/v1/notices?platform=3").await.items();
+        let notices: Vec<Value> = notices.iter().map(|item| json!([item["title"], item["read"]])).collect();
+        assert_eq!(notices, [json!(["B", false]), json!(["a", true])]);
         world.stack.resume("relation-projector").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn marks_of_many_authors_that_missed_the_view_make_one_task() {
+#[test]
+fn marks_of_many_authors_that_missed_the_view_make_one_task() {
     world(async |world| {
-        let reader = world.user(1);
+        let reader = world.reader(1, 10..30).await;
         for author in 10..30 {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
             world.user(author).publish("one").await;
         }
         world.idle().await;
@@ -224,37 +205,30 @@ async fn marks_of_many_authors_that_missed_the_view_make_one_task() {
             let response = reader.post("/v1/reads", &json!({ "all": true })).await;
             assert_eq!((response.header("degraded"), &response.body["unread"]["total"]), (Some("redis"), &json!(0)));
         }
-        let waiting = world.stack.status().await.unwrap().queues["FanOutQueue"].visible;
-        assert_eq!(waiting, 3, "a task for each request");
+        assert_eq!(world.waiting("FanOutQueue").await, 3, "a task for each request");
         refusal.end().await;
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         world.redis_is_asked_again().await;
         assert_eq!((reader.unread_total().await, reader.feed("all").await.len()), (0, 20));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_like_that_missed_redis_makes_one_task_and_moves_the_post() {
+#[test]
+fn a_like_that_missed_redis_makes_one_task_and_moves_the_post() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        world.user(10).publish("one").await;
-        world.idle().await;
+        let reader = world.reader(1, [10]).await;
+        world.publish_and_deliver(10, "one").await;
         let score = async || reader.get("/v1/feed?order=ranked").await.ok()["items"][0]["score"].as_f64().unwrap();
         let before = score().await;
         world.stack.pause("fan-out").await.unwrap();
         let refusal = world.refuse_redis().await;
         world.user(2).put("/v1/posts/10-1/like").await.ok();
-        assert_eq!(world.stack.status().await.unwrap().queues["FanOutQueue"].visible, 1);
+        assert_eq!(world.waiting("FanOutQueue").await, 1);
         refusal.end().await;
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         world.redis_is_asked_again().await;
         assert!((score().await - before - 1.0).abs() < 1e-9);
-    })
-    .await;
+    });
 }
 
 /// The time that an outage note stands without a worker that prolongs it.
@@ -275,54 +249,45 @@ async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn(
         refusal.end().await;
         let seen = world.user(1).get(reads).await.ok();
         let took = started.elapsed();
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         if took < NOTE_STANDS {
             return seen;
         }
     }
 }
 
-#[tokio::test]
-async fn a_mark_that_missed_its_view_is_visible_when_it_is_acknowledged() {
+#[test]
+fn a_mark_that_missed_its_view_is_visible_when_it_is_acknowledged() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        world.user(10).publish("one").await;
-        world.idle().await;
+        let reader = world.reader(1, [10]).await;
+        world.publish_and_deliver(10, "one").await;
         assert_eq!(reader.unread_total().await, 1);
         let mark = async || {
             reader.delete("/v1/posts/10-1/read").await.ok();
             reader.put("/v1/posts/10-1/read").await.ok();
         };
         assert_eq!(right_after_an_outage(world, "/v1/unread", mark).await["total"], 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_publish_that_missed_the_counters_counts_when_it_is_acknowledged() {
+#[test]
+fn a_publish_that_missed_the_counters_counts_when_it_is_acknowledged() {
     world(async |world| {
         let posts = async || world.user(1).get("/v1/users/1/counters").await.ok()["posts"].as_u64().unwrap();
         world.follow([2], 1).await;
-        world.user(1).publish("one").await;
-        world.idle().await;
+        world.publish_and_deliver(1, "one").await;
         assert_eq!(posts().await, 1);
         let seen = right_after_an_outage(world, "/v1/users/1/counters", async || drop(world.user(1).publish("more").await)).await;
         world.redis_is_asked_again().await;
         assert_eq!(seen["posts"], posts().await, "the counter stays the same afterwards");
         assert_eq!(seen["posts"], world.user(2).get("/v1/feed").await.ok()["items"].as_array().unwrap().len());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
+#[test]
+fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
     // The third author's posts are pulled, the fourth author has no followers.
-    let few = |options: &mut tidemark_local::Options| {
-        options.parameters.insert("PullThreshold".to_owned(), "2".to_owned());
-    };
-    world_with(few, async |world| {
+    world_with(parameter("PullThreshold", 2), async |world| {
         let readers = [1, 2];
         world.follow([1], 10).await;
         world.follow(readers, 30).await;
@@ -331,9 +296,7 @@ async fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
             world.user(author).publish("two").await;
         }
         world.idle().await;
-        for reader in readers {
-            world.user(reader).feed_ids().await;
-        }
+        world.read_feeds(readers).await;
         // A failed message returns after the queue's visibility timeout.
         world.stack.set_weather(Weather::Aws, 1);
         let refusal = world.refuse_redis().await;
@@ -369,6 +332,5 @@ async fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
             assert_eq!(world.user(reader).unread_total().await, ids.len() as u64);
         }
         world.stack.set_weather(Weather::Calm, 1);
-    })
-    .await;
+    });
 }

@@ -3,12 +3,11 @@
 
 use futures::future::join_all;
 use serde_json::Value;
-use tidemark::{
-    domain::{NewPost, Timestamp},
-    ports::{FanOut, Published},
-};
+use tidemark::domain::Timestamp;
 use tidemark_local::RedisData;
 use tidemark_tests::{User, World, world};
+
+use crate::delivery::publish_in_facts;
 
 /// 2026-01-01, in milliseconds since the epoch.
 const PAST: u64 = 1_767_225_600_000;
@@ -18,12 +17,10 @@ async fn publish_at(world: &World, author: u64, times: impl IntoIterator<Item = 
     let app = world.stack.app("publish").unwrap();
     let author = author.to_string().parse().unwrap();
     for at in times {
-        let post = NewPost::titled(author, "timed");
         let followers = app.stores.edges.follower_counts(author).await.unwrap().iter().sum();
-        let published = app.stores.posts.publish(&post, followers, None, Timestamp::from_ms(at)).await.unwrap();
-        let Published::Created(post, head) = published else { panic!("{published:?}") };
+        let (post, fan_out) = publish_in_facts(app, author, followers, Timestamp::from_ms(at)).await;
         assert_eq!(post.created_at.ms(), at);
-        app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
+        app.fan_outs.start(fan_out).await.unwrap();
     }
 }
 
@@ -41,14 +38,10 @@ async fn walked(reader: &User, status: &str, limit: usize) -> usize {
     keys.len()
 }
 
-#[tokio::test]
-async fn a_thousand_posts_of_one_millisecond_appear_once_each() {
+#[test]
+fn a_thousand_posts_of_one_millisecond_appear_once_each() {
     world(async |world| {
-        let reader = world.user(1);
-        for author in [10, 20, 30] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
-        reader.feed_ids().await;
+        let reader = world.live_reader(1, [10, 20, 30]).await;
         join_all([(10, 334), (20, 333), (30, 333)].map(|(author, count)| publish_at(world, author, vec![PAST; count]))).await;
         world.idle().await;
         // From a view made by deliveries, from a rebuilt view, and from facts alone.
@@ -63,18 +56,13 @@ async fn a_thousand_posts_of_one_millisecond_appear_once_each() {
             }
         }
         world.stack.start_redis().await.unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn more_posts_of_one_millisecond_than_fit_into_a_view_appear_once_each() {
+#[test]
+fn more_posts_of_one_millisecond_than_fit_into_a_view_appear_once_each() {
     world(async |world| {
-        let reader = world.user(1);
-        for author in [10, 20] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-        }
-        reader.feed_ids().await;
+        let reader = world.live_reader(1, [10, 20]).await;
         join_all([10, 20].map(|author| publish_at(world, author, vec![PAST; 700]))).await;
         world.idle().await;
         for rebuilt in [false, true] {
@@ -85,19 +73,16 @@ async fn more_posts_of_one_millisecond_than_fit_into_a_view_appear_once_each() {
                 assert_eq!(walked(&reader, status, 97).await, 1400, "{status}, rebuilt: {rebuilt}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pages_of_three_thousand_posts_are_complete_while_fifty_posts_arrive() {
+#[test]
+fn pages_of_three_thousand_posts_are_complete_while_fifty_posts_arrive() {
     world(async |world| {
         let authors: Vec<u64> = (10..16).collect();
         // One reader's view is built by deliveries, one reader's is rebuilt, one reader has none before the pages.
         for reader in 1..=3 {
-            for author in &authors {
-                world.user(reader).put(&format!("/v1/following/{author}")).await.ok();
-            }
+            world.user(reader).follow(&authors).await;
         }
         world.user(1).feed_ids().await;
         join_all(authors.iter().enumerate().map(|(index, &author)| {
@@ -130,6 +115,5 @@ async fn pages_of_three_thousand_posts_are_complete_while_fifty_posts_arrive() {
             assert_eq!(reader.unread_total().await as usize, 3000 + arrived);
             assert_eq!(walked(&reader, "unread", 100).await, 3000 + arrived);
         }
-    })
-    .await;
+    });
 }

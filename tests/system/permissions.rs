@@ -3,10 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use axum::{
@@ -22,11 +19,15 @@ use tidemark::{domain::UserId, views::keys};
 use tidemark_tests::{
     World, stream_record,
     template::{BY_LAMBDA, Permissions, permissions, statements, template_document},
-    world_with,
 };
-use tokio::net::TcpListener;
 
-use super::{damage, migration};
+use super::{
+    damage::{
+        self,
+        proxy::{pass_on, sender_and_target, serve},
+    },
+    migration,
+};
 
 /// Permissions that this test does not observe, with the reason for each.
 const UNSEEN: [(&str, &str, &str, &str); 19] = [
@@ -56,45 +57,28 @@ const UNSEEN: [(&str, &str, &str, &str); 19] = [
     ("live", "dynamodb:BatchGetItem", "ReadsTable", "the same"),
 ];
 
-pub(super) type Seen = BTreeMap<String, Permissions>;
+type Seen = BTreeMap<String, Permissions>;
 
 /// A proxy in front of a service. It records the function and the action of each request.
-pub(super) struct Tap {
-    pub(super) service: OnceLock<String>,
+struct Tap {
+    service: OnceLock<String>,
     http: reqwest::Client,
     seen: Arc<Mutex<Seen>>,
-    /// The requests so far. Each page of a query is one request.
-    pub(super) requests: AtomicU64,
 }
 
 impl Tap {
-    pub(super) async fn start(seen: &Arc<Mutex<Seen>>) -> (String, Arc<Self>) {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let (service, requests) = (OnceLock::new(), AtomicU64::new(0));
-        let tap = Arc::new(Self { service, http: reqwest::Client::new(), seen: Arc::clone(seen), requests });
-        let router = Router::new().fallback(forward).with_state(Arc::clone(&tap));
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (address, tap)
+    async fn start(seen: &Arc<Mutex<Seen>>) -> (String, Arc<Self>) {
+        let tap = Arc::new(Self { service: OnceLock::new(), http: reqwest::Client::new(), seen: Arc::clone(seen) });
+        (serve(Router::new().fallback(forward).with_state(Arc::clone(&tap))).await, tap)
     }
 }
 
 async fn forward(State(tap): State<Arc<Tap>>, headers: HeaderMap, body: Bytes) -> Response {
-    let text = |name: &str| headers[name].to_str().unwrap().to_owned();
-    let caller = text("authorization").split_once("Credential=").unwrap().1.split('/').next().unwrap().to_owned();
-    let asked = asked(&text("x-amz-target"), &serde_json::from_slice(&body).unwrap());
+    let [caller, target] = sender_and_target(&headers);
+    let asked = asked(&target, &serde_json::from_slice(&body).unwrap());
     tap.seen.lock().unwrap().entry(caller).or_default().extend(asked);
-    tap.requests.fetch_add(1, Ordering::Relaxed);
-    let mut request = tap.http.post(tap.service.get().expect("the stack has started")).body(body);
-    for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
-        request = request.header(name, value);
-    }
-    let reply = request.send().await.unwrap();
-    let mut response = Response::builder().status(reply.status());
-    for (name, value) in reply.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
-        response = response.header(name, value);
-    }
-    response.body(Body::from(reply.bytes().await.unwrap())).unwrap()
+    let (response, reply) = pass_on(&tap.http, &tap.service, &headers, body).await;
+    response.body(Body::from(reply)).unwrap()
 }
 
 /// The IAM actions and resources of a request.
@@ -138,7 +122,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         options.parameters.insert("ReconcileConcurrency".to_owned(), "3".to_owned());
     };
     let mut ran = false;
-    world_with(configure, async |world| {
+    World::run_with(configure, async |world| {
         ran = true;
         facts.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
         queues.service.set(world.stack.sqs_endpoint().to_owned()).unwrap();
@@ -167,7 +151,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), dynamodb);
         options.parameters.insert("UserIds".to_owned(), "mapped".to_owned());
     };
-    world_with(mapped, async |world| {
+    World::run_with(mapped, async |world| {
         facts.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
         identities(world).await;
         world.try_live(Some("a new claim")).await.unwrap();
@@ -179,16 +163,19 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         return;
     }
     let seen = std::mem::take(&mut *seen.lock().unwrap());
-    // Collects all differences first, because a run takes long.
+    let wrong = wrong_permissions(&seen);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// All differences between the calls and the roles, because a run takes long.
+fn wrong_permissions(seen: &Seen) -> Vec<String> {
     let mut wrong = Vec::new();
     for (function, statements) in statements(&template_document()) {
         let allowed = permissions(&statements);
         let seen = seen.get(&function).cloned().unwrap_or_default();
-        let excused: Permissions = UNSEEN
-            .iter()
-            .filter(|unseen| unseen.0 == function)
-            .map(|(_, action, resource, _)| ((*action).to_owned(), (*resource).to_owned()))
-            .collect();
+        let unseen = UNSEEN.iter().filter(|unseen| unseen.0 == function);
+        let excused: Permissions =
+            unseen.map(|(_, action, resource, _)| ((*action).to_owned(), (*resource).to_owned())).collect();
         let told = |of: &mut dyn Iterator<Item = &(String, String)>, what: &str| -> Vec<String> {
             of.map(|(action, resource)| format!("{function} {what}: {action} {resource}")).collect()
         };
@@ -203,7 +190,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
             "makes a call that is listed as unobserved, or lacks its permission",
         ));
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    wrong
 }
 
 /// `forget` deletes all data in Redis.
@@ -212,19 +199,16 @@ async fn follow_publish_and_read(world: &World, forget: impl AsyncFn()) {
     author.publish("before the follow").await;
     reader.feed_ids().await;
     reader.put("/v1/following/10").await.ok();
-    let key = [("idempotency-key", "once")];
-    let body = || Some(json!({ "title": "one", "body": "text" }).to_string());
     for _ in 0..2 {
-        assert_eq!(author.send(reqwest::Method::POST, "/v1/posts", &key, body()).await.status, 201);
+        assert_eq!(author.post_with_key("/v1/posts", "once", &json!({ "title": "one", "body": "text" })).await.status, 201);
     }
     author.publish("to delete").await;
     world.idle().await;
     author.delete("/v1/posts/10-3").await;
     reader.put("/v1/posts/10-2/like").await.ok();
-    for path in ["/v1/posts/10-2", "/v1/posts/10-2/delivery", "/v1/authors/10/posts", "/v1/feed", "/v1/unread", "/v1/health"] {
-        reader.get(path).await.ok();
-    }
-    for path in ["/v1/users/10/followers", "/v1/users/1/following", "/v1/users/10/counters", "/v1/relations/10"] {
+    let paths = ["/v1/posts/10-2", "/v1/posts/10-2/delivery", "/v1/authors/10/posts", "/v1/feed", "/v1/unread", "/v1/health"];
+    let relations = ["/v1/users/10/followers", "/v1/users/1/following", "/v1/users/10/counters", "/v1/relations/10"];
+    for path in paths.into_iter().chain(relations) {
         reader.get(path).await.ok();
     }
     world.idle().await;
@@ -235,8 +219,7 @@ async fn follow_publish_and_read(world: &World, forget: impl AsyncFn()) {
 async fn mark(world: &World, forget: impl AsyncFn()) {
     let reader = world.user(1);
     let before = world.user(10).get("/v1/posts/10-2").await.ok()["created_at"].clone();
-    world.user(10).publish("later").await;
-    world.idle().await;
+    world.publish_and_deliver(10, "later").await;
     forget().await;
     reader.post("/v1/reads", &json!({ "all": true, "before": before })).await.ok();
     reader.put("/v1/posts/10-4/read").await.ok();
@@ -253,16 +236,14 @@ async fn live(world: &World) {
     connection.ping().await;
     connection.unread().await;
     world.stack.drop_live_connections();
-    world.user(10).publish("to nobody").await;
-    world.idle().await;
+    world.publish_and_deliver(10, "to nobody").await;
 }
 
 async fn notices(world: &World) {
     let (editor, reader) = (world.stranger(Some("7 notices:write")), world.user(1));
-    let key = [("idempotency-key", "once")];
-    let body = || Some(json!({ "platforms": [3], "title": "maintenance" }).to_string());
     for _ in 0..2 {
-        assert_eq!(editor.send(reqwest::Method::POST, "/v1/notices", &key, body()).await.status, 201);
+        let notice = json!({ "platforms": [3], "title": "maintenance" });
+        assert_eq!(editor.post_with_key("/v1/notices", "once", &notice).await.status, 201);
     }
     reader.put("/v1/notices/3-1/read").await.ok();
     editor.get("/v1/notices/3-1").await.ok();
@@ -272,10 +253,7 @@ async fn notices(world: &World) {
 
 async fn people(world: &World) {
     let reader = world.user(1);
-    let set = async |handle: &str| {
-        let body = json!({ "name": "One", "handle": handle }).to_string();
-        reader.send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(body)).await.ok()
-    };
+    let set = async |handle: &str| reader.put_body("/v1/me/profile", &json!({ "name": "One", "handle": handle })).await.ok();
     for handle in ["first", "second"] {
         set(handle).await;
     }
@@ -288,8 +266,7 @@ async fn people(world: &World) {
     let list = reader.post("/v1/lists", &json!({ "name": "friends" })).await.ok()["id"].as_str().unwrap().to_owned();
     reader.put(&format!("/v1/lists/{list}/authors/10")).await.ok();
     reader.get(&format!("/v1/feed?list={list}")).await.ok();
-    let edit = json!({ "title": "one, edited", "body": "text" }).to_string();
-    world.user(10).send(reqwest::Method::PUT, "/v1/posts/10-2", &[], Some(edit)).await.ok();
+    world.user(10).put_body("/v1/posts/10-2", &json!({ "title": "one, edited", "body": "text" })).await.ok();
     // A follower without a view opens a post.
     world.user(2).put("/v1/following/10").await.ok();
     world.flush_redis().await;
@@ -319,20 +296,16 @@ async fn without_redis(world: &World) {
     })
     .await;
     let next = reader.get("/v1/feed?limit=2").await.ok()["next_cursor"].as_str().unwrap().to_owned();
-    for function in ["fan-out", "relation-projector"] {
-        world.stack.pause(function).await.unwrap();
-    }
+    world.pause_workers().await;
     let refusal = world.refuse_redis().await;
     reader.get(&format!("/v1/feed?limit=2&cursor={next}")).await.ok();
     for path in ["/v1/authors/10/posts", "/v1/posts/10-2"] {
         reader.get(path).await.ok();
     }
-    for author in [11, 12] {
-        reader.put(&format!("/v1/following/{author}")).await.ok();
-    }
+    reader.follow([11, 12]).await;
     reader.delete("/v1/posts/10-2/read").await.ok();
     reader.put("/v1/posts/10-2/favorite").await.ok();
-    reader.send(reqwest::Method::PUT, "/v1/me/profile", &[], Some(json!({ "name": "Two" }).to_string())).await.ok();
+    reader.put_body("/v1/me/profile", &json!({ "name": "Two" })).await.ok();
     editor.post("/v1/notices", &json!({ "platforms": [4], "title": "during an outage of Redis" })).await;
     reader.post("/v1/notices/reads", &json!({ "platform": 4, "through": 1 })).await.ok();
     // A failed task is left to a later attempt.
@@ -342,9 +315,7 @@ async fn without_redis(world: &World) {
     // Each reader opens the view of reactions to one of the authors.
     project(world, 11).await;
     work(world, json!({ "v": 1, "type": "sync", "user": "1", "author": "12" })).await;
-    for function in ["fan-out", "relation-projector"] {
-        world.stack.resume(function).unwrap();
-    }
+    world.resume_workers();
     world.idle().await;
 }
 
@@ -367,9 +338,8 @@ async fn what_is_left_to_others(world: &World) {
     world.stack.pause("fan-out").await.unwrap();
     world.user(11).publish("nobody delivers it").await;
     let fire = json!({ "job": "fan-outs", "overdue_ms": 0 });
-    world.stack.fire("reconcile", Some(fire)).await.unwrap();
-    world.stack.resume("fan-out").unwrap();
-    world.idle().await;
+    world.reconcile(fire).await;
+    world.resume("fan-out").await;
     let fan_out = json!({ "kind": "deliver", "post": "11-2", "at": "2026-01-01T00:00:00.000Z", "pages": 1, "deletions": 0 });
     work(world, json!({ "v": 1, "type": "list", "fan_out": fan_out, "from": 0, "to": 1 })).await;
     world.idle().await;
@@ -400,9 +370,7 @@ async fn repairs(world: &World, seen: &Mutex<Seen>) {
 /// A delivery to several readers, one of whom has a connection and one a ranked feed; the post is liked, and deleted.
 async fn several_readers(world: &World) {
     world.follow(2..=4, 11).await;
-    for reader in 2..=4 {
-        world.user(reader).feed_ids().await;
-    }
+    world.read_feeds(2..=4).await;
     world.user(3).get("/v1/feed?order=ranked").await.ok();
     let mut live = world.live(2).await;
     let post = world.user(11).publish("to several").await;
@@ -445,7 +413,7 @@ async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
         let mut connection = emptying.clone();
         async move { redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await.unwrap() }
     };
-    world_with(
+    World::run_with(
         |options| options.redis_url = Some(url),
         async |world| {
             follow_publish_and_read(world, forget).await;

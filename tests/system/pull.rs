@@ -1,31 +1,39 @@
 //! Big authors: their posts are not pushed, and readers fetch them.
 
-use serde_json::json;
-use tidemark_tests::{User, World, world_with};
+use serde_json::{Value, json};
+use tidemark_tests::{User, World, parameter, world_with};
 
 /// A stack on which three followers make an author big.
-pub(crate) async fn small_world(test: impl AsyncFnOnce(&World)) {
-    world_with(|options| drop(options.parameters.insert("PullThreshold".to_owned(), "3".to_owned())), test).await;
+pub(crate) fn small_world(test: impl AsyncFnOnce(&World)) {
+    world_with(parameter("PullThreshold", 3), test);
 }
 
-async fn mode(author: &User, post: &str) -> String {
-    let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
-    assert_eq!(delivery["state"], "done", "{delivery}");
-    delivery["mode"].as_str().unwrap().to_owned()
+/// This number of users follow the author. Returns the first, who has a view, and the author.
+async fn followers(world: &World, number: u64) -> (User, User) {
+    world.follow(1..=number, 10).await;
+    world.user(1).feed_ids().await;
+    (world.user(1), world.user(10))
 }
 
-#[tokio::test]
-async fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
+/// Publishes and delivers one post after the other. Returns how each was delivered.
+async fn modes<const N: usize>(world: &World, titles: [&str; N]) -> Vec<Value> {
+    let mut modes = Vec::new();
+    for title in titles {
+        let post = world.publish_and_deliver(10, title).await;
+        let delivery = world.user(10).get(&format!("/v1/posts/{post}/delivery")).await.ok();
+        assert_eq!(delivery["state"], "done", "{delivery}");
+        modes.push(delivery["mode"].clone());
+    }
+    modes
+}
+
+#[test]
+fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
     small_world(async |world| {
         let (live, cold, author) = (world.user(1), world.user(2), world.user(10));
         world.follow(1..=3, 10).await;
         live.feed_ids().await;
-        let mut modes = Vec::new();
-        for _ in 0..4 {
-            let post = author.publish("x").await;
-            world.idle().await;
-            modes.push(mode(&author, &post).await);
-        }
+        let modes = modes(world, ["x"; 4]).await;
         assert_eq!(modes, ["push", "pull", "pull", "pull"], "the post that reaches the threshold is the last pushed one");
         // No read of the feed has fetched the posts that were not pushed.
         let unread = live.get("/v1/authors/10/posts?status=unread").await.ok();
@@ -49,12 +57,11 @@ async fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
         for reader in [&live, &cold] {
             assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (2, 3));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_author_who_is_small_again_is_pushed_and_no_post_is_lost() {
+#[test]
+fn an_author_who_is_small_again_is_pushed_and_no_post_is_lost() {
     small_world(async |world| {
         let (reader, sleeper, author) = (world.user(1), world.user(2), world.user(10));
         world.follow(1..=4, 10).await;
@@ -67,36 +74,24 @@ async fn an_author_who_is_small_again_is_pushed_and_no_post_is_lost() {
         world.user(3).delete("/v1/following/10").await.ok();
         world.user(4).delete("/v1/following/10").await.ok();
         // Two followers are left. Post 3 is the last one to be pulled, later posts are pushed.
-        let mut modes = Vec::new();
-        for title in ["three", "four", "five"] {
-            let post = author.publish(title).await;
-            world.idle().await;
-            modes.push(mode(&author, &post).await);
-        }
-        assert_eq!(modes, ["pull", "push", "push"]);
+        assert_eq!(modes(world, ["three", "four", "five"]).await, ["pull", "push", "push"]);
         // One reader has read in between. The other has not read since the first post.
         for reader in [&reader, &sleeper] {
             assert_eq!(reader.unread_total().await, 5);
             assert_eq!(reader.feed_ids().await, ["10-5", "10-4", "10-3", "10-2", "10-1"]);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn posts_are_delivered_exactly_once_when_the_mode_changes_during_a_fan_out() {
+#[test]
+fn posts_are_delivered_exactly_once_when_the_mode_changes_during_a_fan_out() {
     small_world(async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        world.follow(1..=3, 10).await;
-        reader.feed_ids().await;
+        let (reader, author) = followers(world, 3).await;
         world.stack.pause("fan-out").await.unwrap();
         // Pushed and held back. The mode changes to pull in the meantime.
-        for _ in 0..3 {
-            author.publish("x").await;
-        }
+        author.publish_all(["x"; 3]).await;
         assert_eq!(reader.unread_total().await, 0, "the view does not have the change of mode");
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
         // Small again, and big again. The fan-out of the posts in between is held back.
         world.stack.pause("fan-out").await.unwrap();
@@ -108,22 +103,18 @@ async fn posts_are_delivered_exactly_once_when_the_mode_changes_during_a_fan_out
         author.publish("pushed").await;
         author.publish("pulled").await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7), "this view fetches");
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7));
         // A reader who followed in between has later posts as unread and older posts as read.
         assert_eq!((world.user(2).unread_total().await, world.user(2).feed_ids().await.len()), (2, 7));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_change_of_mode_reaches_views_although_its_post_is_deleted_before_delivery() {
+#[test]
+fn a_change_of_mode_reaches_views_although_its_post_is_deleted_before_delivery() {
     for pulled_before_the_deletion in [false, true] {
         small_world(async |world| {
-            let (reader, author) = (world.user(1), world.user(10));
-            world.follow(1..=3, 10).await;
-            reader.feed_ids().await;
+            let (reader, author) = followers(world, 3).await;
             world.stack.pause("fan-out").await.unwrap();
             let told = author.publish("pushed, the last one").await;
             if pulled_before_the_deletion {
@@ -133,20 +124,16 @@ async fn a_change_of_mode_reaches_views_although_its_post_is_deleted_before_deli
             if !pulled_before_the_deletion {
                 author.publish("pulled").await;
             }
-            world.stack.resume("fan-out").unwrap();
-            world.idle().await;
+            world.resume("fan-out").await;
             assert_eq!((reader.unread_total().await, reader.feed_ids().await), (1, vec!["10-2".to_owned()]));
-        })
-        .await;
+        });
     }
 }
 
-#[tokio::test]
-async fn a_retracted_deletion_does_not_hide_a_pulled_one() {
+#[test]
+fn a_retracted_deletion_does_not_hide_a_pulled_one() {
     small_world(async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        world.follow(1..=2, 10).await;
-        reader.feed_ids().await;
+        let (reader, author) = followers(world, 2).await;
         author.publish("one").await;
         world.follow(3..=3, 10).await;
         world.idle().await;
@@ -156,19 +143,15 @@ async fn a_retracted_deletion_does_not_hide_a_pulled_one() {
         // change of mode.
         author.delete("/v1/posts/10-1").await.ok();
         author.delete("/v1/posts/10-2").await.ok();
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert_eq!((reader.unread_total_once().await, reader.feed_ids().await), (0, vec![]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
+#[test]
+fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
     small_world(async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        world.follow(1..=3, 10).await;
-        reader.feed_ids().await;
+        let (reader, author) = followers(world, 3).await;
         author.publish("one, pushed").await;
         author.publish("two, pulled").await;
         world.idle().await;
@@ -182,23 +165,17 @@ async fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
         author.publish("four, pushed").await;
         world.idle().await;
         assert_eq!((reader.unread_total_once().await, reader.feed_ids().await), (1, vec!["10-4".to_owned()]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_post_marked_read_before_it_is_pulled_is_in_the_feed() {
+#[test]
+fn a_post_marked_read_before_it_is_pulled_is_in_the_feed() {
     small_world(async |world| {
-        let (reader, author) = (world.user(1), world.user(10));
-        world.follow(1..=3, 10).await;
-        reader.feed_ids().await;
-        for _ in 0..20 {
-            author.publish("x").await;
-        }
+        let (reader, author) = followers(world, 3).await;
+        author.publish_all(["x"; 20]).await;
         world.idle().await;
         reader.post("/v1/reads", &json!({ "author": "10", "through": 20 })).await.ok();
         let all: Vec<(String, bool)> = (1..=20).rev().map(|seq| (format!("10-{seq}"), true)).collect();
         assert_eq!((reader.unread_total_once().await, reader.feed("all").await), (0, all));
-    })
-    .await;
+    });
 }

@@ -13,16 +13,16 @@ use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
     App, Stores,
-    domain::{NewPost, PostId, UserId},
+    domain::{PostId, UserId},
     facts::schema,
     fan_out::FanOuts,
-    ports::{Backlog, Deleted, FanOut, Published, StoreError, Task, TaskQueue},
+    ports::{Backlog, Deleted, FanOut, StoreError, Task, TaskQueue},
     views::keys,
 };
 use tidemark_reconcile::{StoredFacts, stored::Unfinished};
-use tidemark_tests::{Model, World};
+use tidemark_tests::{Model, World, user_id};
 
-use crate::pull::small_world;
+use crate::{delivery::publish_in_facts, pull::small_world};
 
 /// The number of histories in a run. A build with `TIDEMARK_HISTORIES` sets another number.
 const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
@@ -62,8 +62,8 @@ impl Held {
     }
 }
 
-#[tokio::test]
-async fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model() {
+#[test]
+fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model() {
     small_world(async |world| {
         stream::iter(0..HISTORIES)
             .map(|seed| History::new(world, seed).run())
@@ -71,8 +71,7 @@ async fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model
             .for_each(async |()| {})
             .await;
         assert_eq!(crate::damage::walk(world, true, 0).await["differences"], json!([]));
-    })
-    .await;
+    });
 }
 
 /// One author, the author's followers, and the log of the history.
@@ -172,7 +171,7 @@ impl<'w> History<'w> {
                 self.model.mark(reader, (author, seq), read);
             }
             92..95 => {
-                let reader = UserId::new(reader).unwrap();
+                let reader = user_id(reader);
                 let lost = [vec![keys::head(self.author)[0].clone()], vec![keys::reader_state(reader), keys::feed(reader)]];
                 let lost = &lost[self.rng.random_range(0..2)];
                 self.log.push(format!("lose {lost:?}"));
@@ -185,12 +184,10 @@ impl<'w> History<'w> {
 
     async fn publish(&mut self) {
         let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
-        let post = NewPost::titled(self.author, "x");
-        let published = self.app.stores.posts.publish(&post, followers, None, self.app.stores.clock.now()).await.unwrap();
-        let Published::Created(post, head) = published else { panic!("{published:?}") };
-        self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, head.modes));
+        let (post, fan_out) = publish_in_facts(&self.app, self.author, followers, self.app.stores.clock.now()).await;
+        self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, fan_out.modes));
         assert_eq!(post.id.seq, self.model.publish(self.author.get()));
-        self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
+        self.app.fan_outs.start(fan_out).await.unwrap();
     }
 
     async fn delete(&mut self, seq: u64) {

@@ -11,18 +11,14 @@ use tidemark::{
     reader::{RankedQuery, Status},
     views::keys,
 };
-use tidemark_tests::{World, number_from, world};
+use tidemark_tests::{World, number_from, user_id, world};
 
 const AUTHOR: u64 = 1;
 const RANKED: &str = "/v1/feed?order=ranked";
 
-fn user(id: u64) -> UserId {
-    UserId::new(id).unwrap()
-}
-
 /// A post that was never published, later than all others.
 fn post(seq: u64) -> FeedKey {
-    FeedKey { at: Timestamp::from_ms(4_000_000_000_000 + seq), post: PostId::new(user(AUTHOR), seq) }
+    FeedKey { at: Timestamp::from_ms(4_000_000_000_000 + seq), post: PostId::new(user_id(AUTHOR), seq) }
 }
 
 fn half_life() -> HalfLife {
@@ -47,35 +43,31 @@ async fn commands(world: &World, views: &dyn ReaderViews, readers: &[UserId], se
     calls.filter(|(name, calls)| *calls > 0 && of_scripts.contains(&name.as_str())).collect()
 }
 
-#[tokio::test]
-async fn readers_who_never_rank_cost_a_delivery_nothing_more() {
+#[test]
+fn readers_who_never_rank_cost_a_delivery_nothing_more() {
     world(async |world| {
         let readers: Vec<u64> = (100..150).collect();
         world.follow(readers.iter().copied(), AUTHOR).await;
         for reader in &readers {
             world.user(*reader).get("/v1/feed").await.ok();
         }
-        world.user(AUTHOR).publish("first").await;
-        world.idle().await;
+        world.publish_and_deliver(AUTHOR, "first").await;
         let views = &*world.stack.app("fan-out").unwrap().stores.reader_views.clone();
-        let readers: Vec<UserId> = readers.into_iter().map(user).collect();
+        let readers: Vec<UserId> = readers.into_iter().map(user_id).collect();
         let calls = commands(world, views, &readers, 2).await;
         let each = |name: &str| calls.iter().find(|(known, _)| known == name).map_or(0, |(_, calls)| *calls);
         assert_eq!([each("hmget"), each("hset")], [50, 50], "{calls:?}");
         assert!(calls.iter().all(|(name, _)| ["hmget", "hset", "fcall"].contains(&name.as_str())), "{calls:?}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_post_with_many_likes_has_few_changes_and_the_right_score() {
+#[test]
+fn a_post_with_many_likes_has_few_changes_and_the_right_score() {
     let likes = number_from("TIDEMARK_LIKES", 1_000);
     let level = (1 + likes).ilog2();
     world(async |world| {
-        let reader = world.user(7);
-        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
-        let id = world.user(AUTHOR).publish("liked").await;
-        world.idle().await;
+        let reader = world.reader(7, [AUTHOR]).await;
+        let id = world.publish_and_deliver(AUTHOR, "liked").await;
         reader.get(RANKED).await.ok();
         let like = format!("/v1/posts/{id}/like");
         let started = Instant::now();
@@ -93,10 +85,9 @@ async fn a_post_with_many_likes_has_few_changes_and_the_right_score() {
         let page = reader.get(RANKED).await.ok();
         let score = page["items"][0]["score"].as_f64().unwrap();
         assert!((score - half_life().score(post.created_at, post.rank(), 0).get()).abs() < 1e-9, "{page}");
-        assert_eq!(stored(&*app.stores.reader_views, user(7)).await[0].1, score);
+        assert_eq!(stored(&*app.stores.reader_views, user_id(7)).await[0].1, score);
         assert_eq!(json!(world.walk_over_all_users(true, Duration::ZERO).await.differences), json!([]));
-    })
-    .await;
+    });
 }
 
 /// Gives each post a like and changes the steps, as workers would. The worker is paused.
@@ -125,12 +116,12 @@ async fn posts_of_a_ranked_reader(world: &World) -> Vec<String> {
 async fn all_have_one_like(world: &World) -> bool {
     let app = world.stack.app("fan-out").unwrap();
     let rank = Rank { weight: 0, step: Step { level: 1, changes: 1 } };
-    let ranked = app.stores.reader_views.ranked(user(7), half_life(), None, 10_000).await.unwrap().unwrap().ranked;
+    let ranked = app.stores.reader_views.ranked(user_id(7), half_life(), None, 10_000).await.unwrap().unwrap().ranked;
     ranked.entries.len() == 20 && ranked.entries.iter().all(|(key, score)| half_life().score(key.at, rank, 0) == *score)
 }
 
-#[tokio::test]
-async fn changes_of_many_posts_of_an_author_are_one_fan_out() {
+#[test]
+fn changes_of_many_posts_of_an_author_are_one_fan_out() {
     world(async |world| {
         let posts = posts_of_a_ranked_reader(world).await;
         let app = world.stack.app("fan-out").unwrap();
@@ -138,7 +129,7 @@ async fn changes_of_many_posts_of_an_author_are_one_fan_out() {
         let before = sent().await;
         like_all(world, &posts).await;
         assert_eq!(sent().await - before, 20 + 1, "a task for each post's step, and one for the author");
-        let rescore = Task::Rescore { author: user(AUTHOR), tries: 0 };
+        let rescore = Task::Rescore { author: user_id(AUTHOR), tries: 0 };
         for _ in 0..3 {
             app.worker.run(&rescore, &|| false).await.unwrap();
         }
@@ -147,16 +138,14 @@ async fn changes_of_many_posts_of_an_author_are_one_fan_out() {
         let (delay, now) = (Duration::from_millis(1), app.stores.clock.now());
         let again = app.stores.post_views.note_step(posts[0].parse().unwrap(), Step { level: 2, changes: 2 }, now).await.unwrap();
         assert!(again.is_some_and(|wait| wait > delay), "{again:?}");
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert!(all_have_one_like(world).await);
-    })
-    .await;
+    });
 }
 
 /// A worker that is killed between a note and its task, a change beside the task, and a Redis that has lost the notes.
-#[tokio::test]
-async fn no_changed_post_is_left_behind() {
+#[test]
+fn no_changed_post_is_left_behind() {
     world(async |world| {
         let posts = posts_of_a_ranked_reader(world).await;
         let app = world.stack.app("fan-out").unwrap();
@@ -165,45 +154,40 @@ async fn no_changed_post_is_left_behind() {
         // The process that noted the first was killed before it sent the task.
         assert!(views.note_step(first, step, now).await.unwrap().is_some());
         assert!(views.note_step(second, step, now).await.unwrap().is_some());
-        views.note_rescore(user(AUTHOR), now).await.unwrap();
+        views.note_rescore(user_id(AUTHOR), now).await.unwrap();
         assert_eq!(views.note_step(first, step, now).await.unwrap(), None);
         assert!(views.note_step(first, step, now.plus_ms(60_000)).await.unwrap().is_some(), "the task is lost");
         // The first changes again while a task takes both.
-        let moved = views.moved(user(AUTHOR)).await.unwrap();
+        let moved = views.moved(user_id(AUTHOR)).await.unwrap();
         assert_eq!((moved.posts.len(), moved.whole), (2, true));
         views.note_step(first, Step { level: 2, changes: 2 }, now).await.unwrap();
-        assert_eq!(views.settle(user(AUTHOR), &moved, now).await.unwrap(), 1);
-        assert_eq!(views.moved(user(AUTHOR)).await.unwrap().posts, [(1, 2)].into());
+        assert_eq!(views.settle(user_id(AUTHOR), &moved, now).await.unwrap(), 1);
+        assert_eq!(views.moved(user_id(AUTHOR)).await.unwrap().posts, [(1, 2)].into());
 
         like_all(world, &posts).await;
         let mut redis = world.redis().await;
-        redis::cmd("DEL").arg(keys::moved(user(AUTHOR))).exec_async(&mut redis).await.unwrap();
+        redis::cmd("DEL").arg(keys::moved(user_id(AUTHOR))).exec_async(&mut redis).await.unwrap();
         assert!(!all_have_one_like(world).await);
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert!(all_have_one_like(world).await);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn late_and_repeated_messages_end_in_the_newest_step() {
+#[test]
+fn late_and_repeated_messages_end_in_the_newest_step() {
     world(async |world| {
-        let reader = world.user(7);
-        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
-        for _ in 0..3 {
-            world.user(AUTHOR).publish("x").await;
-        }
+        let reader = world.reader(7, [AUTHOR]).await;
+        world.user(AUTHOR).publish_all(["x"; 3]).await;
         world.idle().await;
         reader.get(RANKED).await.ok();
         let app = world.stack.app("fan-out").unwrap();
         let views = &*app.stores.reader_views;
-        let posts = app.stores.posts.timeline(user(AUTHOR), 0, 3, 3).await.unwrap();
+        let posts = app.stores.posts.timeline(user_id(AUTHOR), 0, 3, 3).await.unwrap();
         let ranked = |seq: usize, level: u8, changes: u32| {
             let rank = Rank { weight: 0, step: Step { level, changes } };
             (posts[posts.len() - seq].key(), rank)
         };
-        let put = async |rank: (FeedKey, Rank)| views.rank(&[user(7)], half_life(), &[rank], false).await.unwrap();
+        let put = async |rank: (FeedKey, Rank)| views.rank(&[user_id(7)], half_life(), &[rank], false).await.unwrap();
         put(ranked(1, 5, 5)).await;
         for older in [ranked(1, 4, 4), ranked(1, 0, 0), ranked(1, 5, 5)] {
             put(older).await;
@@ -212,37 +196,33 @@ async fn late_and_repeated_messages_end_in_the_newest_step() {
         put(ranked(2, 3, 2)).await;
         // A post that the feed does not have.
         put((post(99), Rank::default())).await;
-        let points: Vec<(u64, f64)> = stored(views, user(7)).await;
+        let points: Vec<(u64, f64)> = stored(views, user_id(7)).await;
         let expected =
             |seq: usize, level: u8| (seq as u64, half_life().score(posts[3 - seq].created_at, ranked(seq, level, 1).1, 0).get());
         assert_eq!(points, [expected(1, 5), expected(2, 3), expected(3, 0)]);
         // A task of the queue for posts that do not need it changes nothing.
         for _ in 0..2 {
             app.worker.run(&Task::Rank { post: posts[0].id, token: 5, tries: 0 }, &|| false).await.unwrap();
-            app.worker.run(&Task::Rescore { author: user(AUTHOR), tries: 0 }, &|| false).await.unwrap();
+            app.worker.run(&Task::Rescore { author: user_id(AUTHOR), tries: 0 }, &|| false).await.unwrap();
             let of_facts = posts.iter().map(MovedPost::new).collect();
-            let pages = Task::Move { author: user(AUTHOR), posts: of_facts, pages: 1, from: 0, to: 1, tries: 0 };
+            let pages = Task::Move { author: user_id(AUTHOR), posts: of_facts, pages: 1, from: 0, to: 1, tries: 0 };
             app.worker.run(&pages, &|| false).await.unwrap();
         }
-        assert_eq!(stored(views, user(7)).await, points);
-        views.begin(user(7), 1, app.stores.clock.now(), true).await.unwrap();
+        assert_eq!(stored(views, user_id(7)).await, points);
+        views.begin(user_id(7), 1, app.stores.clock.now(), true).await.unwrap();
         world.flush_redis().await;
         let page = reader.get(RANKED).await.ok();
         assert_eq!(page["items"].as_array().unwrap().len(), 3);
-        assert_eq!(
-            stored(views, user(7)).await.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(),
-            [3, 2, 1],
-            "the facts have no steps"
-        );
-    })
-    .await;
+        // The facts have no steps.
+        assert_eq!(stored(views, user_id(7)).await.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [3, 2, 1]);
+    });
 }
 
-#[tokio::test]
-async fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
+#[test]
+fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
     world(async |world| {
         let views = world.stack.app("fan-out").unwrap().stores.post_views.clone();
-        let id = PostId::new(user(AUTHOR), 1);
+        let id = PostId::new(user_id(AUTHOR), 1);
         let summary = |title: &str, revision: u32, changes: u32| PostSummary {
             id,
             title: title.to_owned(),
@@ -265,38 +245,35 @@ async fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
             views.remember(&[(change, None)], None).await.unwrap();
         }
         assert_eq!(views.summaries(&[id]).await.unwrap().get(&id), Some(&tombstone));
-    })
-    .await;
+    });
 }
 
 /// A feed is cut at its cap, and so is the ranked feed. The first ranked read fills it.
-#[tokio::test]
-async fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
+#[test]
+fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
     world(async |world| {
-        let reader = world.user(7);
-        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
-        world.user(AUTHOR).publish("first").await;
-        world.idle().await;
+        let reader = world.reader(7, [AUTHOR]).await;
+        world.publish_and_deliver(AUTHOR, "first").await;
         let before = reader.get("/v1/feed").await.ok();
         assert_eq!(before["items"].as_array().unwrap().len(), 1);
         let app = world.stack.app("fan-out").unwrap();
         let views = &*app.stores.reader_views;
         let now = app.stores.clock.now();
-        let late = |seq: u64| FeedKey { at: now.plus_ms(seq), post: PostId::new(user(AUTHOR), seq) };
+        let late = |seq: u64| FeedKey { at: now.plus_ms(seq), post: PostId::new(user_id(AUTHOR), seq) };
         let lists = async || {
-            let unranked = views.unranked(user(7), half_life()).await.unwrap();
-            let feed = views.view(user(7), 10_000).await.unwrap().unwrap().entries;
+            let unranked = views.unranked(user_id(7), half_life()).await.unwrap();
+            let feed = views.view(user_id(7), 10_000).await.unwrap().unwrap().entries;
             (feed, unranked)
         };
         for seq in 2..=500 {
-            views.deliver(&[user(7)], late(seq), Modes::default(), false).await.unwrap();
+            views.deliver(&[user_id(7)], late(seq), Modes::default(), false).await.unwrap();
         }
         let first: Vec<(FeedKey, Rank)> = lists().await.0.into_iter().map(|key| (key, Rank::default())).collect();
-        views.rank(&[user(7)], half_life(), &first, true).await.unwrap();
-        assert_eq!(stored(views, user(7)).await.len(), 500);
+        views.rank(&[user_id(7)], half_life(), &first, true).await.unwrap();
+        assert_eq!(stored(views, user_id(7)).await.len(), 500);
         for seq in 501..=(FEED_CAP as u64 + 300) {
-            let delivered = views.deliver(&[user(7)], late(seq), Modes::default(), false).await.unwrap();
-            assert_eq!(delivered.ranked, [user(7)]);
+            let delivered = views.deliver(&[user_id(7)], late(seq), Modes::default(), false).await.unwrap();
+            assert_eq!(delivered.ranked, [user_id(7)]);
             // Some calls between the two are lost.
             if seq % 10 != 0 {
                 views.rank(&delivered.ranked, half_life(), &[(late(seq), Rank::default())], false).await.unwrap();
@@ -306,32 +283,55 @@ async fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
         assert!((FEED_CAP..FEED_CAP + 129).contains(&feed.len()), "{}", feed.len());
         assert!(missing.iter().all(|key| key.post.seq % 10 == 0 && feed.contains(key)) && !missing.is_empty());
         let rest: Vec<(FeedKey, Rank)> = missing.iter().map(|key| (*key, Rank::default())).collect();
-        views.rank(&[user(7)], half_life(), &rest, false).await.unwrap();
-        let ranked: Vec<u64> = stored(views, user(7)).await.into_iter().map(|(seq, _)| seq).collect();
+        views.rank(&[user_id(7)], half_life(), &rest, false).await.unwrap();
+        let ranked: Vec<u64> = stored(views, user_id(7)).await.into_iter().map(|(seq, _)| seq).collect();
         assert_eq!(ranked, feed.iter().map(|key| key.post.seq).collect::<Vec<_>>());
         // A retraction, a touch and an unfollow remove entries from both.
-        views.retract(&[user(7)], late(1_200), 1, Modes::default()).await.unwrap();
-        views.touch(user(7), now, true).await.unwrap();
-        let ranked = stored(views, user(7)).await;
+        views.retract(&[user_id(7)], late(1_200), 1, Modes::default()).await.unwrap();
+        views.touch(user_id(7), now, true).await.unwrap();
+        let ranked = stored(views, user_id(7)).await;
         assert_eq!((ranked.len(), ranked.iter().any(|(seq, _)| *seq == 1_200)), (lists().await.0.len(), false));
         reader.delete(&format!("/v1/following/{AUTHOR}")).await.ok();
         let mut redis = world.redis().await;
-        let [ranked, moves] = keys::ranked(user(7));
+        let [ranked, moves] = keys::ranked(user_id(7));
         let left: (u64, u64) = (
             redis::cmd("ZCARD").arg(ranked).query_async(&mut redis).await.unwrap(),
             redis::cmd("HLEN").arg(moves).query_async(&mut redis).await.unwrap(),
         );
         assert_eq!(left, (0, 1), "only the marker is left");
-    })
-    .await;
+    });
+}
+
+/// The bytes of the reader's keys.
+async fn show_sizes(world: &World, reader: UserId) {
+    let [ranked, moves] = keys::ranked(reader);
+    for key in [keys::reader_state(reader), keys::feed(reader), ranked, moves] {
+        let usage = redis::cmd("MEMORY").arg("USAGE").arg(&key).arg("SAMPLES").arg(0).to_owned();
+        let bytes = usage.query_async(&mut world.redis().await).await.unwrap_or(0_u64);
+        println!("a reader with 1,001 posts: {key} has {bytes} bytes");
+    }
+}
+
+/// The time of a delivery of one of 40 posts to a reader, and the part of it in Redis.
+async fn cost_of_deliveries(world: &World, readers: &[UserId], after: u64) -> String {
+    let app = world.stack.app("fan-out").unwrap();
+    let views = &*app.stores.reader_views;
+    let (started, before) = (Instant::now(), world.redis_micros("fcall").await);
+    for seq in after + 1..=after + 40 {
+        let key = FeedKey { at: app.stores.clock.now().plus_ms(seq), post: PostId::new(user_id(AUTHOR), seq) };
+        let delivered = views.deliver(readers, key, Modes::default(), false).await.unwrap();
+        views.rank(&delivered.ranked, half_life(), &[(key, Rank::default())], false).await.unwrap();
+    }
+    let deliveries = 40 * readers.len() as u32;
+    let micros = (world.redis_micros("fcall").await - before) as f64 / f64::from(deliveries);
+    format!("{:?}, {micros:.2} µs of it in Redis", started.elapsed() / deliveries)
 }
 
 /// Prints what ranked feeds cost. It asserts nothing about times.
-#[tokio::test]
-async fn costs_of_ranked_feeds_are_measured() {
+#[test]
+fn costs_of_ranked_feeds_are_measured() {
     world(async |world| {
         let app = world.stack.app("fan-out").unwrap();
-        let views = &*app.stores.reader_views;
         let readers: Vec<u64> = (100..400).collect();
         world.follow(readers.iter().copied(), AUTHOR).await;
         for author in 2..=11 {
@@ -342,15 +342,10 @@ async fn costs_of_ranked_feeds_are_measured() {
                 .for_each_concurrent(10, async |author| drop(world.user(author).publish(&format!("{seq}")).await))
                 .await;
         }
-        world.user(AUTHOR).publish("first").await;
-        world.idle().await;
+        world.publish_and_deliver(AUTHOR, "first").await;
         for reader in &readers {
             world.user(*reader).get("/v1/feed").await.ok();
         }
-        let mut redis = world.redis().await;
-        let bytes = async |redis: &mut tidemark_tests::Connection, key: &str| -> u64 {
-            redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(redis).await.unwrap_or(0)
-        };
         let pace = async |path: &str, times: u32| {
             let started = Instant::now();
             for _ in 0..times {
@@ -362,43 +357,20 @@ async fn costs_of_ranked_feeds_are_measured() {
         let query =
             RankedQuery { list: None, status: Status::All, below: None, since: None, limit: 20, parts: PageParts::default() };
         let started = Instant::now();
-        let page = app.readers.ranked_page(user(101), query).await.unwrap();
+        let page = app.readers.ranked_page(user_id(101), query).await.unwrap();
         assert_eq!(page.items.len(), 20);
         let cold = started.elapsed();
         let (first, warm) = (pace(RANKED, 1).await, pace(RANKED, 50).await);
-        let [ranked, moves] = keys::ranked(user(100));
-        let sizes = [keys::reader_state(user(100)), keys::feed(user(100)), ranked, moves];
-        let mut used = Vec::new();
-        for key in &sizes {
-            used.push(bytes(&mut redis, key).await);
-        }
         println!("first page by time {time:?}; first ranked page ever {cold:?} and {first:?}, later {warm:?}");
-        println!(
-            "bytes of a reader with 1,001 posts: state {}, feed {}, ranked {}, moves {}",
-            used[0], used[1], used[2], used[3]
-        );
-        let everyone: Vec<UserId> = readers.iter().copied().map(user).collect();
-        let mut seq = 1;
-        let mut deliver = async || {
-            let (started, before) = (Instant::now(), world.redis_micros("fcall").await);
-            for _ in 0..40 {
-                seq += 1;
-                let key = FeedKey { at: app.stores.clock.now().plus_ms(seq), post: PostId::new(user(AUTHOR), seq) };
-                let delivered = views.deliver(&everyone, key, Modes::default(), false).await.unwrap();
-                views.rank(&delivered.ranked, half_life(), &[(key, Rank::default())], false).await.unwrap();
-            }
-            let deliveries = 40 * everyone.len() as u32;
-            let micros = (world.redis_micros("fcall").await - before) as f64 / f64::from(deliveries);
-            format!("{:?}, {micros:.2} µs of it in Redis", started.elapsed() / deliveries)
-        };
-        let without = deliver().await;
+        show_sizes(world, user_id(100)).await;
+        let everyone: Vec<UserId> = readers.iter().copied().map(user_id).collect();
+        let without = cost_of_deliveries(world, &everyone, 1).await;
         for reader in &readers {
             world.user(*reader).get(RANKED).await.ok();
         }
-        let with = deliver().await;
+        let with = cost_of_deliveries(world, &everyone, 41).await;
         println!("delivery to a reader without a ranked feed (two of 300 have one): {without}; with one: {with}");
         let page: Value = world.user(100).get(RANKED).await.ok();
         assert_eq!(page["items"].as_array().unwrap().len(), 20);
-    })
-    .await;
+    });
 }

@@ -8,18 +8,15 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{ReadState, UserId};
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{User, World, deployed_timeouts, world};
+use tidemark_tests::{User, World, deployed_timeouts, user_id, world};
 
 use crate::damage::proxy::{Fate, world_behind_a_proxy_with};
 
 /// A reader with a live view of two authors with ten posts each.
 async fn prepared(world: &World) -> User {
-    let reader = world.user(1);
+    let reader = world.reader(1, [10, 20]).await;
     for author in [10, 20] {
-        reader.put(&format!("/v1/following/{author}")).await.ok();
-        for number in 1..=10 {
-            world.user(author).publish(&format!("{number}")).await;
-        }
+        world.user(author).publish_all(1..=10).await;
     }
     world.idle().await;
     assert_eq!(reader.unread_total().await, 20);
@@ -28,7 +25,7 @@ async fn prepared(world: &World) -> User {
 
 /// Changes the reader's fact of an author without any view.
 async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) -> bool) {
-    let (user, author) = (UserId::MIN, UserId::new(author).unwrap());
+    let (user, author) = (UserId::MIN, user_id(author));
     let reads = &world.stack.app("mark-read").unwrap().stores.reads;
     let mut state = reads.reads(user, &[author]).await.unwrap().remove(&author).unwrap_or_default();
     assert!(change(&mut state));
@@ -36,8 +33,8 @@ async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) ->
     assert!(reads.put(user, author, &state).await.unwrap());
 }
 
-#[tokio::test]
-async fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
+#[test]
+fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
     world(async |world| {
         let reader = prepared(world).await;
         let total = |response: &Value| response["unread"]["total"].as_u64().unwrap();
@@ -66,16 +63,14 @@ async fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
         let response = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
         assert_eq!((&response["changed"], total(&response)), (&json!(0), 0));
         assert_eq!((reader.unread_total().await, reader.feed("unread").await.len()), (0, 0));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view() {
+#[test]
+fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view() {
     world(async |world| {
-        let reader = world.user(1);
+        let reader = world.reader(1, [10, 20, 30, 40, 50]).await;
         for author in [10, 20, 30, 40, 50] {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
             world.user(author).publish("one").await;
         }
         reader.put("/v1/posts/20-1/read").await.ok();
@@ -93,8 +88,7 @@ async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view()
         reader.post("/v1/reads", &json!({ "posts": ["30-1"] })).await.ok();
         reader.post("/v1/reads", &json!({ "author": "40", "through": 1 })).await.ok();
         refusal.end().await;
-        world.idle().await;
-        world.redis_is_asked_again().await;
+        world.redis_recovers().await;
         let read: Vec<(String, bool)> =
             [(50, false), (40, true), (30, true), (20, false), (10, true)].map(|(id, read)| (format!("{id}-1"), read)).into();
         assert_eq!((reader.feed("all").await, reader.unread_total().await), (read, 2));
@@ -105,15 +99,13 @@ async fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view()
         let response = reader.post("/v1/reads", &json!({ "all": true })).await.ok();
         assert_eq!(response, json!({ "changed": 0, "unread": { "total": 0 } }));
         refusal.end().await;
-        world.idle().await;
-        world.redis_is_asked_again().await;
+        world.redis_recovers().await;
         assert_eq!((reader.unread_total().await, reader.feed("unread").await.len()), (0, 0));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
+#[test]
+fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
     world(async |world| {
         let reader = prepared(world).await;
         world.user(30).publish("of thirty").await;
@@ -121,7 +113,7 @@ async fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
         // The projector is paused, so the repetition must update the view.
         world.stack.pause("relation-projector").await.unwrap();
         let app = world.stack.app("follow").unwrap();
-        let (user, author) = (UserId::MIN, UserId::new(30).unwrap());
+        let (user, author) = (UserId::MIN, user_id(30));
         app.stores.edges.follow(user, &[author], app.stores.clock.now()).await.unwrap();
         assert_eq!(reader.feed_ids().await.len(), 20, "the view is stale");
         assert_eq!(reader.put("/v1/following/30").await.ok()["created"], false);
@@ -134,12 +126,11 @@ async fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
         assert_eq!(reader.feed_ids().await.len(), 20);
         assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 2);
         world.stack.resume("relation-projector").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn all_covers_posts_that_were_made_unread_below_the_watermark() {
+#[test]
+fn all_covers_posts_that_were_made_unread_below_the_watermark() {
     world(async |world| {
         let reader = prepared(world).await;
         let posts = reader.get("/v1/authors/10/posts").await.ok();
@@ -150,18 +141,14 @@ async fn all_covers_posts_that_were_made_unread_below_the_watermark() {
         let response = reader.post("/v1/reads", &json!({ "all": true, "before": of_five })).await.ok();
         assert_eq!((&response["changed"], &response["unread"]["total"]), (&json!(1), &json!(0)));
         assert_eq!(reader.unread_total().await, 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
+#[test]
+fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
     world(async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/10").await.ok();
-        for number in 1..=200 {
-            world.user(10).publish(&format!("{number}")).await;
-        }
+        let reader = world.reader(1, [10]).await;
+        world.user(10).publish_all(1..=200).await;
         world.idle().await;
         let marks = join_all((1..=200).map(|seq| {
             let reader = reader.clone();
@@ -170,12 +157,11 @@ async fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
         .await;
         assert_eq!(marks.iter().filter(|status| **status != 200).count(), 0, "{marks:?}");
         assert_eq!(reader.unread_total().await, 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers() {
+#[test]
+fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers() {
     world(async |world| {
         let (author, reader) = (world.user(1), world.user(7));
         let put = async |path: &str, body: Value| author.send_once(Method::PUT, path, &[], Some(body.to_string())).await;
@@ -198,20 +184,16 @@ async fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers(
         }
         world.idle().await;
         assert_eq!(seen().await, (json!("after"), json!("After")));
-    })
-    .await;
+    });
 }
 
 /// Each request to DynamoDB takes nearly as long as a function waits for it, so several take longer than the function
 /// may run.
-#[tokio::test]
-async fn a_request_that_takes_too_long_gets_503_in_time_and_may_be_repeated() {
+#[test]
+fn a_request_that_takes_too_long_gets_503_in_time_and_may_be_repeated() {
     world_behind_a_proxy_with(deployed_timeouts, async |world, proxy| {
         let author = world.user(10);
-        let publish = async || {
-            let body = json!({ "title": "slow" }).to_string();
-            author.send(Method::POST, "/v1/posts", &[("idempotency-key", "slow")], Some(body)).await
-        };
+        let publish = async || author.post_with_key("/v1/posts", "slow", &json!({ "title": "slow" })).await;
         proxy.rule(|_| {
             async {
                 tokio::time::sleep(Duration::from_millis(2_700)).await;
@@ -226,6 +208,5 @@ async fn a_request_that_takes_too_long_gets_503_in_time_and_may_be_repeated() {
         proxy.forward_all();
         assert_eq!(publish().await.ok()["id"], "10-1");
         assert_eq!(world.user(2).get("/v1/authors/10/posts").await.ok()["total"], 1);
-    })
-    .await;
+    });
 }

@@ -8,32 +8,51 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark::{
     Stores,
-    domain::{NewPost, PostId, Timestamp, UserId},
+    domain::{Post, PostId, Timestamp},
     facts::schema,
     fan_out::FanOuts,
-    ports::Published,
+    ports::{FanOut, FanOutKind, Task},
 };
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{PATIENCE, World, number_from, world};
+use tidemark_tests::{
+    PATIENCE, World,
+    items::{n, s, with_attributes},
+    number_from, user_id, world,
+};
 use tokio::time::MissedTickBehavior;
 
-use crate::{delivery::resend, notice_histories::TestClock};
+use crate::{
+    delivery::{publish_in_facts, resend},
+    notice_histories::TestClock,
+};
 
-/// The number of waiting messages.
-async fn waiting(world: &World) -> usize {
-    let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
-    let name = aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
-    let response = sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone()).send().await.unwrap();
-    response.attributes().unwrap()[&name].parse().unwrap()
+/// A look at the fan-outs. It gives up those that were resumed this often.
+async fn look(world: &World, most_attempts: u32) -> Value {
+    world.reconcile(json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": most_attempts })).await
 }
 
-async fn reconcile(world: &World) -> Value {
-    world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap()
+/// Removes all messages, and looks at the fan-outs.
+async fn look_after_a_loss(world: &World, most_attempts: u32) -> Value {
+    resend(world, 0).await;
+    look(world, most_attempts).await
+}
+
+/// Publishes a post whose pages are not sent.
+async fn publish_unsent(world: &World) -> String {
+    refuse(world, "SendMessageBatch", "publish");
+    let post = world.user(99).publish("not sent").await;
+    world.stack.faults().clear();
+    post
+}
+
+/// A post whose pages nobody has sent, as a publish that died after its transaction leaves it.
+async fn publish_and_die(world: &World, followers: u64) -> (Post, FanOut) {
+    let app = world.stack.app("publish").unwrap();
+    publish_in_facts(app, user_id(99), followers, app.stores.clock.now()).await
 }
 
 async fn state(world: &World, post: &str) -> (Value, Value) {
@@ -41,8 +60,8 @@ async fn state(world: &World, post: &str) -> (Value, Value) {
     (delivery["state"].clone(), delivery["delivered"].clone())
 }
 
-#[tokio::test]
-async fn only_lost_messages_are_sent_again() {
+#[test]
+fn only_lost_messages_are_sent_again() {
     world(async |world| {
         world.follow(1..=9, 99).await;
         world.user(1).feed_ids().await;
@@ -54,164 +73,129 @@ async fn only_lost_messages_are_sent_again() {
         world.stack.resume("fan-out").unwrap();
         assert_eq!(world.user(1).feed_ids().await.len(), 0);
 
-        let report = reconcile(world).await;
+        let report = world.resume_fan_outs().await;
         assert_eq!((&report["unfinished"], &report["pages_sent"], &report["failed"]), (&json!(2), &json!(2), &json!(0)));
         world.idle().await;
         assert_eq!(state(world, &post).await, (json!("done"), json!(9)));
         assert_eq!(state(world, &gone).await.0, "cancelled");
         assert_eq!((world.user(1).feed_ids().await, world.user(1).unread_total().await), (vec![post], 1));
-        assert_eq!(reconcile(world).await["unfinished"], 0);
-    })
-    .await;
+        assert_eq!(world.resume_fan_outs().await["unfinished"], 0);
+    });
 }
 
-#[tokio::test]
-async fn a_publish_that_died_after_its_transaction_is_resumed() {
+#[test]
+fn a_publish_that_died_after_its_transaction_is_resumed() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.user(1).feed_ids().await;
-        let app = world.stack.app("publish").unwrap();
-        let post = NewPost::titled("99".parse().unwrap(), "orphan");
-        let Published::Created(post, _) = app.stores.posts.publish(&post, 4, None, app.stores.clock.now()).await.unwrap() else {
-            panic!()
-        };
+        let (post, _) = publish_and_die(world, 4).await;
         assert_eq!(world.user(1).unread_total().await, 0);
-        assert_eq!(reconcile(world).await["pages_sent"], 1);
+        assert_eq!(world.resume_fan_outs().await["pages_sent"], 1);
         world.idle().await;
         assert_eq!(world.user(1).unread_total().await, 1);
         assert_eq!(state(world, &post.id.to_string()).await, (json!("done"), json!(4)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn progress_that_redis_lost_is_made_again() {
+#[test]
+fn progress_that_redis_lost_is_made_again() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.stack.pause("fan-out").await.unwrap();
         let post = world.user(99).publish("one").await;
         // The page is delivered. Its worker died before it stored that in the fact, and Redis lost the progress.
         let app = world.stack.app("fan-out").unwrap();
-        app.stores.progress.page_done(tidemark::ports::FanOutKind::Deliver, post.parse().unwrap(), 0, 4).await.unwrap();
+        app.stores.progress.page_done(FanOutKind::Deliver, post.parse().unwrap(), 0, 4).await.unwrap();
         assert_eq!(state(world, &post).await, (json!("running"), json!(4)));
         world.flush_redis().await;
         resend(world, 0).await;
         world.stack.resume("fan-out").unwrap();
-        assert_eq!(reconcile(world).await["pages_sent"], 1);
+        assert_eq!(world.resume_fan_outs().await["pages_sent"], 1);
         world.idle().await;
         assert_eq!(state(world, &post).await, (json!("done"), json!(4)));
-        for reader in 1..=4 {
-            assert_eq!(world.user(reader).unread_total().await, 1);
-        }
-    })
-    .await;
+        world.assert_unread(1..=4, 1).await;
+    });
 }
 
-#[tokio::test]
-async fn attempts_are_bounded_and_visible() {
+#[test]
+fn attempts_are_bounded_and_visible() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.user(1).feed_ids().await;
         world.stack.pause("fan-out").await.unwrap();
         let post = world.user(99).publish("again and again").await;
-        let look = async |most: u32| {
-            resend(world, 0).await;
-            let input = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": most });
-            let report = world.stack.fire("reconcile", Some(input)).await.unwrap();
-            (report["pages_sent"].as_u64().unwrap(), report["given_up"].as_u64().unwrap())
+        let sent_and_given_up = async |most: u32| {
+            let report = look_after_a_loss(world, most).await;
+            ["pages_sent", "given_up"].map(|name| report[name].as_u64().unwrap())
         };
         for _ in 0..2 {
-            assert_eq!(look(2).await, (1, 0));
+            assert_eq!(sent_and_given_up(2).await, [1, 0]);
         }
-        assert_eq!(look(2).await, (0, 1));
+        assert_eq!(sent_and_given_up(2).await, [0, 1]);
         let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
         assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("pending"), &json!(2)));
         // An operator has removed the cause and resumes the fan-out.
-        assert_eq!(look(1000).await, (1, 0));
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        assert_eq!(sent_and_given_up(1000).await, [1, 0]);
+        world.resume("fan-out").await;
         assert_eq!(state(world, &post).await, (json!("done"), json!(4)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_finished_fan_out_no_longer_counts_as_given_up() {
+#[test]
+fn a_finished_fan_out_no_longer_counts_as_given_up() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.stack.pause("fan-out").await.unwrap();
         let post: PostId = world.user(99).publish("given up").await.parse().unwrap();
-        let look = async |most: u32| {
-            resend(world, 0).await;
-            let input = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": most });
-            world.stack.fire("reconcile", Some(input)).await.unwrap()
-        };
-        assert_eq!(look(0).await["given_up"], 1);
+        assert_eq!(look_after_a_loss(world, 0).await["given_up"], 1);
         // It is finished, and the index still lists it.
-        let dynamodb = world.dynamodb().await;
-        let update = dynamodb.update_item().table_name("PostsTable").set_key(Some(schema::post(post)));
-        let update = update.update_expression("SET #state = :done").expression_attribute_names("#state", "state");
-        update.expression_attribute_values(":done", AttributeValue::S("done".to_owned())).send().await.unwrap();
-        let report = look(1_000).await;
+        world.update_item("PostsTable", schema::post(post), &[("state", s("done"))], &[]).await;
+        let report = look_after_a_loss(world, 1_000).await;
         assert_eq!((&report["given_up"], &report["found"]), (&json!(0), &json!({ "unfinished-left": 1 })), "{report}");
         assert_eq!(report["repaired"], report["found"]);
         world.stack.resume("fan-out").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_fan_out_with_recent_progress_is_not_resumed() {
+#[test]
+fn a_fan_out_with_recent_progress_is_not_resumed() {
     world(async |world| {
         world.follow(1..=4, 99).await;
+        let (post, _) = publish_and_die(world, 2_500).await;
         let app = world.stack.app("publish").unwrap();
-        let post = NewPost::titled("99".parse().unwrap(), "three pages");
-        let Published::Created(post, _) = app.stores.posts.publish(&post, 2500, None, app.stores.clock.now()).await.unwrap()
-        else {
-            panic!()
-        };
-        let deliver = tidemark::ports::FanOutKind::Deliver;
-        app.stores.progress.page_done(deliver, post.id, 1, 2).await.unwrap();
-        let report = reconcile(world).await;
+        app.stores.progress.page_done(FanOutKind::Deliver, post.id, 1, 2).await.unwrap();
+        let report = world.resume_fan_outs().await;
         assert_eq!((&report["moving"], &report["pages_sent"]), (&json!(1), &json!(0)));
         // There was no progress since. Only the missing pages are sent.
-        let report = reconcile(world).await;
+        let report = world.resume_fan_outs().await;
         assert_eq!((&report["moving"], &report["pages_sent"]), (&json!(0), &json!(2)));
         world.idle().await;
         let delivery = world.user(1).get(&format!("/v1/posts/{}/delivery", post.id)).await.ok();
         assert_eq!((&delivery["state"], &delivery["pages_done"]), (&json!("done"), &json!(3)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
+#[test]
+fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
     world(async |world| {
-        let dynamodb = world.dynamodb().await;
-        let number = |number: u64| AttributeValue::N(number.to_string());
-        let text = |text: &str| AttributeValue::S(text.to_owned());
         // Old posts whose pages always fail.
         futures::stream::iter(1..=1_000_u64)
-            .map(|author| {
-                let mut item = schema::post(PostId::new(UserId::new(10_000 + author).unwrap(), 1));
+            .for_each_concurrent(16, async |author| {
                 let at = Timestamp::from_ms(1_000_000 + author);
-                for (name, value) in [
-                    ("title", text("old")),
-                    ("at", number(at.ms())),
-                    ("time", text(&schema::post_time(at, 1))),
-                    ("mode", text("push")),
-                    ("state", text("pending")),
-                    ("followers", number(1)),
-                    ("pages", number(1)),
-                    ("attempts", number(30)),
-                    ("unfinished", text(&schema::unfinished_shard((10_000 + author) % 4))),
-                ] {
-                    item.insert(name.to_owned(), value);
-                }
-                dynamodb.put_item().table_name("PostsTable").set_item(Some(item)).send()
+                let attributes = [
+                    ("title", s("old")),
+                    ("at", n(at.ms())),
+                    ("time", s(schema::post_time(at, 1))),
+                    ("mode", s("push")),
+                    ("state", s("pending")),
+                    ("followers", n(1)),
+                    ("pages", n(1)),
+                    ("attempts", n(30)),
+                    ("unfinished", s(schema::unfinished_shard((10_000 + author) % 4))),
+                ];
+                let key = schema::post(PostId::new(user_id(10_000 + author), 1));
+                world.put_item("PostsTable", with_attributes(key, &attributes)).await;
             })
-            .buffer_unordered(16)
-            .for_each(async |put| drop(put.unwrap()))
             .await;
         world.follow(1..=4, 99).await;
         world.stack.pause("fan-out").await.unwrap();
@@ -220,25 +204,23 @@ async fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
         world.stack.resume("fan-out").unwrap();
         let mut looks = Vec::new();
         for _ in 0..2 {
-            looks.push(reconcile(world).await);
+            looks.push(world.resume_fan_outs().await);
             world.idle().await;
         }
         assert_eq!(state(world, &later).await, (json!("done"), json!(4)), "{looks:?}");
-        let third = reconcile(world).await;
+        let third = world.resume_fan_outs().await;
         assert_eq!((&third["given_up"], &third["unfinished"], &third["pages_sent"]), (&json!(1_000), &json!(0), &json!(0)));
         assert_eq!(third["found"], json!({ "fan-outs-given-up": 1 }), "they are still reported");
         // An operator has removed the cause.
-        let all = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": 1000 });
-        let report = world.stack.fire("reconcile", Some(all)).await.unwrap();
+        let report = look(world, 1_000).await;
         assert_eq!((&report["pages_sent"], &report["given_up"]), (&json!(1_000), &json!(0)), "{report}");
         world.idle().await;
-        assert_eq!(reconcile(world).await["unfinished"], 0);
-    })
-    .await;
+        assert_eq!(world.resume_fan_outs().await["unfinished"], 0);
+    });
 }
 
-#[tokio::test]
-async fn a_backlog_does_not_multiply() {
+#[test]
+fn a_backlog_does_not_multiply() {
     world(async |world| {
         const MESSAGES: usize = 2_000;
         futures::future::join_all((1..=20).map(|author| world.follow(1..=2, 100 + author))).await;
@@ -250,17 +232,15 @@ async fn a_backlog_does_not_multiply() {
         }))
         .await;
         for _ in 0..31 {
-            reconcile(world).await;
+            world.resume_fan_outs().await;
         }
-        let messages = waiting(world).await;
+        let messages = world.waiting("FanOutQueue").await;
         println!("{MESSAGES} messages held for 31 looks: {messages}");
         assert!(messages <= MESSAGES * 11 / 10, "{messages}");
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
-        assert_eq!(reconcile(world).await["unfinished"], 0);
+        world.resume("fan-out").await;
+        assert_eq!(world.resume_fan_outs().await["unfinished"], 0);
         assert_eq!(world.user(1).unread_total().await, MESSAGES as u64);
-    })
-    .await;
+    });
 }
 
 /// Lets requests of a function fail, until the faults are cleared.
@@ -274,14 +254,13 @@ async fn a_minute_passes(world: &World, posts: [&str; 2]) {
     let dynamodb = world.dynamodb().await;
     for post in posts {
         let update = dynamodb.update_item().table_name("PostsTable").set_key(Some(schema::post(post.parse().unwrap())));
-        let minute = AttributeValue::N("-60000".to_owned());
-        let update = update.update_expression("ADD sent_at :minute").expression_attribute_values(":minute", minute);
+        let update = update.update_expression("ADD sent_at :minute").expression_attribute_values(":minute", n(-60_000));
         update.condition_expression("attribute_exists(sending)").send().await.unwrap();
     }
 }
 
-#[tokio::test]
-async fn pages_that_were_never_sent_do_not_wait_until_the_queue_is_empty() {
+#[test]
+fn pages_that_were_never_sent_do_not_wait_until_the_queue_is_empty() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.follow(1..=4, 98).await;
@@ -295,36 +274,32 @@ async fn pages_that_were_never_sent_do_not_wait_until_the_queue_is_empty() {
         // The queue still refuses: nothing is sent, and no attempt counts.
         refuse(world, "SendMessageBatch", "reconcile");
         for _ in 0..3 {
-            let report = reconcile(world).await;
+            let report = world.resume_fan_outs().await;
             assert_eq!((&report["pages_sent"], &report["failed"]), (&json!(0), &json!(2)), "{report}");
             // Until a minute has passed, the run may still be sending.
-            let report = reconcile(world).await;
+            let report = world.resume_fan_outs().await;
             assert_eq!((&report["moving"], &report["failed"]), (&json!(3), &json!(0)), "{report}");
             a_minute_passes(world, [&post, &gone]).await;
         }
         world.stack.faults().clear();
-        assert_eq!(waiting(world).await, 1);
+        assert_eq!(world.waiting("FanOutQueue").await, 1);
         // Two runs at once send each page once.
-        let (one, other) = tokio::join!(reconcile(world), reconcile(world));
-        assert_eq!(waiting(world).await, 3, "{one} {other}");
+        let (one, other) = tokio::join!(world.resume_fan_outs(), world.resume_fan_outs());
+        assert_eq!(world.waiting("FanOutQueue").await, 3, "{one} {other}");
         let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
         assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("pending"), &json!(1)));
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
         assert_eq!(world.user(1).feed_ids().await, [post, waits]);
-        assert_eq!(reconcile(world).await["unfinished"], 0);
-    })
-    .await;
+        assert_eq!(world.resume_fan_outs().await["unfinished"], 0);
+    });
 }
 
-#[tokio::test]
-async fn two_runs_of_the_same_millisecond_send_each_page_once() {
+#[test]
+fn two_runs_of_the_same_millisecond_send_each_page_once() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.stack.pause("fan-out").await.unwrap();
-        refuse(world, "SendMessageBatch", "publish");
-        let post: PostId = world.user(99).publish("not sent").await.parse().unwrap();
-        world.stack.faults().clear();
+        let post: PostId = publish_unsent(world).await.parse().unwrap();
         let app = world.stack.app("reconcile").unwrap();
         let clock = TestClock(Arc::new(AtomicU64::new(app.stores.clock.now().ms())));
         let stores = Arc::new(Stores { clock: Arc::new(clock), ..(*app.stores).clone() });
@@ -332,97 +307,78 @@ async fn two_runs_of_the_same_millisecond_send_each_page_once() {
         let head = &app.stores.posts.heads(&[post.author]).await.unwrap()[&post.author];
         let post = &app.stores.posts.posts(&[post]).await.unwrap()[&post];
         let inspected = fan_outs.inspect(post, head, 8).await.unwrap();
-        let resumed =
-            [fan_outs.resume(post, head, &inspected).await.unwrap(), fan_outs.resume(post, head, &inspected).await.unwrap()];
-        assert_eq!((resumed, waiting(world).await), ([true, false], 1));
+        for resumed in [true, false] {
+            assert_eq!(fan_outs.resume(post, head, &inspected).await.unwrap(), resumed);
+        }
+        assert_eq!(world.waiting("FanOutQueue").await, 1);
         world.stack.resume("fan-out").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_lost_response_of_a_look_keeps_no_page_from_being_sent() {
+#[test]
+fn a_lost_response_of_a_look_keeps_no_page_from_being_sent() {
     world(async |world| {
         world.follow(1..=4, 99).await;
-        refuse(world, "SendMessageBatch", "publish");
-        let post = world.user(99).publish("not sent").await;
-        world.stack.faults().clear();
+        let post = publish_unsent(world).await;
         let lose = |after| Fault::new("UpdateItem", FaultAction::LoseResponse).of("reconcile").on("PostsTable").after(after);
         // The note that pages are being sent, and after its repetition the note that they are sent.
         let (sending, sent) = (world.stack.faults().add(lose(0)), world.stack.faults().add(lose(1)));
-        assert_eq!(reconcile(world).await["pages_sent"], 1);
+        assert_eq!(world.resume_fan_outs().await["pages_sent"], 1);
         assert_eq!((sending.fired(), sent.fired()), (1, 1));
         world.idle().await;
         let delivery = world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok();
         assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("done"), &json!(1)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn nothing_is_resumed_while_the_queue_is_unavailable() {
+#[test]
+fn nothing_is_resumed_while_the_queue_is_unavailable() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         refuse(world, "SendMessageBatch", "publish");
         let post = world.user(99).publish("not sent").await;
         refuse(world, "GetQueueAttributes", "reconcile");
-        let report = reconcile(world).await;
+        let report = world.resume_fan_outs().await;
         assert_eq!((&report["unfinished"], &report["failed"]), (&json!(0), &json!(1)), "{report}");
         world.stack.faults().clear();
-        assert_eq!(reconcile(world).await["pages_sent"], 1);
+        assert_eq!(world.resume_fan_outs().await["pages_sent"], 1);
         world.idle().await;
         assert_eq!(state(world, &post).await, (json!("done"), json!(4)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_list_task_sends_no_page_that_is_done() {
+#[test]
+fn a_list_task_sends_no_page_that_is_done() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         let app = world.stack.app("fan-out").unwrap();
-        let post = NewPost::titled("99".parse().unwrap(), "four pages");
-        let Published::Created(post, head) = app.stores.posts.publish(&post, 3_500, None, app.stores.clock.now()).await.unwrap()
-        else {
-            panic!()
-        };
+        let (post, fan_out) = publish_and_die(world, 3_500).await;
         world.stack.pause("fan-out").await.unwrap();
-        let deliver = tidemark::ports::FanOutKind::Deliver;
         for page in [0, 2] {
-            app.stores.progress.page_done(deliver, post.id, page, 1).await.unwrap();
+            app.stores.progress.page_done(FanOutKind::Deliver, post.id, page, 1).await.unwrap();
         }
-        let fan_out = tidemark::ports::FanOut::of(&post, &head);
-        app.worker.run(&tidemark::ports::Task::List { fan_out, from: 0, to: 4, tries: 0 }, &|| false).await.unwrap();
-        assert_eq!(waiting(world).await, 2, "only the other two pages");
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
-    })
-    .await;
+        app.worker.run(&Task::List { fan_out, from: 0, to: 4, tries: 0 }, &|| false).await.unwrap();
+        assert_eq!(world.waiting("FanOutQueue").await, 2, "only the other two pages");
+        world.resume("fan-out").await;
+    });
 }
 
-#[tokio::test]
-async fn a_deletion_starts_with_new_attempts_after_its_delivery_was_given_up() {
+#[test]
+fn a_deletion_starts_with_new_attempts_after_its_delivery_was_given_up() {
     world(async |world| {
         world.follow(1..=4, 99).await;
         world.user(1).feed_ids().await;
         world.stack.pause("fan-out").await.unwrap();
         let post = world.user(99).publish("given up").await;
-        let look = async || {
-            resend(world, 0).await;
-            let input = json!({ "job": "fan-outs", "overdue_ms": 0, "most_attempts": 2 });
-            world.stack.fire("reconcile", Some(input)).await.unwrap()
-        };
         for given_up in [0, 0, 1] {
-            assert_eq!(look().await["given_up"], given_up);
+            assert_eq!(look_after_a_loss(world, 2).await["given_up"], given_up);
         }
         world.user(99).delete(&format!("/v1/posts/{post}")).await.ok();
-        let report = look().await;
+        let report = look_after_a_loss(world, 2).await;
         assert_eq!((&report["pages_sent"], &report["given_up"]), (&json!(1), &json!(0)), "{report}");
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
-        assert_eq!(reconcile(world).await["unfinished"], 0);
-    })
-    .await;
+        world.resume("fan-out").await;
+        assert_eq!(world.resume_fan_outs().await["unfinished"], 0);
+    });
 }
 
 /// Minutes until nothing is pending after an outage of SQS, and messages that are sent for each that was refused. Posts
@@ -434,14 +390,11 @@ async fn a_deletion_starts_with_new_attempts_after_its_delivery_was_given_up() {
 async fn an_outage_of_the_queue_under_traffic() {
     const AUTHORS: u64 = 200;
     const READERS: u64 = 40;
-    let (seconds, rate) = (number_from("OUTAGE_SECONDS", 600), number_from("POSTS", 100));
-    let outage = Duration::from_secs(seconds);
-    world(async |world| {
+    let (outage, rate) = (Duration::from_secs(number_from("OUTAGE_SECONDS", 600)), number_from("POSTS", 100));
+    World::run(async |world| {
         let (author, reads) = (|post: u64| 1_000 + post % AUTHORS, |reader: u64, author: u64| author % 10 == reader % 10);
         for reader in 1..=READERS {
-            for author in (0..AUTHORS).map(author).filter(|author| reads(reader, *author)) {
-                world.user(reader).put(&format!("/v1/following/{author}")).await.ok();
-            }
+            world.user(reader).follow((0..AUTHORS).map(author).filter(|author| reads(reader, *author))).await;
             world.user(reader).feed_ids().await;
         }
         let refused = ["SendMessage", "SendMessageBatch", "GetQueueAttributes"].map(|operation| {
@@ -466,14 +419,11 @@ async fn an_outage_of_the_queue_under_traffic() {
                     world.stack.faults().clear();
                     over = Some(Instant::now());
                     lost = published.load(SeqCst);
-                    println!(
-                        "{lost} posts in {:?}; refused: {:?}",
-                        started.elapsed(),
-                        refused.each_ref().map(|fault| fault.fired())
-                    );
+                    let refused = refused.each_ref().map(|fault| fault.fired());
+                    println!("{lost} posts in {:?}; refused: {refused:?}", started.elapsed());
                 }
                 let look = Instant::now();
-                let report = world.stack.fire("reconcile", Some(json!({ "job": "minute" }))).await.unwrap();
+                let report = world.reconcile(json!({ "job": "minute" })).await;
                 let numbers = ["unfinished", "pages_sent", "moving", "failed"].map(|name| &report[name]);
                 println!("{:?}, a look of {:?}: {numbers:?}", started.elapsed(), look.elapsed());
                 sent += report["pages_sent"].as_u64().unwrap();
@@ -498,10 +448,9 @@ async fn an_outage_of_the_queue_under_traffic() {
     .await;
 }
 
-#[tokio::test]
-async fn an_unknown_job_is_refused() {
+#[test]
+fn an_unknown_job_is_refused() {
     world(async |world| {
         assert!(world.stack.fire("reconcile", Some(json!({ "job": "everything" }))).await.is_err());
-    })
-    .await;
+    });
 }

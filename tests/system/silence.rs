@@ -16,8 +16,8 @@ async fn rebuilds(world: &World, user: u64) -> bool {
     calls().await > before.map(|calls| calls + 1).or(Some(1))
 }
 
-#[tokio::test]
-async fn a_reader_without_posts_is_remembered_for_five_minutes() {
+#[test]
+fn a_reader_without_posts_is_remembered_for_five_minutes() {
     world(async |world| {
         // One reader follows no author, one follows an author without posts.
         world.user(2).put("/v1/following/10").await.ok();
@@ -28,8 +28,7 @@ async fn a_reader_without_posts_is_remembered_for_five_minutes() {
             assert!(!rebuilds(world, reader).await, "remembered");
         }
         // The first delivery ends it.
-        world.user(10).publish("hello").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "hello").await;
         assert!(lifetime(world, 2).await > 59 * 3600);
         assert_eq!((world.user(2).feed_ids().await, world.user(2).unread_total().await), (vec!["10-1".to_owned()], 1));
         // A follow ends it at once.
@@ -41,6 +40,5 @@ async fn a_reader_without_posts_is_remembered_for_five_minutes() {
         // The projector calls Redis too. Only when it is idle, the calls are the reader's.
         world.idle().await;
         assert!(!rebuilds(world, 1).await);
-    })
-    .await;
+    });
 }

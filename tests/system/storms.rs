@@ -11,14 +11,13 @@ const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
     None => 40,
 };
 
-#[tokio::test]
-async fn facts_lists_counters_and_feed_agree_after_a_storm() {
+#[test]
+fn facts_lists_counters_and_feed_agree_after_a_storm() {
     world(async |world| {
         for seed in 0..STORMS {
             storm(world, seed).await;
         }
-    })
-    .await;
+    });
 }
 
 async fn storm(world: &World, seed: u64) {
@@ -61,8 +60,8 @@ async fn storm(world: &World, seed: u64) {
 }
 
 /// On one pair, eight clients block, unblock and follow in both directions. Whenever a block stands, no edge does.
-#[tokio::test]
-async fn no_follow_stands_beside_a_block() {
+#[test]
+fn no_follow_stands_beside_a_block() {
     world(async |world| {
         for seed in 0..STORMS {
             let mut rng = StdRng::seed_from_u64(seed);
@@ -107,8 +106,7 @@ async fn no_follow_stands_beside_a_block() {
             let put = users[0].put(&format!("/v1/following/{}", pair[1])).await;
             assert_eq!(put.status == 403, blocked, "storm {seed}: {}", put.body);
         }
-    })
-    .await;
+    });
 }
 
 /// Sends the stream record of the pair once more.
@@ -131,8 +129,7 @@ async fn agree(world: &World, user: u64, author: u64, seed: u64) {
     assert_eq!(count(author, "followers").await, edges, "storm {seed}: followers counter");
     assert_eq!(size("/v1/feed".to_owned()).await, edges, "storm {seed}: feed");
     assert_eq!(reader.unread_total().await, 0, "storm {seed}");
-    world.user(author).publish("after").await;
-    world.idle().await;
+    world.publish_and_deliver(author, "after").await;
     assert_eq!(
         (size("/v1/feed".to_owned()).await, reader.unread_total().await),
         (edges * 2, edges),

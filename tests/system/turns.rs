@@ -11,11 +11,8 @@ const WORK: u64 = 40;
 /// Delivers to several readers, so that the functions load the library, and returns a connection to the node.
 async fn node(world: &World) -> MultiplexedConnection {
     world.follow(1..=20, 42).await;
-    for reader in 1..=20 {
-        world.user(reader).feed_ids().await;
-    }
-    world.user(42).publish("to twenty readers").await;
-    world.idle().await;
+    world.read_feeds(1..=20).await;
+    world.publish_and_deliver(42, "to twenty readers").await;
     world.redis_nodes().await.remove(0)
 }
 
@@ -34,20 +31,19 @@ async fn distance(node: &mut MultiplexedConnection) -> u64 {
     turns[1].saturating_sub(turns[0])
 }
 
-#[tokio::test]
-async fn turns_follow_each_other_and_are_at_most_a_tenth_of_a_second_away() {
+#[test]
+fn turns_follow_each_other_and_are_at_most_a_tenth_of_a_second_away() {
     world(async |world| {
         let mut node = node(world).await;
         let told = turns(&mut node, 20_000).await;
         assert!(told[100] > told[0] && told.iter().all(|wait| *wait <= 100_000), "{told:?}");
         assert_eq!(told.last(), Some(&100_000));
         until("no turn is given for long", async || turns(&mut node, 1).await[0] == 0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
+#[test]
+fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
     world(async |world| {
         world.stack.app("fan-out").expect("deliveries in one process");
         node(world).await;
@@ -56,15 +52,13 @@ async fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
             // A queue: each trip gets a turn after a millisecond.
             load(node, "math.floor(mine - now)", "1000").await;
         }
-        world.user(42).publish("gets a turn").await;
-        world.idle().await;
+        world.publish_and_deliver(42, "gets a turn").await;
         for node in &mut nodes {
             log_calls(node).await;
         }
         // The turn passes.
         tokio::time::sleep(Duration::from_millis(10)).await;
-        world.user(42).publish("late").await;
-        world.idle().await;
+        world.publish_and_deliver(42, "late").await;
         let mut trips = 0;
         for node in &mut nodes {
             let calls = bulk_calls(node).await;
@@ -73,8 +67,7 @@ async fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
             trips += usize::from(ends.is_some());
         }
         assert!(trips > 0);
-    })
-    .await;
+    });
 }
 
 /// Begins a log of all commands of a node.
@@ -105,8 +98,8 @@ async fn load(node: &mut MultiplexedConnection, part: &str, other: &str) {
 }
 
 /// The node may be busy for a tenth of its time. Beside other tests, a node does not get much more of a processor.
-#[tokio::test]
-async fn a_busy_node_moves_turns_apart_and_an_idle_one_moves_them_together() {
+#[test]
+fn a_busy_node_moves_turns_apart_and_an_idle_one_moves_them_together() {
     let work = Script::new("for _ = 1, 3000 do redis.call('PING') end");
     world(async |world| {
         let mut node = node(world).await;
@@ -120,6 +113,5 @@ async fn a_busy_node_moves_turns_apart_and_an_idle_one_moves_them_together() {
         })
         .await;
         until("an idle node gives more turns", async || distance(&mut node).await <= began).await;
-    })
-    .await;
+    });
 }

@@ -1,6 +1,6 @@
 //! The scripts alone: any history of repeated and reordered operations ends in agreement with the facts (V1 to V5).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use redis::AsyncCommands;
@@ -11,16 +11,16 @@ use tidemark::{
         reader_state::RECENT_FIELDS,
     },
     ports::{LimitViews, ReaderViews, Seed, Seeded, View},
-    views::{Redis, RedisOptions, keys},
+    views::{Redis, keys},
 };
-use tidemark_tests::{World, world};
+use tidemark_tests::{Connection, user_id, world};
 
 /// The events of one reader and one author, as operations on the view.
 #[derive(Clone, Debug)]
 enum Operation {
     Deliver(u64),
     Retract(u64, u32),
-    Read(Box<(Edge, AuthorHead, ReadState)>),
+    Read(Box<Facts>),
     /// A mute, a preference or a change of lists.
     Choose(Edge),
 }
@@ -29,46 +29,55 @@ fn at(seq: u64) -> Timestamp {
     Timestamp::from_ms(1_700_000_000_000 + seq * 7_000_000)
 }
 
-/// Views with a longer timeout than a function's.
-fn patient_views(world: &World) -> Arc<dyn ReaderViews> {
-    let options = RedisOptions {
-        connect_timeout: std::time::Duration::from_secs(2),
-        response_timeout: std::time::Duration::from_secs(5),
-        ..world.stack.redis_options().clone()
-    };
-    Arc::new(Redis::new(&options).unwrap())
+#[test]
+fn operations_in_any_order_end_in_the_same_view() {
+    world(async |world| {
+        let views = world.patient_redis();
+        for seed in 0..300_u64 {
+            history(&views, seed).await;
+        }
+    });
 }
 
-#[tokio::test]
-async fn operations_in_any_order_end_in_the_same_view() {
-    world(async |world| {
-        let views = patient_views(world);
-        for seed in 0..300_u64 {
-            history(&*views, seed).await;
-        }
-    })
-    .await;
+async fn deliver(views: &dyn ReaderViews, user: UserId, key: FeedKey) {
+    views.deliver(&[user], key, Modes::default(), false).await.unwrap();
+}
+
+/// Removes a recent entry of the feed, or its list.
+async fn lose_entries(redis: &mut Connection, user: UserId, recent: bool) {
+    if recent {
+        redis.hdel::<_, _, ()>(keys::reader_state(user), RECENT_FIELDS[0]).await.unwrap();
+    } else {
+        redis.del::<_, ()>(keys::feed(user)).await.unwrap();
+    }
+}
+
+/// A view without its list or a recent entry is damaged. Deliveries of these posts lose it.
+async fn is_lost_by_deliveries(views: &dyn ReaderViews, user: UserId, posts: impl Iterator<Item = FeedKey>) {
+    assert!(views.view(user, 100).await.is_err(), "it is damaged");
+    for key in posts {
+        deliver(views, user, key).await;
+    }
+    assert!(views.view(user, 100).await.unwrap().is_none(), "the view is lost");
 }
 
 /// The newest entries of a feed are in the state. Every script that changes the feed finds them.
-#[tokio::test]
-async fn recent_entries_are_part_of_the_feed_for_every_script() {
+#[test]
+fn recent_entries_are_part_of_the_feed_for_every_script() {
     world(async |world| {
-        let (views, mut redis, half_life) = (patient_views(world), world.redis().await, HalfLife::new(Duration::from_secs(3600)));
-        let (author, other) = (UserId::new(900).unwrap(), UserId::new(901).unwrap());
+        let (views, mut redis, half_life) =
+            (world.patient_redis(), world.redis().await, HalfLife::new(Duration::from_secs(3600)));
+        let (author, other) = (user_id(900), user_id(901));
         let key = |number: u64| {
-            let post =
-                if number.is_multiple_of(3) { PostId::new(other, number / 3) } else { PostId::new(author, number - number / 3) };
-            FeedKey { at: at(number), post }
+            let (of, seq) = if number.is_multiple_of(3) { (other, number / 3) } else { (author, number - number / 3) };
+            FeedKey { at: at(number), post: PostId::new(of, seq) }
         };
         let between = FeedKey { at: at(1).plus_ms(1), post: PostId::new(author, 400) };
         for (posts, change) in (1..=20_u64).flat_map(|posts| (0..9).map(move |change| (posts, change))) {
-            let user = UserId::new(posts * 10 + change).unwrap();
+            let user = user_id(posts * 10 + change);
             let edges = [author, other].map(|author| Edge { following: true, rev: 10, ..Edge::never(user, author) });
-            views.begin(user, 1, at(0), false).await.unwrap();
-            views.open_gate(user, &edges).await.unwrap();
-            views.finish(user, 1, at(0)).await.unwrap();
-            let deliver = async |key| drop(views.deliver(&[user], key, Modes::default(), false).await.unwrap());
+            open_view(&views, user, &edges).await;
+            let deliver = async |key| deliver(&views, user, key).await;
             for number in 1..=posts {
                 deliver(key(number)).await;
             }
@@ -100,19 +109,8 @@ async fn recent_entries_are_part_of_the_feed_for_every_script() {
                     assert_eq!(views.unranked(user, half_life).await.unwrap(), []);
                 }
                 _ => {
-                    if change == 7 && !view.state.recent.is_empty() {
-                        redis.hdel::<_, _, ()>(keys::reader_state(user), RECENT_FIELDS[0]).await.unwrap();
-                    } else {
-                        redis.del::<_, ()>(keys::feed(user)).await.unwrap();
-                    }
-                    assert!(views.view(user, 100).await.is_err(), "it is damaged");
-                    for number in posts + 1..=posts + 9 {
-                        deliver(key(number)).await;
-                    }
-                    assert!(
-                        views.view(user, 100).await.unwrap().is_none(),
-                        "without its list or a recent entry the view is lost"
-                    );
+                    lose_entries(&mut redis, user, change == 7 && !view.state.recent.is_empty()).await;
+                    is_lost_by_deliveries(&views, user, (posts + 1..=posts + 9).map(key)).await;
                     continue;
                 }
             }
@@ -123,15 +121,14 @@ async fn recent_entries_are_part_of_the_feed_for_every_script() {
             expected.sort_unstable_by(|a, b| b.cmp(a));
             assert_eq!(views.view(user, 100).await.unwrap().unwrap().entries, expected, "{posts} posts, change {change}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_clock_that_was_ahead_locks_no_user_out() {
+#[test]
+fn a_clock_that_was_ahead_locks_no_user_out() {
     world(async |world| {
         let views = Redis::new(world.stack.redis_options()).unwrap();
-        let user = UserId::new(1).unwrap();
+        let user = user_id(1);
         let spend = async |after_ms: u64| views.spend(user, Budget::Reads, 60, at(1).plus_ms(after_ms)).await.unwrap().wait;
         let hour = 3_600_000;
         assert_eq!(spend(hour).await, None);
@@ -145,15 +142,100 @@ async fn a_clock_that_was_ahead_locks_no_user_out() {
             assert_eq!(spend(70_000).await, None);
         }
         assert_eq!(spend(70_000).await, Some(Duration::from_secs(1)));
-    })
-    .await;
+    });
+}
+
+/// The facts of one reader and one author.
+#[derive(Clone, Debug)]
+struct Facts {
+    edge: Edge,
+    head: AuthorHead,
+    reads: ReadState,
+}
+
+impl Facts {
+    /// The author's field, without deliveries.
+    fn seed(&self) -> Seed {
+        let state = AuthorState::undelivered(&self.edge, &self.head, &self.reads);
+        Seed { authors: vec![(self.edge.author, state)], ..Seed::default() }
+    }
+
+    fn key(&self, seq: u64) -> FeedKey {
+        FeedKey { at: at(seq), post: PostId::new(self.edge.author, seq) }
+    }
+}
+
+/// Rebuilds the view of a user with these edges.
+async fn open_view(views: &dyn ReaderViews, user: UserId, edges: &[Edge]) {
+    views.begin(user, 1, at(0), false).await.unwrap();
+    views.open_gate(user, edges).await.unwrap();
+    views.finish(user, 1, at(0)).await.unwrap();
+}
+
+/// A true history, and the operations that carry it to the view.
+fn true_history(rng: &mut StdRng, facts: &mut Facts) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for _ in 0..rng.random_range(1..40) {
+        match rng.random_range(0..11) {
+            10 => {
+                facts.edge = match rng.random_range(0..3) {
+                    0 => facts.edge.with_mute(facts.edge.muted.is_none().then(|| at(2)), at(0)),
+                    1 => facts.edge.with_preference(rng.random_range(-10..=10), at(0)),
+                    _ => facts.edge.with_lists([rng.random_range(1..5)].into(), at(0)),
+                };
+                operations.push(Operation::Choose(facts.edge.clone()));
+            }
+            0..5 => {
+                facts.head.latest_seq += 1;
+                facts.head.latest_at = at(facts.head.latest_seq);
+                operations.push(Operation::Deliver(facts.head.latest_seq));
+            }
+            5 if facts.head.latest_seq > 0 => {
+                let seq = rng.random_range(1..=facts.head.latest_seq);
+                if facts.head.deleted.insert(seq) {
+                    operations.push(Operation::Retract(seq, facts.head.deletions()));
+                }
+            }
+            6..8 if facts.head.latest_seq > 0 => {
+                let seq = rng.random_range(1..=facts.head.latest_seq);
+                let changed = if rng.random() { facts.reads.mark([seq]) } else { facts.reads.unmark(seq) };
+                facts.reads.version += u32::from(changed);
+                operations.push(Operation::Read(Box::new(facts.clone())));
+            }
+            8 => {
+                let seq = rng.random_range(0..=facts.head.latest_seq);
+                facts.reads.version += u32::from(facts.reads.mark_through(seq));
+                operations.push(Operation::Read(Box::new(facts.clone())));
+            }
+            _ => {}
+        }
+    }
+    operations
+}
+
+async fn apply(views: &dyn ReaderViews, user: UserId, facts: &Facts, operation: &Operation) {
+    match operation {
+        Operation::Deliver(seq) => drop(views.deliver(&[user], facts.key(*seq), Modes::default(), false).await.unwrap()),
+        Operation::Retract(seq, deletions) => {
+            views.retract(&[user], facts.key(*seq), *deletions, Modes::default()).await.unwrap();
+        }
+        Operation::Read(read) => {
+            let seeded = views.seed(user, &read.seed()).await.unwrap();
+            // A stale view is loaded again, as functions do.
+            if seeded != (Seeded::Merged { stale: vec![] }) {
+                views.open_gate(user, std::slice::from_ref(&facts.edge)).await.unwrap();
+                views.seed(user, &facts.seed()).await.unwrap();
+            }
+        }
+        Operation::Choose(edge) => drop(views.open_gate(user, std::slice::from_ref(edge)).await.unwrap()),
+    }
 }
 
 async fn history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
+    let (user, author) = (user_id(seed + 1), user_id(900_000 + seed));
     let base = rng.random_range(0..20_u64);
-    let mut edge = Edge {
+    let edge = Edge {
         following: true,
         since: at(base),
         rev: 10,
@@ -165,82 +247,28 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
         ..Edge::never(user, author)
     };
     let first = edge.clone();
-    let mut head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
-    let mut reads = ReadState::default();
-
-    // The true history, and the operations that carry it to the view.
-    let mut operations = Vec::new();
-    for _ in 0..rng.random_range(1..40) {
-        match rng.random_range(0..11) {
-            10 => {
-                edge = match rng.random_range(0..3) {
-                    0 => edge.with_mute(edge.muted.is_none().then(|| at(2)), at(0)),
-                    1 => edge.with_preference(rng.random_range(-10..=10), at(0)),
-                    _ => edge.with_lists([rng.random_range(1..5)].into(), at(0)),
-                };
-                operations.push(Operation::Choose(edge.clone()));
-            }
-            0..5 => {
-                head.latest_seq += 1;
-                head.latest_at = at(head.latest_seq);
-                operations.push(Operation::Deliver(head.latest_seq));
-            }
-            5 if head.latest_seq > 0 => {
-                let seq = rng.random_range(1..=head.latest_seq);
-                if head.deleted.insert(seq) {
-                    operations.push(Operation::Retract(seq, head.deletions()));
-                }
-            }
-            6..8 if head.latest_seq > 0 => {
-                let seq = rng.random_range(1..=head.latest_seq);
-                let changed = if rng.random() { reads.mark([seq]) } else { reads.unmark(seq) };
-                reads.version += u32::from(changed);
-                operations.push(Operation::Read(Box::new((edge.clone(), head.clone(), reads.clone()))));
-            }
-            8 => {
-                let seq = rng.random_range(0..=head.latest_seq);
-                reads.version += u32::from(reads.mark_through(seq));
-                operations.push(Operation::Read(Box::new((edge.clone(), head.clone(), reads.clone()))));
-            }
-            _ => {}
-        }
-    }
+    let head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
+    let mut facts = Facts { edge, head, reads: ReadState::default() };
+    let operations = true_history(&mut rng, &mut facts);
     let mut repeated: Vec<Operation> =
         operations.iter().flat_map(|operation| vec![operation.clone(); rng.random_range(1..3)]).collect();
     repeated.shuffle(&mut rng);
 
-    views.begin(user, seed, at(0), false).await.unwrap();
-    views.open_gate(user, &[first]).await.unwrap();
-    views.finish(user, seed, at(0)).await.unwrap();
-    let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
+    open_view(views, user, &[first]).await;
     for operation in &repeated {
-        match operation {
-            Operation::Deliver(seq) => drop(views.deliver(&[user], key(*seq), Modes::default(), false).await.unwrap()),
-            Operation::Retract(seq, deletions) => {
-                views.retract(&[user], key(*seq), *deletions, Modes::default()).await.unwrap();
-            }
-            Operation::Read(facts) => {
-                let state = AuthorState::undelivered(&facts.0, &facts.1, &facts.2);
-                let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
-                // A stale view is loaded again, as functions do.
-                if seeded != (Seeded::Merged { stale: vec![] }) {
-                    let state = AuthorState::undelivered(&edge, &head, &reads);
-                    views.open_gate(user, std::slice::from_ref(&edge)).await.unwrap();
-                    views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
-                }
-            }
-            Operation::Choose(edge) => drop(views.open_gate(user, std::slice::from_ref(edge)).await.unwrap()),
-        }
+        apply(views, user, &facts, operation).await;
     }
+    let Facts { edge, head, reads } = &facts;
     let View { state, entries: stored, whole, .. } = views.view(user, 1000).await.unwrap().unwrap();
-    let differs = invariants::view_differs(&state, author, Some(&edge), &head, &reads);
+    let differs = invariants::view_differs(&state, author, Some(edge), head, reads);
     assert_eq!(differs, None, "seed {seed}: {repeated:?}");
     for seq in base + 1..=head.latest_seq {
         assert_eq!(state.is_unread(PostId::new(author, seq)), !reads.read.contains(seq) && !head.deleted.contains(seq));
     }
     // V3: live posts are stored once and in order, and so are unread ones. A deleted post may be left if it was read
     // before its late delivery.
-    let live: Vec<FeedKey> = (base + 1..=head.latest_seq).rev().filter(|seq| !head.deleted.contains(*seq)).map(key).collect();
+    let live: Vec<FeedKey> =
+        (base + 1..=head.latest_seq).rev().filter(|seq| !head.deleted.contains(*seq)).map(|seq| facts.key(seq)).collect();
     assert!(whole && state.meta.feed != stored.is_empty());
     let stored: Vec<FeedKey> = stored.into_iter().filter(|key| !head.deleted.contains(key.post.seq)).collect();
     assert_eq!(stored, live, "seed {seed}: {repeated:?}");
@@ -249,36 +277,35 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     views.drop_author(&edge.ended(at(0))).await.unwrap();
     for operation in &repeated {
         if let Operation::Deliver(seq) = operation {
-            views.deliver(&[user], key(*seq), Modes::default(), false).await.unwrap();
+            views.deliver(&[user], facts.key(*seq), Modes::default(), false).await.unwrap();
         }
     }
-    views.open_gate(user, &[edge]).await.unwrap();
+    views.open_gate(user, std::slice::from_ref(edge)).await.unwrap();
     let View { state, entries, .. } = views.view(user, 1000).await.unwrap().unwrap();
     assert!(state.authors.is_empty() && entries.is_empty() && !state.meta.feed, "seed {seed}: {state:?}");
 }
 
 /// With any number of posts between the oldest unread one and the newest, the view has the count of the facts, knows
 /// each of the newest posts, and stays small.
-#[tokio::test]
-async fn a_view_with_an_old_unread_post_stays_exact_and_small() {
+#[test]
+fn a_view_with_an_old_unread_post_stays_exact_and_small() {
     world(async |world| {
-        let views = patient_views(world);
+        let views = world.patient_redis();
         for seed in 0..4 {
-            long_history(&*views, seed).await;
+            long_history(&views, seed).await;
         }
-    })
-    .await;
+    });
 }
 
 /// Measures the time that a delivery takes in Redis and the size of a state, a million posts after the oldest unread
 /// one: `cargo test -p tidemark-tests --test system -- --ignored --nocapture a_delivery_a_million_posts`.
-#[tokio::test]
+#[test]
 #[ignore = "a measurement"]
-async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
+fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
     const READERS: u64 = 70;
     const POSTS: u64 = 300;
     world(async |world| {
-        let views = patient_views(world);
+        let views = world.patient_redis();
         let mut rng = StdRng::seed_from_u64(1);
         let head = AuthorHead { latest_seq: 1_000_000, latest_at: at(1_000_000), ..AuthorHead::default() };
         let mut all = ReadState { version: 1, ..ReadState::default() };
@@ -294,17 +321,15 @@ async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
                 let users: Vec<UserId> = (0..READERS)
                     .map(|_| {
                         readers += 1;
-                        UserId::new(readers).unwrap()
+                        user_id(readers)
                     })
                     .collect();
-                let author = UserId::new(900_000 + readers).unwrap();
+                let author = user_id(900_000 + readers);
                 let mut bytes = 0;
                 for &user in &users {
                     let edge = Edge { following: true, since: at(0), rev: 10, ..Edge::never(user, author) };
                     let state = AuthorState::from_facts(&edge, &head, reads);
-                    views.begin(user, 1, at(0), false).await.unwrap();
-                    views.open_gate(user, std::slice::from_ref(&edge)).await.unwrap();
-                    views.finish(user, 1, at(0)).await.unwrap();
+                    open_view(&views, user, std::slice::from_ref(&edge)).await;
                     views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
                     bytes = views.view(user, 0).await.unwrap().unwrap().state.authors[&author].encode().len();
                 }
@@ -319,13 +344,12 @@ async fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
                 println!("round {round}, {name}: {bytes} bytes, {:.2} µs a follower", micros as f64 / (READERS * POSTS) as f64);
             }
         }
-    })
-    .await;
+    });
 }
 
 async fn long_history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let (user, author) = (UserId::new(seed + 1).unwrap(), UserId::new(900_000 + seed).unwrap());
+    let (user, author) = (user_id(seed + 1), user_id(900_000 + seed));
     let edge = Edge {
         following: true,
         since: at(0),
@@ -338,9 +362,7 @@ async fn long_history(views: &dyn ReaderViews, seed: u64) {
     let mut head = AuthorHead::default();
     let mut reads = ReadState::default();
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
-    views.begin(user, seed, at(0), false).await.unwrap();
-    views.open_gate(user, std::slice::from_ref(&edge)).await.unwrap();
-    views.finish(user, seed, at(0)).await.unwrap();
+    open_view(views, user, std::slice::from_ref(&edge)).await;
     let seed_facts = async |head: &AuthorHead, reads: &ReadState| {
         let state = AuthorState::undelivered(&edge, head, reads);
         let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();

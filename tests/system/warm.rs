@@ -56,8 +56,8 @@ async fn units(world: &World, proxy: &Proxy, path: &str) -> f64 {
     proxy.meter().units / READS as f64
 }
 
-#[tokio::test]
-async fn warm_reads_of_a_post_and_of_a_timeline_cost_hardly_any_facts() {
+#[test]
+fn warm_reads_of_a_post_and_of_a_timeline_cost_hardly_any_facts() {
     world_behind_a_proxy(async |world, proxy| {
         publish(world).await;
         for path in ["/v1/posts/1-30", "/v1/authors/1/posts", "/v1/authors/1/posts?include=body"] {
@@ -65,12 +65,11 @@ async fn warm_reads_of_a_post_and_of_a_timeline_cost_hardly_any_facts() {
             println!("{path}: {units:.3} units a read, {:.2} % of a cold one", 100.0 * units / COLD_UNITS);
             assert!(units <= COLD_UNITS / 100.0, "{path}: {units} units a read");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon() {
+#[test]
+fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon() {
     world_behind_a_proxy(async |world, proxy| {
         let author = publish(world).await;
         let (path, readers) = ("/v1/posts/1-30", readers(world));
@@ -117,20 +116,22 @@ async fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_
         println!("{reads} reads beside an edit, a like and a deletion: {units} units, the writes included");
         // The number of reads depends on the machine. A change makes at most one read of each reader cold.
         assert!(units <= 3.0 * READERS as f64 * COLD_UNITS, "{units} units for {reads} reads");
-    })
-    .await;
+    });
 }
 
 /// Warm pages of 100 posts by 100 authors who all have profiles.
-#[tokio::test]
-async fn profiles_on_a_page_cost_no_round_trip() {
+#[test]
+fn profiles_on_a_page_cost_no_round_trip() {
     const AUTHORS: u64 = 100;
     world(async |world| {
         let authors: Vec<u64> = (1_000..1_000 + AUTHORS).collect();
         let readers: Vec<User> = (10..110).map(|reader| world.user(reader)).collect();
         for &author in &authors {
-            let profile = json!({ "name": format!("Author {author}"), "handle": format!("author_{author}") }).to_string();
-            world.user(author).send(Method::PUT, "/v1/me/profile", &[], Some(profile)).await.ok();
+            world
+                .user(author)
+                .put_body("/v1/me/profile", &json!({ "name": format!("Author {author}"), "handle": format!("author_{author}") }))
+                .await
+                .ok();
         }
         let ids: Vec<String> = authors.iter().map(u64::to_string).collect();
         for reader in &readers {
@@ -167,12 +168,11 @@ async fn profiles_on_a_page_cost_no_round_trip() {
             "500 pages: {trips_without} → {trips} reads of a socket, {micros_without} → {micros} µs of Redis, ratio {ratio:.2}"
         );
         assert!(trips <= trips_without + trips_without / 20, "{trips_without} → {trips}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_edit() {
+#[test]
+fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_edit() {
     world(async |world| {
         let (author, reader) = (world.user(1), world.user(7));
         author.publish("Before").await;
@@ -184,7 +184,7 @@ async fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_
             [(post.into(), text)]
         };
         let before = read(1).await;
-        author.send(Method::PUT, "/v1/posts/1-1", &[], Some(json!({ "title": "After" }).to_string())).await.ok();
+        author.put_body("/v1/posts/1-1", &json!({ "title": "After" })).await.ok();
         world.flush_redis().await;
         views.remember(&before, Some(1)).await.unwrap();
         assert_eq!(reader.get("/v1/posts/1-1").await.ok()["title"], "After");
@@ -196,6 +196,5 @@ async fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_
         assert!(views.summaries(&[id]).await.unwrap().is_empty());
         views.remember(&second, Some(3)).await.unwrap();
         assert_eq!(views.summaries(&[id]).await.unwrap().len(), 1);
-    })
-    .await;
+    });
 }

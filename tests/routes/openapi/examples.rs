@@ -76,8 +76,8 @@ const STORY: &str = r#"
 3: GET /v1/me/erasure
 "#;
 
-#[tokio::test]
-async fn examples_of_openapi_yaml_are_responses_of_a_stack() {
+#[test]
+fn examples_of_openapi_yaml_are_responses_of_a_stack() {
     world(async |world| {
         let path = repository().join(FILE);
         let told = tell(world).await;
@@ -88,8 +88,7 @@ async fn examples_of_openapi_yaml_are_responses_of_a_stack() {
             let stored: BTreeMap<String, Value> = serde_yaml_ng::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
             assert_eq!(told, stored, "the examples are not what the stack responds: run `make openapi`");
         }
-    })
-    .await;
+    });
 }
 
 /// Sends the requests of the story. Returns the first request and response of each route.

@@ -79,8 +79,8 @@ fn openapi_yaml_and_the_table_of_routes_are_what_the_code_generates() {
     }
 }
 
-#[tokio::test]
-async fn the_stack_serves_the_document_and_its_reference() {
+#[test]
+fn the_stack_serves_the_document_and_its_reference() {
     world(async |world| {
         let get = async |path| {
             let response = reqwest::get(format!("{}{path}", world.stack.base_url())).await.unwrap();
@@ -89,8 +89,7 @@ async fn the_stack_serves_the_document_and_its_reference() {
         let document = std::fs::read_to_string(repository().join("openapi.yaml")).unwrap();
         assert_eq!(get("/openapi.yaml").await, document);
         assert!(get("/docs").await.contains("/docs/redoc.standalone.js"));
-    })
-    .await;
+    });
 }
 
 #[test]

@@ -1,13 +1,10 @@
 //! IAM: statements against docs/iam.md and the calls in the code, wildcards against their reasons.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tidemark_tests::{
-    repository,
+    files, repository,
     template::{
         BY_LAMBDA, Permissions, Statement, permissions, quoted_names, resources, statement, statements, table_under,
         template_document, template_text,
@@ -18,31 +15,20 @@ fn document() -> String {
     std::fs::read_to_string(repository().join("docs/iam.md")).unwrap()
 }
 
-/// The names between backticks in a table cell.
-fn names(cell: &str) -> BTreeSet<String> {
-    quoted_names(cell)
-}
-
-/// Every Rust file below a folder.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let of = |path: PathBuf| if path.is_dir() { sources(&path) } else { vec![path] };
-    entries.flat_map(of).filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
-}
-
 #[test]
 fn statements_of_the_template_and_of_iam_md_match() {
     let mut listed: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
     for row in table_under(&document(), "## Statements") {
         let [function, sid, actions, resources, calls] = &row[..] else { panic!("a row of five cells: {row:?}") };
-        assert!(!names(calls).is_empty() || calls.starts_with("Lambda"), "{function} {sid} has no call that needs it");
-        let (files, operations): (Vec<String>, Vec<String>) = names(calls).into_iter().partition(|name| name.ends_with(".rs"));
+        assert!(!quoted_names(calls).is_empty() || calls.starts_with("Lambda"), "{function} {sid} has no call that needs it");
+        let (files, operations): (Vec<String>, Vec<String>) =
+            quoted_names(calls).into_iter().partition(|name| name.ends_with(".rs"));
         let code = files.iter().map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).collect::<String>();
         for operation in operations.iter().filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase())) {
             assert!(code.contains(&format!("fn {operation}(")), "{function} {sid}: no {operation} in {files:?}");
         }
-        let only = |cell: &String| names(cell).into_iter().next().unwrap();
-        let statement = Statement { sid: only(sid), actions: names(actions), resources: names(resources) };
+        let only = |cell: &String| quoted_names(cell).into_iter().next().unwrap();
+        let statement = Statement { sid: only(sid), actions: quoted_names(actions), resources: quoted_names(resources) };
         listed.entry(only(function)).or_default().push(statement);
     }
     // A function that calls nothing has no statement.
@@ -53,37 +39,23 @@ fn statements_of_the_template_and_of_iam_md_match() {
 #[test]
 fn sdk_calls_of_the_code_and_of_iam_md_match() {
     // The patterns that a call of the SDK begins with.
-    let operations = [
-        "batch_get_item",
-        "batch_write_item",
-        "delete_item",
-        "get_item",
-        "get_queue_attributes",
-        "post_to_connection",
-        "put_item",
-        "query",
-        "scan",
-        "send_message",
-        "send_message_batch",
-        "transact_get_items",
-        "transact_write_items",
-        "update_item",
-    ];
+    let operations = "batch_get_item batch_write_item delete_item get_item get_queue_attributes post_to_connection put_item query
+        scan send_message send_message_batch transact_get_items transact_write_items update_item";
     let root = repository();
     let mut made = BTreeSet::new();
-    for path in sources(&root.join("shared")).into_iter().chain(sources(&root.join("functions"))) {
+    for path in ["shared", "functions"].iter().flat_map(|folder| files(&root.join(folder), "rs")) {
         let text: String = std::fs::read_to_string(&path).unwrap().split_whitespace().collect();
-        for operation in operations.iter().filter(|operation| text.contains(&format!("client.{operation}()"))) {
-            made.insert((path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), (*operation).to_owned()));
+        for operation in operations.split_whitespace().filter(|operation| text.contains(&format!("client.{operation}()"))) {
+            made.insert((path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), operation.to_owned()));
         }
     }
     let mut listed = BTreeSet::new();
     let mut actions = BTreeSet::new();
     for row in table_under(&document(), "## Calls") {
         let [call, files, needed] = &row[..] else { panic!("a row of three cells: {row:?}") };
-        let call = names(call).into_iter().next().unwrap();
-        listed.extend(names(files).into_iter().map(|file| (file, call.clone())));
-        actions.extend(names(needed));
+        let call = quoted_names(call).into_iter().next().unwrap();
+        listed.extend(quoted_names(files).into_iter().map(|file| (file, call.clone())));
+        actions.extend(quoted_names(needed));
     }
     assert_eq!(listed, made);
     let allowed = statements(&template_document()).into_values().flatten().flat_map(|statement| statement.actions);

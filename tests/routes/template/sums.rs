@@ -35,10 +35,8 @@ fn sources(template: &Template) -> Vec<(&Function, &EventSource)> {
 /// a reservation.
 fn reserved(value: &Value) -> &Value {
     if !value.is_null() {
-        assert_eq!(
-            (&value["Fn::If"][0], &value["Fn::If"][2]),
-            (&json!("ConcurrencyReserved"), &json!({ "Ref": "AWS::NoValue" }))
-        );
+        assert_eq!(value["Fn::If"][0], "ConcurrencyReserved");
+        assert_eq!(value["Fn::If"][2], json!({ "Ref": "AWS::NoValue" }));
     }
     &value["Fn::If"][1]
 }
@@ -228,13 +226,9 @@ fn the_password_of_redis_is_in_no_parameter_output_or_dashboard() {
     for section in ["Outputs", "Parameters", "Conditions"] {
         assert!(!document[section].to_string().contains("RedisPassword"), "{section}");
     }
-    let users: Vec<String> = document["Resources"]
-        .as_object()
-        .unwrap()
-        .iter()
-        .filter(|(_, body)| body.to_string().contains("RedisPassword"))
-        .map(|(id, _)| id.clone())
-        .collect();
+    let resources = document["Resources"].as_object().unwrap().iter();
+    let users: Vec<&String> =
+        resources.filter(|(_, body)| body.to_string().contains("RedisPassword")).map(|(id, _)| id).collect();
     assert_eq!(users, ["RedisDefaultUser", "RedisUser"], "each user refers to the secret, as do the functions in Globals");
     let text = document.to_string();
     assert_eq!(

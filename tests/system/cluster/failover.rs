@@ -42,16 +42,15 @@ async fn is_served_again(world: &World, reader: u64) -> Duration {
     started.elapsed()
 }
 
-#[tokio::test]
-async fn a_lost_master_affects_only_the_users_whose_views_it_had() {
+#[test]
+fn a_lost_master_affects_only_the_users_whose_views_it_had() {
     world_with(deployed(0), async |world| {
         let mut readers = Vec::new();
         for master in 0..MASTERS {
             readers.push(at_home(world, master, 1, 3).await);
         }
         world.follow(readers.iter().flatten().copied(), AUTHOR).await;
-        world.user(AUTHOR).publish("one").await;
-        world.idle().await;
+        world.publish_and_deliver(AUTHOR, "one").await;
         for &reader in readers.iter().flatten() {
             assert_eq!(unread(world, reader).await, (1, false));
         }
@@ -60,11 +59,7 @@ async fn a_lost_master_affects_only_the_users_whose_views_it_had() {
         for _ in 0..3 {
             for (master, readers) in readers.iter().enumerate() {
                 for &reader in readers {
-                    assert_eq!(
-                        unread(world, reader).await,
-                        (1, master == lost),
-                        "reader {reader} of master {master}, {lost} lost"
-                    );
+                    assert_eq!(unread(world, reader).await, (1, master == lost), "{reader} of master {master}, {lost} lost");
                 }
             }
         }
@@ -83,27 +78,22 @@ async fn a_lost_master_affects_only_the_users_whose_views_it_had() {
             assert_eq!(unread(world, reader).await, (2, false));
             assert_eq!(world.user(reader).feed_ids().await.len(), 2);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
+#[test]
+fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
     const READERS: u64 = 150;
     const POSTS: u64 = 40;
     world_with(deployed(1), async |world| {
         let readers: Vec<u64> = (1..=READERS).collect();
-        for readers in readers.chunks(30) {
-            join_all(readers.iter().map(|&reader| world.follow([reader], AUTHOR))).await;
-        }
+        world.follow_at_once(1..=READERS, AUTHOR).await;
         world.idle().await;
         for readers in readers.chunks(30) {
             join_all(readers.iter().map(async |&reader| assert_eq!(world.user(reader).feed_ids().await.len(), 0))).await;
         }
         world.stack.pause("fan-out").await.unwrap();
-        for number in 0..POSTS {
-            world.user(AUTHOR).publish(&format!("{number}")).await;
-        }
+        world.user(AUTHOR).publish_all(0..POSTS).await;
         world.stack.resume("fan-out").unwrap();
         let started = Instant::now();
         let left = async || {
@@ -139,35 +129,27 @@ async fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
             world.idle().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        println!(
-            "killed with {before} of {POSTS} messages left; the replica serves its readers after {} ms, queue empty after {} ms",
-            served.as_millis(),
-            done.as_millis()
-        );
+        println!("killed with {before} of {POSTS} messages left; readers are served after {served:.1?}, idle after {done:.1?}");
         for &reader in &readers {
             assert_eq!(world.user(reader).unread_total().await, POSTS, "reader {reader}");
             assert_eq!(world.user(reader).feed_ids().await.len() as u64, POSTS);
         }
         // The old master returns as a replica without data of its own.
         world.stack.start_redis_node(lost).await.unwrap();
-        world.user(AUTHOR).publish("after").await;
-        world.idle().await;
+        world.publish_and_deliver(AUTHOR, "after").await;
         assert_eq!(world.user(1).unread_total().await, POSTS + 1);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn changes_that_only_the_lost_master_received_are_not_lost() {
+#[test]
+fn changes_that_only_the_lost_master_received_are_not_lost() {
     world_with(deployed(1), async |world| {
         let home = home_of(world, AUTHOR).await;
         // An author whose own keys are on another master.
         let lost = (home + 1) % MASTERS;
         let reader = at_home(world, lost, 1, 1).await[0];
         world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.ok();
-        for _ in 0..3 {
-            world.user(AUTHOR).publish("heard").await;
-        }
+        world.user(AUTHOR).publish_all(["heard"; 3]).await;
         world.idle().await;
         assert_eq!(unread(world, reader).await, (3, false));
         let replica = lost + MASTERS;
@@ -177,18 +159,14 @@ async fn changes_that_only_the_lost_master_received_are_not_lost() {
         signal(&replica_pid, "STOP");
         ask::<u64>(world, lost, &["CLIENT", "KILL", "TYPE", "replica"]).await;
         world.user(reader).put(&format!("/v1/posts/{AUTHOR}-1/read")).await.ok();
-        world.user(AUTHOR).publish("not heard").await;
-        world.idle().await;
+        world.publish_and_deliver(AUTHOR, "not heard").await;
         assert_eq!(unread(world, reader).await, (3, false), "one more, one read");
         world.stack.kill_redis_node(lost).await.unwrap();
         signal(&replica_pid, "CONT");
         is_served_again(world, reader).await;
         assert_eq!(unread(world, reader).await, (3, false));
-        assert_eq!(
-            world.user(reader).feed("all").await,
-            [4, 3, 2, 1].map(|seq| (format!("{AUTHOR}-{seq}"), seq == 1)),
-            "the replica that took over had three unread posts"
-        );
-    })
-    .await;
+        // The replica that took over had three unread posts.
+        let feed = [4, 3, 2, 1].map(|seq| (format!("{AUTHOR}-{seq}"), seq == 1));
+        assert_eq!(world.user(reader).feed("all").await, feed);
+    });
 }

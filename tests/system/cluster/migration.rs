@@ -1,28 +1,76 @@
 //! A slot moves to another master, key by key, while its users read, mark and get deliveries.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use tidemark_tests::world_with;
+use tidemark_tests::{World, user_id, world_with};
 
-use super::{ask, home_of, slot_of, user, with_replicas};
+use super::{ask, home_of, slot_of, with_replicas};
 
 const AUTHOR: u64 = 1_000_000;
 
-#[tokio::test]
-async fn a_slot_that_moves_during_traffic_loses_no_data() {
+/// Moves a slot from one master to another, key by key. Returns the number of keys.
+async fn move_slot(world: &World, slot: &str, source: usize, target: usize, published: &AtomicUsize) -> usize {
+    let id = async |node: usize| ask::<String>(world, node, &["CLUSTER", "MYID"]).await;
+    let (from, to) = (id(source).await, id(target).await);
+    ask::<()>(world, target, &["CLUSTER", "SETSLOT", slot, "IMPORTING", &from]).await;
+    ask::<()>(world, source, &["CLUSTER", "SETSLOT", slot, "MIGRATING", &to]).await;
+    let port = world.stack.redis_nodes()[target].url.rsplit(':').next().unwrap().to_owned();
+    let mut moved = 0;
+    loop {
+        let keys: Vec<String> = ask(world, source, &["CLUSTER", "GETKEYSINSLOT", slot, "1"]).await;
+        let Some(key) = keys.first() else { break };
+        // While the slot is on two masters, two more posts are published.
+        let wanted = published.load(Ordering::Relaxed) + 2;
+        ask::<redis::Value>(world, source, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
+        moved += 1;
+        while moved < 8 && published.load(Ordering::Relaxed) < wanted {
+            tokio::task::yield_now().await;
+        }
+    }
+    for node in [target, source, 3 - source - target] {
+        ask::<()>(world, node, &["CLUSTER", "SETSLOT", slot, "NODE", &to]).await;
+    }
+    moved
+}
+
+/// State that the readers share.
+struct Traffic<'a> {
+    world: &'a World,
+    over: &'a AtomicBool,
+    published: &'a AtomicUsize,
+    responses: &'a AtomicUsize,
+    degraded: &'a AtomicUsize,
+}
+
+impl Traffic<'_> {
+    /// Reads the feed and marks one post after the other. Returns the number of marks.
+    async fn read(&self, reader: u64) -> usize {
+        let (reader, mut seq) = (self.world.user(reader), 1);
+        while !self.over.load(Ordering::Relaxed) {
+            let page = reader.get("/v1/feed").await;
+            self.responses.fetch_add(1, Ordering::Relaxed);
+            self.degraded.fetch_add(usize::from(page.header("degraded").is_some()), Ordering::Relaxed);
+            assert!(page.ok()["unread_total"].as_u64().is_some());
+            if seq <= self.published.load(Ordering::Relaxed) {
+                assert_eq!(reader.put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok()["read"], true);
+                let unread = reader.feed("unread").await;
+                assert!(!unread.contains(&(format!("{AUTHOR}-{seq}"), false)), "the reader's own mark is visible at once");
+                seq += 1;
+            }
+        }
+        seq - 1
+    }
+}
+
+#[test]
+fn a_slot_that_moves_during_traffic_loses_no_data() {
     world_with(with_replicas(0), async |world| {
         // Five readers of one bucket, so that a delivery is one call for all of them.
-        let readers: Vec<u64> = (1..).filter(|&id| user(id).bucket() == user(1).bucket()).take(5).collect();
+        let readers: Vec<u64> = (1..).filter(|&id| user_id(id).bucket() == user_id(1).bucket()).take(5).collect();
         world.follow(readers.iter().copied(), AUTHOR).await;
-        world.user(AUTHOR).publish("before").await;
-        world.idle().await;
-        for &reader in &readers {
-            assert_eq!(world.user(reader).unread_total().await, 1);
-        }
+        world.publish_and_deliver(AUTHOR, "before").await;
+        world.assert_unread(readers.iter().copied(), 1).await;
         let (slot, source) = (slot_of(world, readers[0]).await.to_string(), home_of(world, readers[0]).await);
         let target = (source + 1) % 3;
         let (over, published) = (AtomicBool::new(false), AtomicUsize::new(1));
@@ -34,44 +82,10 @@ async fn a_slot_that_moves_during_traffic_loses_no_data() {
                 published.fetch_add(1, Ordering::Relaxed);
             }
         };
-        let reading = join_all(readers.iter().map(async |&reader| {
-            let (reader, mut seq) = (world.user(reader), 1);
-            while !over.load(Ordering::Relaxed) {
-                let page = reader.get("/v1/feed").await;
-                responses.fetch_add(1, Ordering::Relaxed);
-                degraded.fetch_add(usize::from(page.header("degraded").is_some()), Ordering::Relaxed);
-                let page = page.ok();
-                assert!(page["unread_total"].as_u64().is_some());
-                if seq <= published.load(Ordering::Relaxed) {
-                    assert_eq!(reader.put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok()["read"], true);
-                    let read: BTreeSet<String> = reader.feed("unread").await.into_iter().map(|(id, _)| id).collect();
-                    assert!(!read.contains(&format!("{AUTHOR}-{seq}")), "the reader's own mark is visible at once");
-                    seq += 1;
-                }
-            }
-            seq - 1
-        }));
+        let traffic = Traffic { world, over: &over, published: &published, responses: &responses, degraded: &degraded };
+        let reading = join_all(readers.iter().map(|&reader| traffic.read(reader)));
         let moving = async {
-            let id = async |node: usize| ask::<String>(world, node, &["CLUSTER", "MYID"]).await;
-            let (from, to) = (id(source).await, id(target).await);
-            ask::<()>(world, target, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from]).await;
-            ask::<()>(world, source, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to]).await;
-            let port = world.stack.redis_nodes()[target].url.rsplit(':').next().unwrap().to_owned();
-            let mut moved = 0;
-            loop {
-                let keys: Vec<String> = ask(world, source, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).await;
-                let Some(key) = keys.first() else { break };
-                // While the slot is on two masters, two more posts are published.
-                let wanted = published.load(Ordering::Relaxed) + 2;
-                ask::<redis::Value>(world, source, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
-                moved += 1;
-                while moved < 8 && published.load(Ordering::Relaxed) < wanted {
-                    tokio::task::yield_now().await;
-                }
-            }
-            for node in [target, source, 3 - source - target] {
-                ask::<()>(world, node, &["CLUSTER", "SETSLOT", &slot, "NODE", &to]).await;
-            }
+            let moved = move_slot(world, &slot, source, target, &published).await;
             let wanted = published.load(Ordering::Relaxed) + 3;
             while published.load(Ordering::Relaxed) < wanted {
                 tokio::task::yield_now().await;
@@ -99,6 +113,5 @@ async fn a_slot_that_moves_during_traffic_loses_no_data() {
         }
         let there: u64 = ask(world, target, &["CLUSTER", "COUNTKEYSINSLOT", &slot]).await;
         assert!(there >= 10, "{there} keys are on the slot's new master");
-    })
-    .await;
+    });
 }

@@ -9,9 +9,9 @@ mod tls;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tidemark::{domain::UserId, views::keys};
+use tidemark::views::keys;
 use tidemark_local::{ClusterSetup, Options, RedisSetup};
-use tidemark_tests::World;
+use tidemark_tests::{World, user_id};
 
 const MASTERS: usize = 3;
 
@@ -23,10 +23,6 @@ fn with_replicas(replicas: usize) -> impl FnOnce(&mut Options) {
         // The attempts of a message last longer than a failover.
         options.retry_delay = Duration::from_secs(3);
     }
-}
-
-fn user(id: u64) -> UserId {
-    UserId::new(id).unwrap()
 }
 
 async fn node(world: &World, node: usize) -> MultiplexedConnection {
@@ -41,7 +37,7 @@ async fn ask<T: redis::FromRedisValue>(world: &World, index: usize, command: &[&
 
 /// The slot of a user's keys.
 async fn slot_of(world: &World, id: u64) -> u16 {
-    ask(world, 0, &["CLUSTER", "KEYSLOT", &keys::reader_state(user(id))]).await
+    ask(world, 0, &["CLUSTER", "KEYSLOT", &keys::reader_state(user_id(id))]).await
 }
 
 /// The master that had a user's slot when the cluster was formed.

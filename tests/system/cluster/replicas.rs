@@ -32,8 +32,8 @@ async fn replicas_have_heard(world: &World) {
     }
 }
 
-#[tokio::test]
-async fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
+#[test]
+fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
     let configure = |options: &mut tidemark_local::Options| {
         with_replicas(1)(options);
         options.redis_replica_reads = true;
@@ -83,12 +83,11 @@ async fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
         let page = read_from_replicas(world).await;
         let more = |name: &str| page.get(name).copied().unwrap_or(0) - after.get(name).copied().unwrap_or(0);
         assert_eq!(READS.map(more), [0, 1, 0, 0, 0, 0, 0, 0], "one MGET");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_caller_sees_its_own_changes_at_once() {
+#[test]
+fn a_caller_sees_its_own_changes_at_once() {
     let configure = |options: &mut tidemark_local::Options| {
         with_replicas(1)(options);
         options.redis_replica_reads = true;
@@ -114,6 +113,5 @@ async fn a_caller_sees_its_own_changes_at_once() {
             assert_eq!((&counters["followers"], &counters["likes_received"]), (&json!(expected), &json!(likes)), "round {round}");
             assert_eq!(caller.feed_ids().await.len(), usize::from(given), "round {round}");
         }
-    })
-    .await;
+    });
 }

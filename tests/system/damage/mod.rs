@@ -14,7 +14,7 @@ mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use tidemark::views::keys;
 use tidemark_tests::{World, world};
@@ -22,7 +22,17 @@ use tidemark_tests::{World, world};
 use scene::Scene;
 
 /// One kind of damage: its name, and a function that plants it into a scene and returns the expected differences.
-type Damage = (&'static str, for<'a> fn(&'a Scene) -> BoxFuture<'a, Vec<Value>>);
+type Damage = (&'static str, &'static dyn Plant);
+
+trait Plant: Sync {
+    fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Vec<Value>>;
+}
+
+impl<F: AsyncFn(&Scene<'_>) -> Vec<Value> + Sync> Plant for F {
+    fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Vec<Value>> {
+        Box::pin(self(scene))
+    }
+}
 
 fn damages() -> Vec<Damage> {
     [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL].concat()
@@ -30,10 +40,7 @@ fn damages() -> Vec<Damage> {
 
 /// Creates scenes in which all data is cached, so that it can be damaged.
 async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
-    let mut scenes = Vec::new();
-    for index in 0..count as u64 {
-        scenes.push(Scene::new(world, (index + 1) * 1_000).await);
-    }
+    let scenes = Scene::several(world, count as u64).await;
     world.idle().await;
     for scene in &scenes {
         let views = [keys::reader_state(scene.reader()), keys::reactions(scene.reader())];
@@ -47,9 +54,9 @@ async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
 /// Plants one kind of damage into each scene. Returns the expected differences, each with the kind of damage.
 async fn plant(scenes: &[Scene<'_>], damages: &[Damage]) -> BTreeMap<String, &'static str> {
     let mut expected = BTreeMap::new();
-    for (scene, (name, plant)) in scenes.iter().zip(damages) {
+    for (scene, (name, damage)) in scenes.iter().zip(damages) {
         scene.without_head().await;
-        let differences = plant(scene).await;
+        let differences = damage.plant(scene).await;
         assert!(!differences.is_empty(), "{name}");
         expected.extend(differences.into_iter().map(|difference| (difference.to_string(), *name)));
     }
@@ -96,7 +103,7 @@ pub(crate) async fn walk(world: &World, dry_run: bool, settle_ms: u64) -> Value 
 }
 
 pub(crate) async fn fire(world: &World, job: Value) -> Value {
-    let report = world.stack.fire("reconcile", Some(job)).await.unwrap();
+    let report = world.reconcile(job).await;
     assert_eq!(report["failed"], 0, "{report}");
     report
 }
@@ -152,8 +159,8 @@ async fn everything(world: &World) -> BTreeMap<String, String> {
     all
 }
 
-#[tokio::test]
-async fn every_kind_of_damage_is_listed_and_repaired() {
+#[test]
+fn every_kind_of_damage_is_listed_and_repaired() {
     world(async |world| {
         let damages = damages();
         let names: BTreeSet<&str> = damages.iter().map(|(name, _)| *name).collect();
@@ -187,6 +194,5 @@ async fn every_kind_of_damage_is_listed_and_repaired() {
             scene.agrees(name).await;
         }
         println!("{} kinds of damage, {} differences: all listed and repaired", damages.len(), expected.len());
-    })
-    .await;
+    });
 }

@@ -9,11 +9,9 @@ use tidemark::{
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished},
     views::keys::{self, View},
 };
+use tidemark_tests::items::{n, s};
 
-use super::{
-    Damage, Scene,
-    scene::{n, s, seqs},
-};
+use super::{Damage, Scene, scene::seqs};
 use crate::notices::content;
 
 /// Publishes four notices on the scene's platform and deletes the second. The reader reads the third and has a view.
@@ -72,228 +70,176 @@ async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
 }
 
 pub(super) const ALL: &[Damage] = &[
-    ("a notice in the head without an item", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            scene.remove("NoticesTable", schema::notice(notice(scene, 4))).await;
-            vec![json!({ "kind": "notice-missing", "notice": notice(scene, 4) })]
-        })
+    ("a notice in the head without an item", &async |scene: &Scene| {
+        board(scene).await;
+        scene.remove("NoticesTable", schema::notice(notice(scene, 4))).await;
+        vec![json!({ "kind": "notice-missing", "notice": notice(scene, 4) })]
     }),
-    ("a notice that is not in the head", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let item = [("title", s("two")), ("at", n(1_700_000_000_000)), ("revision", n(2))];
-            scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
-            vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
-        })
+    ("a notice that is not in the head", &async |scene: &Scene| {
+        board(scene).await;
+        let item = [("title", s("two")), ("at", n(1_700_000_000_000_u64)), ("revision", n(2))];
+        scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
+        vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
     }),
-    ("a notice beyond the head's last, where the next one would go", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let item = [("title", s("five")), ("at", n(1_700_000_000_000)), ("revision", n(9))];
-            scene.put("NoticesTable", schema::notice(notice(scene, 5)), &item).await;
-            vec![json!({ "kind": "notice-left", "notice": notice(scene, 5) })]
-        })
+    ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| {
+        board(scene).await;
+        let item = [("title", s("five")), ("at", n(1_700_000_000_000_u64)), ("revision", n(9))];
+        scene.put("NoticesTable", schema::notice(notice(scene, 5)), &item).await;
+        vec![json!({ "kind": "notice-left", "notice": notice(scene, 5) })]
     }),
-    ("an expired notice that is not removed", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let until = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
-            let item = [("title", s("two")), ("at", n(1_700_000_000_000)), ("revision", n(2)), ("until", n(until))];
-            scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
-            vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
-        })
+    ("an expired notice that is not removed", &async |scene: &Scene| {
+        board(scene).await;
+        let until = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
+        let item = [("title", s("two")), ("at", n(1_700_000_000_000_u64)), ("revision", n(2)), ("until", n(until))];
+        scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
+        vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
     }),
-    ("an old head, below a slot that was given and read", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let (head, _) = fact(scene).await;
-            scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap().unwrap();
-            scene.app.notices.mark(scene.reader(), notice(scene, 1), true).await.unwrap().unwrap();
-            put_back(scene, &head).await;
-            // The cached head expires after a minute. A later head would show the title of its revision.
-            scene.redis().del::<_, ()>(keys::notice_title(notice(scene, 1), head.version + 1)).await.unwrap();
-            vec![json!({ "kind": "slots-behind", "platform": scene.platform(), "seen": 4, "right": 5 })]
-        })
+    ("an old head, below a slot that was given and read", &async |scene: &Scene| {
+        board(scene).await;
+        let (head, _) = fact(scene).await;
+        scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap().unwrap();
+        scene.app.notices.mark(scene.reader(), notice(scene, 1), true).await.unwrap().unwrap();
+        put_back(scene, &head).await;
+        // The cached head expires after a minute. A later head would show the title of its revision.
+        scene.redis().del::<_, ()>(keys::notice_title(notice(scene, 1), head.version + 1)).await.unwrap();
+        vec![json!({ "kind": "slots-behind", "platform": scene.platform(), "seen": 4, "right": 5 })]
     }),
-    ("slots read that were never given", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let set = [("read", seqs([3, 9, 70_000])), ("version", n(2))];
-            scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
-            let (_, reads) = fact(scene).await;
-            replace_reads(scene, reads).await;
-            vec![
-                json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot }),
-            ]
-        })
+    ("slots read that were never given", &async |scene: &Scene| {
+        board(scene).await;
+        let set = [("read", seqs([3, 9, 70_000])), ("version", n(2))];
+        scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
+        let (_, reads) = fact(scene).await;
+        replace_reads(scene, reads).await;
+        vec![json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot })]
     }),
-    ("a platform marked through a notice above its last", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let set = [("through", n(8)), ("through_slot", n(9))];
-            scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
-            vec![
-                json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot }),
-            ]
-        })
+    ("a platform marked through a notice above its last", &async |scene: &Scene| {
+        board(scene).await;
+        let set = [("through", n(8)), ("through_slot", n(9))];
+        scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
+        vec![json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot })]
     }),
-    ("an idempotency record of notices that do not exist", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            // A record whose notices exist, one of them deleted since, is not damage.
-            let record = IdempotencyKey { key: "k".to_owned(), fingerprint: "f".to_owned() };
-            let published =
-                scene.app.notices.publish(scene.author(), &[scene.platform()], &content("five", None), Some(&record)).await;
-            let Ok(NoticesPublished::Created(_)) = published else { panic!("{published:?}") };
-            scene.app.notices.remove(&[notice(scene, 5)]).await.unwrap();
-            let key = format!("{}#notices#ghost", scene.author());
-            let expires_at = n(scene.app.stores.clock.now().seconds() + 3_600);
-            let ids = s(format!("{} {}", notice(scene, 1), notice(scene, 6)));
-            let says = [("fingerprint", s("f")), ("notices", ids), ("at", n(1_700_000_000_000)), ("expires_at", expires_at)];
-            scene.put("IdempotencyTable", schema::record(&key), &says).await;
-            vec![json!({ "kind": "record-of-nothing", "record": key })]
-        })
+    ("an idempotency record of notices that do not exist", &async |scene: &Scene| {
+        board(scene).await;
+        // A record whose notices exist, one of them deleted since, is not damage.
+        let record = IdempotencyKey { key: "k".to_owned(), fingerprint: "f".to_owned() };
+        let published =
+            scene.app.notices.publish(scene.author(), &[scene.platform()], &content("five", None), Some(&record)).await;
+        let Ok(NoticesPublished::Created(_)) = published else { panic!("{published:?}") };
+        scene.app.notices.remove(&[notice(scene, 5)]).await.unwrap();
+        let key = format!("{}#notices#ghost", scene.author());
+        let expires_at = n(scene.app.stores.clock.now().seconds() + 3_600);
+        let ids = s(format!("{} {}", notice(scene, 1), notice(scene, 6)));
+        let says = [("fingerprint", s("f")), ("notices", ids), ("at", n(1_700_000_000_000_u64)), ("expires_at", expires_at)];
+        scene.put("IdempotencyTable", schema::record(&key), &says).await;
+        vec![json!({ "kind": "record-of-nothing", "record": key })]
     }),
-    ("an unreadable idempotency record of notices", |scene| {
-        Box::pin(async move {
-            let key = format!("{}#notices#half", scene.author());
-            let says = [("fingerprint", s("f")), ("notices", s("none")), ("at", n(1)), ("expires_at", n(u64::from(u32::MAX)))];
-            scene.put("IdempotencyTable", schema::record(&key), &says).await;
-            vec![json!({ "kind": "record-damaged", "record": key })]
-        })
+    ("an unreadable idempotency record of notices", &async |scene: &Scene| {
+        let key = format!("{}#notices#half", scene.author());
+        let says = [("fingerprint", s("f")), ("notices", s("none")), ("at", n(1)), ("expires_at", n(u64::from(u32::MAX)))];
+        scene.put("IdempotencyTable", schema::record(&key), &says).await;
+        vec![json!({ "kind": "record-damaged", "record": key })]
     }),
-    ("a notice read view older than the fact", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            replace_reads(scene, NoticeReads::default()).await;
-            vec![json!({ "kind": "notice-reads-behind", "user": scene.reader(), "platform": scene.platform() })]
-        })
+    ("a notice read view older than the fact", &async |scene: &Scene| {
+        board(scene).await;
+        replace_reads(scene, NoticeReads::default()).await;
+        vec![json!({ "kind": "notice-reads-behind", "user": scene.reader(), "platform": scene.platform() })]
     }),
-    ("notices read in the view and not in the fact", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let (_, reads) = fact(scene).await;
-            replace_reads(scene, NoticeReads { read: [1, 3].into_iter().collect(), ..reads }).await;
-            vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
-        })
+    ("notices read in the view and not in the fact", &async |scene: &Scene| {
+        board(scene).await;
+        let (_, reads) = fact(scene).await;
+        replace_reads(scene, NoticeReads { read: [1, 3].into_iter().collect(), ..reads }).await;
+        vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
     }),
-    ("a notice read view with a version above the fact", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let (_, reads) = fact(scene).await;
-            replace_reads(scene, NoticeReads { version: 70, ..reads }).await;
-            vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
-        })
+    ("a notice read view with a version above the fact", &async |scene: &Scene| {
+        board(scene).await;
+        let (_, reads) = fact(scene).await;
+        replace_reads(scene, NoticeReads { version: 70, ..reads }).await;
+        vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
     }),
-    ("an unreadable notice read view", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
-            vec![json!({ "kind": "notice-reads-damaged", "user": scene.reader(), "platform": scene.platform() })]
-        })
+    ("an unreadable notice read view", &async |scene: &Scene| {
+        board(scene).await;
+        scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
+        vec![json!({ "kind": "notice-reads-damaged", "user": scene.reader(), "platform": scene.platform() })]
     }),
-    ("a notice read view of the wrong type", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let key = reads_key(scene);
-            scene.redis().del::<_, ()>(&key).await.unwrap();
-            scene.redis().sadd::<_, _, ()>(&key, 3).await.unwrap();
-            scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
-            vec![json!({ "kind": "key-of-wrong-type", "key": key })]
-        })
+    ("a notice read view of the wrong type", &async |scene: &Scene| {
+        board(scene).await;
+        let key = reads_key(scene);
+        scene.redis().del::<_, ()>(&key).await.unwrap();
+        scene.redis().sadd::<_, _, ()>(&key, 3).await.unwrap();
+        scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
+        vec![json!({ "kind": "key-of-wrong-type", "key": key })]
     }),
-    ("a notice read view without expiry", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let key = reads_key(scene);
-            scene.redis().persist::<_, ()>(&key).await.unwrap();
-            vec![json!({ "kind": "key-without-lifetime", "key": key })]
-        })
+    ("a notice read view without expiry", &async |scene: &Scene| {
+        board(scene).await;
+        let key = reads_key(scene);
+        scene.redis().persist::<_, ()>(&key).await.unwrap();
+        vec![json!({ "kind": "key-without-lifetime", "key": key })]
     }),
-    ("a notice read view in another bucket than its user's", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let (user, platform) = (scene.reader(), scene.platform());
-            let key = format!("{{{}}}:n:{user}:{platform}", (user.bucket() + 1) % 4096);
-            scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
-            vec![json!({ "kind": "key-astray", "key": key })]
-        })
+    ("a notice read view in another bucket than its user's", &async |scene: &Scene| {
+        board(scene).await;
+        let (user, platform) = (scene.reader(), scene.platform());
+        let key = format!("{{{}}}:n:{user}:{platform}", (user.bucket() + 1) % 4096);
+        scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
+        vec![json!({ "kind": "key-astray", "key": key })]
     }),
-    ("leases without expiry, of a missing head and a missing read state", |scene| {
-        Box::pin(async move {
-            let records = [NoticeRecord::Head(scene.platform()), NoticeRecord::Reads(scene.reader(), scene.platform())];
-            let mut expected = Vec::new();
-            for [_, lease] in records.map(keys::notice_record) {
-                scene.redis().set::<_, _, ()>(&lease, 7).await.unwrap();
-                expected.push(json!({ "kind": "key-without-lifetime", "key": lease }));
-            }
-            expected
-        })
+    ("leases without expiry, of a missing head and a missing read state", &async |scene: &Scene| {
+        let records = [NoticeRecord::Head(scene.platform()), NoticeRecord::Reads(scene.reader(), scene.platform())];
+        let mut expected = Vec::new();
+        for [_, lease] in records.map(keys::notice_record) {
+            scene.redis().set::<_, _, ()>(&lease, 7).await.unwrap();
+            expected.push(json!({ "kind": "key-without-lifetime", "key": lease }));
+        }
+        expected
     }),
-    ("a head view newer than its platform", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let (mut head, _) = fact(scene).await;
-            head.publish(scene.app.stores.clock.now(), None).unwrap();
-            replace(scene, NoticeView::Head(scene.platform(), head)).await;
-            vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
-        })
+    ("a head view newer than its platform", &async |scene: &Scene| {
+        board(scene).await;
+        let (mut head, _) = fact(scene).await;
+        head.publish(scene.app.stores.clock.now(), None).unwrap();
+        replace(scene, NoticeView::Head(scene.platform(), head)).await;
+        vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
     }),
-    ("a head view older than its platform, without expiry", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            replace(scene, NoticeView::Head(scene.platform(), PlatformHead::default())).await;
-            let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
-            scene.redis().persist::<_, ()>(&key).await.unwrap();
-            vec![
-                json!({ "kind": "platform-head-wrong", "platform": scene.platform() }),
-                json!({ "kind": "key-without-lifetime", "key": key }),
-            ]
-        })
+    ("a head view older than its platform, without expiry", &async |scene: &Scene| {
+        board(scene).await;
+        replace(scene, NoticeView::Head(scene.platform(), PlatformHead::default())).await;
+        let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
+        scene.redis().persist::<_, ()>(&key).await.unwrap();
+        vec![
+            json!({ "kind": "platform-head-wrong", "platform": scene.platform() }),
+            json!({ "kind": "key-without-lifetime", "key": key }),
+        ]
     }),
-    ("an unreadable head view", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
-            scene.redis().set_ex::<_, _, ()>(key, "bad", 3_600).await.unwrap();
-            vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
-        })
+    ("an unreadable head view", &async |scene: &Scene| {
+        board(scene).await;
+        let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
+        scene.redis().set_ex::<_, _, ()>(key, "bad", 3_600).await.unwrap();
+        vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
     }),
-    ("another title than the notice's", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            title(scene, 1, 1, "not what it was").await;
-            vec![json!({ "kind": "title-wrong", "notice": notice(scene, 1), "revision": 1 })]
-        })
+    ("another title than the notice's", &async |scene: &Scene| {
+        board(scene).await;
+        title(scene, 1, 1, "not what it was").await;
+        vec![json!({ "kind": "title-wrong", "notice": notice(scene, 1), "revision": 1 })]
     }),
-    ("an unreadable title", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            scene.redis().set_ex::<_, _, ()>(keys::notice_title(notice(scene, 3), 3), "x", 3_600).await.unwrap();
-            vec![json!({ "kind": "title-damaged", "notice": notice(scene, 3), "revision": 3 })]
-        })
+    ("an unreadable title", &async |scene: &Scene| {
+        board(scene).await;
+        scene.redis().set_ex::<_, _, ()>(keys::notice_title(notice(scene, 3), 3), "x", 3_600).await.unwrap();
+        vec![json!({ "kind": "title-damaged", "notice": notice(scene, 3), "revision": 3 })]
     }),
-    ("titles of a future revision and of a future notice", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            for (seq, revision) in [(1, 6), (5, 1)] {
-                title(scene, seq, revision, "one").await;
-            }
-            vec![
-                json!({ "kind": "title-of-nothing", "notice": notice(scene, 1), "revision": 6 }),
-                json!({ "kind": "title-of-nothing", "notice": notice(scene, 5), "revision": 1 }),
-            ]
-        })
+    ("titles of a future revision and of a future notice", &async |scene: &Scene| {
+        board(scene).await;
+        for (seq, revision) in [(1, 6), (5, 1)] {
+            title(scene, seq, revision, "one").await;
+        }
+        vec![
+            json!({ "kind": "title-of-nothing", "notice": notice(scene, 1), "revision": 6 }),
+            json!({ "kind": "title-of-nothing", "notice": notice(scene, 5), "revision": 1 }),
+        ]
     }),
-    ("a title of the wrong type without expiry", |scene| {
-        Box::pin(async move {
-            board(scene).await;
-            let view = View::Title(notice(scene, 4), 4);
-            let (key, _) = keys::of_view(&view).remove(0);
-            scene.redis().del::<_, ()>(&key).await.unwrap();
-            scene.redis().rpush::<_, _, ()>(&key, "x").await.unwrap();
-            vec![json!({ "kind": "key-of-wrong-type", "key": key })]
-        })
+    ("a title of the wrong type without expiry", &async |scene: &Scene| {
+        board(scene).await;
+        let view = View::Title(notice(scene, 4), 4);
+        let (key, _) = keys::of_view(&view).remove(0);
+        scene.redis().del::<_, ()>(&key).await.unwrap();
+        scene.redis().rpush::<_, _, ()>(&key, "x").await.unwrap();
+        vec![json!({ "kind": "key-of-wrong-type", "key": key })]
     }),
 ];

@@ -10,13 +10,13 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::State,
-    http::HeaderMap,
+    http::{HeaderMap, response},
     response::Response,
 };
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 use tidemark_local::Options;
-use tidemark_tests::{World, world_with};
+use tidemark_tests::{World, in_one_thread};
 use tokio::net::TcpListener;
 
 #[derive(Debug, Clone)]
@@ -55,11 +55,11 @@ type Rule = Arc<dyn Fn(Request) -> BoxFuture<'static, Fate> + Send + Sync>;
 /// Counts of the functions' requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
-    /// Requests by operation.
+    /// The number of requests of each operation.
     pub(crate) requests: BTreeMap<String, u64>,
     /// Consumed units, as the service reports them.
     pub(crate) units: f64,
-    /// Those of writes.
+    /// Consumed units of writes alone.
     pub(crate) written: f64,
 }
 
@@ -72,23 +72,29 @@ pub(crate) struct Proxy {
 
 /// Runs a test in a world whose functions reach DynamoDB through a proxy. The test's own requests do not pass the
 /// proxy.
-pub(crate) async fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
-    world_behind_a_proxy_with(|_| {}, test).await;
+pub(crate) fn world_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
+    world_behind_a_proxy_with(|_| {}, test);
 }
 
 /// The same with other options.
-pub(crate) async fn world_behind_a_proxy_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World, &Proxy)) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
+pub(crate) fn world_behind_a_proxy_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World, &Proxy)) {
+    in_one_thread(run_behind_a_proxy_with(configure, test));
+}
+
+/// The same on the runtime of the caller.
+pub(crate) async fn run_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
+    run_behind_a_proxy_with(|_| {}, test).await;
+}
+
+async fn run_behind_a_proxy_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World, &Proxy)) {
     let proxy = Arc::new(Proxy {
         service: OnceLock::new(),
         http: reqwest::Client::new(),
         rule: Mutex::new(None),
         meter: Mutex::new(None),
     });
-    let router = Router::new().fallback(forward).with_state(Arc::clone(&proxy));
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    world_with(
+    let address = serve(Router::new().fallback(forward).with_state(Arc::clone(&proxy))).await;
+    World::run_with(
         |options| {
             options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), address);
             configure(options);
@@ -106,6 +112,11 @@ impl Proxy {
     /// Sets the function that decides about every request.
     pub(crate) fn rule(&self, rule: impl Fn(Request) -> BoxFuture<'static, Fate> + Send + Sync + 'static) {
         *self.rule.lock().unwrap() = Some(Arc::new(rule));
+    }
+
+    /// Sets a rule that decides without waiting.
+    pub(crate) fn decide(&self, rule: impl Fn(Request) -> Fate + Send + Sync + 'static) {
+        self.rule(move |asked| std::future::ready(rule(asked)).boxed());
     }
 
     /// Resets the counts to zero. Returns the old counts.
@@ -133,10 +144,43 @@ impl Proxy {
     }
 }
 
+/// Serves requests on a free port. Returns the address.
+pub(crate) async fn serve(router: Router) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    address
+}
+
+/// The function that sent a request to AWS, and the request's target.
+pub(crate) fn sender_and_target(headers: &HeaderMap) -> [String; 2] {
+    let text = |name: &str| headers[name].to_str().unwrap();
+    let sender = text("authorization").split_once("Credential=").unwrap().1.split('/').next().unwrap();
+    [sender.to_owned(), text("x-amz-target").to_owned()]
+}
+
+/// Passes a request on to a service. Returns the head of the response and its body.
+pub(crate) async fn pass_on(
+    http: &reqwest::Client,
+    service: &OnceLock<String>,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> (response::Builder, Bytes) {
+    let mut request = http.post(service.get().expect("the stack has started")).body(body);
+    for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
+        request = request.header(name, value);
+    }
+    let reply = request.send().await.unwrap();
+    let mut response = Response::builder().status(reply.status());
+    for (name, value) in reply.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
+        response = response.header(name, value);
+    }
+    (response, reply.bytes().await.unwrap())
+}
+
 async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Bytes) -> Response {
-    let text = |name: &str| headers[name].to_str().unwrap().to_owned();
-    let function = text("authorization").split_once("Credential=").unwrap().1.split('/').next().unwrap().to_owned();
-    let operation = text("x-amz-target").rsplit('.').next().unwrap().to_owned();
+    let [function, target] = sender_and_target(&headers);
+    let operation = target.rsplit('.').next().unwrap().to_owned();
     let mut body = body;
     if proxy.meter.lock().unwrap().is_some() {
         let mut metered: Value = serde_json::from_slice(&body).unwrap();
@@ -152,19 +196,10 @@ async fn forward(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Byte
     if let Fate::Refused(code) = fate {
         return error(code);
     }
-    let mut request = proxy.http.post(proxy.service.get().expect("the stack has started")).body(body);
-    for (name, value) in headers.iter().filter(|(name, _)| !["host", "content-length"].contains(&name.as_str())) {
-        request = request.header(name, value);
-    }
-    let reply = request.send().await.unwrap();
+    let (response, reply) = pass_on(&proxy.http, &proxy.service, &headers, body).await;
     if let Fate::ResponseLost(code) = fate {
         return error(code);
     }
-    let mut response = Response::builder().status(reply.status());
-    for (name, value) in reply.headers().iter().filter(|(name, _)| name.as_str() != "transfer-encoding") {
-        response = response.header(name, value);
-    }
-    let reply = reply.bytes().await.unwrap();
     proxy.count(operation, &reply);
     response.body(Body::from(reply)).unwrap()
 }

@@ -11,13 +11,16 @@ use std::{
 use futures::FutureExt;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
-use tidemark::{domain::UserId, facts::schema};
-use tidemark_tests::{User, World, number_from, world};
+use tidemark::facts::schema;
+use tidemark_tests::{
+    User, World,
+    items::{n, s},
+    number_from, user_id, world,
+};
 
 use super::{
     Scene, fire, listed,
     proxy::{Fate, Proxy, Request, world_behind_a_proxy},
-    scene::{n, s},
 };
 
 /// Follows while the list is read, and unfollows before the count is read and before it is repaired. List and count
@@ -48,8 +51,8 @@ async fn churn(world: &World, proxy: &Proxy, listing: &'static str, counter: Str
     proxy.forward_all();
 }
 
-#[tokio::test]
-async fn a_right_count_is_not_repaired_during_follows_and_unfollows() {
+#[test]
+fn a_right_count_is_not_repaired_during_follows_and_unfollows() {
     world_behind_a_proxy(async |world, proxy| {
         world.user(1).put("/v1/following/60").await.ok();
         world.user(2).put("/v1/following/50").await.ok();
@@ -57,19 +60,18 @@ async fn a_right_count_is_not_repaired_during_follows_and_unfollows() {
             world.user(user).get(&format!("/v1/users/{user}/counters")).await.ok();
         }
         world.idle().await;
-        let shard = UserId::new(1).unwrap().shard();
+        let shard = user_id(1).shard();
         let listing = Box::leak(format!("50#{shard:02}").into_boxed_str());
         for (listing, counter) in [("\"1\"", "u#1".to_owned()), (&*listing, format!("f#50#{shard:02}"))] {
             churn(world, proxy, listing, counter).await;
             world.user(1).delete("/v1/following/50").await.ok();
             world.idle().await;
             let edges = &world.stack.app("follow").unwrap().stores.edges;
-            let counts = edges.follower_counts(UserId::new(50).unwrap()).await.unwrap();
+            let counts = edges.follower_counts(user_id(50)).await.unwrap();
             assert_eq!(counts.iter().sum::<u64>(), 1, "one follower is left");
-            assert_eq!(edges.followings(UserId::new(1).unwrap()).await.unwrap(), 1, "one author is left");
+            assert_eq!(edges.followings(user_id(1)).await.unwrap(), 1, "one author is left");
         }
-    })
-    .await;
+    });
 }
 
 /// All counters of the author of a scene.
@@ -84,10 +86,10 @@ async fn with_counts(scene: &Scene<'_>, count: aws_sdk_dynamodb::types::Attribut
     scene.update("ReactionsTable", schema::post_reactions(scene.post(2), shard), &likes, &[]).await;
 }
 
-#[tokio::test]
-async fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
+#[test]
+fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
     world(async |world| {
-        let scenes = [Scene::new(world, 1_000).await, Scene::new(world, 2_000).await];
+        let scenes = Scene::several(world, 2).await;
         world.idle().await;
         let reconcile = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 });
         fire(world, reconcile.clone()).await;
@@ -112,19 +114,17 @@ async fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
         assert!(report["found"]["followers-count"].as_u64() == Some(2), "{report}");
         assert_eq!(futures::future::join_all(scenes.iter().map(self::counters)).await, counters);
         assert_eq!(fire(world, reconcile).await["differences"], json!([]));
-    })
-    .await;
+    });
 }
 
 async fn counters(scene: &Scene<'_>) -> Value {
     scene.caller(scene.author()).get(&format!("/v1/users/{}/counters", scene.author())).await.ok()
 }
 
-#[tokio::test]
-async fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
+#[test]
+fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
-        world.idle().await;
+        let scene = Scene::settled(world).await;
         with_counts(&scene, s("many")).await;
         scene.app.relations.forget_counters(scene.author(), None).await.unwrap();
         counters(&scene).await;
@@ -136,15 +136,14 @@ async fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
         assert_eq!(counters(&scene).await["posts"], 6);
         world.idle().await;
         assert_eq!(fire(world, reconcile).await["differences"], json!([]));
-    })
-    .await;
+    });
 }
 
 /// Lets the first transaction of a function succeed and returns an error for it. Transactions with the same token get
 /// the same error.
 fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
     let token = Arc::new(Mutex::new(None::<Value>));
-    proxy.rule(move |asked: Request| {
+    proxy.decide(move |asked| {
         let mut fate = Fate::Forwarded;
         if asked.function == function && asked.operation == "TransactWriteItems" {
             let mut lost = token.lock().unwrap();
@@ -159,14 +158,14 @@ fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
                 Some(_) => {}
             }
         }
-        async move { fate }.boxed()
+        fate
     });
 }
 
 const UNSURE: [&str; 2] = ["TransactionInProgressException", "InternalServerError"];
 
-#[tokio::test]
-async fn a_publish_with_a_lost_response_publishes_once() {
+#[test]
+fn a_publish_with_a_lost_response_publishes_once() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=2, 99).await;
         world.user(1).feed_ids().await;
@@ -181,12 +180,11 @@ async fn a_publish_with_a_lost_response_publishes_once() {
         assert_eq!(world.user(1).feed_ids().await, ["99-2", "99-1"]);
         let author = world.user(99).walk("/v1/authors/99/posts", 10).await;
         assert_eq!(author.len(), 2);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_follow_with_a_lost_response_returns_created_and_an_unfollow_is_visible() {
+#[test]
+fn a_follow_with_a_lost_response_returns_created_and_an_unfollow_is_visible() {
     world_behind_a_proxy(async |world, proxy| {
         world.user(99).publish("one").await;
         let reader = world.user(1);
@@ -203,37 +201,31 @@ async fn a_follow_with_a_lost_response_returns_created_and_an_unfollow_is_visibl
             assert_eq!(reader.feed_ids().await, [""; 0], "the request itself updates the view");
         }
         world.stack.resume("relation-projector").unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_last_allowed_follow_is_created_although_its_response_is_lost() {
+#[test]
+fn the_last_allowed_follow_is_created_although_its_response_is_lost() {
     world_behind_a_proxy(async |world, proxy| {
-        let (edges, user) = (&world.stack.app("follow").unwrap().stores.edges, UserId::new(1).unwrap());
+        let (edges, user) = (&world.stack.app("follow").unwrap().stores.edges, user_id(1));
         let limit = world.stack.app("follow").unwrap().settings.following_limit;
         world.user(1).put("/v1/following/50").await.ok();
-        let dynamodb = world.dynamodb().await;
-        let update = dynamodb.update_item().table_name("CountersTable").set_key(Some(schema::followings_counter(user)));
-        let update = update.update_expression("SET #count = :count").expression_attribute_names("#count", "count");
-        update.expression_attribute_values(":count", n(limit - 1)).send().await.unwrap();
+        world.update_item("CountersTable", schema::followings_counter(user), &[("count", n(limit - 1))], &[]).await;
         lose(proxy, "follow", "TransactionInProgressException");
         assert_eq!(world.user(1).put("/v1/following/51").await.ok()["created"], true);
         proxy.forward_all();
         assert_eq!(edges.followings(user).await.unwrap(), limit);
         assert_eq!(world.user(1).put("/v1/following/52").await.status, 422);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_deletion_with_a_lost_response_is_retracted() {
+#[test]
+fn a_deletion_with_a_lost_response_is_retracted() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=2, 99).await;
         world.user(1).feed_ids().await;
         for code in UNSURE {
-            let post = world.user(99).publish("short").await;
-            world.idle().await;
+            let post = world.publish_and_deliver(99, "short").await;
             lose(proxy, "publish", code);
             world.user(99).delete(&format!("/v1/posts/{post}")).await.ok();
             proxy.forward_all();
@@ -241,30 +233,27 @@ async fn a_deletion_with_a_lost_response_is_retracted() {
             let report = fire(world, json!({ "job": "fan-outs", "dry_run": true, "overdue_ms": 0 })).await;
             assert_eq!(report["unfinished"], 0, "{report}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_fan_out_waits_for_the_transaction_that_holds_its_post() {
+#[test]
+fn a_fan_out_waits_for_the_transaction_that_holds_its_post() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=2, 99).await;
         let held = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&held);
-        proxy.rule(move |asked: Request| {
+        proxy.decide(move |asked| {
             let conflict = asked.is("fan-out", "UpdateItem", "post#") && count.fetch_add(1, Ordering::SeqCst) % 10 < 9;
-            async move { if conflict { Fate::Refused("TransactionConflictException") } else { Fate::Forwarded } }.boxed()
+            if conflict { Fate::Refused("TransactionConflictException") } else { Fate::Forwarded }
         });
-        let post = world.user(99).publish("liked by everybody").await;
-        world.idle().await;
+        let post = world.publish_and_deliver(99, "liked by everybody").await;
         world.user(99).delete(&format!("/v1/posts/{post}")).await.ok();
         world.idle().await;
         proxy.forward_all();
         assert_eq!(held.load(Ordering::SeqCst), 20, "done at the tenth attempt, twice");
         let report = fire(world, json!({ "job": "fan-outs", "dry_run": true, "overdue_ms": 0 })).await;
         assert_eq!(report["unfinished"], 0, "{report}");
-    })
-    .await;
+    });
 }
 
 const CHURN: [&str; 7] = ["follows", "unfollows", "likes", "likes taken back", "marks", "posts", "feeds"];
@@ -304,7 +293,7 @@ async fn churning_client(world: &World, client: u64, over: &AtomicBool) -> [u64;
 /// Runs for `TIDEMARK_CHURN_SECONDS`. `make churn` sets a longer time.
 #[tokio::test(flavor = "multi_thread")]
 async fn reconcile_repairs_nothing_beside_traffic() {
-    world(async |world| {
+    World::run(async |world| {
         let lasts = std::time::Duration::from_secs(number_from("TIDEMARK_CHURN_SECONDS", 8));
         let (started, over) = (std::time::Instant::now(), AtomicBool::new(false));
         for user in 1..=20 {
@@ -317,7 +306,7 @@ async fn reconcile_repairs_nothing_beside_traffic() {
             let (mut looks, mut repaired, mut found) = (0, Vec::new(), BTreeSet::new());
             while started.elapsed() < lasts {
                 // On a busy machine Redis may be too slow. Then a look fails, and its object is not repaired.
-                let report = world.stack.fire("reconcile", Some(job.clone())).await.unwrap();
+                let report = world.reconcile(job.clone()).await;
                 looks += 1;
                 if report["repaired"] != json!({}) {
                     repaired.push(report["repaired"].clone());

@@ -1,7 +1,5 @@
 //! Scenes: a few users with a short history, and access to their stored data.
 
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
 use serde_json::Value;
@@ -13,9 +11,11 @@ use tidemark::{
     },
     views::keys,
 };
-use tidemark_tests::{Connection, User, World};
-
-pub(super) type Item = HashMap<String, AttributeValue>;
+use tidemark_tests::{
+    Connection, User, World,
+    items::{Item, with_attributes},
+    user_id,
+};
 
 /// A reader with a live view follows an author with five posts and another with one, and has read, liked and
 /// favorited some of them. Another follower has no view. A stranger with one post has no followers. Scenes do not
@@ -23,17 +23,8 @@ pub(super) type Item = HashMap<String, AttributeValue>;
 pub(super) struct Scene<'w> {
     pub(super) world: &'w World,
     pub(super) app: &'w App,
-    pub(super) dynamodb: aws_sdk_dynamodb::Client,
     pub(super) redis: Connection,
     base: u64,
-}
-
-pub(super) fn n(number: u64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
-}
-
-pub(super) fn s(text: impl Into<String>) -> AttributeValue {
-    AttributeValue::S(text.into())
 }
 
 pub(super) fn seqs(seqs: impl IntoIterator<Item = u64>) -> AttributeValue {
@@ -43,16 +34,12 @@ pub(super) fn seqs(seqs: impl IntoIterator<Item = u64>) -> AttributeValue {
 impl<'w> Scene<'w> {
     pub(super) async fn new(world: &'w World, base: u64) -> Self {
         let app = world.stack.app("reconcile").unwrap();
-        let scene = Self { world, app, dynamodb: world.dynamodb().await, redis: world.redis().await, base };
+        let scene = Self { world, app, redis: world.redis().await, base };
         let (reader, author, other) = (scene.caller(scene.reader()), scene.caller(scene.author()), scene.caller(scene.other()));
-        for followed in [scene.author(), scene.other()] {
-            reader.put(&format!("/v1/following/{followed}")).await.ok();
-        }
-        scene.caller(scene.follower()).put(&format!("/v1/following/{}", scene.author())).await.ok();
+        reader.follow([scene.author(), scene.other()]).await;
+        scene.caller(scene.follower()).follow([scene.author()]).await;
         reader.feed_ids().await;
-        for title in ["one", "two", "three", "four", "five"] {
-            author.publish(title).await;
-        }
+        author.publish_all(["one", "two", "three", "four", "five"]).await;
         for writer in [&other, &scene.caller(scene.stranger())] {
             writer.publish("one").await;
         }
@@ -62,24 +49,40 @@ impl<'w> Scene<'w> {
         scene
     }
 
+    /// A scene without work that is left.
+    pub(super) async fn settled(world: &'w World) -> Self {
+        let scene = Self::new(world, 1_000).await;
+        world.idle().await;
+        scene
+    }
+
+    /// This number of scenes.
+    pub(super) async fn several(world: &'w World, number: u64) -> Vec<Self> {
+        let mut scenes = Vec::new();
+        for index in 1..=number {
+            scenes.push(Self::new(world, index * 1_000).await);
+        }
+        scenes
+    }
+
     pub(super) fn reader(&self) -> UserId {
-        UserId::new(self.base + 1).unwrap()
+        user_id(self.base + 1)
     }
 
     pub(super) fn follower(&self) -> UserId {
-        UserId::new(self.base + 2).unwrap()
+        user_id(self.base + 2)
     }
 
     pub(super) fn author(&self) -> UserId {
-        UserId::new(self.base + 3).unwrap()
+        user_id(self.base + 3)
     }
 
     pub(super) fn other(&self) -> UserId {
-        UserId::new(self.base + 4).unwrap()
+        user_id(self.base + 4)
     }
 
     pub(super) fn stranger(&self) -> UserId {
-        UserId::new(self.base + 5).unwrap()
+        user_id(self.base + 5)
     }
 
     pub(super) fn caller(&self, user: UserId) -> User {
@@ -147,31 +150,15 @@ impl<'w> Scene<'w> {
 
     /// Sets and removes attributes of an item.
     pub(super) async fn update(&self, table: &str, key: Item, set: &[(&str, AttributeValue)], remove: &[&str]) {
-        let mut update = self.dynamodb.update_item().table_name(table).set_key(Some(key));
-        let mut expression = String::new();
-        for (index, (name, value)) in set.iter().enumerate() {
-            expression += if index == 0 { "SET " } else { ", " };
-            expression += &format!("#s{index} = :s{index}");
-            update = update
-                .expression_attribute_names(format!("#s{index}"), *name)
-                .expression_attribute_values(format!(":s{index}"), value.clone());
-        }
-        for (index, name) in remove.iter().enumerate() {
-            expression += if index == 0 { " REMOVE " } else { ", " };
-            expression += &format!("#r{index}");
-            update = update.expression_attribute_names(format!("#r{index}"), *name);
-        }
-        update.update_expression(expression).send().await.unwrap();
+        self.world.update_item(table, key, set, remove).await;
     }
 
     pub(super) async fn put(&self, table: &str, key: Item, attributes: &[(&str, AttributeValue)]) {
-        let mut item = key;
-        item.extend(attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        self.dynamodb.put_item().table_name(table).set_item(Some(item)).send().await.unwrap();
+        self.world.put_item(table, with_attributes(key, attributes)).await;
     }
 
     pub(super) async fn remove(&self, table: &str, key: Item) {
-        self.dynamodb.delete_item().table_name(table).set_key(Some(key)).send().await.unwrap();
+        self.world.delete_item(table, key).await;
     }
 
     // ---- Redis -----------------------------------------------------------

@@ -46,216 +46,160 @@ async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
 }
 
 pub(super) const ALL: &[Damage] = &[
-    ("a followed author missing in the cached list", |scene| {
-        Box::pin(async move {
-            let key = cached(scene, List::Following(scene.reader())).await;
-            scene.redis().zrem::<_, _, ()>(key, author_prefix(scene.other())).await.unwrap();
-            in_list("list-missing", scene.reader(), "following", scene.other())
-        })
+    ("a followed author missing in the cached list", &async |scene: &Scene| {
+        let key = cached(scene, List::Following(scene.reader())).await;
+        scene.redis().zrem::<_, _, ()>(key, author_prefix(scene.other())).await.unwrap();
+        in_list("list-missing", scene.reader(), "following", scene.other())
     }),
-    ("a stranger in the cached list of followed authors", |scene| {
-        Box::pin(async move {
-            let key = cached(scene, List::Following(scene.reader())).await;
-            let now = scene.app.stores.clock.now().ms();
-            scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
-            in_list("list-ghost", scene.reader(), "following", scene.stranger())
-        })
+    ("a stranger in the cached list of followed authors", &async |scene: &Scene| {
+        let key = cached(scene, List::Following(scene.reader())).await;
+        let now = scene.app.stores.clock.now().ms();
+        scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
+        in_list("list-ghost", scene.reader(), "following", scene.stranger())
     }),
-    ("a follower missing in the cached list", |scene| {
-        Box::pin(async move {
-            let key = cached(scene, List::Fans(scene.author())).await;
-            scene.redis().zrem::<_, _, ()>(key, author_prefix(scene.follower())).await.unwrap();
-            in_list("list-missing", scene.author(), "fans", scene.follower())
-        })
+    ("a follower missing in the cached list", &async |scene: &Scene| {
+        let key = cached(scene, List::Fans(scene.author())).await;
+        scene.redis().zrem::<_, _, ()>(key, author_prefix(scene.follower())).await.unwrap();
+        in_list("list-missing", scene.author(), "fans", scene.follower())
     }),
-    ("a stranger in the cached list of followers", |scene| {
-        Box::pin(async move {
-            let key = cached(scene, List::Fans(scene.author())).await;
-            let now = scene.app.stores.clock.now().ms();
-            scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
-            in_list("list-ghost", scene.author(), "fans", scene.stranger())
-        })
+    ("a stranger in the cached list of followers", &async |scene: &Scene| {
+        let key = cached(scene, List::Fans(scene.author())).await;
+        let now = scene.app.stores.clock.now().ms();
+        scene.redis().zadd::<_, _, _, ()>(key, author_prefix(scene.stranger()), now).await.unwrap();
+        in_list("list-ghost", scene.author(), "fans", scene.stranger())
     }),
-    ("a follower in the wrong place of the cached list", |scene| {
-        Box::pin(async move {
-            let key = cached(scene, List::Fans(scene.author())).await;
-            scene.redis().zincr::<_, _, _, ()>(key, author_prefix(scene.follower()), 5_000).await.unwrap();
-            in_list("list-time", scene.author(), "fans", scene.follower())
-        })
+    ("a follower in the wrong place of the cached list", &async |scene: &Scene| {
+        let key = cached(scene, List::Fans(scene.author())).await;
+        scene.redis().zincr::<_, _, _, ()>(key, author_prefix(scene.follower()), 5_000).await.unwrap();
+        in_list("list-time", scene.author(), "fans", scene.follower())
     }),
-    ("a list without its marker", |scene| {
-        Box::pin(async move {
-            let key = cached(scene, List::Following(scene.reader())).await;
-            scene.redis().zremrangebyrank::<_, ()>(key, 0, 0).await.unwrap();
-            vec![json!({ "kind": "list-damaged", "user": scene.reader(), "list": "following" })]
-        })
+    ("a list without its marker", &async |scene: &Scene| {
+        let key = cached(scene, List::Following(scene.reader())).await;
+        scene.redis().zremrangebyrank::<_, ()>(key, 0, 0).await.unwrap();
+        vec![json!({ "kind": "list-damaged", "user": scene.reader(), "list": "following" })]
     }),
-    ("a list with an invalid member", |scene| {
-        Box::pin(async move {
-            let key = cached(scene, List::Fans(scene.author())).await;
-            scene.redis().zadd::<_, _, _, ()>(key, "nobody", 1).await.unwrap();
-            vec![json!({ "kind": "list-damaged", "user": scene.author(), "list": "fans" })]
-        })
+    ("a list with an invalid member", &async |scene: &Scene| {
+        let key = cached(scene, List::Fans(scene.author())).await;
+        scene.redis().zadd::<_, _, _, ()>(key, "nobody", 1).await.unwrap();
+        vec![json!({ "kind": "list-damaged", "user": scene.author(), "list": "fans" })]
     }),
-    ("another user's counters", |scene| {
-        Box::pin(async move {
-            for user in [scene.author(), scene.other()] {
-                let [key, _] = keys::counters(user);
-                scene.until_cached(&format!("/v1/users/{user}/counters"), &key).await;
-            }
-            let [[author, _], [other, _]] = [scene.author(), scene.other()].map(keys::counters);
-            let record: Vec<u8> = scene.redis().get(other).await.unwrap();
-            scene.redis().set_ex::<_, _, ()>(author, record, 3_600).await.unwrap();
-            vec![json!({ "kind": "counters-wrong", "user": scene.author() })]
-        })
+    ("another user's counters", &async |scene: &Scene| {
+        for user in [scene.author(), scene.other()] {
+            let [key, _] = keys::counters(user);
+            scene.until_cached(&format!("/v1/users/{user}/counters"), &key).await;
+        }
+        let [[author, _], [other, _]] = [scene.author(), scene.other()].map(keys::counters);
+        let record: Vec<u8> = scene.redis().get(other).await.unwrap();
+        scene.redis().set_ex::<_, _, ()>(author, record, 3_600).await.unwrap();
+        vec![json!({ "kind": "counters-wrong", "user": scene.author() })]
     }),
-    ("counters cut short", |scene| {
-        Box::pin(async move {
-            let [key, _] = keys::counters(scene.author());
-            scene.redis().set_ex::<_, _, ()>(key, "short", 3_600).await.unwrap();
-            vec![json!({ "kind": "counters-damaged", "user": scene.author() })]
-        })
+    ("counters cut short", &async |scene: &Scene| {
+        let [key, _] = keys::counters(scene.author());
+        scene.redis().set_ex::<_, _, ()>(key, "short", 3_600).await.unwrap();
+        vec![json!({ "kind": "counters-damaged", "user": scene.author() })]
     }),
-    ("reactions older than the fact", |scene| {
-        Box::pin(async move {
-            reactions(scene, ReactionState::default().encode()).await;
-            vec![json!({ "kind": "reactions-behind", "user": scene.reader(), "author": scene.author() })]
-        })
+    ("reactions older than the fact", &async |scene: &Scene| {
+        reactions(scene, ReactionState::default().encode()).await;
+        vec![json!({ "kind": "reactions-behind", "user": scene.reader(), "author": scene.author() })]
     }),
-    ("reactions without a fact", |scene| {
-        Box::pin(async move {
-            let state = ReactionState { version: 2, liked: [1, 2, 3].into_iter().collect(), ..ReactionState::default() };
-            reactions(scene, state.encode()).await;
-            vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
-        })
+    ("reactions without a fact", &async |scene: &Scene| {
+        let state = ReactionState { version: 2, liked: [1, 2, 3].into_iter().collect(), ..ReactionState::default() };
+        reactions(scene, state.encode()).await;
+        vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
     }),
-    ("reactions with a version above the fact", |scene| {
-        Box::pin(async move {
-            let state = ReactionState { version: 70, ..ReactionState::default() }.changed(5, Reaction::Like, true).unwrap();
-            reactions(scene, state.encode()).await;
-            vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
-        })
+    ("reactions with a version above the fact", &async |scene: &Scene| {
+        let state = ReactionState { version: 70, ..ReactionState::default() }.changed(5, Reaction::Like, true).unwrap();
+        reactions(scene, state.encode()).await;
+        vec![json!({ "kind": "reactions-wrong", "user": scene.reader(), "author": scene.author() })]
     }),
-    ("unreadable reactions", |scene| {
-        Box::pin(async move {
-            reactions(scene, b"bad".to_vec()).await;
-            vec![json!({ "kind": "reactions-damaged", "user": scene.reader() })]
-        })
+    ("unreadable reactions", &async |scene: &Scene| {
+        reactions(scene, b"bad".to_vec()).await;
+        vec![json!({ "kind": "reactions-damaged", "user": scene.reader() })]
     }),
-    ("a head view newer than its author", |scene| {
-        Box::pin(async move {
-            let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
-            let (views, author) = (&scene.app.readers.stores.head_views, scene.author());
-            assert_eq!(views.lease_heads(&[author], 7).await.unwrap(), [author]);
-            views.fill_heads(&[(author, head)], 7).await.unwrap();
-            // A cached head lives for a minute, which may be too short for this test.
-            scene.redis().expire::<_, ()>(&keys::head(author)[0], 3_600).await.unwrap();
-            vec![json!({ "kind": "head-wrong", "author": scene.author() })]
-        })
+    ("a head view newer than its author", &async |scene: &Scene| {
+        let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
+        let (views, author) = (&scene.app.readers.stores.head_views, scene.author());
+        assert_eq!(views.lease_heads(&[author], 7).await.unwrap(), [author]);
+        views.fill_heads(&[(author, head)], 7).await.unwrap();
+        // A cached head lives for a minute, which may be too short for this test.
+        scene.redis().expire::<_, ()>(&keys::head(author)[0], 3_600).await.unwrap();
+        vec![json!({ "kind": "head-wrong", "author": scene.author() })]
     }),
-    ("the summary of a deleted post", |scene| {
-        Box::pin(async move {
-            scene.delete(3).await;
-            summary(scene, scene.post(3), "three").await;
-            vec![json!({ "kind": "summary-of-deleted", "post": scene.post(3) })]
-        })
+    ("the summary of a deleted post", &async |scene: &Scene| {
+        scene.delete(3).await;
+        summary(scene, scene.post(3), "three").await;
+        vec![json!({ "kind": "summary-of-deleted", "post": scene.post(3) })]
     }),
-    ("a summary with another title", |scene| {
-        Box::pin(async move {
-            summary(scene, scene.post(2), "not what it was").await;
-            vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
-        })
+    ("a summary with another title", &async |scene: &Scene| {
+        summary(scene, scene.post(2), "not what it was").await;
+        vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
     }),
-    ("a live post with the summary of a deleted one", |scene| {
-        Box::pin(async move {
-            let key = scene.fact(scene.post(2)).await.key();
-            scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
-            vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
-        })
+    ("a live post with the summary of a deleted one", &async |scene: &Scene| {
+        let key = scene.fact(scene.post(2)).await.key();
+        scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
+        vec![json!({ "kind": "summary-wrong", "post": scene.post(2) })]
     }),
-    ("the summary of a post that does not exist", |scene| {
-        Box::pin(async move {
-            summary(scene, scene.post(99), "never").await;
-            vec![json!({ "kind": "summary-of-nothing", "post": scene.post(99) })]
-        })
+    ("the summary of a post that does not exist", &async |scene: &Scene| {
+        summary(scene, scene.post(99), "never").await;
+        vec![json!({ "kind": "summary-of-nothing", "post": scene.post(99) })]
     }),
-    ("an unreadable summary", |scene| {
-        Box::pin(async move {
-            scene.redis().set_ex::<_, _, ()>(&keys::post(scene.post(1))[0], "x", 3_600).await.unwrap();
-            vec![json!({ "kind": "summary-damaged", "post": scene.post(1) })]
-        })
+    ("an unreadable summary", &async |scene: &Scene| {
+        scene.redis().set_ex::<_, _, ()>(&keys::post(scene.post(1))[0], "x", 3_600).await.unwrap();
+        vec![json!({ "kind": "summary-damaged", "post": scene.post(1) })]
     }),
-    ("a text that the post does not have", |scene| {
-        Box::pin(async move {
-            let views = &scene.app.stores.post_views;
-            let text = PostText { body: Some("never written".to_owned()), data: None };
-            views.remember(&[(scene.fact(scene.post(2)).await.into(), Some(text))], None).await.unwrap();
-            vec![json!({ "kind": "text-wrong", "post": scene.post(2) })]
-        })
+    ("a text that the post does not have", &async |scene: &Scene| {
+        let views = &scene.app.stores.post_views;
+        let text = PostText { body: Some("never written".to_owned()), data: None };
+        views.remember(&[(scene.fact(scene.post(2)).await.into(), Some(text))], None).await.unwrap();
+        vec![json!({ "kind": "text-wrong", "post": scene.post(2) })]
     }),
-    ("reaction counts that nobody made", |scene| {
-        Box::pin(async move {
-            let (views, post) = (&scene.app.stores.post_views, scene.post(2));
-            let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5 } };
-            views.lease_counts(post, 1).await.unwrap();
-            views.store_counts(post, counts, 1).await.unwrap();
-            vec![json!({ "kind": "counts-wrong", "post": post })]
-        })
+    ("reaction counts that nobody made", &async |scene: &Scene| {
+        let (views, post) = (&scene.app.stores.post_views, scene.post(2));
+        let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5 } };
+        views.lease_counts(post, 1).await.unwrap();
+        views.store_counts(post, counts, 1).await.unwrap();
+        vec![json!({ "kind": "counts-wrong", "post": post })]
     }),
-    ("the card of a user without a profile", |scene| {
-        Box::pin(async move {
-            let (views, user) = (&scene.app.stores.card_views, scene.reader());
-            let card = Card { name: "Nobody".to_owned(), handle: None, picture: None };
-            scene.redis().del::<_, ()>(&keys::card(user)).await.unwrap();
-            assert_eq!(views.lease_cards(&[user], 1).await.unwrap(), [user]);
-            views.fill_cards(&[(user, CardVersion { version: 7, card: Some(card) })], 1).await.unwrap();
-            vec![json!({ "kind": "card-wrong", "user": user })]
-        })
+    ("the card of a user without a profile", &async |scene: &Scene| {
+        let (views, user) = (&scene.app.stores.card_views, scene.reader());
+        let card = Card { name: "Nobody".to_owned(), handle: None, picture: None };
+        scene.redis().del::<_, ()>(&keys::card(user)).await.unwrap();
+        assert_eq!(views.lease_cards(&[user], 1).await.unwrap(), [user]);
+        views.fill_cards(&[(user, CardVersion { version: 7, card: Some(card) })], 1).await.unwrap();
+        vec![json!({ "kind": "card-wrong", "user": user })]
     }),
-    ("marks that the reader never made", |scene| {
-        Box::pin(async move {
-            let (views, user, author) = (&scene.app.stores.reader_views, scene.stranger(), scene.author());
-            let mut reads = ReadState { version: 7, ..ReadState::default() };
-            reads.mark([1]);
-            views.lease_marks(user, author, 1).await.unwrap();
-            views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
-            vec![json!({ "kind": "marks-wrong", "user": user, "author": author })]
-        })
+    ("marks that the reader never made", &async |scene: &Scene| {
+        let (views, user, author) = (&scene.app.stores.reader_views, scene.stranger(), scene.author());
+        let mut reads = ReadState { version: 7, ..ReadState::default() };
+        reads.mark([1]);
+        views.lease_marks(user, author, 1).await.unwrap();
+        views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
+        vec![json!({ "kind": "marks-wrong", "user": user, "author": author })]
     }),
-    ("a view without expiry", |scene| {
-        Box::pin(async move {
-            let [state, _] = scene.keys();
-            scene.redis().persist::<_, ()>(&state).await.unwrap();
-            vec![json!({ "kind": "key-without-lifetime", "key": state })]
-        })
+    ("a view without expiry", &async |scene: &Scene| {
+        let [state, _] = scene.keys();
+        scene.redis().persist::<_, ()>(&state).await.unwrap();
+        vec![json!({ "kind": "key-without-lifetime", "key": state })]
     }),
-    ("progress without expiry", |scene| {
-        Box::pin(async move {
-            let key = keys::pages_done(FanOutKind::Deliver, scene.post(1));
-            scene.redis().persist::<_, ()>(&key).await.unwrap();
-            vec![json!({ "kind": "key-without-lifetime", "key": key })]
-        })
+    ("progress without expiry", &async |scene: &Scene| {
+        let key = keys::pages_done(FanOutKind::Deliver, scene.post(1));
+        scene.redis().persist::<_, ()>(&key).await.unwrap();
+        vec![json!({ "kind": "key-without-lifetime", "key": key })]
     }),
-    ("a state of the wrong type", |scene| {
-        Box::pin(async move {
-            let [state, _] = scene.keys();
-            scene.redis().set_ex::<_, _, ()>(&state, "x", 3_600).await.unwrap();
-            vec![json!({ "kind": "key-of-wrong-type", "key": state })]
-        })
+    ("a state of the wrong type", &async |scene: &Scene| {
+        let [state, _] = scene.keys();
+        scene.redis().set_ex::<_, _, ()>(&state, "x", 3_600).await.unwrap();
+        vec![json!({ "kind": "key-of-wrong-type", "key": state })]
     }),
-    ("a list of the wrong type", |scene| {
-        Box::pin(async move {
-            let [key, ..] = keys::list(List::Fans(scene.author()));
-            scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
-            vec![json!({ "kind": "key-of-wrong-type", "key": key })]
-        })
+    ("a list of the wrong type", &async |scene: &Scene| {
+        let [key, ..] = keys::list(List::Fans(scene.author()));
+        scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
+        vec![json!({ "kind": "key-of-wrong-type", "key": key })]
     }),
-    ("a key in another bucket than its user's", |scene| {
-        Box::pin(async move {
-            let key = format!("{{{}}}:r:{}", (scene.reader().bucket() + 1) % 4096, scene.reader());
-            scene.redis().hset::<_, _, _, ()>(&key, "@", "x").await.unwrap();
-            scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
-            vec![json!({ "kind": "key-astray", "key": key })]
-        })
+    ("a key in another bucket than its user's", &async |scene: &Scene| {
+        let key = format!("{{{}}}:r:{}", (scene.reader().bucket() + 1) % 4096, scene.reader());
+        scene.redis().hset::<_, _, _, ()>(&key, "@", "x").await.unwrap();
+        scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
+        vec![json!({ "kind": "key-astray", "key": key })]
     }),
 ];

@@ -10,17 +10,17 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{domain::NoticeId, facts::schema, ports::NoticesPublished, views::keys};
-use tidemark_local::Options;
 use tidemark_reconcile::{
     Plan, Reconcile, Segment, StoredFacts,
     diff::{Correction, Counter, Recount},
 };
-use tidemark_tests::{World, world, world_with};
-
-use super::{
-    Scene, fire, listed,
-    scene::{n, s},
+use tidemark_tests::{
+    World,
+    items::{n, s},
+    parameter, world, world_with,
 };
+
+use super::{Scene, fire, listed};
 use crate::notices::content;
 
 fn plan(dry_run: bool, slice: usize) -> Plan {
@@ -41,8 +41,8 @@ async fn miscounted(world: &World, scenes: u64) -> (Vec<Scene<'_>>, BTreeSet<Str
     (all, expected)
 }
 
-#[tokio::test]
-async fn a_walk_that_its_deadline_stopped_continues_at_its_position() {
+#[test]
+fn a_walk_that_its_deadline_stopped_continues_at_its_position() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 6).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
@@ -63,12 +63,11 @@ async fn a_walk_that_its_deadline_stopped_continues_at_its_position() {
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
         let report = fire(world, json!({ "job": "users", "share": 1.0 })).await;
         assert_eq!((&report["found"], &report["next"]), (&json!({}), &json!(null)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_minute_job_continues_the_daily_walk() {
+#[test]
+fn the_minute_job_continues_the_daily_walk() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
@@ -79,16 +78,14 @@ async fn the_minute_job_continues_the_daily_walk() {
         let mut found = listed(&[json!(begun)]);
         found.extend(listed(&[minute["users"].clone()]));
         assert_eq!(found, expected);
-    })
-    .await;
+    });
 }
 
 /// At share 0 no user is in the sample.
-#[tokio::test]
-async fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
+#[test]
+fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
-        world.idle().await;
+        let scene = Scene::settled(world).await;
         let (author, ghost) = (scene.other(), scene.stranger());
         let followers =
             async || scene.caller(author).get(&format!("/v1/users/{author}/counters")).await.ok()["followers"].clone();
@@ -109,14 +106,12 @@ async fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
         assert_eq!(report["repaired"]["follower-missing"], 1, "{report}");
         assert_eq!(walk(1.0).await["found"], json!({}));
         assert_eq!(followers().await, before);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn segments_of_a_walk_are_continued_in_parallel() {
-    let concurrency = |options: &mut Options| drop(options.parameters.insert("ReconcileConcurrency".to_owned(), "5".to_owned()));
-    world_with(concurrency, async |world| {
+#[test]
+fn segments_of_a_walk_are_continued_in_parallel() {
+    world_with(parameter("ReconcileConcurrency", 5), async |world| {
         let (scenes, _) = miscounted(world, 12).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let in_progress = async || reconcile.in_progress(Segment::all(4)).await.unwrap();
@@ -160,17 +155,14 @@ async fn segments_of_a_walk_are_continued_in_parallel() {
             let counters = scene.caller(scene.reader()).get(&format!("/v1/users/{}/counters", scene.reader())).await.ok();
             assert_eq!(counters["followings"], 2);
         }
-        assert_eq!(
-            fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await["differences"],
-            json!([])
-        );
+        let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await;
+        assert_eq!(report["differences"], json!([]));
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_dry_run_continues_from_its_own_response_and_stores_nothing() {
+#[test]
+fn a_dry_run_continues_from_its_own_response_and_stores_nothing() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
@@ -183,12 +175,11 @@ async fn a_dry_run_continues_from_its_own_response_and_stores_nothing() {
             from = Some(next.parse().unwrap());
         }
         assert_eq!(found, expected);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_of_two_concurrent_walks_stops() {
+#[test]
+fn one_of_two_concurrent_walks_stops() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 3).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
@@ -200,23 +191,20 @@ async fn one_of_two_concurrent_walks_stops() {
         let found: BTreeSet<String> = done.iter().flat_map(|report| listed(&[json!(report)])).collect();
         assert!(found.is_subset(&expected));
         assert_eq!(fire(world, json!({ "job": "users", "share": 1.0 })).await["failed"], 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn changes_in_flight_do_not_count_as_differences() {
+#[test]
+fn changes_in_flight_do_not_count_as_differences() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
-        world.idle().await;
+        let scene = Scene::settled(world).await;
         world.stack.pause("fan-out").await.unwrap();
         let author = scene.caller(scene.author());
         author.publish("not delivered yet").await;
         author.delete(&format!("/v1/posts/{}", scene.post(3))).await.ok();
         let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await;
         assert_eq!(report["differences"], json!([]));
-        world.stack.resume("fan-out").unwrap();
-        world.idle().await;
+        world.resume("fan-out").await;
 
         // Traffic during the walk causes no difference either.
         let over = AtomicBool::new(false);
@@ -224,9 +212,7 @@ async fn changes_in_flight_do_not_count_as_differences() {
             let (reader, mut round) = (world.user(5_000 + lane), 0);
             while !over.load(Ordering::Relaxed) {
                 round += 1;
-                for author in [scene.author(), scene.other()] {
-                    reader.put(&format!("/v1/following/{author}")).await.ok();
-                }
+                reader.follow([scene.author(), scene.other()]).await;
                 reader.feed_ids().await;
                 let post = author.publish("in the middle of it").await;
                 reader.put(&format!("/v1/posts/{post}/like")).await.ok();
@@ -258,15 +244,13 @@ async fn changes_in_flight_do_not_count_as_differences() {
             over.store(true, Ordering::Relaxed);
         };
         futures::join!(traffic, look);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_repair_does_nothing_if_the_data_has_changed() {
+#[test]
+fn a_repair_does_nothing_if_the_data_has_changed() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
-        world.idle().await;
+        let scene = Scene::settled(world).await;
         let facts = StoredFacts(scene.app.facts.clone());
         let (reader, author, shard) = (scene.reader(), scene.author(), scene.reader().shard());
         let edge = scene.app.stores.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
@@ -308,36 +292,30 @@ async fn a_repair_does_nothing_if_the_data_has_changed() {
         let after = super::everything(world).await;
         let changed: Vec<_> = before.iter().filter(|(key, value)| after.get(*key) != Some(*value)).collect();
         assert!(changed.is_empty(), "{changed:?}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_repair_without_effect_does_not_count() {
+#[test]
+fn a_repair_without_effect_does_not_count() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
-        world.idle().await;
+        let scene = Scene::settled(world).await;
         // The head has a post that does not exist. It cannot be delivered.
         let entry = scene.fact(scene.post(5)).await.key().entry();
         scene.feed(|entries| entries.retain(|known| *known != entry)).await;
         scene.field(|field| field.through = 4).await;
         scene.remove("PostsTable", schema::post(scene.post(5))).await;
         let input = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 10_000 });
-        let report = world.stack.fire("reconcile", Some(input)).await.unwrap();
+        let report = world.reconcile(input).await;
         let undelivered = json!({ "kind": "undelivered", "user": scene.reader(), "post": scene.post(5) });
         assert!(report["differences"].as_array().unwrap().contains(&undelivered), "{report}");
         assert_eq!((&report["repaired"]["undelivered"], &report["failed"]), (&Value::Null, &json!(1)), "{report}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
+#[test]
+fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
     world(async |world| {
-        let mut scenes = Vec::new();
-        for number in 1..=16 {
-            scenes.push(Scene::new(world, number * 1_000).await);
-        }
+        let scenes = Scene::several(world, 16).await;
         world.idle().await;
         for scene in &scenes {
             scene.remove("FollowersTable", schema::follower(scene.other(), scene.reader())).await;
@@ -349,14 +327,13 @@ async fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
         assert_eq!(report["repaired"], report["found"], "{report}");
         let again = fire(world, walk).await;
         assert_eq!(again["differences"], json!([]), "the walk repaired the counts too");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_minute_job_finds_an_abandoned_rebuild() {
+#[test]
+fn the_minute_job_finds_an_abandoned_rebuild() {
     world(async |world| {
-        let scenes = [Scene::new(world, 1_000).await, Scene::new(world, 2_000).await];
+        let scenes = Scene::several(world, 2).await;
         world.idle().await;
         let now = scenes[0].app.stores.clock.now().ms();
         for (scene, began) in scenes.iter().zip([now - 60_000, now]) {
@@ -382,42 +359,38 @@ async fn the_minute_job_finds_an_abandoned_rebuild() {
         }
         let view = scenes[0].app.stores.reader_views.view(scenes[0].reader(), 0).await.unwrap().unwrap();
         assert!(view.state.is_complete());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn expired_items_that_dynamodb_left_are_removed() {
+#[test]
+fn expired_items_that_dynamodb_left_are_removed() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
-        world.idle().await;
+        let scene = Scene::settled(world).await;
         let (now, day) = (scene.app.stores.clock.now().seconds(), 24 * 3_600);
         let record = |key: &str| schema::record(&format!("{}#publish#{key}", scene.author()));
         for (key, expires_at) in [("long ago", now - 10 * day), ("yesterday", now - day), ("tomorrow", now + day)] {
-            let post = ("post", super::scene::s(scene.post(1).to_string()));
-            let says = [("fingerprint", super::scene::s("f")), post, ("expires_at", n(expires_at))];
+            let post = ("post", s(scene.post(1).to_string()));
+            let says = [("fingerprint", s("f")), post, ("expires_at", n(expires_at))];
             scene.put("IdempotencyTable", record(key), &says).await;
         }
         let platforms = [scene.platform()];
         scene.app.notices.publish(scene.author(), &platforms, &content("one", None), None).await.unwrap();
-        let notices = ("notices", super::scene::s(format!("{}-1", scene.platform())));
+        let notices = ("notices", s(format!("{}-1", scene.platform())));
         let of_notices = schema::record(&format!("{}#notices#long ago", scene.author()));
-        let says = [("fingerprint", super::scene::s("f")), notices, ("at", n(1)), ("expires_at", n(now - 10 * day))];
+        let says = [("fingerprint", s("f")), notices, ("at", n(1)), ("expires_at", n(now - 10 * day))];
         scene.put("IdempotencyTable", of_notices, &says).await;
         let report = fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0 })).await;
         let expected = ["notices", "publish"]
             .map(|of| json!({ "kind": "record-expired", "record": format!("{}#{of}#long ago", scene.author()) }));
         assert_eq!((&report["differences"], &report["repaired"]), (&json!(expected), &json!({ "record-expired": 2 })));
         assert!(fire(world, json!({ "job": "users", "dry_run": true })).await["differences"].as_array().unwrap().is_empty());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
+#[test]
+fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
-        world.idle().await;
+        let scene = Scene::settled(world).await;
         scene.field(|field| field.floor = 2).await;
         for user in [scene.reader(), scene.follower()] {
             scene.update("CountersTable", schema::followings_counter(user), &[("count", n(9))], &[]).await;
@@ -436,6 +409,5 @@ async fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
         redis.del::<_, ()>([keys::reactions(reader), keys::changed(reader), keys::access(reader)].to_vec()).await.unwrap();
         scene.without_view().await;
         assert_eq!(kinds(1.0).await, json!({ "followings-count": 2 }));
-    })
-    .await;
+    });
 }

@@ -13,10 +13,9 @@ use std::{
 
 use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use serde_json::json;
 use tidemark_local::Weather;
-use tidemark_tests::{Response, World, deployed_timeouts, number_from, world_with};
+use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
 use super::{counts, titles};
 
@@ -39,8 +38,7 @@ impl Minute<'_> {
     async fn send(&self, what: &str, rate: u64, request: impl AsyncFn(u64) -> Response) -> u64 {
         self.world.stack.set_weather(Weather::Aws, 1);
         self.world.stack.slow_down(self.slowdown);
-        let number = rate * self.seconds;
-        let mut random = StdRng::seed_from_u64(rate);
+        let (number, mut random) = (rate * self.seconds, StdRng::seed_from_u64(rate));
         let length = Duration::from_secs(self.seconds) * self.slowdown;
         let mut times: Vec<Duration> = (0..number).map(|_| length.mul_f64(random.random::<f64>())).collect();
         times.sort_unstable();
@@ -112,17 +110,12 @@ impl Minute<'_> {
         const READERS: u64 = 20;
         let (world, text) = (self.world, "x".repeat(bytes));
         world.follow(1..=READERS, AUTHOR).await;
-        for reader in 1..=READERS {
-            world.user(reader).feed_ids().await;
-        }
+        world.read_feeds(1..=READERS).await;
         let publish = async |number| {
             // An empty text would be stored too.
             let body = (bytes > 0).then_some(&text);
-            let body = json!({ "title": format!("post {number}"), "body": body }).to_string();
-            world
-                .user(AUTHOR)
-                .send(Method::POST, "/v1/posts", &[("idempotency-key", &format!("post-{number}"))], Some(body))
-                .await
+            let body = json!({ "title": format!("post {number}"), "body": body });
+            world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
         };
         let posts = self.send("posts", rate, publish).await;
         let mut found = titles(world, AUTHOR).await;
@@ -130,14 +123,12 @@ impl Minute<'_> {
         let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
         expected.sort_unstable();
         assert!(found == expected, "{} of {posts}", found.len());
-        for reader in 1..=READERS {
-            assert_eq!(world.user(reader).unread_total().await, posts, "reader {reader}");
-        }
+        world.assert_unread(1..=READERS, posts).await;
     }
 }
 
 async fn minute(test: impl AsyncFnOnce(Minute<'_>)) {
-    world_with(deployed_timeouts, async |world| {
+    World::run_with(deployed_timeouts, async |world| {
         let slowdown = number_from("TIDEMARK_SLOWDOWN", 10) as u32;
         test(Minute { world, slowdown, seconds: number_from("TIDEMARK_SECONDS", 60) }).await;
     })
@@ -180,15 +171,9 @@ async fn five_thousand_marks_a_second() {
         const READERS: u64 = 5_000;
         const POSTS: u64 = 100;
         let world = minute.world;
-        stream::iter(0..READERS)
-            .for_each_concurrent(16, async |reader| {
-                drop(world.user(FIRST + reader).put(&format!("/v1/following/{AUTHOR}")).await.ok())
-            })
-            .await;
+        world.follow_at_once(FIRST..FIRST + READERS, AUTHOR).await;
         world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-        for number in 0..POSTS {
-            world.user(AUTHOR).publish(&format!("{number}")).await;
-        }
+        world.user(AUTHOR).publish_all(0..POSTS).await;
         world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
         let started = Instant::now();
         stream::iter(0..READERS)

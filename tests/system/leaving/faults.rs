@@ -1,78 +1,60 @@
 //! Erasures beside damage, outages and repetitions.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::FutureExt;
 use serde_json::json;
 use tidemark::{
-    domain::{PostId, Reaction, Timestamp, UserId},
+    domain::{PostId, Reaction, Timestamp},
     facts::schema,
     ports::{FanOut, FanOutKind, Task},
     queue,
 };
-use tidemark_tests::{World, until, world};
+use tidemark_tests::{
+    World,
+    items::{Item, n, s},
+    until, user_id, world,
+};
 
 use super::{LEAVING, check_others, check_traces, erased, live, traces};
 use crate::damage::proxy::{CANCELLED, Fate, world_behind_a_proxy};
 
-type Item = HashMap<String, AttributeValue>;
-
-fn id(user: u64) -> UserId {
-    UserId::new(user).unwrap()
-}
-
-async fn item(world: &World, table: &str, key: Item) -> Option<Item> {
-    let got = world.dynamodb().await.get_item().table_name(table).set_key(Some(key)).consistent_read(true).send().await;
-    got.unwrap().item
-}
-
-async fn put(world: &World, table: &str, item: Item) {
-    world.dynamodb().await.put_item().table_name(table).set_item(Some(item)).send().await.unwrap();
-}
-
 /// Replaces one attribute. Returns the item before.
 async fn damage(world: &World, table: &str, key: Item, attribute: &str, value: AttributeValue) -> Item {
-    let before = item(world, table, key).await.unwrap();
+    let before = world.item(table, key).await.unwrap();
     assert!(before.contains_key(attribute), "{before:?}");
     let mut damaged = before.clone();
     damaged.insert(attribute.to_owned(), value);
-    put(world, table, damaged).await;
+    world.put_item(table, damaged).await;
     before
 }
 
 /// Makes the erasure look as if no worker had touched it for long, and runs reconcile's minute job.
 pub(super) async fn reconcile_hours_later(world: &World) {
-    let long_ago = AttributeValue::N("1".to_owned());
-    damage(world, "IdentitiesTable", schema::erasure(id(LEAVING)), "touched_at", long_ago).await;
-    world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
+    let long_ago = n(1);
+    damage(world, "IdentitiesTable", schema::erasure(user_id(LEAVING)), "touched_at", long_ago).await;
+    world.resume_fan_outs().await;
 }
 
 /// The tasks that wait in the queue. The workers are paused.
 async fn waiting(world: &World) -> Vec<Task> {
-    let url = &world.stack.queue("FanOutQueue").unwrap().url;
-    let messages = world.sqs().await.receive_message().queue_url(url).max_number_of_messages(10).visibility_timeout(0);
-    let received = messages.send().await.unwrap();
-    received.messages().iter().map(|message| queue::decode(message.body().unwrap()).unwrap()).collect()
+    world.messages("FanOutQueue").await.iter().map(|body| queue::decode(body).unwrap()).collect()
 }
 
-#[tokio::test]
-async fn a_blocked_user_sees_no_post_while_the_author_leaves() {
+#[test]
+fn a_blocked_user_sees_no_post_while_the_author_leaves() {
     const BLOCKED: u64 = 65;
     world_behind_a_proxy(async |world, proxy| {
         live(world).await;
         let tried = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&tried);
-        proxy.rule(move |asked| {
+        proxy.decide(move |asked| {
             let is_held = asked.is("fan-out", "TransactWriteItems", "PostsTable");
             seen.fetch_add(usize::from(is_held), Ordering::SeqCst);
-            async move { if is_held { Fate::Refused("InternalServerError") } else { Fate::Forwarded } }.boxed()
+            if is_held { Fate::Refused("InternalServerError") } else { Fate::Forwarded }
         });
         world.user(LEAVING).delete("/v1/me").await.ok();
         until("a post was to be deleted", async || tried.load(Ordering::SeqCst) > 0).await;
@@ -92,12 +74,11 @@ async fn a_blocked_user_sees_no_post_while_the_author_leaves() {
         check_traces(world).await;
         check_others(world).await;
         assert_eq!(blocked.get(&format!("/v1/posts/{LEAVING}-1")).await.problem(), (404, "/problems/not-found"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_damaged_receipt_stops_neither_fan_outs_nor_other_erasures() {
+#[test]
+fn a_damaged_receipt_stops_neither_fan_outs_nor_other_erasures() {
     world(async |world| {
         live(world).await;
         world.stack.pause("fan-out").await.unwrap();
@@ -105,90 +86,88 @@ async fn a_damaged_receipt_stops_neither_fan_outs_nor_other_erasures() {
         world.user(LEAVING).delete("/v1/me").await.ok();
         world.empty_queue("FanOutQueue").await;
         // The user is in the list of an earlier version, beside one without a receipt. Another part is damaged.
-        let client = world.dynamodb().await;
-        let part = schema::running_part(id(LEAVING));
-        client.delete_item().table_name("IdentitiesTable").set_key(Some(part)).send().await.unwrap();
-        let other = (1..).map(id).find(|user| schema::running_part(*user) != schema::running_part(id(LEAVING))).unwrap();
+        world.delete_item("IdentitiesTable", schema::running_part(user_id(LEAVING))).await;
+        let other =
+            (1..).map(user_id).find(|user| schema::running_part(*user) != schema::running_part(user_id(LEAVING))).unwrap();
         let users = [LEAVING, 5].map(|user| user.to_string()).to_vec();
         for (mut part, running) in [
             (schema::all_running(), AttributeValue::Ns(users)),
             (schema::running_part(other), AttributeValue::Ss(vec!["6".to_owned()])),
         ] {
             part.insert("running".to_owned(), running);
-            put(world, "IdentitiesTable", part).await;
+            world.put_item("IdentitiesTable", part).await;
         }
-        put(world, "IdentitiesTable", schema::erasure(id(5))).await;
+        world.put_item("IdentitiesTable", schema::erasure(user_id(5))).await;
         world.stack.resume("fan-out").unwrap();
         reconcile_hours_later(world).await;
         until("the lost page is delivered", async || world.user(1).feed_ids().await.contains(&lost)).await;
         erased(world).await;
-        world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
-        let left = item(world, "IdentitiesTable", schema::all_running()).await.unwrap();
+        world.resume_fan_outs().await;
+        let left = world.item("IdentitiesTable", schema::all_running()).await.unwrap();
         assert_eq!(left["running"], AttributeValue::Ns(vec!["5".to_owned()]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_erasure_whose_end_conflicts_with_another_one_ends() {
+#[test]
+fn an_erasure_whose_end_conflicts_with_another_one_ends() {
     world_behind_a_proxy(async |world, proxy| {
-        world.user(LEAVING).publish("one").await;
-        world.idle().await;
+        world.publish_and_deliver(LEAVING, "one").await;
         let conflicts = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&conflicts);
-        proxy.rule(move |asked| {
+        proxy.decide(move |asked| {
             let ends = asked.is("fan-out", "TransactWriteItems", "finished_at");
             let conflicts = ends && seen.fetch_add(1, Ordering::SeqCst) < 2;
-            async move { if conflicts { Fate::Refused(CANCELLED) } else { Fate::Forwarded } }.boxed()
+            if conflicts { Fate::Refused(CANCELLED) } else { Fate::Forwarded }
         });
         world.user(LEAVING).delete("/v1/me").await.ok();
         erased(world).await;
         assert_eq!(conflicts.load(Ordering::SeqCst), 3);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn repeated_calls_and_looks_leave_one_chain_of_tasks() {
+#[test]
+fn repeated_calls_and_looks_leave_one_chain_of_tasks() {
     world(async |world| {
         live(world).await;
         world.stack.pause("fan-out").await.unwrap();
         for _ in 0..20 {
             assert_eq!(world.user(LEAVING).delete("/v1/me").await.status, 202);
         }
-        let task = |chain| Task::Erase { user: id(LEAVING), chain, closes: false, tries: 0 };
+        let task = |chain| Task::Erase { user: user_id(LEAVING), chain, closes: false, tries: 0 };
         assert_eq!(waiting(world).await, [task(0)]);
         reconcile_hours_later(world).await;
         for _ in 0..5 {
-            world.stack.fire("reconcile", Some(json!({ "job": "fan-outs", "overdue_ms": 0 }))).await.unwrap();
+            world.resume_fan_outs().await;
         }
         let mut tasks = waiting(world).await;
         tasks.sort_by_key(|task| matches!(task, Task::Erase { chain: 1, .. }));
         assert_eq!(tasks, [task(0), task(1)], "the second look finds that it was resumed");
         // The task of the first chain does nothing.
         let worker = world.stack.app("fan-out").unwrap().worker.clone();
-        let before = item(world, "IdentitiesTable", schema::erasure(id(LEAVING))).await;
+        let before = world.item("IdentitiesTable", schema::erasure(user_id(LEAVING))).await;
         worker.run(&task(0), &|| false).await.unwrap();
-        assert_eq!(item(world, "IdentitiesTable", schema::erasure(id(LEAVING))).await, before);
+        assert_eq!(world.item("IdentitiesTable", schema::erasure(user_id(LEAVING))).await, before);
         world.stack.resume("fan-out").unwrap();
         erased(world).await;
         check_traces(world).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn damaged_items_keep_an_erasure_incomplete_and_hold_nothing_else_back() {
+#[test]
+fn damaged_items_keep_an_erasure_incomplete_and_hold_nothing_else_back() {
     world(async |world| {
         live(world).await;
-        let text = || AttributeValue::S("damaged".to_owned());
-        let post = schema::post(PostId::new(id(LEAVING), 1));
+        let text = || s("damaged");
+        let post = schema::post(PostId::new(user_id(LEAVING), 1));
         let damaged = [
-            ("FollowingTable", damage(world, "FollowingTable", schema::edge(id(3), id(LEAVING)), "since", text()).await),
+            (
+                "FollowingTable",
+                damage(world, "FollowingTable", schema::edge(user_id(3), user_id(LEAVING)), "since", text()).await,
+            ),
             ("PostsTable", damage(world, "PostsTable", post, "at", text()).await),
         ];
         world.user(LEAVING).delete("/v1/me").await.ok();
-        let receipt = async || item(world, "IdentitiesTable", schema::erasure(id(LEAVING))).await.unwrap();
+        let receipt = async || world.item("IdentitiesTable", schema::erasure(user_id(LEAVING))).await.unwrap();
         until("the erasure is left", async || receipt().await.contains_key("incomplete")).await;
         world.idle().await;
         for reader in [2, 4, 5] {
@@ -202,38 +181,36 @@ async fn damaged_items_keep_an_erasure_incomplete_and_hold_nothing_else_back() {
         assert_eq!(world.user(LEAVING).get("/v1/me/erasure").await.ok()["state"], "running");
         // An operator mends the items.
         for (table, before) in damaged {
-            put(world, table, before).await;
+            world.put_item(table, before).await;
         }
         reconcile_hours_later(world).await;
         erased(world).await;
         assert!(!receipt().await.contains_key("incomplete"));
         check_traces(world).await;
         check_others(world).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn access_is_closed_while_redis_may_not_know_it() {
+#[test]
+fn access_is_closed_while_redis_may_not_know_it() {
     world(async |world| {
         let (user, app) = (world.user(LEAVING), world.stack.app("profile").unwrap());
         user.publish("before").await;
         // What `DELETE /v1/me` leaves if its call to Redis fails: a receipt, the note of an outage, and a task.
         let now = app.stores.clock.now();
-        app.stores.erasures.begin_erasure(id(LEAVING), now).await.unwrap();
+        app.stores.erasures.begin_erasure(user_id(LEAVING), now).await.unwrap();
         app.stores.outages.note_outage(now.plus_ms(600_000)).await.unwrap();
         until("the note is read", async || user.get("/v1/unread").await.status == 403).await;
         for path in ["/v1/following/61", "/v1/posts/60-1/like", "/v1/mutes/62"] {
             until("the note is read", async || user.put(path).await.status == 403).await;
         }
-        let closes = |closes| Task::Erase { user: id(LEAVING), chain: 0, closes, tries: 0 }.is_missed_by_views();
+        let closes = |closes| Task::Erase { user: user_id(LEAVING), chain: 0, closes, tries: 0 }.is_missed_by_views();
         assert_eq!([closes(true), closes(false)], [true, false], "the task extends the note until access is closed");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_page_that_comes_after_the_erasure_writes_nothing() {
+#[test]
+fn a_page_that_comes_after_the_erasure_writes_nothing() {
     world(async |world| {
         let user = world.user(LEAVING);
         world.follow([1], LEAVING).await;
@@ -247,7 +224,7 @@ async fn a_page_that_comes_after_the_erasure_writes_nothing() {
         let before = keys().await;
         let fan_out = |kind, seq| FanOut {
             kind,
-            post: PostId::new(id(LEAVING), seq),
+            post: PostId::new(user_id(LEAVING), seq),
             at: Timestamp::from_ms(1),
             pages: 1,
             deletions: 2,
@@ -265,12 +242,11 @@ async fn a_page_that_comes_after_the_erasure_writes_nothing() {
             }
         }
         assert_eq!(keys().await, before);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_follow_that_overlaps_the_erasure_leaves_a_complete_view() {
+#[test]
+fn a_follow_that_overlaps_the_erasure_leaves_a_complete_view() {
     const READER: u64 = 3;
     world(async |world| {
         let reader = world.user(READER);
@@ -279,18 +255,17 @@ async fn a_follow_that_overlaps_the_erasure_leaves_a_complete_view() {
         // The edge of a request that stalled before it updated the view. The erasure has removed the edge since.
         world.follow([4], 61).await;
         let app = world.stack.app("follow").unwrap();
-        let mut edge = app.stores.edges.edges(id(4), &[id(61)]).await.unwrap().remove(&id(61)).unwrap();
-        (edge.user, edge.author) = (id(READER), id(LEAVING));
-        app.readers.sync_edges(id(READER), vec![edge]).await.unwrap();
+        let mut edge = app.stores.edges.edges(user_id(4), &[user_id(61)]).await.unwrap().remove(&user_id(61)).unwrap();
+        (edge.user, edge.author) = (user_id(READER), user_id(LEAVING));
+        app.readers.sync_edges(user_id(READER), vec![edge]).await.unwrap();
         assert_ne!(reader.get("/v1/feed").await.ok()["rebuilding"], true);
         let walk = world.walk_over_all_users(true, std::time::Duration::from_secs(1)).await;
         assert!(walk.found.is_empty(), "{walk:?}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_page_of_an_export_reads_as_many_read_states_as_it_has() {
+#[test]
+fn a_page_of_an_export_reads_as_many_read_states_as_it_has() {
     world_behind_a_proxy(async |world, proxy| {
         let user = world.user(LEAVING);
         for author in 1..=30 {
@@ -301,30 +276,30 @@ async fn a_page_of_an_export_reads_as_many_read_states_as_it_has() {
         assert_eq!(whole.iter().filter(|item| item["kind"] == "read").count(), 30);
         let unbounded = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&unbounded);
-        proxy.rule(move |asked| {
+        proxy.decide(move |asked| {
             let is_unbounded =
                 asked.is("profile", "Query", "\"ReadsTable\"") && asked.body["Limit"].as_u64().is_none_or(|most| most > 5);
             seen.fetch_add(usize::from(is_unbounded), Ordering::SeqCst);
-            async { Fate::Forwarded }.boxed()
+            Fate::Forwarded
         });
         assert_eq!(user.walk("/v1/me/export", 4).await, whole);
         assert_eq!(unbounded.load(Ordering::SeqCst), 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_removed_is_counted_over_several_slices() {
+#[test]
+fn what_is_removed_is_counted_over_several_slices() {
     world(async |world| {
         live(world).await;
         let app = world.stack.app("fan-out").unwrap();
-        let count = async |after| app.stores.erasures.count_some(id(LEAVING), Some(Reaction::Like), after).await.unwrap();
-        let first = schema::reacted(id(LEAVING), Reaction::Like, PostId::new(id(60), 1))["post"].as_s().unwrap().clone();
+        let count = async |after| app.stores.erasures.count_some(user_id(LEAVING), Some(Reaction::Like), after).await.unwrap();
+        let first =
+            schema::reacted(user_id(LEAVING), Reaction::Like, PostId::new(user_id(60), 1))["post"].as_s().unwrap().clone();
         assert_eq!([count(None).await, count(Some(first)).await], [(2, None), (1, None)]);
         world.stack.pause("fan-out").await.unwrap();
         world.user(LEAVING).delete("/v1/me").await.ok();
-        let receipt = async || item(world, "IdentitiesTable", schema::erasure(id(LEAVING))).await.unwrap();
-        let task = Task::Erase { user: id(LEAVING), chain: 0, closes: false, tries: 0 };
+        let receipt = async || world.item("IdentitiesTable", schema::erasure(user_id(LEAVING))).await.unwrap();
+        let task = Task::Erase { user: user_id(LEAVING), chain: 0, closes: false, tries: 0 };
         for slice in 1..=4 {
             app.worker.run(&task, &|| true).await.unwrap();
             let receipt = receipt().await;
@@ -334,6 +309,5 @@ async fn what_is_removed_is_counted_over_several_slices() {
         let removed = erased(world).await["removed"].clone();
         assert_eq!([&removed["likes"], &removed["favorites"], &removed["reads"]], [2, 1, 1]);
         check_traces(world).await;
-    })
-    .await;
+    });
 }

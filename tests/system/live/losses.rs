@@ -2,32 +2,27 @@
 
 use redis::AsyncCommands;
 use tidemark::{
-    domain::{CountsDigest, Timestamp, UserId},
+    domain::{CountsDigest, Timestamp},
     ports::{ClaimedUpdate, Connection, LiveTask, Told},
     views::keys,
 };
-use tidemark_tests::{World, until, world};
+use tidemark_tests::{World, until, user_id, world};
 
-use super::{AUTHOR, READER, reader, registered, told};
-
-fn id() -> UserId {
-    UserId::new(READER).unwrap()
-}
+use super::{AUTHOR, READER, reader, registered, told, watched_reader};
 
 /// The ids of the registered connections.
 async fn connections(world: &World) -> Vec<String> {
-    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(id())).await.unwrap();
+    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(user_id(READER))).await.unwrap();
     fields.into_iter().filter(|field| field != "@").collect()
 }
 
-#[tokio::test]
-async fn each_connection_is_told_what_it_missed_by_its_own_ping() {
+#[test]
+fn each_connection_is_told_what_it_missed_by_its_own_ping() {
     world(async |world| {
         reader(world).await;
         let (mut phone, mut desk) = (world.live(READER).await, world.live(READER).await);
         world.flush_redis().await;
-        let missed = world.user(AUTHOR).publish("in the silence").await;
-        world.idle().await;
+        let missed = world.publish_and_deliver(AUTHOR, "in the silence").await;
         for connection in [&mut phone, &mut desk] {
             connection.ping().await;
             assert_eq!(connection.unread().await, told(1, 1, &missed));
@@ -40,15 +35,13 @@ async fn each_connection_is_told_what_it_missed_by_its_own_ping() {
         late.ping().await;
         world.idle().await;
         assert!(late.is_silent().await);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_connection_that_another_one_displaced_is_told_after_its_ping() {
+#[test]
+fn a_connection_that_another_one_displaced_is_told_after_its_ping() {
     world(async |world| {
-        reader(world).await;
-        let mut displaced = world.live(READER).await;
+        let mut displaced = watched_reader(world).await;
         let mut others = Vec::new();
         for _ in 0..20 {
             others.push(world.live(READER).await);
@@ -61,39 +54,34 @@ async fn a_connection_that_another_one_displaced_is_told_after_its_ping() {
         assert!(displaced.is_silent().await);
         displaced.ping().await;
         assert_eq!(displaced.unread().await, told(1, 1, &post));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
+#[test]
+fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         world.stack.pause("live-sender").await.unwrap();
         let post = world.user(AUTHOR).publish("never posted").await;
         until("the message is built", async || !world.stack.status().await.unwrap().queues["LivePostsQueue"].is_empty()).await;
         world.empty_queue("LivePostsQueue").await;
-        world.stack.resume("live-sender").unwrap();
-        world.idle().await;
+        world.resume("live-sender").await;
         assert!(connection.is_silent().await);
         connection.ping().await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_note_that_is_late_does_not_hide_a_later_message() {
+#[test]
+fn a_note_that_is_late_does_not_hide_a_later_message() {
     world(async |world| {
-        reader(world).await;
-        let _connection = world.live(READER).await;
+        let _connection = watched_reader(world).await;
         world.idle().await;
         let views = world.stack.app("live").unwrap().stores.live_views.clone();
         let claim = async || {
             let mut claimed = None;
             until("a second is over", async || {
-                let Ok(ClaimedUpdate::Claimed { at, connections, .. }) = views.claim(&[id()]).await.remove(0) else {
+                let Ok(ClaimedUpdate::Claimed { at, connections, .. }) = views.claim(&[user_id(READER)]).await.remove(0) else {
                     return false;
                 };
                 claimed = Some((at, connections.into_iter().next().unwrap()));
@@ -103,7 +91,7 @@ async fn a_note_that_is_late_does_not_hide_a_later_message() {
             claimed.unwrap()
         };
         let told = |at, connection: &String, counts| Told {
-            user: id(),
+            user: user_id(READER),
             connections: vec![connection.clone()],
             at,
             counts: CountsDigest(counts),
@@ -115,8 +103,7 @@ async fn a_note_that_is_late_does_not_hide_a_later_message() {
         views.told(&[told(second, &connection, 2)]).await.unwrap();
         views.told(&[told(first, &connection, 1)]).await.unwrap();
         assert_eq!(claim().await.1.1, Some(CountsDigest(2)));
-    })
-    .await;
+    });
 }
 
 /// Publishes a post whose message, and the one after it, are lost with their workers. Returns its id. `live` is paused.
@@ -126,47 +113,42 @@ async fn lose_a_post(world: &World) -> String {
     until("the task is sent", async || !world.stack.status().await.unwrap().queues["LiveQueue"].is_empty()).await;
     world.empty_queue("LiveQueue").await;
     let views = world.stack.app("live").unwrap().stores.live_views.clone();
-    let claim = async || views.claim(&[id()]).await.remove(0).unwrap();
+    let claim = async || views.claim(&[user_id(READER)]).await.remove(0).unwrap();
     until("a message begins", async || matches!(claim().await, ClaimedUpdate::Claimed { .. })).await;
     assert_eq!(claim().await, ClaimedUpdate::TooEarly);
     post
 }
 
-#[tokio::test]
-async fn a_ping_does_not_rely_on_a_task_that_was_lost() {
+#[test]
+fn a_ping_does_not_rely_on_a_task_that_was_lost() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         let post = lose_a_post(world).await;
         world.stack.resume("live").unwrap();
         connection.ping().await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_task_that_is_repeated_does_not_rely_on_its_first_run() {
+#[test]
+fn a_task_that_is_repeated_does_not_rely_on_its_first_run() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         let post = lose_a_post(world).await;
         let live = world.stack.app("live").unwrap().live.clone();
-        live.run(&LiveTask::Changed { users: vec![id()] }, true).await.unwrap();
+        live.run(&LiveTask::Changed { users: vec![user_id(READER)] }, true).await.unwrap();
         world.stack.resume("live").unwrap();
         assert_eq!(connection.unread().await, told(1, 1, &post));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_an_old_redis_says_of_a_connection_is_not_believed() {
+#[test]
+fn what_an_old_redis_says_of_a_connection_is_not_believed() {
     world(async |world| {
         if !world.is_one_node() {
             return;
         }
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         world.user(AUTHOR).publish("before the dump").await;
         connection.total(1).await;
         world.idle().await;
@@ -180,12 +162,11 @@ async fn what_an_old_redis_says_of_a_connection_is_not_believed() {
         world.idle().await;
         connection.ping().await;
         connection.total(1).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_damaged_registration_holds_no_other_reader_back() {
+#[test]
+fn a_damaged_registration_holds_no_other_reader_back() {
     const OTHER: u64 = 8;
     world(async |world| {
         reader(world).await;
@@ -193,25 +174,23 @@ async fn a_damaged_registration_holds_no_other_reader_back() {
         world.user(OTHER).get("/v1/unread").await.ok();
         let (mut connection, _damaged) = (world.live(READER).await, world.live(OTHER).await);
         world.idle().await;
-        let (mut redis, key) = (world.redis().await, keys::connections(UserId::new(OTHER).unwrap()));
+        let (mut redis, key) = (world.redis().await, keys::connections(user_id(OTHER)));
         let _: () = redis.set(&key, "not a hash").await.unwrap();
         let post = world.user(AUTHOR).publish("to both").await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
         let _: u64 = redis.del(&key).await.unwrap();
         world.idle().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_connection_that_was_found_gone_and_then_pinged_stays() {
+#[test]
+fn a_connection_that_was_found_gone_and_then_pinged_stays() {
     world(async |world| {
-        reader(world).await;
-        let mut connection = world.live(READER).await;
+        let mut connection = watched_reader(world).await;
         connection.ping().await;
         let live = world.stack.app("live").unwrap().live.clone();
         let gone = |connection: &str, at| LiveTask::Gone {
-            connections: vec![Connection { user: id(), connection: connection.to_owned(), at }],
+            connections: vec![Connection { user: user_id(READER), connection: connection.to_owned(), at }],
         };
         let own = connections(world).await.remove(0);
         live.run(&gone(&own, Some(Timestamp::from_ms(1))), false).await.unwrap();
@@ -219,6 +198,5 @@ async fn a_connection_that_was_found_gone_and_then_pinged_stays() {
         assert_eq!(connection.unread().await, told(1, 1, &post));
         live.run(&gone(&own, None), false).await.unwrap();
         assert_eq!(registered(world).await, 0);
-    })
-    .await;
+    });
 }

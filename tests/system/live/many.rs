@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, future::join_all, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::Value;
-use tidemark_tests::{LiveConnection, PATIENCE, World, number_from, until, world};
+use tidemark_tests::{LiveConnection, PATIENCE, World, number_from, until};
 
 use super::kill;
 
@@ -87,7 +87,7 @@ async fn agree(world: &World, clients: &mut [Client], total: u64, loss: &str) {
 async fn all_connections_know_the_counts_one_ping_after_a_loss() {
     const WATCHED: u64 = 60;
     let rounds = number_from("TIDEMARK_ROUNDS", 2);
-    world(async |world| {
+    World::run(async |world| {
         readers(world, 200).await;
         let connect = async || -> Vec<Client> {
             stream::iter(1..=WATCHED).map(|reader| Client::connect(world, reader)).buffer_unordered(16).collect().await
@@ -115,40 +115,77 @@ async fn all_connections_know_the_counts_one_ping_after_a_loss() {
             clients = connect().await;
             agree(world, &mut clients, posts, "connections").await;
         }
-        for reader in 1..=WATCHED {
-            assert_eq!(world.user(reader).unread_total().await, posts);
-        }
+        world.assert_unread(1..=WATCHED, posts).await;
     })
     .await;
+}
+
+const ROUNDS: usize = 5;
+/// One of nine deliveries to a reader moves the recent entries of the feed.
+const POSTS: u64 = 9;
+
+/// The microseconds of calls and of the processor that Redis takes for a delivery to each of `all` readers, by the functions
+/// that deliver: `live` waits meanwhile, because its time is not theirs.
+async fn deliver(world: &World, all: u64) -> [f64; 2] {
+    world.stack.pause("live").await.unwrap();
+    world.forget_redis_calls().await;
+    let before = world.redis_processor_micros().await;
+    for _ in 0..POSTS {
+        let post = world.user(AUTHOR_OF_ALL).publish("to all").await;
+        let path = format!("/v1/posts/{post}/delivery");
+        until("it is delivered", async || world.user(AUTHOR_OF_ALL).get(&path).await.ok()["state"] == "done").await;
+    }
+    let processor = world.redis_processor_micros().await - before;
+    let micros = [world.redis_micros("fcall").await as f64, processor].map(|micros| micros / (POSTS * all) as f64);
+    world.stack.resume("live").unwrap();
+    world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+    micros
+}
+
+/// Publishes to these connections, which know this total.
+async fn show_latencies(world: &World, mut connections: Vec<LiveConnection>, mut total: u64) {
+    let (mut latencies, mut messages) = (Vec::new(), 0);
+    for _ in 0..ROUNDS {
+        world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        total += 1;
+        let published = Instant::now();
+        world.user(AUTHOR_OF_ALL).publish("to all").await;
+        let told = connections.into_iter().map(|mut connection| async move {
+            let mut messages = 1;
+            while connection.next().await["total"] != total {
+                messages += 1;
+            }
+            (connection, published.elapsed(), messages)
+        });
+        let told: Vec<_> = join_all(told.map(tokio::spawn)).await;
+        connections = Vec::new();
+        for (connection, latency, told) in told.into_iter().map(Result::unwrap) {
+            connections.push(connection);
+            latencies.push(latency);
+            messages += told;
+        }
+    }
+    latencies.sort_unstable();
+    let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
+    println!(
+        "from the publish to the message: p50 {:?}, p99 {:?}; {messages} messages for {} changes",
+        at(0.5),
+        at(0.99),
+        latencies.len()
+    );
+    drop(connections);
 }
 
 /// Measures the numbers in docs/live.md.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
 async fn the_cost_of_watched_readers() {
-    const ROUNDS: usize = 5;
-    // One of nine deliveries to a reader moves the recent entries of the feed.
-    const POSTS: u64 = 9;
     let (watched, all) = (number_from("TIDEMARK_WATCHED", 1_000), number_from("TIDEMARK_READERS", 11_000));
-    world(async |world| {
+    World::run(async |world| {
         readers(world, all).await;
         let connect = async || connect(world, watched).await;
-        // The functions that deliver: `live` waits meanwhile, because its time is not theirs.
-        let deliver = async || {
-            world.stack.pause("live").await.unwrap();
-            world.forget_redis_calls().await;
-            let before = world.redis_processor_micros().await;
-            for _ in 0..POSTS {
-                let post = world.user(AUTHOR_OF_ALL).publish("to all").await;
-                let path = format!("/v1/posts/{post}/delivery");
-                until("it is delivered", async || world.user(AUTHOR_OF_ALL).get(&path).await.ok()["state"] == "done").await;
-            }
-            let processor = world.redis_processor_micros().await - before;
-            let micros = [world.redis_micros("fcall").await as f64, processor].map(|micros| micros / (POSTS * all) as f64);
-            world.stack.resume("live").unwrap();
-            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-            micros
-        };
+        let deliver = async || deliver(world, all).await;
         let deliver_watched = async || {
             let connections = connect().await;
             let micros = deliver().await;
@@ -177,38 +214,7 @@ async fn the_cost_of_watched_readers() {
             println!("ratio of {what}: {:.3} (median of {ROUNDS})", ratios[ROUNDS / 2]);
         }
 
-        let mut connections = connect().await;
-        let (mut total, mut latencies, mut messages) = (POSTS * (2 * ROUNDS as u64 + 1), Vec::new(), 0);
-        for _ in 0..ROUNDS {
-            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            total += 1;
-            let published = Instant::now();
-            world.user(AUTHOR_OF_ALL).publish("to all").await;
-            let told = connections.into_iter().map(|mut connection| async move {
-                let mut messages = 1;
-                while connection.next().await["total"] != total {
-                    messages += 1;
-                }
-                (connection, published.elapsed(), messages)
-            });
-            let told: Vec<_> = join_all(told.map(tokio::spawn)).await;
-            connections = Vec::new();
-            for (connection, latency, told) in told.into_iter().map(Result::unwrap) {
-                connections.push(connection);
-                latencies.push(latency);
-                messages += told;
-            }
-        }
-        latencies.sort_unstable();
-        let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
-        println!(
-            "from the publish to the message: p50 {:?}, p99 {:?}; {messages} messages for {} changes",
-            at(0.5),
-            at(0.99),
-            latencies.len()
-        );
-        drop(connections);
+        show_latencies(world, connect().await, POSTS * (2 * ROUNDS as u64 + 1)).await;
     })
     .await;
 }

@@ -11,10 +11,10 @@ use serde_json::json;
 use tidemark::domain::Timestamp;
 use tidemark_local::{Fault, FaultAction};
 use tidemark_migrate::{imports::StoredProgress, legacy::Layout};
-use tidemark_tests::{LegacyRedis, World, world};
+use tidemark_tests::{LegacyRedis, World, user_id, world};
 
 use super::{
-    app, author_blogs, command, counts, edge, facts, id, imports,
+    app, author_blogs, command, counts, edge, facts, imports,
     legacy::{Blog, THEN, info},
     migrate, zadd,
 };
@@ -37,7 +37,7 @@ fn read(blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
 fn read_blogs(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
     let read = |blog: &Blog| tidemark_migrate::legacy::Blog {
         id: blog.id,
-        author: id(author),
+        author: user_id(author),
         title: format!("Blog {}", blog.id),
         created_at: Timestamp::from_ms(blog.at),
     };
@@ -55,8 +55,8 @@ enum Step {
 }
 
 /// The follow reads counters, reads the head, and writes. Before each of these, a part of an import is done.
-#[tokio::test]
-async fn a_follow_at_any_moment_of_an_import_begins_after_the_imported_posts() {
+#[test]
+fn a_follow_at_any_moment_of_an_import_begins_after_the_imported_posts() {
     world_behind_a_proxy(async |world, proxy| {
         let import = [Step::Begin, Step::Posts(2), Step::Posts(3), Step::End];
         let mut author = AUTHOR;
@@ -70,8 +70,7 @@ async fn a_follow_at_any_moment_of_an_import_begins_after_the_imported_posts() {
             }
         }
         assert_eq!(author, AUTHOR + 35);
-    })
-    .await;
+    });
 }
 
 async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second, third]: &[Vec<Step>; 3]) {
@@ -83,7 +82,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
             for step in steps {
                 let import = *open.lock().unwrap();
                 match step {
-                    Step::Begin => *open.lock().unwrap() = Some(facts.begin_import(id(author)).await.unwrap()),
+                    Step::Begin => *open.lock().unwrap() = Some(facts.begin_import(user_id(author)).await.unwrap()),
                     Step::Posts(last) => {
                         let first = if last == 2 { 1 } else { last };
                         let blogs: Vec<Blog> =
@@ -91,7 +90,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
                         let blogs = read_blogs(author, &blogs);
                         facts.import_posts(import.unwrap(), &blogs, 0, true, Timestamp::from_ms(THEN)).await.unwrap();
                     }
-                    Step::Split => split(&dynamodb, author, id(1).shard()).await,
+                    Step::Split => split(&dynamodb, author, user_id(1).shard()).await,
                     Step::End => facts.end_import(import.unwrap()).await.unwrap(),
                 }
             }
@@ -119,16 +118,16 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
     world.user(1).put(&format!("/v1/following/{author}")).await.ok();
     proxy.forward_all();
     let edge = edge(world, 1, author).await.unwrap();
-    let head = app(world).stores.posts.heads(&[id(author)]).await.unwrap().remove(&id(author)).unwrap_or_default();
+    let head = app(world).stores.posts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap_or_default();
     assert_eq!(edge.base, head.latest_seq, "author {author}: posts that were imported before the follow are not new");
-    let counts = app(world).stores.edges.follower_counts(id(author)).await.unwrap();
+    let counts = app(world).stores.edges.follower_counts(user_id(author)).await.unwrap();
     assert_eq!(counts.iter().sum::<u64>(), 1);
 }
 
-#[tokio::test]
-async fn an_import_that_a_later_one_has_replaced_writes_nothing() {
+#[test]
+fn an_import_that_a_later_one_has_replaced_writes_nothing() {
     world(async |world| {
-        let (imports, author, now) = (imports(world), id(AUTHOR), Timestamp::from_ms(THEN));
+        let (imports, author, now) = (imports(world), user_id(AUTHOR), Timestamp::from_ms(THEN));
         let [early, late] = [imports.begin_import(author).await.unwrap(), imports.begin_import(author).await.unwrap()];
         let before = facts(world).await;
         let import = async |import, count| imports.import_posts(import, &read(&blogs(count)), 0, true, now).await.unwrap();
@@ -150,17 +149,14 @@ async fn an_import_that_a_later_one_has_replaced_writes_nothing() {
         imports.end_import(late).await.unwrap();
         assert!(imports.open_imports(&[author]).await.unwrap().is_empty());
         assert!(import(late, 5).await.is_none(), "the import has ended");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn posts_imported_after_a_follow_are_read_at_once() {
+#[test]
+fn posts_imported_after_a_follow_are_read_at_once() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
-        legacy.run(&author_blogs(AUTHOR, &blogs(120))).await;
-        let reader = world.user(1);
-        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
+        let legacy = LegacyRedis::with(&author_blogs(AUTHOR, &blogs(120))).await;
+        let reader = world.reader(1, [AUTHOR]).await;
         assert!(reader.feed_ids().await.is_empty(), "the view is live and empty");
         let timeline = format!("/v1/authors/{AUTHOR}/posts");
         assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
@@ -178,37 +174,32 @@ async fn posts_imported_after_a_follow_are_read_at_once() {
         assert_eq!(delivery["state"], "done");
 
         // Later posts are unread.
-        let news = world.user(AUTHOR).publish("new").await;
-        world.idle().await;
+        let news = world.publish_and_deliver(AUTHOR, "new").await;
         assert_eq!((news.as_str(), reader.unread_total().await), ("1000-121", 1));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_next_import_completes_one_that_died_before_it_updated_the_followers() {
-    completes_an_interrupted_import("author-blogs", &author_blogs(AUTHOR, &blogs(30))).await;
+#[test]
+fn the_next_import_completes_one_that_died_before_it_updated_the_followers() {
+    completes_an_interrupted_import("author-blogs", &author_blogs(AUTHOR, &blogs(30)));
 }
 
-#[tokio::test]
-async fn the_next_import_completes_an_interrupted_one_of_blogs_that_no_set_names() {
+#[test]
+fn the_next_import_completes_an_interrupted_one_of_blogs_that_no_set_names() {
     let infos: Vec<Cmd> = blogs(30).iter().map(|blog| info(AUTHOR, blog)).collect();
-    completes_an_interrupted_import("blog-info", &infos).await;
+    completes_an_interrupted_import("blog-info", &infos);
 }
 
-async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
+fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
-        legacy.run(keys).await;
-        let reader = world.user(1);
-        reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
-        reader.feed_ids().await;
+        let legacy = LegacyRedis::with(keys).await;
+        let reader = world.live_reader(1, [AUTHOR]).await;
         let timeline = format!("/v1/authors/{AUTHOR}/posts");
         assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
         // The transaction of an import, without the steps after it.
         let posts = read(&blogs(30));
         let now = app(world).stores.clock.now();
-        let import = imports(world).begin_import(id(AUTHOR)).await.unwrap();
+        let import = imports(world).begin_import(user_id(AUTHOR)).await.unwrap();
         let imported = imports(world).import_posts(import, &posts, 1, true, now).await.unwrap().unwrap();
         assert_eq!(imported.written.len(), 30);
         let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
@@ -217,17 +208,15 @@ async fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         let feed = reader.feed("all").await;
         assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
         assert_eq!(reader.walk(&timeline, 100).await.len(), 30);
-        assert!(imports(world).import_records(&[id(AUTHOR)]).await.unwrap()[&id(AUTHOR)].unsettled.is_none());
-        assert!(imports(world).open_imports(&[id(AUTHOR)]).await.unwrap().is_empty(), "follows no longer check the head");
-    })
-    .await;
+        assert!(imports(world).import_records(&[user_id(AUTHOR)]).await.unwrap()[&user_id(AUTHOR)].unsettled.is_none());
+        assert!(imports(world).open_imports(&[user_id(AUTHOR)]).await.unwrap().is_empty(), "follows no longer check the head");
+    });
 }
 
-#[tokio::test]
-async fn imported_posts_of_an_active_author_keep_their_time_and_are_in_no_feed() {
+#[test]
+fn imported_posts_of_an_active_author_keep_their_time_and_are_in_no_feed() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
-        legacy.run(&author_blogs(AUTHOR, &blogs(60))).await;
+        let legacy = LegacyRedis::with(&author_blogs(AUTHOR, &blogs(60))).await;
         legacy.run(&[zadd(Layout::UFollow, 2, THEN / 1000, AUTHOR), command(&["SADD", "user:unread:2:1000", "5"])]).await;
         let (author, reader) = (world.user(AUTHOR), world.user(1));
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
@@ -265,20 +254,18 @@ async fn imported_posts_of_an_active_author_keep_their_time_and_are_in_no_feed()
         assert_eq!(reader.post("/v1/reads", &json!({ "author": "1000", "through": 61 })).await.ok()["unread"]["total"], 1);
         assert_eq!(reader.post("/v1/reads", &json!({ "all": true })).await.ok()["unread"]["total"], 0);
         world.idle().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn changes_made_here_override_legacy_keys() {
+#[test]
+fn changes_made_here_override_legacy_keys() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
         let mut commands: Vec<Cmd> = author_blogs(AUTHOR, &blogs(20));
         commands.extend([1, 2, 3].map(|user| zadd(Layout::UFollow, user, THEN / 1000, AUTHOR)));
         commands.push(zadd(Layout::Fans, AUTHOR, THEN + 77, 1));
         commands.push(command(&["SADD", "user:read:1", "3", "4"]));
         commands.push(command(&["SADD", "user:unread:1:1000", "19", "20", "4"]));
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
         // User 2 has followed and unfollowed here. User 3 follows here.
         for user in [2, 3] {
             world.user(user).put("/v1/following/1000").await.ok();
@@ -313,14 +300,12 @@ async fn changes_made_here_override_legacy_keys() {
         let (more, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&more, "user-read"), [3, 1, 2, 0]);
         assert_eq!(unread().await, ["1000-9", "1000-3"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn users_can_follow_unfollow_and_read_during_an_import() {
+#[test]
+fn users_can_follow_unfollow_and_read_during_an_import() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
         let mut commands = Vec::new();
         for author in 0..10 {
             let blogs: Vec<Blog> = blogs(15).into_iter().map(|blog| Blog { id: blog.id + 100 * author, ..blog }).collect();
@@ -334,7 +319,7 @@ async fn users_can_follow_unfollow_and_read_during_an_import() {
                 ]));
             }
         }
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
         let busy = async {
             for user in 1..=40 {
                 let caller = world.user(user);
@@ -352,8 +337,8 @@ async fn users_can_follow_unfollow_and_read_during_an_import() {
         world.idle().await;
         for user in 1..=40 {
             let caller = world.user(user);
-            let pairs = app(world).readers.pairs(id(user)).await.unwrap();
-            let follows = app(world).stores.edges.followings(id(user)).await.unwrap();
+            let pairs = app(world).readers.pairs(user_id(user)).await.unwrap();
+            let follows = app(world).stores.edges.followings(user_id(user)).await.unwrap();
             assert_eq!(pairs.len() as u64, follows, "user {user}: the count is exact");
             let left = edge(world, user, AUTHOR + (user + 2) % 10).await.unwrap();
             assert!(!left.following, "user {user}: the import keeps an unfollow made here");
@@ -363,22 +348,20 @@ async fn users_can_follow_unfollow_and_read_during_an_import() {
             assert!(implied <= follows, "user {user}: {implied} unread of {follows}");
         }
         for author in 0..10 {
-            let counts: u64 = app(world).stores.edges.follower_counts(id(AUTHOR + author)).await.unwrap().iter().sum();
+            let counts: u64 = app(world).stores.edges.follower_counts(user_id(AUTHOR + author)).await.unwrap().iter().sum();
             let listed = world.user(1).walk(&format!("/v1/users/{}/followers", AUTHOR + author), 100).await;
             assert_eq!(counts, listed.len() as u64, "author {author}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_notice_marked_unread_here_stays_unread_and_readers_count_once() {
+#[test]
+fn a_notice_marked_unread_here_stays_unread_and_readers_count_once() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
         // Two readers are in the first block of the bitmap, one is far away in another block.
         let readers = [3_u64, 9, 3_000_000];
         let commands = readers.map(|reader| command(&["SETBIT", "notice:2:57", &reader.to_string(), "1"]));
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
         let administrator = world.stranger(Some("7 notices:write"));
         administrator.post("/v1/notices", &json!({ "platforms": [2], "title": "Notice" })).await.ok();
         world.user(9).put("/v1/notices/2-1/read").await.ok();
@@ -399,15 +382,13 @@ async fn a_notice_marked_unread_here_stays_unread_and_readers_count_once() {
         let (more, _) = migrate(world, event).await;
         assert_eq!(counts(&more, "notices"), [4, 1, 3, 0]);
         assert_eq!(world.user(4).get("/v1/notices/unread?platform=2").await.ok()["read"], 1);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn follows_are_not_imported_after_unfollow_tombstones_may_have_expired_unless_forced() {
+#[test]
+fn follows_are_not_imported_after_unfollow_tombstones_may_have_expired_unless_forced() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
-        legacy.run(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
+        let legacy = LegacyRedis::with(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
         let mut event = json!({ "source": legacy.url(), "layout": ["u-follow"] });
         migrate(world, event.clone()).await;
         // Makes the run as old as if it had begun a week ago.
@@ -424,6 +405,5 @@ async fn follows_are_not_imported_after_unfollow_tombstones_may_have_expired_unl
         event["again"] = json!(true);
         let (response, _) = migrate(world, event).await;
         assert_eq!(counts(&response, "u-follow"), [1, 0, 1, 0]);
-    })
-    .await;
+    });
 }

@@ -18,7 +18,7 @@ pub(super) struct Blog {
     pub(super) id: u64,
 }
 
-/// The generated data.
+/// The data that a test wrote to a legacy Redis.
 #[derive(Debug, Default)]
 pub(super) struct Legacy {
     pub(super) users: Vec<u64>,

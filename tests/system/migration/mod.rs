@@ -13,14 +13,10 @@ use redis::Cmd;
 use serde_json::{Value, json};
 use tidemark::{
     App,
-    domain::{Edge, PostId, UserId},
+    domain::{Edge, PostId},
 };
 use tidemark_migrate::{Imports, legacy::Layout};
-use tidemark_tests::{LegacyRedis, World, until, world};
-
-fn id(id: u64) -> UserId {
-    UserId::new(id).unwrap()
-}
+use tidemark_tests::{LegacyRedis, World, until, user_id, world};
 
 /// The import use cases on the world's facts.
 fn imports(world: &World) -> Imports {
@@ -74,7 +70,7 @@ async fn facts(world: &World) -> Vec<String> {
 }
 
 async fn edge(world: &World, user: u64, author: u64) -> Option<Edge> {
-    app(world).stores.edges.edges(id(user), &[id(author)]).await.unwrap().remove(&id(author))
+    app(world).stores.edges.edges(user_id(user), &[user_id(author)]).await.unwrap().remove(&user_id(author))
 }
 
 fn command(parts: &[&str]) -> Cmd {
@@ -108,7 +104,6 @@ pub(super) async fn a_little_of_everything(world: &World) {
     let notice = json!({ "platforms": [1], "title": "Notice" });
     let published = world.stranger(Some("9 notices:write")).post("/v1/notices", &notice).await.ok();
 
-    let legacy = LegacyRedis::start().await;
     let blogs = |first: u64| [0, 1, 2].map(|number| Blog { at: THEN + number * 1_000, id: first + number });
     let many: Vec<Blog> = (1_000..=2_000).map(|id| Blog { at: THEN + id, id }).collect();
     let mut commands = [author_blogs(known, &blogs(10)), author_blogs(new, &blogs(20)), author_blogs(busy, &many)].concat();
@@ -127,7 +122,7 @@ pub(super) async fn a_little_of_everything(world: &World) {
     }
     commands.push(command(&["SADD", "user:unread:102:108", "22"]));
     commands.push(command(&["SETBIT", "notice:1:5", "101", "1"]));
-    legacy.run(&commands).await;
+    let legacy = LegacyRedis::with(&commands).await;
     let notices = json!({ "1:5": published["items"][0]["id"] });
     let (response, _) = migrate(world, json!({ "source": legacy.url(), "notices": notices })).await;
     assert_eq!(response["totals"]["unreadable"], 0, "{response}");
@@ -149,66 +144,73 @@ pub(super) async fn a_little_of_everything(world: &World) {
     world.idle().await;
 }
 
-#[tokio::test]
-async fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
+/// Keys with damage of every kind. `future` is a time.
+fn damaged_keys(future: &str) -> Vec<Cmd> {
+    let damaged: &[&[&str]] = &[
+        // posts
+        &["SADD", "author:blogs:7", "0", "x1", "18446744073709551616", "102", "103", "104", "105", "106", "107", "108"],
+        &["HSET", "blog:info:103", "id", "103", "userId", "7", "title", "no time"],
+        &["HSET", "blog:info:104", "id", "104", "userId", "7", "title", &"x".repeat(201), "createTime", "1748736000000"],
+        &["HSET", "blog:info:105", "id", "105", "userId", "8", "title", "another's", "createTime", "1748736000000"],
+        &["SET", "blog:info:106", "no hash"],
+        &["HSET", "blog:info:107", "id", "107", "userId", "7", "title", "t", "createTime", future],
+        &["HSET", "blog:info:108", "id", "108", "userId", "7", "title", "t", "createTime", "noon"],
+        &["SET", "author:blogs:9", "no set"],
+        &["SADD", "author:blogs:nobody", "1"],
+        &["HSET", "blog:info:", "id", "1"],
+        // read marks
+        &["SADD", "user:read:1", "100", "-5", "999"],
+        &["ZADD", "user:read:2", "1", "100"],
+        &["ZADD", "blog:read:1", "1", "101", "1", "0"],
+        &["SET", "user:unread:1:7", "no set"],
+        // follows
+        &["ZADD", "u_follow:1", "1748736000", "7", "1748736000", "1", "1748736000", "seven"],
+        &["ZADD", "u_follow:1", "-5", "11", "1.5", "12", "inf", "13"],
+        &["ZADD", "u_follow:1", "1748736000000", "14", "1748736000", "0", "1748736000", "18446744073709551616"],
+        &["ZADD", "uf:fans:7", future, "2", "1748736000000", "3"],
+        &["SADD", "u_fans:7", "3"],
+        &["ZADD", "uf:flws:0", "1748736000000", "3"],
+        // feeds
+        &["ZADD", "focusFeedKey3", "1748736000000", "100", "1", "0", "5", "12345", "-1", "101"],
+        &["ZADD", "focusFeedKey1", "1748736000000", "105"],
+        // notices
+        &["SETBIT", "notice:1:5", "0", "1"],
+        &["SETBIT", "notice:1:5", "3", "1"],
+        &["SETBIT", "notice:1:6", "3", "1"],
+        &["SETBIT", "notice:0:5", "3", "1"],
+        &["SADD", "notice:1:7", "3"],
+    ];
+    damaged.iter().map(|parts| command(parts)).collect()
+}
+
+/// The reasons of damaged keys, and how often each is found.
+const REASONS: [(&str, &str); 10] = [
+    (
+        "author-blogs",
+        "info-incomplete 1, key-without-id 1, no-info 1, not-a-time 1, not-an-id 3, other-author 1, time-ahead 1, title-length 1, \
+         wrong-type 2",
+    ),
+    ("blog-info", "info-incomplete 1, key-without-id 1, not-a-time 1, time-ahead 1, title-length 1, wrong-type 1"),
+    ("user-read", "key-without-id 1, not-an-id 1, unknown-post 1, wrong-type 1"),
+    ("blog-read", "not-an-id 1"),
+    ("u-follow", "not-a-time 4, not-an-id 3, self-follow 1"),
+    ("fans", "time-ahead 1"),
+    ("u-fans", "wrong-type 1"),
+    ("following", "key-without-id 1"),
+    ("feed", "not-a-time 1, not-followed 1, unknown-post 1"),
+    ("notices", "key-without-id 1, not-an-id 1, unknown-notice 1, wrong-type 1"),
+];
+
+#[test]
+fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
         let blog = |id, days: u64| Blog { at: THEN + days * 86_400_000, id };
         let mut commands = author_blogs(7, &[blog(100, 1), blog(101, 2)]);
         let now = app(world).stores.clock.now();
-        let future = (now.ms() + 9 * 86_400_000).to_string();
-        let damaged: &[&[&str]] = &[
-            // posts
-            &["SADD", "author:blogs:7", "0", "x1", "18446744073709551616", "102", "103", "104", "105", "106", "107", "108"],
-            &["HSET", "blog:info:103", "id", "103", "userId", "7", "title", "no time"],
-            &["HSET", "blog:info:104", "id", "104", "userId", "7", "title", &"x".repeat(201), "createTime", "1748736000000"],
-            &["HSET", "blog:info:105", "id", "105", "userId", "8", "title", "another's", "createTime", "1748736000000"],
-            &["SET", "blog:info:106", "no hash"],
-            &["HSET", "blog:info:107", "id", "107", "userId", "7", "title", "t", "createTime", &future],
-            &["HSET", "blog:info:108", "id", "108", "userId", "7", "title", "t", "createTime", "noon"],
-            &["SET", "author:blogs:9", "no set"],
-            &["SADD", "author:blogs:nobody", "1"],
-            &["HSET", "blog:info:", "id", "1"],
-            // read marks
-            &["SADD", "user:read:1", "100", "-5", "999"],
-            &["ZADD", "user:read:2", "1", "100"],
-            &["ZADD", "blog:read:1", "1", "101", "1", "0"],
-            &["SET", "user:unread:1:7", "no set"],
-            // follows
-            &[
-                "ZADD",
-                "u_follow:1",
-                "1748736000",
-                "7",
-                "1748736000",
-                "1",
-                "1748736000",
-                "seven",
-                "-5",
-                "11",
-                "1.5",
-                "12",
-                "inf",
-                "13",
-            ],
-            &["ZADD", "u_follow:1", "1748736000000", "14", "1748736000", "0", "1748736000", "18446744073709551616"],
-            &["ZADD", "uf:fans:7", &future, "2", "1748736000000", "3"],
-            &["SADD", "u_fans:7", "3"],
-            &["ZADD", "uf:flws:0", "1748736000000", "3"],
-            // feeds
-            &["ZADD", "focusFeedKey3", "1748736000000", "100", "1", "0", "5", "12345", "-1", "101"],
-            &["ZADD", "focusFeedKey1", "1748736000000", "105"],
-            // notices
-            &["SETBIT", "notice:1:5", "0", "1"],
-            &["SETBIT", "notice:1:5", "3", "1"],
-            &["SETBIT", "notice:1:6", "3", "1"],
-            &["SETBIT", "notice:0:5", "3", "1"],
-            &["SADD", "notice:1:7", "3"],
-        ];
-        commands.extend(damaged.iter().map(|parts| command(parts)));
+        commands.extend(damaged_keys(&(now.ms() + 9 * 86_400_000).to_string()));
         let mut binary = redis::cmd("SADD");
         commands.push(binary.arg(&b"user:read:\xff\xfe"[..]).arg(&b"\xff"[..]).to_owned());
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
 
         let notice = json!({ "platforms": [1], "title": "Notice" });
         world.stranger(Some("9 notices:write")).post("/v1/notices", &notice).await.ok();
@@ -218,24 +220,9 @@ async fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
             let reasons = response["layouts"][layout]["reasons"].as_object().unwrap();
             reasons.iter().map(|(reason, found)| format!("{reason} {}", found["count"])).collect::<Vec<_>>().join(", ")
         };
-        let none = "key-without-id 1";
-        assert_eq!(
-            reasons("author-blogs"),
-            "info-incomplete 1, key-without-id 1, no-info 1, not-a-time 1, not-an-id 3, other-author 1, time-ahead 1, \
-             title-length 1, wrong-type 2"
-        );
-        assert_eq!(
-            reasons("blog-info"),
-            "info-incomplete 1, key-without-id 1, not-a-time 1, time-ahead 1, title-length 1, wrong-type 1"
-        );
-        assert_eq!(reasons("user-read"), "key-without-id 1, not-an-id 1, unknown-post 1, wrong-type 1");
-        assert_eq!(reasons("blog-read"), "not-an-id 1");
-        assert_eq!(reasons("u-follow"), "not-a-time 4, not-an-id 3, self-follow 1");
-        assert_eq!(reasons("fans"), "time-ahead 1");
-        assert_eq!(reasons("u-fans"), "wrong-type 1");
-        assert_eq!(reasons("following"), none);
-        assert_eq!(reasons("feed"), "not-a-time 1, not-followed 1, unknown-post 1");
-        assert_eq!(reasons("notices"), "key-without-id 1, not-an-id 1, unknown-notice 1, wrong-type 1");
+        for (layout, expected) in REASONS {
+            assert_eq!(reasons(layout), expected, "{layout}");
+        }
         assert_eq!(world.user(3).get("/v1/notices/unread?platform=1").await.ok(), json!({ "unread": 0, "read": 1 }));
         let example = &response["layouts"]["fans"]["reasons"]["time-ahead"]["examples"][0];
         assert_eq!(*example, json!({ "key": "uf:fans:7", "member": "2" }));
@@ -252,16 +239,14 @@ async fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
         assert_eq!(edge(world, 1, 7).await.unwrap().since.ms(), 1_748_736_000_000);
         assert!(edge(world, 3, 7).await.unwrap().following);
         assert_eq!(world.user(1).get("/v1/users/7/counters").await.ok()["followers"], 2);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn nothing_is_imported_for_users_who_have_left() {
+#[test]
+fn nothing_is_imported_for_users_who_have_left() {
     world(async |world| {
         // The second one is in a bitmap only, which has a bit for each smaller id.
         let (left, reader, other) = (777_777_777_777, 781, 778);
-        let legacy = LegacyRedis::start().await;
         let blogs = |first: u64| [Blog { at: THEN, id: first }, Blog { at: THEN + 1_000, id: first + 1 }];
         let mut commands = [author_blogs(left, &blogs(50)), author_blogs(other, &blogs(60))].concat();
         commands.push(info(left, &Blog { at: THEN, id: 70 }));
@@ -279,7 +264,7 @@ async fn nothing_is_imported_for_users_who_have_left() {
         }
         commands.push(command(&["SETBIT", "notice:1:5", &reader.to_string(), "1"]));
         commands.push(command(&["SETBIT", "notice:1:5", "779", "1"]));
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
         world.stranger(Some("9 notices:write")).post("/v1/notices", &json!({ "platforms": [1], "title": "Notice" })).await.ok();
         for user in [left, reader].map(|user| world.user(user)) {
             user.delete("/v1/me").await.ok();
@@ -298,37 +283,33 @@ async fn nothing_is_imported_for_users_who_have_left() {
         assert!(left_over.len() == 2 && left_over[0].contains("erased#") && left_over[1].contains("head"), "{left_over:#?}");
         assert_eq!(world.user(1).walk(&format!("/v1/authors/{other}/posts"), 10).await.len(), 2, "others are imported");
         assert_eq!(world.user(779).get("/v1/notices/unread?platform=1").await.ok()["read"], 1);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_follow_over_the_limit_is_reported_and_the_count_stays_exact() {
+#[test]
+fn a_follow_over_the_limit_is_reported_and_the_count_stays_exact() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
         let mut commands: Vec<Cmd> = (2..=504).map(|author| zadd(Layout::UFollow, 1, 1_748_736_000, author)).collect();
         commands.push(zadd(Layout::UFans, 600, 1_748_736_000, 1));
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
         let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&response, "u-follow"), [503, 500, 0, 3]);
         assert_eq!(counts(&response, "u-fans"), [1, 0, 0, 1]);
         assert_eq!(response["layouts"]["u-follow"]["reasons"]["following-limit"]["count"], 3);
         assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["followings"], 500);
         assert_eq!(world.user(1).walk("/v1/users/1/following", 100).await.len(), 500);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_dry_run_writes_nothing_and_has_the_counts_of_a_run() {
+#[test]
+fn a_dry_run_writes_nothing_and_has_the_counts_of_a_run() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
         let blogs = [Blog { at: THEN + 5_000, id: 1 << 60 }, Blog { at: THEN + 6_000, id: 3 }];
         let mut commands = author_blogs(7, &blogs);
         commands.extend([1, 2, 3].map(|user| zadd(Layout::UFollow, user, THEN / 1000, 7)));
         commands.push(command(&["SADD", "user:read:1", "3", "4"]));
         commands.push(zadd(Layout::Feed, 9, THEN + 5_000, 1 << 60));
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
         world.user(3).put("/v1/following/7").await.ok();
         world.idle().await;
         let before = facts(world).await;
@@ -341,12 +322,11 @@ async fn a_dry_run_writes_nothing_and_has_the_counts_of_a_run() {
         }
         assert_eq!(counts(&wet, "u-follow"), [3, 2, 1, 0], "one user follows here already");
         assert_eq!(counts(&wet, "user-read"), [2, 1, 0, 1]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn after_a_restart_of_the_source_its_layout_starts_again_without_double_counts() {
+#[test]
+fn after_a_restart_of_the_source_its_layout_starts_again_without_double_counts() {
     world(async |world| {
         let mut legacy = LegacyRedis::start().await;
         let commands: Vec<Cmd> = (1..=300).map(|user| zadd(Layout::UFollow, user, THEN / 1000, 1_000)).collect();
@@ -361,12 +341,11 @@ async fn after_a_restart_of_the_source_its_layout_starts_again_without_double_co
         let (response, _) = migrate(world, event).await;
         assert_eq!(counts(&response, "u-follow"), [300, 300, 0, 0]);
         assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 300);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn cursors_of_a_lost_server_are_not_used_on_its_successor() {
+#[test]
+fn cursors_of_a_lost_server_are_not_used_on_its_successor() {
     world(async |world| {
         let mut legacy = LegacyRedis::start().await;
         // More keys than one SCAN returns. Blogs of unknown authors are read quickly.
@@ -379,18 +358,16 @@ async fn cursors_of_a_lost_server_are_not_used_on_its_successor() {
         legacy.run(&commands).await;
         let (response, _) = migrate(world, event).await;
         assert_eq!(counts(&response, "user-read"), [3_000, 0, 0, 3_000]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_of_two_concurrent_runs_stops_and_nothing_is_written_twice() {
+#[test]
+fn one_of_two_concurrent_runs_stops_and_nothing_is_written_twice() {
     world(async |world| {
-        let legacy = LegacyRedis::start().await;
         let mut commands: Vec<Cmd> = (1..=400).map(|user| zadd(Layout::UFollow, user, THEN / 1000, 1_000)).collect();
         let blogs: Vec<Blog> = (1..=150).map(|id| Blog { at: THEN + id, id }).collect();
         commands.extend(author_blogs(1_000, &blogs));
-        legacy.run(&commands).await;
+        let legacy = LegacyRedis::with(&commands).await;
         let event = json!({ "source": legacy.url() });
         let mut limited = event.clone();
         // Both runs begin together. Later both continue from the same position.
@@ -402,10 +379,9 @@ async fn one_of_two_concurrent_runs_stops_and_nothing_is_written_twice() {
         }
         migrate(world, event).await;
         assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 400);
-        let head = app(world).stores.posts.heads(&[id(1_000)]).await.unwrap().remove(&id(1_000)).unwrap();
+        let head = app(world).stores.posts.heads(&[user_id(1_000)]).await.unwrap().remove(&user_id(1_000)).unwrap();
         assert_eq!((head.latest_seq, head.posts), (150, 150));
         let mapped = imports(world).mapped(&(1..=150).collect::<Vec<_>>()).await.unwrap();
-        assert!((1..=150).all(|blog| mapped[&blog] == PostId::new(id(1_000), blog)));
-    })
-    .await;
+        assert!((1..=150).all(|blog| mapped[&blog] == PostId::new(user_id(1_000), blog)));
+    });
 }

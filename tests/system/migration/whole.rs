@@ -10,9 +10,9 @@ use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::domain::Platform;
 use tidemark_migrate::legacy::Layout;
-use tidemark_tests::{LegacyRedis, World, world};
+use tidemark_tests::{LegacyRedis, World, user_id, world};
 
-use super::{app, facts, id, invoke, legacy::Legacy, legacy::title, migrate};
+use super::{app, facts, invoke, legacy::Legacy, legacy::title, migrate};
 
 /// The number of users of the legacy system. A build with `TIDEMARK_LEGACY` sets another number.
 const USERS: usize = match option_env!("TIDEMARK_LEGACY") {
@@ -23,14 +23,13 @@ const USERS: usize = match option_env!("TIDEMARK_LEGACY") {
 /// The number of users whose data is also compared through the API.
 const SAMPLE: usize = 40;
 
-#[tokio::test]
-async fn users_of_every_layout_are_migrated_despite_interruptions_and_a_repeated_run_changes_nothing() {
+#[test]
+fn users_of_every_layout_are_migrated_despite_interruptions_and_a_repeated_run_changes_nothing() {
     world(async |world| {
         let seed = rand::random();
         println!("legacy system with seed {seed}, {USERS} users");
         let expected = Legacy::generate(seed, USERS);
-        let legacy = LegacyRedis::start().await;
-        legacy.run(&expected.commands).await;
+        let legacy = LegacyRedis::with(&expected.commands).await;
         let entries = entries(&legacy).await;
 
         let notices = publish_notices(world).await;
@@ -63,8 +62,7 @@ async fn users_of_every_layout_are_migrated_despite_interruptions_and_a_repeated
         assert_eq!(again["totals"]["written"], 0);
         assert!(facts(world).await == before, "a repeated run must not change facts");
         nothing_is_wrong(world).await;
-    })
-    .await;
+    });
 }
 
 /// Asserts that a dry run over all users finds no difference.
@@ -119,21 +117,22 @@ async fn cut_off(world: &World, event: &Value, kind: &str, nothing_yet: impl Asy
 async fn read_marks(world: &World, expected: &Legacy) -> bool {
     let some = expected.read.keys().step_by(7).take(20);
     let states: Vec<bool> = stream::iter(some)
-        .then(async |user| !app(world).stores.reads.all_reads(id(*user)).await.unwrap().is_empty())
+        .then(async |user| !app(world).stores.reads.all_reads(user_id(*user)).await.unwrap().is_empty())
         .collect()
         .await;
     states.contains(&true)
 }
 
 async fn edges(world: &World, expected: &Legacy) -> bool {
-    let some: Vec<_> = expected.follows.keys().step_by(7).take(50).map(|(user, author)| (id(*user), id(*author))).collect();
+    let some: Vec<_> =
+        expected.follows.keys().step_by(7).take(50).map(|(user, author)| (user_id(*user), user_id(*author))).collect();
     !app(world).stores.edges.live(&some).await.unwrap().is_empty()
 }
 
 /// Compares every user's edges, counters, unread posts and read marks, and every author's posts.
 async fn compare(world: &World, expected: &Legacy) {
     for (author, blogs) in &expected.blogs {
-        let posts = app(world).stores.posts.timeline(id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
+        let posts = app(world).stores.posts.timeline(user_id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
         let posts: Vec<(u64, u64, String)> =
             posts.into_iter().rev().map(|post| (post.id.seq, post.created_at.ms(), post.title)).collect();
         let wanted: Vec<(u64, u64, String)> = blogs.iter().zip(1..).map(|(blog, seq)| (seq, blog.at, title(blog.id))).collect();
@@ -147,11 +146,11 @@ async fn compare(world: &World, expected: &Legacy) {
     for &user in &expected.users {
         let follows: BTreeMap<u64, u64> =
             expected.follows.range((user, 0)..=(user, u64::MAX)).map(|((_, author), since)| (*author, *since)).collect();
-        let pairs = app(world).readers.pairs(id(user)).await.unwrap();
+        let pairs = app(world).readers.pairs(user_id(user)).await.unwrap();
         let since: BTreeMap<u64, u64> =
             pairs.iter().filter_map(|pair| pair.edge.as_ref()).map(|edge| (edge.author.get(), edge.since.ms())).collect();
         assert_eq!(since, follows, "user {user}");
-        assert_eq!(app(world).stores.edges.followings(id(user)).await.unwrap(), follows.len() as u64, "user {user}");
+        assert_eq!(app(world).stores.edges.followings(user_id(user)).await.unwrap(), follows.len() as u64, "user {user}");
         for pair in &pairs {
             let author = pair.edge.as_ref().unwrap().author.get();
             let unread: BTreeSet<u64> = pair.state().unwrap().unread_seqs().collect();
@@ -159,15 +158,15 @@ async fn compare(world: &World, expected: &Legacy) {
             *followers.entry(author).or_default() += 1;
         }
         // Read posts stay read, also those of authors who are not followed.
-        let states = app(world).stores.reads.all_reads(id(user)).await.unwrap();
+        let states = app(world).stores.reads.all_reads(user_id(user)).await.unwrap();
         for blog in expected.read.get(&user).into_iter().flatten() {
             let author = authors[blog];
-            assert!(states[&id(author)].read.contains(expected.seqs(author)[blog]), "user {user} blog {blog}");
+            assert!(states[&user_id(author)].read.contains(expected.seqs(author)[blog]), "user {user} blog {blog}");
         }
         compared += 1;
     }
     for author in expected.blogs.keys() {
-        let counts: u64 = app(world).stores.edges.follower_counts(id(*author)).await.unwrap().iter().sum();
+        let counts: u64 = app(world).stores.edges.follower_counts(user_id(*author)).await.unwrap().iter().sum();
         assert_eq!(counts, followers.get(author).copied().unwrap_or(0), "author {author}");
     }
     assert_eq!(compared, USERS);
@@ -197,7 +196,7 @@ async fn compare_notices(world: &World, expected: &Legacy) {
             assert_eq!(notice["readers"], readers.len(), "{notice}");
         }
         for &user in &expected.users {
-            let board = app(world).notices.board(Platform::new(platform).unwrap(), id(user)).await.unwrap();
+            let board = app(world).notices.board(Platform::new(platform).unwrap(), user_id(user)).await.unwrap();
             let read = of_platform().filter(|(_, readers)| readers.contains(&user)).count() as u64;
             assert_eq!((board.counts().read, board.counts().unread), (read, 2 - read), "user {user} platform {platform}");
         }

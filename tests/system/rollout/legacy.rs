@@ -26,8 +26,11 @@ fn now() -> u64 {
 }
 
 impl LegacySystem {
-    pub(super) async fn new(redis: &LegacyRedis) -> Self {
-        Self { redis: redis.connect().await, blogs: AtomicU64::new(0) }
+    /// Starts an empty legacy system.
+    pub(super) async fn start() -> (LegacyRedis, Self) {
+        let redis = LegacyRedis::start().await;
+        let system = Self { redis: redis.connect().await, blogs: AtomicU64::new(0) };
+        (redis, system)
     }
 
     pub(super) async fn run<T: FromRedisValue>(&self, command: &str, arguments: &[String]) -> T {

@@ -14,7 +14,7 @@ use futures::future::{join, join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::json;
 use tidemark_local::Options;
-use tidemark_tests::{LegacyRedis, PATIENCE, World, number_from, world_with};
+use tidemark_tests::{LegacyRedis, PATIENCE, World, number_from, parameter};
 use tidemark_tools::{api::Api, compare};
 
 use legacy::LegacySystem;
@@ -250,8 +250,7 @@ async fn traffic(
 
 #[tokio::test]
 async fn compare_finds_every_kind_of_difference() {
-    let redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
+    let (redis, legacy) = LegacySystem::start().await;
     for reader in [1, 2] {
         legacy.follow(reader, 9).await;
     }
@@ -262,31 +261,26 @@ async fn compare_finds_every_kind_of_difference() {
     legacy.read_one(2).await.unwrap();
     legacy.unfollow(2, 9).await;
     let source = redis.url();
-    world_with(
-        |options| _ = options.parameters.insert("LegacyRedisUrl".to_owned(), source),
-        async |world| {
-            while pass(world).await > 0 {}
-            world.idle().await;
+    World::run_with(parameter("LegacyRedisUrl", source), async |world| {
+        while pass(world).await > 0 {}
+        world.idle().await;
+        let report = compared(world, &redis, 10).await;
+        assert!(report.is_empty() && report.users == 3 && report.compared > 10, "{report}");
+        for (command, kind, only_here, only_there) in [
+            (["ZADD", "u_follow:1", "1700000000", "8"].as_slice(), compare::Kind::Follow, 0, 1),
+            (&["ZREM", "u_follow:1", "8"], compare::Kind::Follow, 0, 0),
+            (&["HSET", "user:unread:count:1", "9", "7"], compare::Kind::Count, 1, 0),
+            (&["HSET", "user:unread:count:1", "9", "2"], compare::Kind::Count, 0, 0),
+            (&["SADD", "user:read:1", "1000000", "1000001", "1000002"], compare::Kind::Unread, 2, 0),
+            (&["SADD", "user:read:2", "1000000", "1000001", "1000002"], compare::Kind::Read, 0, 2),
+            (&["SREM", "author:blogs:9", "1000000", "1000001"], compare::Kind::Post, 2, 0),
+        ] {
+            legacy.run::<redis::Value>(command[0], &command[1..].iter().map(|part| (*part).to_owned()).collect::<Vec<_>>()).await;
             let report = compared(world, &redis, 10).await;
-            assert!(report.is_empty() && report.users == 3 && report.compared > 10, "{report}");
-            for (command, kind, only_here, only_there) in [
-                (["ZADD", "u_follow:1", "1700000000", "8"].as_slice(), compare::Kind::Follow, 0, 1),
-                (&["ZREM", "u_follow:1", "8"], compare::Kind::Follow, 0, 0),
-                (&["HSET", "user:unread:count:1", "9", "7"], compare::Kind::Count, 1, 0),
-                (&["HSET", "user:unread:count:1", "9", "2"], compare::Kind::Count, 0, 0),
-                (&["SADD", "user:read:1", "1000000", "1000001", "1000002"], compare::Kind::Unread, 2, 0),
-                (&["SADD", "user:read:2", "1000000", "1000001", "1000002"], compare::Kind::Read, 0, 2),
-                (&["SREM", "author:blogs:9", "1000000", "1000001"], compare::Kind::Post, 2, 0),
-            ] {
-                legacy
-                    .run::<redis::Value>(command[0], &command[1..].iter().map(|part| (*part).to_owned()).collect::<Vec<_>>())
-                    .await;
-                let report = compared(world, &redis, 10).await;
-                let found = report.differences.get(&kind).cloned().unwrap_or_default();
-                assert_eq!((found.only_here, found.only_there), (only_here, only_there), "{command:?}: {report}");
-            }
-        },
-    )
+            let found = report.differences.get(&kind).cloned().unwrap_or_default();
+            assert_eq!((found.only_here, found.only_there), (only_here, only_there), "{command:?}: {report}");
+        }
+    })
     .await;
 }
 
@@ -367,8 +361,7 @@ async fn users_move_in_steps_and_back_without_a_difference_or_a_lost_request() {
     let (follows, posts) = (number_from("ROLLOUT_TEST_FOLLOWS", 4) as f64, number_from("ROLLOUT_TEST_POSTS", 5));
     let seed = number_from("SEED", rand::random());
     println!("seed {seed}");
-    let redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
+    let (redis, legacy) = LegacySystem::start().await;
     let all: Vec<u64> = (1..=users).map(|user| user * 7).collect();
     let authors: Vec<u64> = all.iter().copied().step_by(10).collect();
     let mut clients = clients(&all, &mut StdRng::seed_from_u64(seed));

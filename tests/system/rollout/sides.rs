@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark_local::Options;
-use tidemark_tests::{LegacyRedis, until, world_with};
+use tidemark_tests::{LegacyRedis, World, until};
 
 use super::{compared, legacy::LegacySystem, pass, settle};
 
@@ -36,13 +36,11 @@ async fn contents(redis: &LegacyRedis) -> BTreeMap<String, Vec<String>> {
 
 #[tokio::test]
 async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
-    let redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
-    world_with(with(&redis, true), async |world| {
+    let (redis, legacy) = LegacySystem::start().await;
+    World::run_with(with(&redis, true), async |world| {
         // Connections that are open stay, and new ones are refused.
         legacy.run::<()>("CONFIG", &["SET", "requirepass", "other"].map(str::to_owned)).await;
-        let (reader, author) = (world.user(1), world.user(9));
-        reader.put("/v1/following/9").await.ok();
+        let (reader, author) = (world.reader(1, [9]).await, world.user(9));
         reader.put("/v1/following/8").await.ok();
         let posts = [author.publish("first").await, author.publish("second").await, author.publish("third").await];
         reader.put(&format!("/v1/posts/{}/read", posts[0])).await.ok();
@@ -68,8 +66,7 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
 
         // A mark is taken back, and a title changes.
         reader.delete(&format!("/v1/posts/{}/read", posts[0])).await.ok();
-        let edit = json!({ "title": "3rd" }).to_string();
-        author.send(reqwest::Method::PUT, &format!("/v1/posts/{}", posts[2]), &[], Some(edit)).await.ok();
+        author.put_body(&format!("/v1/posts/{}", posts[2]), &json!({ "title": "3rd" })).await.ok();
         world.idle().await;
         assert_eq!(legacy.unread_titles(1).await, ["first".to_owned(), "3rd".to_owned()].into());
         settle(world).await;
@@ -84,15 +81,14 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
 
 #[tokio::test]
 async fn a_pass_imports_removals_and_keeps_what_was_done_here() {
-    let mut redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
+    let (mut redis, legacy) = LegacySystem::start().await;
     for author in [8, 9] {
         legacy.follow(1, author).await;
         legacy.follow(2, author).await;
     }
     legacy.follow(3, 9).await;
     legacy.publish(9, "only").await;
-    let world = tidemark_tests::World::start(with(&redis, false)).await;
+    let world = World::start(with(&redis, false)).await;
     while pass(&world).await > 0 {}
     let following = async |user: u64| -> Vec<Value> { world.user(user).walk(&format!("/v1/users/{user}/following"), 10).await };
     assert_eq!((following(1).await.len(), world.user(1).unread_total().await), (2, 1));
@@ -119,9 +115,8 @@ async fn a_pass_imports_removals_and_keeps_what_was_done_here() {
 
 #[tokio::test]
 async fn a_follow_and_an_unfollow_on_both_sides_end_with_the_later_one() {
-    let redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
-    world_with(with(&redis, true), async |world| {
+    let (redis, legacy) = LegacySystem::start().await;
+    World::run_with(with(&redis, true), async |world| {
         let reader = world.user(1);
         for author in [7, 8, 9] {
             legacy.follow(1, author).await;
@@ -148,11 +143,9 @@ async fn a_follow_and_an_unfollow_on_both_sides_end_with_the_later_one() {
 /// A pass learns of an unfollow after it happened. A follow that the legacy system made since is later.
 #[tokio::test]
 async fn a_follow_that_came_back_before_a_pass_saw_its_end_stays_on_both_sides() {
-    let redis = LegacyRedis::start().await;
-    let legacy = LegacySystem::new(&redis).await;
-    world_with(with(&redis, true), async |world| {
-        let reader = world.user(1);
-        reader.put("/v1/following/9").await.ok();
+    let (redis, legacy) = LegacySystem::start().await;
+    World::run_with(with(&redis, true), async |world| {
+        let reader = world.reader(1, [9]).await;
         legacy.follow(1, 8).await;
         settle(world).await;
         tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
