@@ -29,9 +29,6 @@ of_run := $(if $(wildcard $(TARGET)/debug/tidemark-local),,$(wildcard $(BIN)/tid
 checked := $(or $(of_run),$(TARGET)/debug/tidemark-local)
 build_checked = $(if $(of_run),cargo build --profile $(PROFILE) $(packages),$(build) --bin tidemark-local)
 
-# Optimises functions and stack a little and keeps debug assertions: each history takes half the time.
-optimised := CARGO_PROFILE_DEV_OPT_LEVEL=1
-
 # Saves compilations, of the crates of this repository alone.
 watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
@@ -93,7 +90,7 @@ test-elsewhere: setup ## run tests, and create the template, on an emulator that
 
 chaos: setup ## compare random histories in a storm with a model: SECONDS=60 or MINUTES=30, SEED=1
 	@TIDEMARK_CHAOS_SEED='$(SEED)' TIDEMARK_CHAOS_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
-		$(optimised) cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture chaos::chaos_for_a_while
+		cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture chaos::chaos_for_a_while
 
 churn: setup ## run reconcile in a loop during traffic; it must repair nothing: SECONDS=60 or MINUTES=5
 	@TIDEMARK_CHURN_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
