@@ -56,7 +56,7 @@ pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) 
     match context.route_key.as_deref() {
         Some("$connect") => connect(app, user, &connection).await,
         Some("$disconnect") => {
-            if let Err(error) = app.stores.live_views.unwatch(user, &connection, None).await {
+            if let Err(error) = app.live.disconnect(user, &connection).await {
                 let error = &error as &dyn std::error::Error;
                 warn!(%user, connection, error, "a closed connection stays registered until it expires");
             }

@@ -1,4 +1,4 @@
-//! Locks that stay usable after a panic: the data of this crate is consistent between any two statements.
+//! Locks that stay usable after a panic. The panic of one request must not end the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -79,6 +79,11 @@ impl Live {
         self.stores.live_views.told(&[told]).await
     }
 
+    /// Removes a connection that was closed. May be repeated.
+    pub async fn disconnect(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
+        self.stores.live_views.unwatch(user, connection, None).await
+    }
+
     /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that the connection was
     /// told, or if that is unknown, it is told.
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<(), StoreError> {

@@ -73,21 +73,20 @@ struct Making {
 
 impl Making {
     fn new(user: UserId, kind: Kind) -> Self {
-        let (outcomes, tried, held_up) = Default::default();
         Self {
             user,
             kind,
-            outcomes,
-            tried,
+            outcomes: HashMap::new(),
+            tried: Vec::new(),
             refused: false,
             together: EDGES_PER_TRANSACTION,
             attempts: attempts("follow"),
-            held_up,
+            held_up: HeldUp::default(),
         }
     }
 
-    /// Whether the stored edge decides the outcome of a follow, which is noted then.
-    fn is_settled(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
+    /// Notes the outcome of a follow if the stored edge decides it. Returns whether it does.
+    fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
         if stored.blocked.is_some() {
             self.outcomes.insert(stored.author, Followed::Blocked);
         } else if stored.following || self.kind.yields_to(stored, follow) {
@@ -252,7 +251,7 @@ impl DynamoFacts {
             let own = vec![schema::followings_counter(user)];
             let (known, shards, own) = self.edges_and_shards("follow", user, &authors, own).await?;
             let followings = followings(own.into_iter().next())?;
-            missing.retain(|follow| known.get(&follow.author).is_none_or(|stored| !making.is_settled(follow, stored)));
+            missing.retain(|follow| known.get(&follow.author).is_none_or(|stored| !making.settle_by(follow, stored)));
             if missing.is_empty() {
                 break;
             }
@@ -275,7 +274,7 @@ impl DynamoFacts {
         Ok(follows.iter().map(outcome).collect())
     }
 
-    /// Writes follows, several in one transaction, until a transaction is not done. The next attempt reads again.
+    /// Writes follows, several in one transaction. Ends early if a transaction is not done; the next attempt reads again.
     async fn write_missing(
         &self,
         making: &mut Making,

@@ -146,7 +146,7 @@ pub struct Write {
     table: String,
     /// The whole item for a put, otherwise its key.
     item: Item,
-    /// The clauses of the update, by keyword (`SET`, `REMOVE`, `ADD`).
+    /// The clauses of the update, by keyword, such as `SET`.
     changes: BTreeMap<&'static str, Vec<String>>,
     condition: Option<String>,
     places: Placeholders,

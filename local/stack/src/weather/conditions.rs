@@ -12,10 +12,7 @@ use std::{
 };
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
-use serde::{
-    Deserialize, Serialize,
-    de::value::{self, StrDeserializer},
-};
+use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
 use crate::lock::lock;
@@ -37,7 +34,11 @@ pub enum Weather {
 
 impl fmt::Display for Weather {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
+        f.write_str(match self {
+            Self::Calm => "calm",
+            Self::Aws => "aws",
+            Self::Storm => "storm",
+        })
     }
 }
 
@@ -45,8 +46,8 @@ impl FromStr for Weather {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::deserialize(StrDeserializer::<value::Error>::new(name));
-        found.map_err(|_| format!("the weather must be calm, aws or storm, not `{name}`"))
+        let found = [Self::Calm, Self::Aws, Self::Storm].into_iter().find(|weather| weather.to_string() == name);
+        found.ok_or_else(|| format!("the weather must be calm, aws or storm, not `{name}`"))
     }
 }
 

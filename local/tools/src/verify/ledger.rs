@@ -66,7 +66,7 @@ impl Checks {
     }
 }
 
-/// The comparisons made for many users.
+/// Comparisons, and the first that did not match.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     comparisons: u64,
