@@ -24,7 +24,7 @@ use super::{
     write::{Cancelled, Write, absent, at_most},
 };
 
-/// The most parts of a shard: 256 items for all shards take more follows than the author's other partitions.
+/// The most parts of a shard. With 256 items for all shards, counters no longer limit the follows of one author.
 const MOST_PARTS: u16 = 16;
 
 /// The number of parts that a split makes of one.
@@ -110,7 +110,7 @@ impl CounterItem {
         u64::try_from(counts.sum::<Option<i128>>()?).ok()
     }
 
-    /// The same. It is zero if it is negative or cannot be read, so that no response fails until reconcile repairs it.
+    /// Returns the sum of the parts, or zero if it is negative or cannot be read, so that no response fails until reconcile repairs it.
     pub(crate) fn total_or_zero(parts: &[Self]) -> u64 {
         Self::total(parts).unwrap_or_else(|| {
             let key = parts.first().map(|part| part.counter.as_str());

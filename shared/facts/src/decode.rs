@@ -1,4 +1,5 @@
-//! Decodes items. An attribute of another type, or the lack of one that is required, makes a damaged item.
+//! Decodes items. An attribute of another type, or the lack of one that is required, makes a damaged item. A request
+//! fails then, unless it can leave the item out. Reconcile reports the item and continues with the others.
 
 use std::num::NonZeroU64;
 

@@ -51,7 +51,7 @@ pub(crate) struct Draft {
     pub followers: u64,
     /// Tells a publish whether a stored post is its own.
     pub token: u64,
-    /// When it was published.
+    /// The time of the request.
     pub at: Timestamp,
     /// Key and fingerprint of the idempotency record.
     pub record: Option<(String, String)>,

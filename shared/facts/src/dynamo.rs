@@ -11,7 +11,7 @@ use tidemark_app::{
 pub struct Tables {
     pub following: String,
     pub followers: String,
-    /// Counts of edges and of readers of notices, positions of jobs, and the outage note.
+    /// Counts of edges and of readers of notices, users' lists, positions of jobs, and the outage note.
     pub counters: String,
     /// Heads, posts, bodies, and windows of heads.
     pub posts: String,
@@ -57,7 +57,7 @@ impl DynamoFacts {
     }
 }
 
-/// Starts the attempts of an optimistic change.
+/// Starts the attempts of an optimistic change: it may read, decide and write again for eight seconds.
 pub fn attempts(operation: &'static str) -> Attempts {
     Attempts::begin(operation, |time| tokio::time::sleep(time).boxed(), rand::random)
 }

@@ -96,7 +96,7 @@ impl Making {
         self.outcomes.contains_key(&stored.author)
     }
 
-    /// Notes the outcome of a write. The time limit is that of one edge.
+    /// Notes the outcome of a write. The next edge has the whole time limit again.
     fn settle(&mut self, author: UserId, outcome: Followed) {
         self.outcomes.insert(author, outcome);
         self.attempts = attempts("follow");

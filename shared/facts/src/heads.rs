@@ -48,7 +48,7 @@ pub(crate) struct SeenHead {
 }
 
 impl SeenHead {
-    /// Whether a publish should not even try to write the head alone.
+    /// Returns whether a publish should join a group at once, without an attempt to write the head alone.
     pub(crate) fn is_contended(&self, now: Timestamp) -> bool {
         self.contended_at.is_some_and(|at| now.ms() < at.saturating_add(CONTENDED_MS))
     }

@@ -122,7 +122,7 @@ impl DynamoFacts {
             };
             let mut writes = self.reaction_writes(user, post, &next, blocks, reaction, None);
             if next.liked.is_empty() && next.favorited.is_empty() && blocks == Blocks::default() {
-                // An empty state would be found by nothing.
+                // Nothing would find an empty state, so it is deleted.
                 let item = Write::delete(&self.tables.reactions, schema::reaction(user, post.author));
                 writes[0] = item.when(still_number(ReactionItem::version, known.version));
             }

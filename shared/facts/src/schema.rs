@@ -1,19 +1,19 @@
 //! The keys and attributes of the fact tables. `functions/migrate` formats the items of the migration table.
 //!
-//! | table | key | item | attributes | written by |
+//! | table | key | item | attributes | written by the operations |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N, `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s, `kept` N ms (all but tombstones; local index `kept`), `named` N (the author, in a pair that mutes or blocks without a follow; index `named`) | follow, unfollow, mute, block, list, migrate |
-//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, migrate |
-//! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, migrate |
-//! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard, or its first part | `count` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N (see [`super::counters`]) | follow, unfollow, migrate |
-//! | counters | `counter` S `f#<author>#<shard>#<part>` | a further part of it; may be negative | `count` N, `changes` N, `imports_begun` N | follow, unfollow, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N (the `rev` with which this follow began, if the pair has changed since), `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s, `kept` N ms (all but tombstones; local index `kept`), `named` N (the author, in a pair that mutes or blocks without a follow; index `named`) | follow, unfollow, mute, block, list, migrate |
+//! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, block, erase, migrate, reconcile |
+//! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, block, erase, migrate, reconcile |
+//! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard, or its first part | `count` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N (see [`super::counters`]) | follow, unfollow, block, erase, migrate, reconcile |
+//! | counters | `counter` S `f#<author>#<shard>#<part>` | a further part of it; may be negative | `count` N, `changes` N, `imports_begun` N | follow, unfollow, block, erase, migrate, reconcile |
 //! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author), `contended_at` N ms (the last transaction with several posts) | publish, delete, erase, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, about a hundred at most), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N, `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
 //! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
@@ -28,7 +28,7 @@
 //! | identities | `identity` S `claim#<claim>` | user id of a claim; it never changes | `user` N | every function that serves requests |
 //! | identities | `identity` S `user#<user>` | that the user id is given to a claim | | every function that serves requests |
 //! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `counting` M, `pairs` L of N, `cleared` N, `chain` N, `incomplete` S | profile, fan-out, reconcile |
-//! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 buckets whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
+//! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 parts whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number, and is ignored after 12 s (see [`super::draft`]) | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
 //!
@@ -47,7 +47,7 @@
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.
 //!
-//! A DynamoDB item holds at most 400 KB. Before a set reaches this size, its oldest windows of 65,536 numbers move to
+//! A DynamoDB item holds at most 400 KB. When a set is larger than 64 KiB, its oldest windows of 65,536 numbers move to
 //! items of their own. `windows` names them, each with the token that its item must carry ([`super::windows`]).
 //!
 //! `changes` grows by one with every write that changes the counted items. A repair sets a count only if `changes` is
@@ -67,24 +67,24 @@ use tidemark_domain::{AuthorList, Counting, DeliveryMode, DeliveryState, Platfor
 use super::item::{Attribute, Bits, Count, Item, number, present, string};
 pub use keys::*;
 
-/// Index of an author's posts by time, and of a shard's followers by time.
+/// Index of an author's posts, of a shard's followers, and of a user's reactions, by time.
 pub const BY_TIME: &str = "by-time";
 
 /// Sparse index of a user's pairs, without tombstones. A user may leave any number of them within 7 days.
 pub const KEPT: &str = "kept";
 
-/// Sparse index of pairs that mute or block without a follow, by the user whom they name. A follow is among the
-/// followers.
+/// Sparse index of pairs that mute or block without a follow, by the user whom they name. The table `followers` finds
+/// follows.
 pub(crate) const NAMED: &str = "named";
 
 /// Index of read states by author and shard of the user.
 pub(crate) const BY_AUTHOR: &str = "by-author";
 
 /// Sparse index of posts whose fan-out or retraction is unfinished. Reconcile resumes those in partitions `0` to `63`.
-/// Those that were given up are in partitions `given-up#0` to `given-up#63`.
+/// Fan-outs that were given up are in partitions `given-up#0` to `given-up#63`.
 pub const UNFINISHED: &str = "unfinished";
 
-/// A post enters the partition of its author's bucket, and leaves it: each takes 500 posts a second. Earlier versions
+/// A post costs the partition of its author's bucket two writes, so a partition takes 500 posts a second. Earlier versions
 /// used the first four by the author's number, so an entry is found by the name that it has.
 pub const UNFINISHED_SHARDS: u64 = 64;
 

@@ -7,7 +7,7 @@
 //! One transaction writes the item and its windows. A reader reads first the item, then the windows. If a window has
 //! another token, it was written in between, and the reader reads the item again.
 //!
-//! A window that has few bits left moves back into its item. Its own item remains, and the next move of that window
+//! A window whose bits take few bytes moves back into its item. Its own item remains, and the next move of that window
 //! replaces it.
 
 use std::collections::HashMap;
