@@ -37,7 +37,7 @@ impl World {
         put.expect("the item is written");
     }
 
-    /// Writes many items.
+    /// Writes items, as many in one request as DynamoDB takes.
     pub async fn put_items(&self, table: &str, items: impl IntoIterator<Item = Item>) {
         let (dynamodb, items) = (self.dynamodb().await, items.into_iter().collect::<Vec<_>>());
         let put = |item: &Item| {

@@ -28,7 +28,7 @@ impl World {
         send.send().await.expect("the message is sent");
     }
 
-    /// Removes all messages.
+    /// Deletes all messages of a queue.
     pub async fn empty_queue(&self, queue: &str) {
         let purge = self.sqs().await.purge_queue().queue_url(self.queue_url(queue));
         purge.send().await.expect("the queue is emptied");

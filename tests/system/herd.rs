@@ -206,7 +206,7 @@ fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
     });
 }
 
-/// What Redis knows of an author is older than the facts, as after a publish that was killed. A rebuild that uses it misses
+/// Redis has an older head of the author than the facts, as after a publish that was killed. A rebuild that uses it misses
 /// nothing: the post is delivered only after Redis has the head.
 #[test]
 fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {

@@ -68,7 +68,7 @@ async fn reconcile(world: &World) -> serde_json::Value {
     fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 })).await
 }
 
-/// What follows of one author cost.
+/// The cost of follows of one author.
 #[derive(Debug)]
 struct Measured {
     transactions_each: f64,

@@ -45,7 +45,7 @@ pub struct Edge {
     pub callers: Option<Callers>,
     /// The claim that lists the caller's platforms; `None` if every caller may see every platform.
     pub platforms_claim: Option<String>,
-    /// Lets callers in; `None` in tests, which admit every caller.
+    /// Lets callers in; `None` in tests, which accept every caller.
     pub access: Option<AccessCheck>,
 }
 

@@ -37,7 +37,7 @@ const MOST_TEXTS: usize = 50;
 struct OwnItems {
     counts: StoredCounts,
     heads: Decoded<HashMap<UserId, StoredHead>, UserId>,
-    /// Tombstones included.
+    /// All edges, tombstones included.
     edges: Decoded<Vec<Edge>>,
     posts: Decoded<Vec<StoredPost>>,
     reads: Decoded<HashMap<UserId, ReadState>>,

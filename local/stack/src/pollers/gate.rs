@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_pause_waits_for_invocations_in_flight_and_admits_no_other() {
+    async fn a_pause_waits_for_invocations_in_flight_and_starts_no_other() {
         let gate = Arc::new(Gate::new(Arc::default()));
         let pass = gate.enter().await;
         let mut pause = std::pin::pin!(gate.pause());

@@ -37,10 +37,10 @@ impl Readers {
             if live.is_empty() {
                 return Ok(());
             }
-            let Some(admitted) = self.stores.reader_views.open_gate(user, &live).await? else { return Ok(()) };
+            let Some(opened) = self.stores.reader_views.open_gate(user, &live).await? else { return Ok(()) };
             let mut again = Vec::new();
-            for (edge, admitted) in live.iter().zip(admitted) {
-                match admitted {
+            for (edge, opened) in live.iter().zip(opened) {
+                match opened {
                     Gate::Complete => {}
                     Gate::Stale => again.push(edge.author),
                     Gate::Opening => match self.author_seed(user, edge, round > 0).await? {
