@@ -297,7 +297,9 @@ fn follows_of_an_author_without_posts_share_no_item() {
         assert_eq!((counts(world, HEAD).await, counts(world, BUSY).await), (follows, 2 * follows));
         assert_eq!((spread.refused, first.refused, busy.refused), (0, 0, 0));
         assert!(busy.transactions_each < 1.5, "{busy:?}");
-        assert!(busy.transactions_each * 2.0 < head.transactions_each, "{busy:?}, through the head {head:?}");
+        // A slow machine has fewer conflicts at the head. Repeated transactions show the difference at any rate.
+        let repeated = |measured: &Measured| measured.transactions_each - 1.0;
+        assert!(repeated(&busy) * 4.0 < repeated(&head), "{busy:?}, through the head {head:?}");
     });
 }
 
