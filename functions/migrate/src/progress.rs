@@ -18,7 +18,7 @@ pub(crate) struct Pending {
 /// The position of a run, and its report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// When the first run with this source and these layouts began.
+    /// The time at which the first run with this source and these layouts began.
     pub(crate) first_begun: Timestamp,
     /// The server process of the source that `scan` and `pending` belong to.
     pub(crate) server: String,

@@ -22,7 +22,7 @@ pub type PerMinute = [u32; Budget::ALL.len()];
 pub struct OverLimit {
     pub budget: Budget,
     pub per_minute: u32,
-    /// When the next request is allowed.
+    /// The time at which the next request is allowed.
     pub wait: Duration,
 }
 

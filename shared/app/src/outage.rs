@@ -46,7 +46,7 @@ pub struct Outage {
 struct Known {
     /// Until when the note stands, as far as this process knows.
     until: Timestamp,
-    /// When the note was last read, with or without success.
+    /// The time at which the note was last read, with or without success.
     looked_at: Timestamp,
     /// The times between which the note of this process stands.
     noted_since: Timestamp,

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFollow {
     pub author: UserId,
-    /// When the follow began.
+    /// The time at which the follow began.
     pub since: Timestamp,
     /// Posts up to it never count as unread.
     pub base: Seq,

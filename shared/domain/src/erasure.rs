@@ -40,20 +40,20 @@ pub struct Counting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Erasure {
     pub started_at: Timestamp,
-    /// When everything was removed.
+    /// The time at which everything was removed.
     pub finished_at: Option<Timestamp>,
     /// `None` until the work begins.
     pub removed: Option<Removed>,
     /// `None` before and after the work is counted.
     pub counting: Option<Counting>,
-    /// When nothing was left for the first time. Requests from before the erasure may have written since.
+    /// The time at which nothing was left for the first time. Requests from before the erasure may have written since.
     pub swept_at: Option<Timestamp>,
     /// Users whose relation to the user is being removed. They are stored before, because a relation that was half
     /// removed is no longer listed.
     pub pairs: Vec<UserId>,
     /// Up to this sequence number, the views of the user's posts are removed.
     pub cleared: Seq,
-    /// When a worker last stored its progress, or reconcile last sent a task.
+    /// The time at which a worker last stored its progress, or reconcile last sent a task.
     pub touched_at: Timestamp,
     /// The chain of tasks that continues the erasure. Tasks of older ones do nothing.
     pub chain: u64,

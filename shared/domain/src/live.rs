@@ -11,7 +11,7 @@ use super::{
 /// A change of a reader's unread counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadChange {
-    /// When the counts were read. A later change of the same reader has a later time.
+    /// The time at which the counts were read. A later change of the same reader has a later time.
     pub at: Timestamp,
     pub total: u64,
     /// The newest post, or the one that was marked or deleted last, if that was later; `None` if none is known.

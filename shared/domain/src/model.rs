@@ -22,7 +22,7 @@ pub struct Edge {
     pub author: UserId,
     /// False for a tombstone.
     pub following: bool,
-    /// When this follow began or ended. It is strictly later with every change of the pair.
+    /// The time at which this follow began or ended. It is strictly later with every change of the pair.
     pub since: Timestamp,
     /// The revision of the pair. Every follow and unfollow raises it to `max(previous + 1, unix seconds)`, so it also
     /// grows past an expired tombstone.
@@ -355,19 +355,19 @@ pub struct Delivery {
     pub attempts: u32,
     /// The number of pages that were done when reconcile last stored progress.
     pub seen_pages: u64,
-    /// When reconcile last sent pages again, or first saw that they wait; `None` before. The beginning of time if pages
-    /// are not in the queue because it was unavailable.
+    /// The time at which reconcile last sent pages again, or first saw that they wait; `None` before. The beginning of
+    /// time if pages are not in the queue because it was unavailable.
     pub sent_at: Option<Timestamp>,
     /// Whether a run of reconcile has begun at `sent_at` to send pages, and has not stored that they are sent.
     pub sending: bool,
     pub started_at: Timestamp,
-    /// When the last page was done.
+    /// The time at which the last page was done.
     pub finished_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Relation {
-    /// When the follow began.
+    /// The time at which the follow began.
     pub since: Timestamp,
     pub user: UserId,
 }

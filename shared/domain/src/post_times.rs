@@ -6,8 +6,8 @@ use super::{
     time::Timestamp,
 };
 
-/// When an author's newest posts were published. Neither a time nor the order of posts ever changes, so what this knows
-/// stays right: the author's head says which of these posts are deleted, and which are newer.
+/// The times at which an author's newest posts were published. Neither a time nor the order of posts ever changes, so
+/// these stay right: the author's head says which of the posts are deleted, and which are newer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PostTimes {
     /// All known posts are above this number.

@@ -42,7 +42,7 @@ pub struct ReaderMeta {
     pub watched: bool,
     /// The number of recent entries.
     pub recent: u8,
-    /// When the lifetimes were last extended.
+    /// The time at which the lifetimes were last extended.
     pub touched: Timestamp,
     /// During a rebuild, when another process may take it over. Later, from when the last message to the reader's
     /// connections may be built.

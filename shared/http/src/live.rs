@@ -28,7 +28,7 @@ pub enum ServerMessage {
         author: Option<UserId>,
         unread: Option<u64>,
         post: Option<PostId>,
-        /// When the counts were read. Of two messages, the one with the later time has the newer counts.
+        /// The time at which the counts were read. Of two messages, the one with the later time has the newer counts.
         at: Timestamp,
     },
     /// The connection is renewed.

@@ -19,7 +19,7 @@ pub struct Background {
 #[derive(Debug, Clone)]
 pub struct Master {
     free_at: f64,
-    /// When the next bulk work may begin.
+    /// The time at which the next bulk work may begin.
     turn: f64,
     arrivals: Option<(Exp<f64>, f64)>,
     next: f64,

@@ -136,7 +136,7 @@ struct Event {
     waiting: Vec<Message>,
     open: usize,
     started: f64,
-    /// When the worker may make its next trip, if it paces itself.
+    /// The time at which the worker may make its next trip, if it paces itself.
     turn: f64,
 }
 

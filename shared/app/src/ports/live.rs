@@ -43,7 +43,7 @@ pub enum ClaimedUpdate {
 pub struct Watched {
     /// The counts that the connection was told; `None` if that is unknown.
     pub known: Option<CountsDigest>,
-    /// When the reader's last message was built, by the clock of Redis.
+    /// The time at which the reader's last message was built, by the clock of Redis.
     pub built: Timestamp,
 }
 
@@ -108,7 +108,7 @@ pub enum LiveTask {
 pub struct LivePost {
     pub user: UserId,
     pub connections: Vec<String>,
-    /// When the message was built, by the clock of Redis. The counts were read after that.
+    /// The time at which the message was built, by the clock of Redis. The counts were read after that.
     pub at: Timestamp,
     /// The counts that the connections know after this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,7 @@ pub enum FanOutKind {
 pub struct FanOut {
     pub kind: FanOutKind,
     pub post: PostId,
-    /// When it was published.
+    /// The time at which it was published.
     pub at: Timestamp,
     /// Number of pages of the whole fan-out.
     pub pages: u16,

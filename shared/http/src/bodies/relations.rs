@@ -12,7 +12,7 @@ use crate::{Problem, body::Body, problem::ItemProblem};
 pub struct Following {
     /// Always true in this response.
     pub following: bool,
-    /// When this follow began.
+    /// The time at which this follow began.
     pub since: Timestamp,
     /// False if the caller already followed the author.
     pub created: bool,
@@ -126,7 +126,7 @@ pub struct FollowResults {
 pub struct FollowResult {
     pub author: UserId,
     pub following: bool,
-    /// When this follow began.
+    /// The time at which this follow began.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub since: Option<Timestamp>,
@@ -142,7 +142,7 @@ pub struct FollowResult {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RelationEntry {
     pub user: UserId,
-    /// When the follow began.
+    /// The time at which the follow began.
     pub since: Timestamp,
     /// The points that the caller's ranked feed adds to the scores of the author's posts. Only in the caller's own list
     /// of followed authors.
