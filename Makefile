@@ -67,8 +67,8 @@ watch: setup ## build and run the local stack, and do both again when a file is 
 docker: ## build the image `tidemark-local` with the stack and Redis; `docker compose up` runs it
 	docker build --build-arg PROFILE=$(PROFILE) --tag tidemark-local .
 
-# A test waits about half of its time.
-test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+# A test waits about two thirds of its time.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 test: setup ## run all tests
 	@echo "== $(build) --bin fan-out (one test runs it as a process)"
 	@$(build) --bin fan-out
