@@ -53,6 +53,10 @@ pub(crate) async fn live(world: &World) {
     user.put(&format!("/v1/lists/{list}/authors/60")).await.ok();
     let own = world.user(3).post("/v1/lists", &json!({ "name": "mine" })).await.body["id"].as_str().unwrap().to_owned();
     world.user(3).put(&format!("/v1/lists/{own}/authors/{LEAVING}")).await.ok();
+    let publisher = world.stranger(Some("9 notices:write"));
+    publisher.post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await.ok();
+    user.post("/v1/notices/reads", &json!({ "platform": 3, "through": 1 })).await.ok();
+    assert_eq!(user.get("/v1/notices/unread?platform=3").await.ok()["unread"], 0);
     world.idle().await;
 }
 
@@ -60,9 +64,6 @@ pub(crate) async fn live(world: &World) {
 pub(crate) async fn leave(world: &World) {
     live(world).await;
     let user = world.user(LEAVING);
-    let publisher = world.stranger(Some("9 notices:write"));
-    publisher.post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await;
-    user.post("/v1/notices/reads", &json!({ "platform": 3, "through": 1 })).await.ok();
     user.walk("/v1/me/export", 20).await;
     world.stack.pause("fan-out").await.unwrap();
     user.delete("/v1/me").await.ok();

@@ -1,4 +1,4 @@
-//! [`Following`]: follow and unfollow.
+//! [`Following`]: follows and preferences, mutes and blocks.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -22,7 +22,7 @@ pub type PerMinute = [u32; Budget::ALL.len()];
 pub struct OverLimit {
     pub budget: Budget,
     pub per_minute: u32,
-    /// The time at which the next request is allowed.
+    /// The time until the next request is allowed.
     pub wait: Duration,
 }
 
@@ -50,7 +50,7 @@ impl AccessCheck {
     /// who has asked to leave may send. Returns whether Redis responded.
     ///
     /// # Errors
-    /// The bucket is empty, or the user has asked to leave.
+    /// The bucket is empty, the user has asked to leave, or it is unknown whether the user has.
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Refusal> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;

@@ -47,7 +47,7 @@ impl Lists {
 
     /// Makes a list. A request with the same key makes no second one.
     pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Made, StoreError> {
-        // Without a key, a write whose response was lost makes its list again.
+        // A list always gets a key. Otherwise the attempt after a lost response would make a second list.
         let own = format!("{:x}", (self.stores.random)());
         let key = key.map_or(own.as_str(), |key| &key.key);
         self.change(caller, |lists| {

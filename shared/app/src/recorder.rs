@@ -58,8 +58,8 @@ impl Recorder {
         self.lines.write(&Line { at: self.clock.now(), properties, values });
     }
 
-    /// The time until the deadline of an invocation that begins now, in milliseconds since the epoch. `None` if the
-    /// deadline has passed already: `cargo lambda watch` always sends 600,000.
+    /// Returns the time until the deadline of an invocation, which is in milliseconds since the epoch; `None` if it has
+    /// passed: `cargo lambda watch` always sends 600,000.
     pub fn time_until(&self, deadline: u64) -> Option<Duration> {
         deadline.checked_sub(self.clock.now().ms()).map(Duration::from_millis)
     }

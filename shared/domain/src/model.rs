@@ -22,7 +22,7 @@ pub struct Edge {
     pub author: UserId,
     /// False for a tombstone.
     pub following: bool,
-    /// The time at which this follow began or ended. It is strictly later with every change of the pair.
+    /// The time at which this follow began or ended. It is strictly later with every follow and unfollow.
     pub since: Timestamp,
     /// The revision of the pair. Every follow and unfollow raises it to `max(previous + 1, unix seconds)`, so it also
     /// grows past an expired tombstone.

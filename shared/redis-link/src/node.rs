@@ -225,7 +225,7 @@ fn name(command: &Cmd) -> Option<&[u8]> {
 /// Whether one of these commands changes a value. A change follows from facts, so it is tried even while the breaker is
 /// open.
 fn changes(commands: &[Cmd]) -> bool {
-    const CHANGES: [&[u8]; 4] = [b"FCALL", b"SET", b"DEL", b"FUNCTION"];
+    const CHANGES: [&[u8]; 6] = [b"FCALL", b"SET", b"DEL", b"UNLINK", b"HSET", b"FUNCTION"];
     commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))
 }
 

@@ -12,6 +12,10 @@ use crate::library::{Function, LIBRARY};
 pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 
 /// The Redis that holds the views. Clones share its connections.
+///
+/// A command may run twice: again after a broken connection, or on the node of a cluster that took over. A write may have
+/// been done even if its call returns [`StoreError::Unavailable`]. So every command may be repeated. If a repetition has an
+/// effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
 pub struct Redis(Link);
 
@@ -34,7 +38,7 @@ impl Redis {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
 
-    /// Runs one command.
+    /// Runs one command, or the commands of a bundle, and returns the last response.
     ///
     /// # Errors
     /// Redis is unavailable, or the response has another shape.
@@ -60,10 +64,11 @@ impl Redis {
         self.0.together(operation, commands, consistency).await.map_err(view_error)
     }
 
-    /// Runs commands on any keys, in one round trip for each node. Returns the responses in order.
+    /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a cluster.
+    /// Returns the responses in order.
     ///
     /// # Errors
-    /// At least one command failed. The others have run or have failed too.
+    /// At least one command failed. Each of the others may have run.
     pub async fn each<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -173,7 +178,7 @@ pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
     command
 }
 
-/// A transaction: no other command runs between these.
+/// A transaction on keys of one slot: no other command runs between these. Its response is the array of theirs.
 pub fn transaction(commands: impl IntoIterator<Item = Cmd>) -> Bundle {
     let commands = [redis::cmd("MULTI")].into_iter().chain(commands).chain([redis::cmd("EXEC")]).collect();
     Bundle { commands, consistency: Consistency::Strong, bulk: None }

@@ -79,6 +79,8 @@ fn head_key(author: UserId) -> String {
 }
 
 /// Version and record of a head. Every publish raises the first summand, and every deletion raises the second.
+/// Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's change,
+/// so a caller reads the head again after its change.
 fn encode(head: &AuthorHead) -> (u64, Arg) {
     let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;
@@ -89,6 +91,7 @@ fn encode(head: &AuthorHead) -> (u64, Arg) {
     (version, bytes.into())
 }
 
+/// Decodes the fields that [`AuthorHead::for_views`] keeps.
 pub fn decode(bytes: &[u8]) -> Option<AuthorHead> {
     let (numbers, deleted) = bytes.get(VERSION..)?.split_at_checked(NUMBERS * 8)?;
     let numbers: Vec<u64> = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();

@@ -3,33 +3,33 @@
 //! | key | type | content | lifetime | written by | rebuilt from |
 //! |---|---|---|---|---|---|
 //! | `{bucket}:r:<user>` | hash | reader state: `@` → meta, `<author>` → [author state](tidemark_domain::AuthorState), `+1` to `+8` → recent entries of the feed | 60 h after the last read; 5 min without a feed | deliver, retract, begin, open_gate, seed, finish, drop, touch, rank, watch, unwatch, notify, claim | edges, heads, read facts |
-//! | `{bucket}:f:<user>` | list | feed: [entries](tidemark_domain::FeedKey::entry), oldest first, at most 1,128 without the recent ones | an hour longer than the state | deliver, retract, begin, seed, drop, touch, rank | posts |
+//! | `{bucket}:f:<user>` | list | feed: [entries](tidemark_domain::FeedKey::entry), oldest first, about 1,128 at most without the recent ones: every writer but retract and drop cuts it | an hour longer than the state | deliver, retract, begin, seed, drop, touch, rank | posts |
 //! | `{bucket}:k:<user>` | sorted set | ranked feed: the entries of the feed → [score](tidemark_domain::rank); only of readers who have read it | an hour longer than the state, from the last ranked read on | rank, open_gate, retract, begin, seed, drop, touch | feed, posts, state |
 //! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, open_gate, retract, begin, seed, drop, touch | posts; moves are not rebuilt |
-//! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which the list is complete | 2 h; 5 min when empty | fill, relate | edges by follower |
-//! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | 2 h; 5 min when empty | fill, relate | edges by followee |
-//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late | 2 h | relate | |
-//! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of the caller that fills the list | 10 s | lease | |
+//! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which the list is complete | 2 h after the fill or the last follow; 5 min if it was filled empty | fill, relate | edges by follower |
+//! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | the same | fill, relate | edges by followee |
+//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late | 2 h after the last departure | relate | |
+//! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of the caller that fills the list | 10 s | lease; removed by fill, relate | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
-//! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | counters | |
-//! | `{bucket}:changed:<user>` | string | the user has changed a pair (follow, mute, block, list) or reacted in this time | 5 s; 90 s if replicas are read | apply, forget_counters | |
+//! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | lease; removed by store, apply, forget_counters | |
+//! | `{bucket}:changed:<user>` | string | the user began or ended a follow or a block, reacted, or deleted a post of another user in this time | 5 s; 90 s if replicas are read | apply, forget_counters, note_change | |
 //! | `{bucket}:l:<user>` | hash | token buckets: kind of request → time at which the bucket is full | 1 min | spend | |
 //! | `{bucket}:a:<user>` | string | `1` if the user may call, `2` after an erasure | 1 h | lease | receipts |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
 //! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease | |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
 //! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
-//! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by a reaction | |
+//! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by count, outdate, forget_counts | |
 //! | `{bucket}:q:<post>:recent` | string | number of reactions to a post in this moment | 2 s | outdate | |
-//! | `{bucket}:q:<post>:rank` | string | a task that computes the post's step is enqueued and has not begun | 2 s | outdate; removed by the task | |
-//! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `next`, `sent`, `epoch`, `all` | 1 h | moved, settle | steps of posts |
-//! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, fill, change | reactions |
+//! | `{bucket}:q:<post>:rank` | string | the user whose reaction enqueued a `rank` task that has not begun | 2 s | outdate; removed by the task | |
+//! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `next`, `sent`, `epoch`, `all` | 1 h | moved, settle, note_rescore | steps of posts |
+//! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, react | reactions |
 //! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → when a change was noted, when a message was last built, [post](super::live) that changed; `<connection>` → expiry ms and, if it is known, the digest of the counts that it was told; at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | store, replace | head |
 //! | `{bucket}:t:<author>` | string | [times](tidemark_domain::PostTimes) of the newest posts of an author with many followers; rebuilds use them | 1 h | store | posts |
 //! | `{bucket}:h:<author>:lease`, `{bucket}:t:<author>:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
-//! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [bitmap of slots](super::notices) | 24 h | store, replace | notice reads |
-//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [bitmap of posts](super::notices) | 24 h | store | read facts, edges |
+//! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [set of slots](super::sets) | 24 h | store, replace | notice reads |
+//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [set of posts](super::sets) | 24 h | store | read facts, edges |
 //! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, forget_marks | |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease_notices; removed by store, replace | |
@@ -40,6 +40,8 @@
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | the pages, done again |
 //! | `{post}:handled:<kind>` | number | followers handled in these pages | 7 days | progress | the pages, done again |
 //!
+//! "Written by" names the scripts of `lua/`, or the methods that send plain commands.
+//!
 //! The hash tag of a user's key is the user's bucket, one of 4,096. Users of one bucket share a slot, so one call
 //! serves many followers, on a cluster too.
 
@@ -49,7 +51,7 @@ use sha2::{Digest, Sha256};
 use tidemark_app::ports::{FanOutKind, List, NoticeRecord};
 use tidemark_domain::{NoticeId, Platform, PostId, UserId};
 
-/// A view. Its keys are kept and deleted together.
+/// The name of a view. Its keys are deleted together. `ports::View` is the content of a reader's view.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {
     /// State and feed of a reader.
@@ -103,7 +105,7 @@ pub enum Owner {
     Marks(UserId, UserId),
     /// A notice in a revision.
     Title(NoticeId, u64),
-    /// None: the key has a known form, but the bucket is not that of its user.
+    /// No owner: the key has a known form, but its hash tag is not the bucket of its user.
     Astray(String),
 }
 
@@ -122,6 +124,7 @@ pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 /// The time that a live connection is registered after its last ping.
 pub(crate) const CONNECTION_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
+/// The time that a relation list lives after its fill or the last follow, and that counters live after they were stored.
 pub(crate) const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
 /// The time that an empty relation list is kept.
@@ -130,7 +133,7 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The time that Redis remembers that a user has changed an edge or reacted. It is longer than a first page stays in
+/// The time that Redis remembers that a user has begun or ended a follow or a block, or has reacted. It is longer than a first page stays in
 /// memory, and than counts from before the reaction are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
@@ -146,7 +149,7 @@ pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 /// The time that the times of an author's posts are kept after they were last stored.
 pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// The time that a read state of notices lives after the last write.
+/// The time that a read state of notices, and marks of an author who is not followed, live after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The time that a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no
@@ -166,7 +169,7 @@ pub(crate) const COUNTS_LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// The time that reaction counts are used after a reaction if there are many. It is shorter than `CHANGED_LIFETIME`.
 pub(crate) const CHANGED_COUNTS_LIFETIME: Duration = Duration::from_secs(2);
 
-/// Reactions to a post in that time after which readers may see older counts.
+/// The number of reactions to a post in `CHANGED_COUNTS_LIFETIME` after which readers may see older counts.
 pub(crate) const MANY_REACTIONS: u64 = 20;
 
 /// The time that Redis keeps whether a user may call.
@@ -176,7 +179,7 @@ pub(crate) const CARD_LIFETIME: Duration = POST_LIFETIME;
 
 pub(crate) const IDENTITY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The longest time for reading a platform's head, a read state of notices, or profiles.
+/// The longest time for reading what one record stores: a post, counts, a head, times, marks, a card or notices.
 pub(crate) const SHORT_LEASE_LIFETIME: Duration = Duration::from_secs(1);
 
 pub(crate) const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -284,7 +287,7 @@ pub fn moved(author: UserId) -> String {
     format!("{{{}}}:s:{author}", author.bucket())
 }
 
-/// The note that a user has recently changed an edge or a reaction.
+/// The note of a user's recent change. A mute, a preference and a change of a list leave none.
 pub fn changed(user: UserId) -> String {
     format!("{{{}}}:changed:{user}", user.bucket())
 }
@@ -359,7 +362,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
     }
 }
 
-/// Every view that may belong to a user.
+/// Every view that is named by a user alone. Marks (of an author) and read states of notices (of a platform) are not.
 pub fn of_user(user: UserId) -> Vec<View> {
     let kinds = [
         View::Reader,
@@ -386,7 +389,7 @@ pub fn of_post(id: PostId) -> Vec<View> {
     [View::Summary(id), View::Text(id), View::Counts(id)].into_iter().chain(progress).collect()
 }
 
-/// The owner of a key; `None` if the key has none of these forms.
+/// The owner of a key; `None` for the user id of a claim, which names no user, and for a key that is no view.
 pub fn owner(key: &str) -> Option<Owner> {
     let (tag, rest) = key.strip_prefix('{')?.split_once("}:")?;
     if let Some(owner) = tag.strip_prefix('n').and_then(|platform| of_platform(platform.parse().ok()?, rest)) {

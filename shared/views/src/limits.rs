@@ -7,7 +7,7 @@ use tidemark_app::{
     Budget,
     ports::{ErasureViews, LimitViews, Spent, StoreError},
 };
-use tidemark_domain::{PostId, Timestamp, UserId};
+use tidemark_domain::{Platform, PostId, Timestamp, UserId};
 
 use super::{
     keys::{self, View},
@@ -39,6 +39,10 @@ impl ErasureViews for Redis {
     async fn clear_user(&self, user: UserId) -> Result<(), StoreError> {
         let views: Vec<View> = keys::of_user(user).into_iter().filter(|view| *view != View::Access(user)).collect();
         self.clear(&views).await
+    }
+
+    async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError> {
+        self.clear(&[View::NoticeReads(user, platform)]).await
     }
 
     async fn clear_posts(&self, posts: &[PostId]) -> Result<(), StoreError> {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::connection::{Arg, Redis, fcall, ms};
 
-/// The connections of one reader. A further one takes the place of the one that expires first.
+/// The maximum number of connections of one reader. A further one takes the place of the one that expires first.
 pub(crate) const MOST_CONNECTIONS: u64 = 20;
 
 /// The least time between two messages to a reader's connections, in ms.
@@ -89,8 +89,8 @@ fn decode_claim(response: Value) -> Result<ClaimedUpdate, StoreError> {
     let damaged = |detail: &str| StoreError::DamagedView { detail: format!("claim: {detail}") };
     match response {
         Value::Nil => Ok(ClaimedUpdate::Unwatched),
-        Value::BulkString(word) if word == b"later" => Ok(ClaimedUpdate::OnItsWay),
-        Value::BulkString(word) if word == b"again" => Ok(ClaimedUpdate::TooEarly),
+        Value::BulkString(word) if word == b"on its way" => Ok(ClaimedUpdate::OnItsWay),
+        Value::BulkString(word) if word == b"later" => Ok(ClaimedUpdate::TooEarly),
         other => {
             let parts = Vec::<Vec<u8>>::from_redis_value(other).map_err(|_| damaged("unknown response"))?;
             let [post, noted, now, connections @ ..] = &parts[..] else { return Err(damaged("a short response")) };

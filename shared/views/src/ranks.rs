@@ -14,10 +14,10 @@ use tidemark_domain::{
 use super::{keys, library::Function, readers::all_keys, users::USERS_PER_CALL};
 use crate::connection::{Arg, Redis, ms, transaction};
 
-/// Posts in one script call. Each takes about 5 µs for one user.
+/// The maximum number of posts in one script call. Each takes about 5 µs for one user.
 const POSTS_PER_CALL: usize = 250;
 
-/// Posts times users in one script call.
+/// The maximum number of posts times users in one script call.
 const PLACES_PER_CALL: usize = 8 * USERS_PER_CALL;
 
 /// The hash of moves.

@@ -25,8 +25,10 @@ const ENTRIES_PER_SEED: usize = 1_900;
 /// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// The time that a view keeps the tombstone of an unfollow. No message that it blocks can be later than this.
-const TOMBSTONE_SECONDS: u64 = 24 * 3600;
+/// The age from which on `touch` removes the tombstone of an unfollow from a view. That of the fact lives for seven days. The
+/// tombstone blocks a follow that was read before the unfollow and is applied after it. A delivery needs none: without a
+/// field it changes nothing.
+const VIEW_TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 #[async_trait]
 impl ReaderViews for Redis {
@@ -192,7 +194,7 @@ impl ReaderViews for Redis {
             ms(keys::STATE_LIFETIME),
             ms(keys::FEED_LIFETIME),
             (FEED_CAP as u64).into(),
-            now.seconds().saturating_sub(TOMBSTONE_SECONDS).into(),
+            now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS).into(),
             u64::from(ranked).into(),
         ];
         self.call::<Option<u64>>(Function::Touch, &all_keys(user), &args).await.map(|_| ())
@@ -257,7 +259,7 @@ const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
 /// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::sets). Returns
-/// `None` if it does not say whether the author blocks the user, as records of earlier versions.
+/// `None` if it does not say whether the author blocks the user, as records of earlier releases.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;
@@ -286,7 +288,7 @@ mod tests {
             let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), blocked };
             assert_eq!(decode_marks(&record(flag)), Some(marks));
         }
-        // The byte of an earlier version, and records from before there was one.
+        // The byte of an earlier release, and records from before there was one.
         for flag in [&b""[..], b"\0", b"\x01", b"B"] {
             assert_eq!(decode_marks(&record(flag)), None);
         }

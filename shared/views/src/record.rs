@@ -1,4 +1,5 @@
-//! Records that begin with a version, and the leases for storing records. The scripts `store` and `replace` write them.
+//! Records that begin with a version, and the leases for storing records. The scripts `store`, `replace` and `count` write
+//! records. `store` also writes counters and times, which have no version.
 
 use redis_link::Epoch;
 use tidemark_app::ports::StoreError;

@@ -19,6 +19,9 @@ impl Redis {
     /// are served in between. The users should be in bucket order. Returns the response to each call, with its users.
     ///
     /// For one user it is no bulk work, because that user may wait for it.
+    ///
+    /// # Errors
+    /// At least one call failed. Others may have run, and their responses are lost, so the caller repeats all users.
     pub(crate) async fn for_users<'a, T: FromRedisValue>(
         &self,
         function: Function,

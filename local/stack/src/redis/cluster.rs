@@ -67,18 +67,32 @@ async fn is_attached(replica: &Server) -> Result<()> {
     .await
 }
 
+/// Waits for a condition. In a storm, connections break while a node is asked, so an error means "not yet".
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
-    while !is_so().await? {
-        if started.elapsed() > FORMED_WITHIN {
-            bail!("{what}");
+    loop {
+        match is_so().await {
+            Ok(true) => return Ok(()),
+            Err(error) if started.elapsed() > FORMED_WITHIN => return Err(error.context(what.to_owned())),
+            Ok(false) if started.elapsed() > FORMED_WITHIN => bail!("{what}"),
+            _ => tokio::time::sleep(Duration::from_millis(10)).await,
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    Ok(())
 }
 
 async fn cluster<T: redis::FromRedisValue>(server: &Server, arguments: &[&str]) -> Result<T> {
     let response = command(&server.options(), redis::cmd("CLUSTER").arg(arguments)).await;
     response.with_context(|| format!("CLUSTER {} on port {}", arguments.join(" "), server.port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_does_not_end_the_wait() {
+        let mut answers = [Err(anyhow::anyhow!("broken pipe")), Ok(false), Ok(true)].into_iter();
+        until("never", async || answers.next().unwrap()).await.unwrap();
+        assert!(answers.next().is_none());
+    }
 }

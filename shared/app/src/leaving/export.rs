@@ -37,7 +37,7 @@ pub enum Exported {
 /// The place where an export continues: a section, and the last object before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
-    /// An index of [`SECTIONS`].
+    /// The number of a section, below [`SECTIONS`].
     pub section: usize,
     /// The key of the last object within its section; `None` before the first.
     pub after: Option<[u64; 3]>,
@@ -49,7 +49,7 @@ type Section = Vec<(Exported, [u64; 3])>;
 const SECTIONS: usize = 10;
 
 /// The longest texts of one page, in bytes of the response. A response may have 6 MB.
-const MOST_TEXT: usize = 4 << 20;
+const MOST_ENCODED_TEXT: usize = 4 << 20;
 
 /// Ranges of read posts in one object.
 const MOST_RANGES: usize = 1_000;
@@ -141,7 +141,7 @@ impl Leaving {
         for (post, text) in live {
             let text = text.unwrap_or_default();
             bytes += encoded_bytes(&text);
-            if bytes > MOST_TEXT && !section.is_empty() {
+            if bytes > MOST_ENCODED_TEXT && !section.is_empty() {
                 break;
             }
             let seq = post.id.seq;

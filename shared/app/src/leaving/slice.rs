@@ -345,7 +345,11 @@ impl<'a> Slice<'a> {
         let known = stores.notices.reads(platform, user).await?;
         let none = NoticeReads { version: known.version, ..NoticeReads::default() };
         match stores.notices.put_reads(user, platform, &known, none).await? {
-            Some(none) => stores.erasures.remove_notice_reads(user, platform, none.version).await,
+            Some(none) => {
+                // First the view: afterwards nothing names the platform.
+                stores.erasure_views.clear_notice_reads(user, platform).await?;
+                stores.erasures.remove_notice_reads(user, platform, none.version).await
+            }
             None => Ok(false),
         }
     }

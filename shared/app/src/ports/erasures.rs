@@ -8,13 +8,15 @@ use crate::error::StoreError;
 /// Views of users who leave.
 #[async_trait]
 pub trait ErasureViews: Send + Sync {
-    /// Stores whether a user may call. That the user may is stored only if nothing is known: a reader of the facts may
-    /// be late.
+    /// Stores whether a user may call. A permission is stored only if nothing is known, because
+    /// the process that read it may be late.
     async fn note_access(&self, user: UserId, may: bool) -> Result<(), StoreError>;
     /// Removes a reader's reactions.
     async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError>;
-    /// Removes every view of a user, except that the user may not call.
+    /// Removes every view that is named by the user alone, except the note that the user may not call.
     async fn clear_user(&self, user: UserId) -> Result<(), StoreError>;
+    /// Removes the view of a user's read state on a platform. A reader who read the facts before this call cannot store them.
+    async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError>;
     /// Removes every view of these posts.
     async fn clear_posts(&self, posts: &[PostId]) -> Result<(), StoreError>;
 }

@@ -198,7 +198,7 @@ pub enum Reacted {
     Stands(ReactionState),
     /// The post does not exist, or only its tombstone does.
     Unknown,
-    /// The user and the author of the post, one of them blocks the other. Nothing changed.
+    /// The user or the author of the post blocks the other. Nothing changed.
     Blocked,
 }
 
@@ -241,7 +241,7 @@ pub struct CountsVersion {
     pub counts: ReactionCounts,
 }
 
-/// The note that Redis is unavailable, which all processes share.
+/// The outage note, which all processes share.
 #[async_trait]
 pub trait Outages: Send + Sync {
     /// Returns until when the note stands; a time long ago if there is none.

@@ -62,7 +62,7 @@ pub struct Told {
 pub trait LiveViews: Send + Sync {
     /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one.
     async fn watch(&self, user: UserId, connection: &str) -> Result<Watched, StoreError>;
-    /// Removes a connection. One that a message at `found_at` found gone stays if it has renewed itself since. May be repeated.
+    /// Removes a connection. If a message found it gone at `found_at` and it was renewed since, it stays. May be repeated.
     async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<(), StoreError>;
     /// Notes that counts of these readers have changed, by this post if it is known. A delivery notes this itself
     /// ([`Delivered::notified`](super::Delivered)).

@@ -87,7 +87,8 @@ pub struct KnownPost {
 /// The data about one reader and one author that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
-    /// The state of the author in the reader's view, if there is a view; `None` within if the view has no such author.
+    /// The state of the author in the reader's view. Outer `None`: Redis has no usable view. Inner `None`: the reader does not
+    /// follow the author.
     pub state: Option<Option<AuthorState>>,
     /// The reader's reactions to the author's posts.
     pub reactions: KnownReactions,
@@ -123,7 +124,8 @@ pub trait PostViews: Send + Sync {
     async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError>;
     /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
     /// revision or knows that the post is deleted. `lease` is the token with which a reader leased the posts before it
-    /// read the facts; `None` if the caller has just changed the post.
+    /// read the facts; `None` if the caller has changed the post, or is a task
+    /// that updates its view. If Redis loses an edit while such a task runs, the view may show the post from before it.
     async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError>;
     /// Takes the lease for storing the counts of a post. A reaction takes it away.
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError>;
@@ -136,7 +138,7 @@ pub trait PostViews: Send + Sync {
     /// Returns whether the caller has to enqueue a `Task::Rank`. If not, another one is enqueued that has not called
     /// [`Self::begin_rank`] yet, or its sender was killed. A repetition for the same user returns the same.
     async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError>;
-    /// Begins a look at a post's reactions: the next reaction enqueues another task.
+    /// Begins a `rank` task of a post: the next reaction enqueues another task.
     async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
     /// Notes that the step of a post has changed. Returns the delay after which a `Task::Rescore` of the author may
     /// run; `None` if one was sent before ([`Self::note_rescore`]) and has not run.

@@ -137,7 +137,7 @@ pub trait ReaderViews: Send + Sync {
         posts: &[(FeedKey, Rank)],
         create: bool,
     ) -> Result<(), StoreError>;
-    /// Starts a rebuild. With `anew` it starts even if a view exists.
+    /// Starts a rebuild. With `anew` it starts even if a view exists, or another process rebuilds it.
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
     /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
     async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError>;

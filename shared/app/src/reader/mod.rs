@@ -57,7 +57,7 @@ pub enum Origin {
     Degraded,
 }
 
-/// A reader's feed and counts at one moment.
+/// The state of a reader's followed authors at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The state of every followed author. In a snapshot from the facts, every post counts as delivered.

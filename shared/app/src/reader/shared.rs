@@ -24,13 +24,14 @@ use crate::{
     ports::Posts,
 };
 
-/// From how many followers on the times of an author's posts are stored. Fewer readers seldom rebuild at the same time.
+/// The times of an author's posts are stored if the author has this many followers or more. The readers of smaller authors
+/// seldom rebuild at the same time.
 const MANY_FOLLOWERS: u64 = 1_000;
 
-/// Of how many authors one request stores times at most. Each costs up to 70 read units.
+/// One request stores the times of at most this many authors. Each costs up to 70 read units.
 const MOST_STORED: usize = 2;
 
-/// From how many posts of one author on they are read together.
+/// This many posts of one author, or more, are read together.
 const MANY_POSTS: usize = 4;
 
 /// The known facts of some authors.

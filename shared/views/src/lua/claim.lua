@@ -2,8 +2,8 @@
 --
 -- KEYS     [1] connections  [2] state hash
 -- ARGV     [1] the least time between two messages, ms
--- Returns  false if nobody watches; 'later' if the last message was built less than the least time ago and another one is on
---          its way; 'again' if the caller has to send one that is delayed by the least time; or the bytes of the post that
+-- Returns  false if nobody watches; 'on its way' if the last message was built less than the least time ago and another one
+--          is queued; 'later' if the caller has to send one that is delayed by the least time; or the bytes of the post that
 --          was noted last, the time (ms) at which it was noted, the time now (ms), and each connection with the digest of
 --          the counts that it was told, '' if that is unknown
 -- Keeps    A reader has at most one message in the least time. From here on it is unknown what the connections know, until
@@ -32,9 +32,9 @@ local function claim(keys, argv, epoch)
   if built > now - least and built <= now then
     local meta = meta_of(keys[2], epoch)
     local deadline = meta and deadline_of(meta)
-    if is_on_its_way(deadline, now, least) then return 'later' end
+    if is_on_its_way(deadline, now, least) then return 'on its way' end
     if deadline then redis.call('HSET', keys[2], META, with_deadline(meta, now + least)) end
-    return 'again'
+    return 'later'
   end
   redis.call('HSET', keys[1], META, struct.pack(NOTES, noted, now) .. post)
   if unknown then redis.call('HDEL', keys[1], TOLD) end

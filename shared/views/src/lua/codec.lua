@@ -1,4 +1,5 @@
--- The packed values of a view. domain/author_state.rs, domain/reader_state.rs and domain/feed.rs describe the layouts.
+-- The packed values of a view. A value that is too short ends the call with an error: users before it in the call keep their
+-- changes, and users after it get none. shared/domain/src/author_state.rs, shared/domain/src/reader_state.rs and shared/domain/src/feed.rs describe the layouts.
 
 local META = '@'
 local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
@@ -96,7 +97,7 @@ end
 
 -- Removes the exact bits of posts far below the end of a state, and keeps only the number of unread posts among them.
 -- So a state stays small, and the time of a delivery does not depend on the age of the oldest unread post.
--- `AuthorState::bounded` in domain/author_state.rs does the same.
+-- `AuthorState::bounded` in shared/domain/src/author_state.rs does the same.
 local function bounded(e)
   local length = math.max(#e.read, #e.deleted)
   if length * 8 <= CUT_AT then return e end
@@ -338,7 +339,7 @@ local function next_stamp(moves)
   return stamp
 end
 
--- The score of a post. `HalfLife::score` in domain/rank.rs does the same.
+-- The score of a post. `HalfLife::score` in shared/domain/src/rank.rs does the same.
 local function score_of(entry, points, half_life)
   return points + struct.unpack('>I6', entry) / half_life
 end

@@ -5,6 +5,7 @@
 -- Returns  the positions (from 1) of the users whom the caller sends a message now; those whom it sends one that is delayed by
 --          the least time. For the others a queued message will have this change, or the reader is not watched.
 -- Keeps    If the caller sends these messages, one of them, or a queued one, is built after the change.
+--          If the response is lost, a repetition may name nobody. Then the next change or ping sends the message.
 local function notify(keys, argv, epoch)
   local now, least, result = now_ms(), tonumber(argv[1]), { {}, {}, {} }
   for first = 1, #keys, 2 do

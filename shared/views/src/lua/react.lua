@@ -1,5 +1,5 @@
 -- react: stores a reader's reactions from the facts, author by author. Idempotent and commutative: a fact's version
--- orders its values.
+-- orders its values. The methods `fill` and `change` call it.
 --
 -- KEYS     [1] the reader's reactions
 -- ARGV     [1] token of the view that was open before the facts were read, '' for any view  [2] lifetime ms

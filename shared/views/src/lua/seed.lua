@@ -10,6 +10,7 @@
 --          caller's
 -- Keeps    V4 by versions: the edge's revision, the read state's version and the number of deletions only grow.
 --          Deliveries are merged and never undone.
+--          An author whose field is a tombstone of this or a later revision is left out, and not returned.
 local function merge_author(e, s)
   -- Delivered bits as absolute bytes: ones below `through`, then the tails.
   local seen, known = math.floor(e.through / 8), math.floor(s.through / 8)

@@ -2,7 +2,7 @@
 --
 -- KEYS     [1] moved posts, as in `moved`
 -- ARGV     [1] ms before which no further task should run  [2] lifetime ms  [3…] fields and values, as they were read
--- Returns  the number of posts that remain, because they have moved again
+-- Returns  the number of posts that remain, because they have moved again; one more if posts may be missing (`all`)
 -- Keeps    a post whose step has changed since the read stays.
 local function settle(keys, argv, epoch)
   for at = 3, #argv, 2 do

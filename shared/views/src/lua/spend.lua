@@ -4,6 +4,7 @@
 -- ARGV     [1] kind  [2] requests a minute, and at once; 0 without a limit  [3] now in ms
 -- Returns  {0, or in how many ms the next request is allowed; 1 if the user may call, 2 if not, 0 if it is unknown}
 -- Keeps    a request that is refused takes nothing. An absent bucket is full.
+--          A repeated call takes another request.
 --          A bucket is full again after a minute at the latest. A later time came from a machine whose clock is ahead.
 local function spend(keys, argv, epoch)
   local access = redis.call('GET', keys[2])

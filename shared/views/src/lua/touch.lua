@@ -1,4 +1,4 @@
--- touch: extends the lifetimes of a view after a read. It removes entries below the cap and old tombstones.
+-- touch: extends the lifetimes of a view after a read. It removes the oldest entries beyond the cap and old tombstones.
 --
 -- KEYS     [1] state hash  [2] feed  [3] ranked feed  [4] moves
 -- ARGV     [1] now ms  [2] state lifetime ms  [3] feed lifetime ms  [4] cap
