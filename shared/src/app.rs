@@ -155,7 +155,7 @@ impl App {
         let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default(), half_life };
         let relations = Relations { stores: stores.clone(), outage: outage.clone(), first_pages: Hot::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
-        let sync = ViewSync { readers: readers.clone(), relations: relations.clone(), later };
+        let sync = ViewSync { readers: readers.clone(), later };
         let people = People { stores: stores.clone(), later: sync.later.clone() };
         let live = Live { stores: stores.clone(), readers: readers.clone() };
         let fan_outs = FanOuts { stores: stores.clone(), sync: sync.clone(), live: live.clone() };

@@ -14,8 +14,7 @@ pub mod telemetry;
 pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use settings::{AuthorizerSettings, AwsOverrides, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
-    Budget, Callers, Cards, Edited, Follow, Following, Given, Hide, Hiding, Lists, Live, MOST_HIDDEN, MarkedPosts, Membership,
-    People, Place, Publishing, Reading, Recorder, Refusal as Refused, Removal, Stores, ViewSync, Worker, fan_out, notices,
+    Budget, Edited, Follow, Hide, Hiding, Membership, Place, Recorder, Refusal as Refused, Removal, Stores, fan_out, notices,
     outage, ports, reader, relations,
 };
 pub use tidemark_domain as domain;

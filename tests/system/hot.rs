@@ -384,7 +384,7 @@ fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
                 let part = schema::followers_part(user_id(AUTHOR), shard, *part);
                 world.update_item("CountersTable", part, &[(*attribute, value.clone())], &[]).await;
             }
-            let forgotten = world.stack.app("follow").unwrap().relations.forget_counters(user_id(AUTHOR), None).await;
+            let forgotten = world.stack.app("follow").unwrap().stores.relation_views.forget_counters(user_id(AUTHOR), None).await;
             forgotten.unwrap();
             world.user(AUTHOR).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
             world.publish_and_deliver(AUTHOR, "to real followers").await;

@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::{
     Stores, SystemClock,
     domain::{NoticeId, Platform, Seq, Timestamp},
-    notices::NoticeBoard,
+    notices::{NoticeBoard, NoticeEdited},
     ports::{Clock, NoticeView, NoticesPublished},
 };
 use tidemark_reconcile::{Plan, Reconcile, Segment};
@@ -78,8 +78,9 @@ impl History {
             22..32 => {
                 let (expires_at, renotify, now) = (self.expiry(), self.rng.random(), self.now());
                 let edited = self.board.edit(self.id(seq), &content("edited", expires_at), renotify).await.unwrap();
-                assert_eq!(edited.is_some(), self.model.is_live(seq, now), "seq {seq}");
-                if edited.is_some() {
+                let stands = matches!(edited, NoticeEdited::Stands(_));
+                assert_eq!(stands, self.model.is_live(seq, now), "seq {seq}: {edited:?}");
+                if stands {
                     let notice = self.model.notices.get_mut(&seq).unwrap();
                     notice.expires_at = expires_at.map(Timestamp::ms);
                     if renotify {

@@ -9,8 +9,8 @@ use std::{convert::Infallible, time::Duration};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{StreamExt, stream};
 use lambda_runtime::LambdaEvent;
-use tidemark::{App, Worker, ports::Task, queue};
-use tracing::{error, warn};
+use tidemark::{App, ports::Task, queue};
+use tracing::error;
 
 /// Messages of one event that are processed concurrently: an event has three. One reads facts while another has the
 /// turn at Redis.
@@ -72,20 +72,9 @@ fn size(task: &Task) -> usize {
     }
 }
 
-/// Runs a task. Returns the id of its message if the task failed and is not sent again.
+/// Runs the task of a message. Returns the id of the message if it has to return to the queue.
 async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<String> {
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    match app.worker.run(&task, &out_of_time).await {
-        Ok(()) => {
-            app.sync.later.done(&task).await;
-            None
-        }
-        Err(error) => {
-            warn!(message = id, error = &error as &dyn std::error::Error, "task failed");
-            // The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout,
-            // and it has `most_tries` attempts instead of the queue's receives.
-            let again = app.sync.later.again(&task, Worker::most_tries(&error, &task)).await.is_ok();
-            (!again).then_some(id)
-        }
-    }
+    let done = app.worker.work(&id, &task, &out_of_time).await;
+    (!done).then_some(id)
 }

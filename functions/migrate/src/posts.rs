@@ -159,7 +159,7 @@ async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut
     }
     end(run, import).await?;
     if !run.dry_run {
-        run.app.relations.forget_counters(author, None).await?;
+        run.app.stores.relation_views.forget_counters(author, None).await?;
     }
     Ok(Outcome::Done)
 }
@@ -231,7 +231,7 @@ async fn import_some(
         Some((first, last)) => settle(run, author, &head, first, last).await?,
         None => run.app.stores.head_views.replace_head(author, &head).await?,
     }
-    Ok(run.app.relations.forget_counters(author, None).await?)
+    Ok(run.app.stores.relation_views.forget_counters(author, None).await?)
 }
 
 /// Stores the head, of which timelines are computed, and delivers imported posts to the users who already follow the

@@ -10,6 +10,7 @@ use tidemark::{
         Kind, Problem, Request, Response,
         bodies::{EditNoticeRequest, Notice, PublishNoticesRequest, PublishedNotices},
     },
+    notices::NoticeEdited,
     ports::NoticesPublished,
 };
 
@@ -44,12 +45,12 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
     request.require_scope(crate::WRITE)?;
     let id: NoticeId = request.parameter("notice")?;
     let EditNoticeRequest { title, body, expires_at, renotify } = request.body()?;
-    if expires_at.is_some_and(|at| at <= app.stores.clock.now()) {
-        return Err(expired());
-    }
     let content = NoticeContent { title, body, expires_at };
-    let notice = app.notices.edit(id, &content, renotify).await?.ok_or_else(|| crate::unknown(id))?;
-    Ok(Response::json(200, &item(notice)))
+    match app.notices.edit(id, &content, renotify).await? {
+        NoticeEdited::Stands(notice) => Ok(Response::json(200, &item(notice))),
+        NoticeEdited::Expired => Err(expired()),
+        NoticeEdited::Unknown => Err(crate::unknown(id)),
+    }
 }
 
 /// `DELETE /v1/notices/{notice}`. It succeeds also if the notice does not exist.

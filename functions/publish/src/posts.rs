@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::json;
 use tidemark::{
-    App, Edited, Given, Removal,
+    App, Edited, Removal,
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
     http::{Kind, Problem, Request, Response, bodies::*},
-    ports::Published,
+    ports::{Published, Reacted},
     reader::{FeedItem, MOST_TEXT, PostDetails},
 };
 
@@ -69,11 +69,10 @@ pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Response, P
     let caller = request.caller()?;
     let ids: Vec<PostId> = request.many("post", MAX_POSTS)?;
     let with_profiles = request.wants_profiles()?;
-    let mut found = app.readers.posts(caller, &ids).await?;
-    if found.iter().map(|details| details.text.bytes()).sum::<usize>() > MOST_TEXT {
+    let Ok(mut found) = app.readers.posts(caller, &ids).await? else {
         let detail = format!("the texts of these posts have more than {MOST_TEXT} bytes: ask for fewer posts");
         return Err(Problem::new(Kind::TooMuchText, detail));
-    }
+    };
     let known: HashMap<_, _> = found.iter_mut().flat_map(|details| std::mem::take(&mut details.cards)).collect();
     let authors = found.iter().map(|details| details.item.post.id.author).collect();
     let cards = if with_profiles { Some(app.people.complete(authors, known).await?) } else { None };
@@ -144,9 +143,9 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
     let caller = request.caller()?;
     let id: PostId = request.parameter("post")?;
     match app.publishing.react(caller, id, reaction, given).await? {
-        Given::Stands => {}
-        Given::Unknown => return Err(Problem::no_post(id)),
-        Given::Blocked => return Err(Problem::blocked()),
+        Reacted::Stands(_) => {}
+        Reacted::Unknown => return Err(Problem::no_post(id)),
+        Reacted::Blocked => return Err(Problem::blocked()),
     }
     Ok(match reaction {
         Reaction::Like => Response::json(200, &Liked { liked: given }),

@@ -15,7 +15,7 @@ use std::{
 use tracing::warn;
 
 use crate::{
-    Live, Stores, ViewSync,
+    Live, OutOfTime, Stores, ViewSync,
     error::StoreError,
     ports::{FanOut, FanOutKind, Look, Metric, Progress, Task},
 };
@@ -156,21 +156,16 @@ impl FanOut {
 impl FanOuts {
     /// Starts a fan-out. The number of reads and sends has a bound that does not depend on the number of followers.
     ///
-    /// If pages cannot be sent, this still succeeds: the post stays listed as unfinished, and reconcile sends them.
-    /// Fails if neither Redis nor a task has the head, the change of the author's counters, or the deletion.
+    /// If pages cannot be sent, or the end of a fan-out without pages cannot be stored, this still succeeds: the post
+    /// stays listed as unfinished, and reconcile does the rest. Fails if neither Redis nor a task has the head, the
+    /// change of the author's counters, or the deletion.
     pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if let Err(error) = self.show(fan_out).await {
             self.note_unsent(fan_out.kind, fan_out.post).await;
             return Err(error);
         }
-        if fan_out.pages == 0 {
-            return match self.complete(fan_out, 0).await {
-                Err(error) if error.is_retryable() => self.tell_later(fan_out, &error).await,
-                completed => completed,
-            };
-        }
         if let Err(error) = self.send_pages(fan_out).await {
-            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "pages are left to reconcile");
+            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
             self.note_unsent(fan_out.kind, fan_out.post).await;
         }
         Ok(())
@@ -180,7 +175,7 @@ impl FanOuts {
     /// Redis knew before the change. So it comes before the first delivery.
     async fn show(&self, fan_out: FanOut) -> Result<(), StoreError> {
         match self.update(fan_out).await {
-            Err(error) => self.tell_later(fan_out, &error).await,
+            Err(error) => self.sync.later.instead(&error, &[Task::Tell { fan_out, tries: 0 }]).await,
             shown => shown,
         }
     }
@@ -193,11 +188,7 @@ impl FanOuts {
         }
     }
 
-    /// Leaves `tell` and the head to a worker.
-    async fn tell_later(&self, fan_out: FanOut, error: &StoreError) -> Result<(), StoreError> {
-        self.sync.later.instead(error, &[Task::Tell { fan_out, tries: 0 }]).await
-    }
-
+    /// Sends the pages, or stores the end of a fan-out whose pages are empty.
     async fn send_pages(&self, fan_out: FanOut) -> Result<(), StoreError> {
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
@@ -210,7 +201,8 @@ impl FanOuts {
         let is_empty = |task: &Task| matches!(task, Task::Batch { followers, .. } if followers.is_empty());
         if tasks.iter().all(is_empty) {
             match self.complete(fan_out, 0).await {
-                Err(error) if error.is_retryable() => {
+                // A worker stores it after the empty pages. Without pages, reconcile does.
+                Err(error) if error.is_retryable() && !tasks.is_empty() => {
                     warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "could not finish an empty fan-out, a worker will finish it");
                 }
                 completed => return completed,
@@ -296,7 +288,7 @@ impl FanOuts {
     }
 
     /// Returns how far the delivery of a post is. It reads Redis only while the delivery is not done.
-    pub async fn status(&self, post: &Post) -> Result<DeliveryStatus, StoreError> {
+    pub(crate) async fn status(&self, post: &Post) -> Result<DeliveryStatus, StoreError> {
         let delivery = &post.delivery;
         if delivery.state == DeliveryState::Done {
             let pages_done = u64::from(delivery.pages);
@@ -311,12 +303,7 @@ impl FanOuts {
     }
 
     /// Sends the pages of a range as batches.
-    pub(crate) async fn list(
-        &self,
-        fan_out: FanOut,
-        pages: Range<u16>,
-        out_of_time: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
         if pages.end > fan_out.pages {
             return Err(StoreError::DamagedView { detail: format!("pages {pages:?} of {}", fan_out.pages) });
         }
@@ -394,7 +381,7 @@ impl FanOuts {
     /// that a deleted post is deleted.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
-        self.sync.relations.forget_counters(author, None).await?;
+        self.stores.relation_views.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
             self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)], None).await?;
         }

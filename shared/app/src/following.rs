@@ -151,7 +151,7 @@ impl Following {
             // An earlier request may have ended between its fact and the views.
             None => edges.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
         };
-        self.sync.edges(caller, tombstone.as_slice()).await.map(|_| ())
+        self.sync.edges(caller, tombstone.as_slice()).await
     }
 
     /// Mutes or blocks a user, or ends that. A refused request changes nothing. Parallel requests may exceed the limit.
@@ -184,7 +184,7 @@ impl Following {
                 own.and(reverse)
             }
         };
-        shown.map(|_| Hide::Done)
+        shown.map(|()| Hide::Done)
     }
 
     /// Returns the users whom the caller mutes or blocks, newest first, below `below`.

@@ -19,6 +19,7 @@ use tidemark_domain::{Erasure, UserId};
 use tracing::warn;
 
 use crate::{
+    OutOfTime,
     fan_out::{BACKLOG_WAIT_MS, FanOuts},
     ports::{StoreError, Task},
 };
@@ -50,9 +51,6 @@ pub struct Resumed {
     /// Receipts, or parts of their list, that could not be read or resumed.
     pub failed: usize,
 }
-
-/// Returns whether a slice is over.
-type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);
 
 impl Leaving {
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
@@ -161,8 +159,7 @@ impl Leaving {
         if !self.save(user, erasure).await? {
             return Ok(());
         }
-        let seconds = Duration::from_secs(delay.as_millis().div_ceil(1_000) as u64);
-        self.fan_outs.stores.queue.send_after(&[task(user, erasure, false)], seconds).await
+        self.fan_outs.stores.queue.send_after(&[task(user, erasure, false)], delay).await
     }
 
     /// Stores the next version of a receipt. Returns false if another run was first, which then continues.

@@ -56,9 +56,12 @@ pub use live::Live;
 pub use page::cut;
 pub use people::{Callers, Cards, People};
 pub use ports::Budget;
-pub use publishing::{Edited, Given, PostDelivery, Publishing, Removal};
+pub use publishing::{Edited, PostDelivery, Publishing, Removal};
 pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use view_sync::ViewSync;
 pub use worker::Worker;
+
+/// Returns whether the time of a piece of work is over. The work then stops, and leaves the rest to a later run.
+pub type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);

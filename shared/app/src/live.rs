@@ -45,7 +45,7 @@ impl Live {
     ///
     /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
     /// the next ping, sends the counts.
-    pub async fn notify(&self, users: &[UserId], post: Option<PostId>) {
+    pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         if users.is_empty() {
             return;
         }
@@ -56,7 +56,7 @@ impl Live {
     }
 
     /// The same for readers whose change is already noted.
-    pub async fn announce(&self, notified: Notified) {
+    pub(crate) async fn announce(&self, notified: Notified) {
         log_failure(self.try_announce(notified).await);
     }
 

@@ -82,6 +82,17 @@ pub struct NoticePage {
     pub degraded: bool,
 }
 
+/// The outcome of a request to replace a notice.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoticeEdited {
+    /// The notice after the change.
+    Stands(Notice),
+    /// The notice would expire before it is replaced. Nothing is changed.
+    Expired,
+    /// There is no such live notice.
+    Unknown,
+}
+
 /// The result of a change of a reader's state.
 #[derive(Debug, Clone)]
 pub struct NoticesMarked {
@@ -272,14 +283,17 @@ impl NoticeBoard {
         Ok(published)
     }
 
-    /// Replaces a notice; returns `None` if it is not live. Fails if the facts fail, or if neither Redis nor the queue
-    /// accepts the new head.
-    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<Option<Notice>, StoreError> {
-        let Some((notice, head)) = self.stores.notices.edit(id, content, renotify, self.stores.clock.now()).await? else {
-            return Ok(None);
+    /// Replaces a live notice. Fails if the facts fail, or if neither Redis nor the queue accepts the new head.
+    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<NoticeEdited, StoreError> {
+        let now = self.stores.clock.now();
+        if content.expires_at.is_some_and(|at| at <= now) {
+            return Ok(NoticeEdited::Expired);
+        }
+        let Some((notice, head)) = self.stores.notices.edit(id, content, renotify, now).await? else {
+            return Ok(NoticeEdited::Unknown);
         };
         self.show(&NoticeView::Head(id.platform, head)).await?;
-        Ok(Some(notice))
+        Ok(NoticeEdited::Stands(notice))
     }
 
     /// Removes notices. May be repeated. Fails if the facts fail, or if neither Redis nor the queue accepts a new head.

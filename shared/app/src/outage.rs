@@ -129,7 +129,7 @@ impl Later {
     ///
     /// Fails if the queue does not accept a task either, or the note cannot be written: other processes may use the
     /// stale views then. The caller must not report success. Its repetition updates the view.
-    pub async fn instead(&self, error: &(impl std::error::Error + Sync + 'static), tasks: &[Task]) -> Result<(), StoreError> {
+    pub(crate) async fn instead(&self, error: &StoreError, tasks: &[Task]) -> Result<(), StoreError> {
         warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
         let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
@@ -151,19 +151,20 @@ impl Later {
     /// queue redelivers instead would wait for the visibility timeout each time, and would become a dead letter in a
     /// long outage.
     ///
-    /// Fails if the queue does not accept the task or the attempts are used up. The caller then has to give it back.
-    pub async fn again(&self, task: &Task, most: u8) -> Result<(), StoreError> {
+    /// Returns false if the queue does not accept the task or the attempts are used up. The caller then has to give it
+    /// back.
+    pub(crate) async fn again(&self, task: &Task, most: u8) -> bool {
         let (task, tries) = task.tried_once_more();
         if tries >= most {
-            return Err(StoreError::Unavailable { store: Store::Queue, operation: "again", source: "no attempts left".into() });
+            return false;
         }
         let pause = pause(&task, tries);
         let note = self.extend_note(&task, pause);
-        futures::join!(note, self.stores.queue.send_after(std::slice::from_ref(&task), pause)).1
+        futures::join!(note, self.stores.queue.send_after(std::slice::from_ref(&task), pause)).1.is_ok()
     }
 
     /// Extends the note after a task is done: other tasks of the same outage may still wait.
-    pub async fn done(&self, task: &Task) {
+    pub(crate) async fn done(&self, task: &Task) {
         self.extend_note(task, Duration::ZERO).await;
     }
 

@@ -55,17 +55,6 @@ pub enum Removal {
     Unknown,
 }
 
-/// The outcome of a request to react to a post.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
-    /// The reaction is as requested, by this request or an earlier one.
-    Stands,
-    /// There is no such live post.
-    Unknown,
-    /// The user and the author, one of them blocks the other.
-    Blocked,
-}
-
 impl Publishing {
     /// Publishes a post and starts its delivery. A request with the same key starts an unfinished delivery again,
     /// because the first request may have ended before it did.
@@ -151,14 +140,11 @@ impl Publishing {
 
     /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one. Fails if the facts
     /// fail, or if neither the views nor the queue accept the change.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Given, StoreError> {
-        match self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await? {
-            Reacted::Stands(state) => {
-                self.fan_outs.sync.reaction(user, post, &state).await?;
-                Ok(Given::Stands)
-            }
-            Reacted::Unknown => Ok(Given::Unknown),
-            Reacted::Blocked => Ok(Given::Blocked),
+    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError> {
+        let reacted = self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await?;
+        if let Reacted::Stands(state) = &reacted {
+            self.fan_outs.sync.reaction(user, post, state).await?;
         }
+        Ok(reacted)
     }
 }

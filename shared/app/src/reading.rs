@@ -84,7 +84,7 @@ impl Reading {
         let changed = self.mark(user, pair, &[post.seq], read).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
         self.tell(user, &snapshot, Some(post)).await;
-        Ok(Found::Post(MarkedPost { read: Flags::new(user, post.author, changed.pair).is_read(post.seq), snapshot }))
+        Ok(Found::Post(MarkedPost { read: Flags::new(user, changed.pair).is_read(post.seq), snapshot }))
     }
 
     /// Marks posts read. Deleted and unknown posts, and those of authors who block the user, are left out.
@@ -111,7 +111,7 @@ impl Reading {
     pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts, StoreError> {
         let pair = self.sync.readers.pair(user, author).await?;
         let last = PostId::new(author, seq.min(pair.head.latest_seq));
-        let changed = self.apply(user, author, pair, |flags, reads| {
+        let changed = self.apply(user, pair, |flags, reads| {
             // Nothing can be marked. So no mark names an author who has left.
             if flags.facts.head.posts == 0 {
                 return None;
@@ -136,15 +136,14 @@ impl Reading {
     }
 
     async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed, StoreError> {
-        let author = pair.author;
         // If no post of the author is unread, no post has to be looked up by time.
         let unread = pair.state().is_some_and(|state| state.unread() > 0);
         let upto = match unread {
             false => 0,
             true if pair.head.latest_at <= before => pair.head.latest_seq,
-            true => self.stores.posts.seq_at(author, before).await?,
+            true => self.stores.posts.seq_at(pair.author, before).await?,
         };
-        let changed = self.apply(user, author, pair, |flags, reads| match flags.unread_upto(upto) {
+        let changed = self.apply(user, pair, |flags, reads| match flags.unread_upto(upto) {
             0 => None,
             count => reads.mark_all(upto).then_some(count),
         });
@@ -153,30 +152,29 @@ impl Reading {
 
     /// Marks posts of one author. Marks of several devices do not wait for each other.
     async fn mark(&self, user: UserId, pair: PairFacts, seqs: &[Seq], read: bool) -> Result<Changed, StoreError> {
-        let author = pair.author;
         if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
             return Ok(Changed { pair, count: 0, written: false });
         }
-        let (before, after) = self.stores.reads.mark(user, author, seqs, read).await?;
-        let before = Flags::new(user, author, PairFacts { reads: before, ..pair.clone() });
+        let (before, after) = self.stores.reads.mark(user, pair.author, seqs, read).await?;
+        let before = Flags::new(user, PairFacts { reads: before, ..pair.clone() });
         let count = seqs.iter().filter(|&&seq| before.is_read(seq) != read).count() as u64;
         Ok(Changed { pair: PairFacts { reads: after, ..pair }, count, written: true })
     }
 
-    /// Applies `change` to the read state of `user` for `author`, on the condition that it has not changed in the
-    /// meantime. `change` gets the facts and returns how many posts it changed, or `None` if there is nothing to write.
-    /// It may run several times.
+    /// Applies `change` to the read state of `user` for the author of `pair`, on the condition that it has not changed
+    /// in the meantime. `change` gets the facts and returns how many posts it changed, or `None` if there is nothing to
+    /// write. It may run several times.
     async fn apply(
         &self,
         user: UserId,
-        author: UserId,
         mut pair: PairFacts,
         change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
     ) -> Result<Changed, StoreError> {
+        let author = pair.author;
         let mut attempts = self.stores.attempts("mark");
         loop {
             attempts.next().await?;
-            let before = Flags::new(user, author, pair);
+            let before = Flags::new(user, pair);
             let mut reads = before.facts.reads.clone();
             let Some(count) = change(&before, &mut reads) else {
                 return Ok(Changed { pair: before.facts, count: 0, written: false });

@@ -9,7 +9,6 @@ use crate::{
     outage::Later,
     ports::{StoreError, Task},
     reader::{PairFacts, Readers},
-    relations::Relations,
 };
 use std::time::Duration;
 
@@ -21,21 +20,20 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `reads`, `reads_of` and `reaction` return whether the views have the change now; if not, a
-/// worker updates them. They fail if neither the views nor the queue accept the change.
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave the update to a worker if the views do not accept it.
+/// They fail if the queue does not accept it either.
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,
-    pub relations: Relations,
     /// Leaves an update to a worker.
     pub later: Later,
 }
 
 impl ViewSync {
     /// Updates the feed of one follower, and the lists of both sides, from these edges.
-    pub async fn edges(&self, user: UserId, edges: &[Edge]) -> Result<bool, StoreError> {
+    pub async fn edges(&self, user: UserId, edges: &[Edge]) -> Result<(), StoreError> {
         if edges.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         // Both updates run, even if one fails.
         let lists = self.readers.stores.relation_views.apply(edges);
@@ -46,37 +44,40 @@ impl ViewSync {
 
     /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live:
     /// an author who is not followed has no field. Neither a list of followers nor a counter changes.
-    pub async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<bool, StoreError> {
+    pub(crate) async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<(), StoreError> {
         let shown = self.readers.sync_edges(user, edges.to_vec()).await;
         self.or_enqueue(shown, || edges.iter().map(|edge| Task::sync(user, edge.author)).collect()).await
     }
 
-    /// Updates the view of one reader from these read states, which were just read or written.
-    pub async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool, StoreError> {
+    /// Updates the view of one reader from these read states, which were just read or written. Returns whether the view
+    /// has them now.
+    pub(crate) async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool, StoreError> {
         let shown = self.readers.show_reads(user, pairs).await;
+        let is_shown = shown.is_ok();
         let authors = || pairs.iter().map(|pair| pair.author).collect::<Vec<_>>();
-        self.or_enqueue(shown, || Task::sync_reads(user, &authors())).await
+        self.or_enqueue(shown, || Task::sync_reads(user, &authors())).await?;
+        Ok(is_shown)
     }
 
     /// Updates the view of one pair from its current read state.
-    pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
+    pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }
 
     /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters. A
     /// worker computes the post's step.
-    pub async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<bool, StoreError> {
+    pub(crate) async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<(), StoreError> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.
         let (shown, forgotten, reacted) = futures::join!(
             stores.reaction_views.change(user, post.author, state),
-            self.relations.forget_counters(post.author, Some(user)),
+            stores.relation_views.forget_counters(post.author, Some(user)),
             self.reacted(user, post)
         );
         if let Err(error) = &reacted
             && error.store() == Store::Queue
         {
-            return reacted.map(|()| true);
+            return reacted;
         }
         let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 }];
         self.or_enqueue(shown.and(forgotten).and(reacted), later).await
@@ -84,7 +85,7 @@ impl ViewSync {
 
     /// Updates the counts of a post after a reaction of this user, and has a worker compute the post's step. May be
     /// repeated after an error.
-    pub async fn reacted(&self, user: UserId, post: PostId) -> Result<(), StoreError> {
+    pub(crate) async fn reacted(&self, user: UserId, post: PostId) -> Result<(), StoreError> {
         let stores = &self.readers.stores;
         if !stores.post_views.expire_counts(post, user).await? {
             return Ok(());
@@ -99,7 +100,7 @@ impl ViewSync {
     }
 
     /// Updates the view of a post from the facts. May be repeated after an error.
-    pub async fn post(&self, id: PostId) -> Result<(), StoreError> {
+    pub(crate) async fn post(&self, id: PostId) -> Result<(), StoreError> {
         let stores = &self.readers.stores;
         let found = stores.posts.with_texts(&[id]).await?.remove(&id);
         let stored: Vec<_> = found.into_iter().map(|(post, text)| (post.into(), text)).collect();
@@ -107,12 +108,12 @@ impl ViewSync {
     }
 
     /// Updates all views of one pair from the current facts. May be repeated after an error.
-    pub async fn pair(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    pub(crate) async fn pair(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         self.follows(user, &[author]).await?;
         self.readers.sync_reads(user, author).await?;
         // The counters come last, because they include reactions.
         self.readers.sync_reactions(user, author).await?;
-        self.relations.forget_counters(author, None).await
+        self.readers.stores.relation_views.forget_counters(author, None).await
     }
 
     /// Updates the feed, lists and counters of one follower from the current edges to these authors. May be repeated
@@ -133,14 +134,15 @@ impl ViewSync {
         self.readers.sync_edges(user, live).await
     }
 
-    /// Leaves tasks to a worker if an update of views has failed. Returns whether it had not.
+    /// Leaves tasks to a worker if an update of views has failed.
     pub(crate) async fn or_enqueue(
         &self,
         shown: Result<(), StoreError>,
         tasks: impl FnOnce() -> Vec<Task>,
-    ) -> Result<bool, StoreError> {
-        let Err(error) = shown else { return Ok(true) };
-        self.later.instead(&error, &tasks()).await?;
-        Ok(false)
+    ) -> Result<(), StoreError> {
+        match shown {
+            Ok(()) => Ok(()),
+            Err(error) => self.later.instead(&error, &tasks()).await,
+        }
     }
 }

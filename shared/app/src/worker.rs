@@ -1,9 +1,10 @@
 //! [`Worker`]: runs the tasks of the queue.
 
 use tidemark_domain::PostId;
+use tracing::warn;
 
 use crate::{
-    Leaving, People,
+    Leaving, OutOfTime, People,
     error::{Store, StoreError},
     fan_out::FanOuts,
     notices::NoticeBoard,
@@ -20,11 +21,28 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, the task stops
-    /// and sends its rest as a new task.
+    /// Runs the task of a message. If it fails, sends it again with a delay. Returns false if the caller has to give
+    /// the message back to the queue.
     ///
-    /// After an error the task is not done, and the caller has to give it back to the queue.
-    pub async fn run(&self, task: &Task, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
+    /// The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout, and it
+    /// has `most_tries` attempts instead of the queue's receives.
+    pub async fn work(&self, message: &str, task: &Task, out_of_time: OutOfTime<'_>) -> bool {
+        let later = &self.fan_outs.sync.later;
+        match self.run(task, out_of_time).await {
+            Ok(()) => {
+                later.done(task).await;
+                true
+            }
+            Err(error) => {
+                warn!(message, error = &error as &dyn std::error::Error, "task failed");
+                later.again(task, most_tries(&error, task)).await
+            }
+        }
+    }
+
+    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, the task stops
+    /// and sends its rest as a new task. After an error the task is not done.
+    pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
         let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
         match task {
             Task::Batch { fan_out, page, followers, .. } => fan_outs.page(*fan_out, *page, followers).await,
@@ -53,16 +71,16 @@ impl Worker {
             }
         }
     }
+}
 
-    /// Returns how many attempts of its own a task has after it failed with `error`. After them, the receives that the
-    /// queue allows remain. The result is 0 if the task itself may be the cause.
-    pub fn most_tries(error: &StoreError, task: &Task) -> u8 {
-        match task {
-            _ if !error.is_retryable() => 0,
-            // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
-            // fan-out.
-            Task::Batch { .. } | Task::List { .. } | Task::Move { .. } if error.store() != Store::Views => FEW_TRIES,
-            _ => MOST_TRIES,
-        }
+/// Returns how many attempts of its own a task has after it failed with `error`. After them, the receives that the
+/// queue allows remain. The result is 0 if the task itself may be the cause.
+fn most_tries(error: &StoreError, task: &Task) -> u8 {
+    match task {
+        _ if !error.is_retryable() => 0,
+        // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
+        // fan-out.
+        Task::Batch { .. } | Task::List { .. } | Task::Move { .. } if error.store() != Store::Views => FEW_TRIES,
+        _ => MOST_TRIES,
     }
 }

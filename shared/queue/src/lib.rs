@@ -109,9 +109,25 @@ impl SqsEvents {
     }
 }
 
-/// Sends at most [`BATCH_MESSAGES`] messages, each with its group.
+/// The message group: an author, a reader or a platform.
+fn group(task: &Task) -> String {
+    match task {
+        Task::Batch { fan_out, .. } | Task::List { fan_out, .. } | Task::Tell { fan_out, .. } => fan_out.post.author.to_string(),
+        Task::Post { post, .. } | Task::Rank { post, .. } => post.author.to_string(),
+        Task::Rescore { author, .. } | Task::Move { author, .. } => author.to_string(),
+        Task::Sync { user, .. }
+        | Task::Rebuild { user, .. }
+        | Task::Card { user, .. }
+        | Task::Erase { user, .. }
+        | Task::Notices { user: Some(user), .. } => user.to_string(),
+        Task::Notices { platform, user: None, .. } => format!("platform-{platform}"),
+    }
+}
+
+/// Sends at most [`BATCH_MESSAGES`] messages, each with its group. The delay is rounded up to whole seconds, as SQS
+/// counts it.
 async fn send_batch(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
-    let delay = i32::try_from(delay.as_secs()).ok().filter(|delay| *delay > 0);
+    let delay = i32::try_from(delay.as_millis().div_ceil(1_000)).ok().filter(|delay| *delay > 0);
     let mut request = client.send_message_batch().queue_url(queue_url);
     for (index, (body, group)) in messages.iter().enumerate() {
         let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
@@ -162,7 +178,7 @@ impl TaskQueue for SqsTasks {
     }
 
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError> {
-        let messages = tasks.iter().map(|task| Ok((encode(task)?, task.group()))).collect::<Result<Vec<_>, StoreError>>()?;
+        let messages = tasks.iter().map(|task| Ok((encode(task)?, group(task)))).collect::<Result<Vec<_>, StoreError>>()?;
         send_all(&self.client, &self.queue_url, &messages, delay).await
     }
 

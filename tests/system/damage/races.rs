@@ -98,7 +98,7 @@ fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
         with_counts(&scenes[1], n(0)).await;
         for scene in &scenes {
             let author = scene.caller(scene.author());
-            scene.app.relations.forget_counters(scene.author(), None).await.unwrap();
+            scene.app.stores.relation_views.forget_counters(scene.author(), None).await.unwrap();
             author.get(&format!("/v1/users/{}/counters", scene.author())).await.ok();
             author.get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
             let post = author.publish("to real followers").await;
@@ -126,7 +126,7 @@ fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         with_counts(&scene, s("many")).await;
-        scene.app.relations.forget_counters(scene.author(), None).await.unwrap();
+        scene.app.stores.relation_views.forget_counters(scene.author(), None).await.unwrap();
         counters(&scene).await;
         scene.caller(scene.author()).get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
         let reconcile = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::{FutureExt, StreamExt, future::try_join_all, stream};
 use tidemark_app::{
-    Resumed,
+    OutOfTime, Resumed,
     fan_out::{Due, Inspected, LookPlan},
     ports::{FanOut, Look},
 };
@@ -79,12 +79,7 @@ impl Reconcile {
     ///
     /// # Errors
     /// The facts cannot be read.
-    pub async fn flow(
-        &self,
-        plan: &Plan,
-        of: &FlowPlan,
-        out_of_time: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Report, ReconcileError> {
+    pub async fn flow(&self, plan: &Plan, of: &FlowPlan, out_of_time: OutOfTime<'_>) -> Result<Report, ReconcileError> {
         let now = self.app.stores.clock.now();
         let mut report = Report::new(plan.dry_run);
         // This comes before any progress is read. If the queue is drained, every page that it held is done or lost.
@@ -138,7 +133,7 @@ impl Reconcile {
     }
 
     /// Resumes erasures that no worker continues. Returns how many could not be looked at: fan-outs do not wait for them.
-    async fn resume_erasures(&self, drained: bool, out_of_time: &(dyn Fn() -> bool + Sync)) -> u64 {
+    async fn resume_erasures(&self, drained: bool, out_of_time: OutOfTime<'_>) -> u64 {
         match self.app.leaving.resume(drained, out_of_time).await {
             Ok(Resumed { resumed, incomplete, failed }) => {
                 if resumed > 0 {
@@ -170,7 +165,7 @@ impl Reconcile {
     }
 
     /// Looks at the fan-outs that were not given up, and stores the position if time is up.
-    async fn each_open(&self, run: &mut Run<'_>, out_of_time: &(dyn Fn() -> bool + Sync)) -> Result<(), ReconcileError> {
+    async fn each_open(&self, run: &mut Run<'_>, out_of_time: OutOfTime<'_>) -> Result<(), ReconcileError> {
         let noted = if run.plan.dry_run { None } else { self.facts.walk(FAN_OUTS).await? };
         let from = noted.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let rest = self.each_unfinished(Unfinished::Open, &from, run, out_of_time).await?;
@@ -189,7 +184,7 @@ impl Reconcile {
         which: Unfinished,
         from: &BTreeMap<u64, UnfinishedAt>,
         run: &mut Run<'_>,
-        out_of_time: &(dyn Fn() -> bool + Sync),
+        out_of_time: OutOfTime<'_>,
     ) -> Result<BTreeMap<u64, UnfinishedAt>, ReconcileError> {
         let mut lanes: BTreeMap<u64, Option<UnfinishedAt>> = (0..UNFINISHED_SHARDS).map(|shard| (shard, None)).collect();
         let mut first = true;

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use futures::future::try_join_all;
-use tidemark_app::ports::StoreError;
+use tidemark_app::{OutOfTime, ports::StoreError};
 use tidemark_domain::{UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
@@ -102,7 +102,7 @@ impl Reconcile {
         plan: &Plan,
         from: Option<Position>,
         only_continue: bool,
-        out_of_time: &(dyn Fn() -> bool + Sync),
+        out_of_time: OutOfTime<'_>,
     ) -> Result<Option<Report>, ReconcileError> {
         let (mut report, name) = (Report::new(plan.dry_run), plan.segment.name());
         let mut stored = if plan.dry_run { None } else { self.facts.walk(&name).await? };

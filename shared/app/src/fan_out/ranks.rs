@@ -19,6 +19,7 @@ use tidemark_domain::{
 
 use super::FanOuts;
 use crate::{
+    OutOfTime,
     error::StoreError,
     ports::{Moved, MovedPost, Task},
 };
@@ -83,9 +84,8 @@ impl FanOuts {
 
     /// The task is noted only after it was sent. If this ends in between, another change sends another task.
     async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<(), StoreError> {
-        let seconds = delay.as_millis().div_ceil(1_000) as u64;
-        self.stores.queue.send_after(&[Task::Rescore { author, tries: 0 }], Duration::from_secs(seconds)).await?;
-        let at = self.stores.clock.now().plus_ms(seconds * 1_000);
+        self.stores.queue.send_after(&[Task::Rescore { author, tries: 0 }], delay).await?;
+        let at = self.stores.clock.now().plus_ms(delay.as_millis() as u64);
         self.stores.post_views.note_rescore(author, at).await
     }
 
@@ -101,14 +101,7 @@ impl FanOuts {
         // The steps are read after the changes were noted. A later change is noted again.
         let posts = self.moved_posts(author, &moved).await?;
         if followers > 0 && !posts.is_empty() {
-            let task = |range: Range<u16>| Task::Move {
-                author,
-                posts: posts.clone(),
-                pages,
-                from: range.start,
-                to: range.end,
-                tries: 0,
-            };
+            let task = |range| move_task(author, &posts, pages, range);
             self.stores.queue.send(&page_tasks(pages).into_iter().map(task).collect::<Vec<_>>()).await?;
         }
         let pause = (EACH_PAGE * pages.into()).clamp(LEAST_PAUSE, MOST_PAUSE);
@@ -138,16 +131,8 @@ impl FanOuts {
         author: UserId,
         posts: &[MovedPost],
         (pages, range): (u16, Range<u16>),
-        out_of_time: &(dyn Fn() -> bool + Sync),
+        out_of_time: OutOfTime<'_>,
     ) -> Result<(), StoreError> {
-        let task = |posts: &[MovedPost], range: Range<u16>| Task::Move {
-            author,
-            posts: posts.to_vec(),
-            pages,
-            from: range.start,
-            to: range.end,
-            tries: 0,
-        };
         for page in range.clone() {
             let users = self.stores.edges.followers_in(author, page_buckets(page, pages)).await?;
             for (index, some) in posts.chunks(POSTS_AT_ONCE).enumerate() {
@@ -155,12 +140,16 @@ impl FanOuts {
                 self.stores.reader_views.rank(&users, self.sync.readers.half_life, &ranks, false).await?;
                 if out_of_time() {
                     let rest = &posts[index * POSTS_AT_ONCE + some.len()..];
-                    let of_page = (!rest.is_empty()).then(|| task(rest, page..page + 1));
-                    let of_others = (page + 1 < range.end).then(|| task(posts, page + 1..range.end));
+                    let of_page = (!rest.is_empty()).then(|| move_task(author, rest, pages, page..page + 1));
+                    let of_others = (page + 1 < range.end).then(|| move_task(author, posts, pages, page + 1..range.end));
                     return self.stores.queue.send(&of_page.into_iter().chain(of_others).collect::<Vec<_>>()).await;
                 }
             }
         }
         Ok(())
     }
+}
+
+fn move_task(author: UserId, posts: &[MovedPost], pages: u16, range: Range<u16>) -> Task {
+    Task::Move { author, posts: posts.to_vec(), pages, from: range.start, to: range.end, tries: 0 }
 }

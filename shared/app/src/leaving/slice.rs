@@ -9,8 +9,8 @@ use futures::{FutureExt, StreamExt, stream};
 use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, UserId};
 use tracing::{error, info};
 
-use super::{Leaving, OutOfTime};
-use crate::{Following, Hiding, Publishing, Stores, ports::StoreError};
+use super::Leaving;
+use crate::{Following, Hiding, OutOfTime, Publishing, Stores, ports::StoreError};
 
 /// A request takes 10 seconds at most. One that began before the erasure may write until then.
 const GRACE_MS: u64 = 15_000;
@@ -226,7 +226,7 @@ impl<'a> Slice<'a> {
         }
         stores.edges.unfollow(one, other, stores.clock.now()).await?;
         // The views follow from the tombstone, which is removed later. So they must be in line before.
-        sync.follows(one, &[other]).await.map(drop)
+        sync.follows(one, &[other]).await
     }
 
     /// Deletes the posts. There are no followers any more, so a retraction has no pages.
@@ -292,10 +292,10 @@ impl<'a> Slice<'a> {
     }
 
     async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
-        let sync = &self.leaving.fan_outs.sync;
-        self.stores().erasures.remove_reaction(self.user, post, reaction).await?;
-        sync.reacted(self.user, post).await?;
-        sync.relations.forget_counters(post.author, None).await
+        let stores = self.stores();
+        stores.erasures.remove_reaction(self.user, post, reaction).await?;
+        self.leaving.fan_outs.sync.reacted(self.user, post).await?;
+        stores.relation_views.forget_counters(post.author, None).await
     }
 
     async fn forget_reactions(&self, reader: UserId, state: &ReactionState) -> Result<(), StoreError> {

@@ -222,24 +222,6 @@ impl Task {
             Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
         }
     }
-
-    /// Returns the message group: an author, a reader or a platform. The queue is fair between groups, so a task of one
-    /// group does not wait for the backlog of another.
-    pub fn group(&self) -> String {
-        match self {
-            Self::Batch { fan_out, .. } | Self::List { fan_out, .. } | Self::Tell { fan_out, .. } => {
-                fan_out.post.author.to_string()
-            }
-            Self::Post { post, .. } | Self::Rank { post, .. } => post.author.to_string(),
-            Self::Rescore { author, .. } | Self::Move { author, .. } => author.to_string(),
-            Self::Sync { user, .. }
-            | Self::Rebuild { user, .. }
-            | Self::Card { user, .. }
-            | Self::Erase { user, .. }
-            | Self::Notices { user: Some(user), .. } => user.to_string(),
-            Self::Notices { platform, user: None, .. } => format!("platform-{platform}"),
-        }
-    }
 }
 
 /// The approximate size of a queue.
@@ -256,7 +238,7 @@ pub struct Backlog {
 pub trait TaskQueue: Send + Sync {
     /// Returns the backlog. SQS updates these numbers within about a minute.
     async fn backlog(&self) -> Result<Backlog, StoreError>;
-    /// Enqueues all tasks, with a delay in whole seconds. After an error some of them may be missing.
+    /// Enqueues all tasks, with a delay that may be up to a second longer. After an error some of them may be missing.
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError>;
     /// Enqueues all tasks without a delay.
     async fn send(&self, tasks: &[Task]) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use futures::FutureExt;
-use tidemark_domain::{AuthorHead, Card, PostId, PostSummary, Seq, UserId};
+use tidemark_domain::{AuthorHead, Card, PostId, PostSummary, ReactionState, Seq, UserId};
 use tracing::warn;
 
 use super::{Body, FeedItem, Readers, Status, sight::Sight};
@@ -119,7 +119,7 @@ impl Readers {
             (Status::Unread, Some(None)) => (Vec::new(), 0),
             (Status::Unread, _) => return Ok(None),
         };
-        let mut next = query.cut(&mut seqs);
+        let next = query.cut(&mut seqs);
         let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
         let page = self.stores.post_views.page(reader, &ids, parts).await?;
         let (mut posts, _) = self.complete(&ids, page.summaries).await?;
@@ -135,18 +135,8 @@ impl Readers {
             let reacted = |seq| reactions.liked.contains(seq) || reactions.favorited.contains(seq);
             counts.retain(|post, _| !reacted(post.seq));
         }
-        let (bodies, shortened) = match parts.texts {
-            true => self.bodies(&mut posts, page.texts, counts).await?,
-            false => Default::default(),
-        };
-        if shortened {
-            next = posts.last().map(|post| post.id.seq);
-        }
-        let item = |post: PostSummary| {
-            let read = sight.is_read(post.id.seq);
-            FeedItem::new(post, read, &reactions)
-        };
-        let items = posts.into_iter().map(item).collect();
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, page.texts, counts).await?;
+        let (items, next) = finished(posts, |seq| sight.is_read(seq), &reactions, (next, shortened));
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
 
@@ -163,21 +153,27 @@ impl Readers {
             Status::All => (query.listed(&flags.facts.head), flags.facts.head.posts),
             Status::Unread => (query.unread(&flags.facts.head, flags.unread_seqs()), flags.unread()),
         };
-        let mut next = query.cut(&mut seqs);
+        let next = query.cut(&mut seqs);
         let posts = self.stores.posts.posts_of(author, &seqs).await?;
         let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
-        let (bodies, shortened) = match parts.texts {
-            true => self.bodies_of_facts(&mut posts).await?,
-            false => Default::default(),
-        };
-        if shortened {
-            next = posts.last().map(|post| post.id.seq);
-        }
-        let item = |post: PostSummary| {
-            let read = flags.is_read(post.id.seq);
-            FeedItem::new(post, read, &reactions)
-        };
-        let items = posts.into_iter().map(item).collect();
+        let (bodies, shortened) = self.bodies_of_facts(parts.texts, &mut posts).await?;
+        let (items, next) = finished(posts, |seq| flags.is_read(seq), &reactions, (next, shortened));
         Ok(Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded }))
     }
+}
+
+/// Returns the items of a page, and where the next page begins: at `next`, or below the last item if the page was
+/// `shortened`.
+fn finished(
+    posts: Vec<PostSummary>,
+    is_read: impl Fn(Seq) -> bool,
+    reactions: &ReactionState,
+    (next, shortened): (Option<Seq>, bool),
+) -> (Vec<FeedItem>, Option<Seq>) {
+    let next = if shortened { posts.last().map(|post| post.id.seq) } else { next };
+    let item = |post: PostSummary| {
+        let read = is_read(post.id.seq);
+        FeedItem::new(post, read, reactions)
+    };
+    (posts.into_iter().map(item).collect(), next)
 }

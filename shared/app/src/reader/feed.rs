@@ -9,6 +9,7 @@ use tidemark_domain::{
 
 use super::{
     Body, Origin, Readers, Snapshot,
+    rebuild::Part,
     timeline::{Facts, Lane, Merge},
 };
 use crate::{
@@ -167,10 +168,7 @@ impl Readers {
         let more = page.missing() == 0;
         let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
         posts.truncate(limit);
-        let (bodies, shortened) = match parts.texts {
-            true => self.bodies(&mut posts, texts, counts).await?,
-            false => Default::default(),
-        };
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, texts, counts).await?;
         let score = |post: &PostSummary| scores.get(&post.id).copied();
         let next = posts.last().filter(|_| more || shortened).and_then(|post| place(post, score(post)));
         let reactions = self.reactions_of_page(user, &posts, reactions).await?;
@@ -218,7 +216,7 @@ impl Readers {
         (list, status): (Option<u32>, Status),
         newest: usize,
     ) -> Result<Option<View>, StoreError> {
-        let Some(mut view) = self.view(user, newest).await? else { return Ok(None) };
+        let Some(mut view) = self.view(user, Part::Newest(newest)).await? else { return Ok(None) };
         view.state = self.state_for(user, view.state, list, status).await?;
         Ok(Some(view))
     }

@@ -6,7 +6,7 @@ use tidemark_domain::{AuthorState, Seq, UserId};
 
 /// The posts of an author that are read, and those that count as unread, as one caller sees them.
 #[derive(Debug, Clone)]
-pub struct Flags {
+pub(crate) struct Flags {
     pub(crate) facts: PairFacts,
     /// `None` if the caller does not follow the author.
     pub(crate) state: Option<AuthorState>,
@@ -15,14 +15,14 @@ pub struct Flags {
 
 impl Flags {
     /// Derives the flags from these facts.
-    pub fn new(user: UserId, author: UserId, facts: PairFacts) -> Self {
-        Self { state: facts.state(), own: user == author, facts }
+    pub(crate) fn new(user: UserId, facts: PairFacts) -> Self {
+        Self { state: facts.state(), own: user == facts.author, facts }
     }
 
     /// Returns whether the post shows as read. If the caller follows the author, every post shows as read that does not
     /// count as unread, including posts from before the follow. The caller's own posts always show as read. Posts of
     /// other authors show as read if the caller has marked them.
-    pub fn is_read(&self, seq: Seq) -> bool {
+    pub(crate) fn is_read(&self, seq: Seq) -> bool {
         match &self.state {
             Some(state) => !state.is_unread(seq),
             None => self.own || self.facts.reads.read.contains(seq),
@@ -30,12 +30,12 @@ impl Flags {
     }
 
     /// Returns how many posts count as unread.
-    pub fn unread(&self) -> u64 {
+    pub(crate) fn unread(&self) -> u64 {
         self.state.as_ref().map_or(0, AuthorState::unread)
     }
 
     /// Returns the posts that count as unread, newest first.
-    pub fn unread_seqs(&self) -> impl Iterator<Item = Seq> + '_ {
+    pub(crate) fn unread_seqs(&self) -> impl Iterator<Item = Seq> + '_ {
         self.state.iter().flat_map(AuthorState::unread_seqs)
     }
 
@@ -46,7 +46,7 @@ impl Flags {
 }
 
 impl Readers {
-    pub async fn flags(&self, user: UserId, author: UserId) -> Result<Flags, StoreError> {
-        Ok(Flags::new(user, author, self.pair(user, author).await?))
+    pub(crate) async fn flags(&self, user: UserId, author: UserId) -> Result<Flags, StoreError> {
+        Ok(Flags::new(user, self.pair(user, author).await?))
     }
 }

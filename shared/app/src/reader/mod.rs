@@ -22,10 +22,11 @@ use tracing::warn;
 
 pub use author_page::{AuthorPage, AuthorQuery, Blocked};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
-pub use flags::Flags;
-pub use post::{Body, Found, MOST_TEXT, PostDetails};
+pub(crate) use flags::Flags;
+pub use post::{Body, Found, MOST_TEXT, PostDetails, TooMuchText};
 pub use ranked::RankedQuery;
 pub use reacted_page::ReactedPage;
+use rebuild::Part;
 
 use crate::{
     Hot, Stores,
@@ -101,19 +102,15 @@ impl PairFacts {
 }
 
 impl Snapshot {
-    /// Returns whether this view lacks a follow, an unfollow or a read state that is in these facts. It does if a
-    /// request ended between its fact and the view.
-    pub fn lacks(&self, pair: &PairFacts) -> bool {
-        let field = self.state.authors.get(&pair.author);
-        self.origin == Origin::View
-            && match (field, pair.live_edge()) {
-                (Some(field), Some(edge)) => {
-                    field.rev < edge.rev || (field.rev == edge.rev && field.version < pair.reads.version)
-                }
-                (None, None) => false,
-                (Some(field), None) => pair.edge.as_ref().is_none_or(|edge| field.rev < edge.rev),
-                (None, Some(_)) => true,
-            }
+    /// Returns whether the view of this snapshot lacks a follow, an unfollow or a read state that is in these facts. It
+    /// does if a request ended between its fact and the view.
+    pub(crate) fn lacks(&self, pair: &PairFacts) -> bool {
+        match (self.state.authors.get(&pair.author), pair.live_edge()) {
+            (Some(field), Some(edge)) => field.rev < edge.rev || (field.rev == edge.rev && field.version < pair.reads.version),
+            (None, None) => false,
+            (Some(field), None) => pair.edge.as_ref().is_none_or(|edge| field.rev < edge.rev),
+            (None, Some(_)) => true,
+        }
     }
 
     /// Derives a snapshot from these facts.
@@ -133,7 +130,7 @@ impl Readers {
     /// Returns the reader's view. A missing view is rebuilt. If that is not possible now, the snapshot comes from the
     /// facts.
     pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, StoreError> {
-        match self.view(user, 0).await {
+        match self.view(user, Part::Newest(0)).await {
             Ok(Some(view)) => Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View }),
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
             Err(error) if error.store() == Store::Views => self.instead_of_view(user, &error).await,

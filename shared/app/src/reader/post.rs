@@ -42,6 +42,10 @@ pub struct Body {
     pub counts: ReactionCounts,
 }
 
+/// The texts of these posts are longer than [`MOST_TEXT`] together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMuchText;
+
 /// The number of posts that are read in parallel.
 const PARALLEL: usize = 16;
 
@@ -62,13 +66,15 @@ fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> b
 
 impl Readers {
     /// Returns those of these posts that are live and that the reader may see, in order. Damaged posts are left out.
-    pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>, StoreError> {
-        let Some((&first, rest)) = ids.split_first() else { return Ok(Vec::new()) };
+    pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>, StoreError> {
+        let Some((&first, rest)) = ids.split_first() else { return Ok(Ok(Vec::new())) };
         // The first post rebuilds the reader's view, if it is missing. All others use it.
         let first = self.post_unless_damaged(reader, first).boxed().await?;
         let rest: Vec<BoxFuture<'_, _>> = rest.iter().map(|&id| self.post_unless_damaged(reader, id).boxed()).collect();
         let rest: Vec<Option<PostDetails>> = stream::iter(rest).buffered(PARALLEL).try_collect().await?;
-        Ok(first.into_iter().chain(rest.into_iter().flatten()).collect())
+        let posts: Vec<PostDetails> = first.into_iter().chain(rest.into_iter().flatten()).collect();
+        let bytes: usize = posts.iter().map(|post| post.text.bytes()).sum();
+        Ok(if bytes > MOST_TEXT { Err(TooMuchText) } else { Ok(posts) })
     }
 
     async fn post_unless_damaged(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
@@ -186,16 +192,20 @@ impl Readers {
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of a page's live posts. Redis has returned some of them already. A post that was edited
-    /// in the meantime gets its new title. A post with a damaged text has none.
+    /// Returns texts and counts of a page's live posts, if they are `wanted`. Redis has returned some of them already.
+    /// A post that was edited in the meantime gets its new title. A post with a damaged text has none.
     ///
     /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(
         &self,
+        wanted: bool,
         posts: &mut Vec<PostSummary>,
         mut texts: HashMap<PostId, PostText>,
         counts: HashMap<PostId, ReactionCounts>,
     ) -> Result<(HashMap<PostId, Body>, bool), StoreError> {
+        if !wanted {
+            return Ok(Default::default());
+        }
         let missing: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| !texts.contains_key(id)).collect();
         if !missing.is_empty() {
             let lease = self.lease_posts(&missing).await;
@@ -220,8 +230,12 @@ impl Readers {
     /// The same from the facts alone.
     pub(super) async fn bodies_of_facts(
         &self,
+        wanted: bool,
         posts: &mut Vec<PostSummary>,
     ) -> Result<(HashMap<PostId, Body>, bool), StoreError> {
+        if !wanted {
+            return Ok(Default::default());
+        }
         let (ids, mut texts) = (posts.iter().map(|post| post.id).collect::<Vec<_>>(), HashMap::new());
         self.load_texts(&ids, posts, &mut texts).await?;
         let shortened = shorten(posts, &texts);

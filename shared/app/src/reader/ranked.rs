@@ -72,7 +72,7 @@ impl Readers {
         let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
-            let Some(View { state, ranked, .. }) = self.view_with(user, Part::Ranked { below, most }).await? else {
+            let Some(View { state, ranked, .. }) = self.view(user, Part::Ranked { below, most }).await? else {
                 return Ok(None);
             };
             let state = self.state_for(user, state, list, status).await?;

@@ -52,10 +52,7 @@ impl Readers {
         let KnownPage { summaries, reactions, cards, texts, counts } = known;
         let (mut posts, _) = self.complete(&ids, summaries).await?;
         let reactions = self.reactions_of_page(reader, &posts, (!degraded).then_some(reactions)).await?;
-        let (bodies, shortened) = match parts.texts {
-            true => self.bodies(&mut posts, texts, counts).await?,
-            false => Default::default(),
-        };
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, texts, counts).await?;
         if shortened {
             next = keys.into_iter().find(|key| posts.last().is_some_and(|post| post.id == key.post));
         }

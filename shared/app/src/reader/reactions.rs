@@ -10,7 +10,7 @@ use crate::{error::StoreError, ports::KnownReactions};
 
 impl Readers {
     /// Returns a user's reactions to an author's posts, from the facts.
-    pub async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState, StoreError> {
+    pub(crate) async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState, StoreError> {
         Ok(self.stores.reactions.reactions(user, &[author]).await?.remove(&author).unwrap_or_default())
     }
 

@@ -35,14 +35,9 @@ impl Part {
 }
 
 impl Readers {
-    /// Returns a complete view with its `newest` entries. Rebuilds a missing, damaged or abandoned view. Returns `None`
+    /// Returns a complete view with a part of its feed. Rebuilds a missing, damaged or abandoned view. Returns `None`
     /// while another process rebuilds it, and after `ROUNDS` rounds without a complete view.
-    pub(super) async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError> {
-        self.view_with(user, Part::Newest(newest)).await
-    }
-
-    /// The same with any part of the feed.
-    pub(super) async fn view_with(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
+    pub(super) async fn view(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
         // The posts of a walk stay where its first page found them.
         let (mut anew, mut compared) = (false, matches!(part, Part::Ranked { below: Some(_), .. }));
         let (outage, mut first) = futures::join!(self.outage.check(), self.part(user, part).map(Some));

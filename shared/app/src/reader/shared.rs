@@ -110,7 +110,7 @@ impl Readers {
 
     /// Returns the facts of one pair for a mark of these posts. The head may be older than the facts, but has all of the
     /// posts: a seed from an older head than a view knows is refused.
-    pub async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts, StoreError> {
+    pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts, StoreError> {
         let authors = [author];
         let (outage, heads, edges, reads) = futures::join!(
             self.outage.check(),
@@ -131,7 +131,7 @@ impl Readers {
     }
 
     /// Returns those of these posts that are live.
-    pub async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
+    pub(crate) async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
         let (outage, known) = futures::join!(self.outage.check(), self.summaries(ids));
         match outage.and(known) {
             Err(error) if error.store() == Store::Views => {

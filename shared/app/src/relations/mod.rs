@@ -128,12 +128,6 @@ impl Relations {
         Ok((counters, false))
     }
 
-    /// Removes a user's counters from Redis after a change of what they count. `changed_by` is the user whose request
-    /// made the change.
-    pub async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
-        self.stores.relation_views.forget_counters(user, changed_by).await
-    }
-
     /// Returns the newest entries of a list, from the facts.
     pub async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, StoreError> {
         self.read_facts(list, Start::Below(None), limit).await
