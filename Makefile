@@ -195,7 +195,7 @@ lint: ## check format, lints and the documentation of the code
 deps-check: ## check licenses, sources, bans and advisories of the dependencies, and that all are used
 	@local/deps/check.sh
 
-docs-check: ## check that links between the documents resolve; installs the checker under target/
+docs-check: ## check the width of comments, and that links between the documents resolve; installs the checker under target/
 	@local/docs/check.sh
 
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/

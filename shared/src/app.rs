@@ -16,7 +16,7 @@ use crate::{
     telemetry::{self, EmbeddedMetrics},
 };
 use tidemark_app::{
-    AccessCheck, Callers, Following, Hot, Invocation, Leaving, Lists, Live, People, Publishing, Reading, Stores, ViewSync,
+    AccessCheck, Callers, Following, Hot, Invocation, Leaving, Lists, Live, Marking, People, Publishing, Stores, ViewSync,
     Worker,
     fan_out::FanOuts,
     notices::NoticeBoard,
@@ -27,7 +27,7 @@ use tidemark_app::{
 };
 use tidemark_domain::{HalfLife, Timestamp};
 use tidemark_facts::{DynamoFacts, Limits};
-use tidemark_http::Edge;
+use tidemark_http::Admission;
 use tidemark_queue::{SqsEvents, SqsLive, SqsTasks};
 use tidemark_views::Redis;
 
@@ -40,7 +40,7 @@ pub struct App {
     pub following: Following,
     pub lists: Lists,
     /// Marks posts read and unread.
-    pub reading: Reading,
+    pub marking: Marking,
     /// Feeds, timelines and unread counts.
     pub readers: Readers,
     /// Follower and followee lists, and counters.
@@ -49,7 +49,7 @@ pub struct App {
     pub people: People,
     pub leaving: Leaving,
     /// The claims of a token, and the checks of the caller.
-    pub edge: Edge,
+    pub admission: Admission,
     /// Delivers posts to the feeds of followers, and retracts them.
     pub fan_outs: FanOuts,
     /// The tasks of the queue.
@@ -159,7 +159,7 @@ impl App {
         let people = People { stores: stores.clone(), later: sync.later.clone() };
         let live = Live { stores: stores.clone(), readers: readers.clone() };
         let fan_outs = FanOuts { stores: stores.clone(), sync: sync.clone(), live: live.clone() };
-        let edge = Edge {
+        let admission = Admission {
             user_claim: settings.user_claim.clone(),
             callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
             platforms_claim: settings.platforms_claim.clone(),
@@ -169,7 +169,7 @@ impl App {
             publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
             following: Following { stores: stores.clone(), sync: sync.clone() },
             lists: Lists { stores: stores.clone(), sync: sync.clone() },
-            reading: Reading { stores: stores.clone(), sync: sync.clone(), live: live.clone() },
+            marking: Marking { stores: stores.clone(), sync: sync.clone(), live: live.clone() },
             settings,
             readers,
             relations,
@@ -177,7 +177,7 @@ impl App {
             notices,
             people,
             leaving: Leaving { fan_outs: fan_outs.clone() },
-            edge,
+            admission,
             fan_outs,
             live,
             sync,

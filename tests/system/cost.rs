@@ -199,6 +199,31 @@ fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
     });
 }
 
+/// A reader who has no view reads posts of many authors. One of them is the reader's own, for which no view is needed.
+#[test]
+fn posts_of_many_authors_rebuild_a_missing_view_once_in_any_order() {
+    world_behind_a_proxy(async |world, proxy| {
+        let (reader, authors) = (world.user(1), 100..140);
+        reader.follow(authors.clone()).await;
+        for user in authors.clone().chain([1]) {
+            world.user(user).publish("one").await;
+        }
+        world.idle().await;
+        let mut units = Vec::new();
+        for own_at in [20, 0] {
+            world.flush_redis().await;
+            let mut posts: Vec<String> = authors.clone().take(20).map(|author| format!("post={author}-1")).collect();
+            posts.insert(own_at, "post=1-1".to_owned());
+            proxy.meter();
+            let found = reader.get(&format!("/v1/posts?{}", posts.join("&"))).await.ok();
+            assert_eq!(found["items"].as_array().unwrap().len(), 21);
+            units.push(proxy.meter().units);
+        }
+        println!("21 posts: {:.1} units with the reader's own at the end, {:.1} with it first", units[0], units[1]);
+        assert!(units[1] < units[0] * 1.3 + 5.0, "{units:?}");
+    });
+}
+
 /// Units for which a walk compares a user, and each edge of the user, once from either side: of the users outside and
 /// inside the sample (docs/reconcile.md).
 const WALK_UNITS: [(f64, [f64; 2]); 2] = [(0.0, [56.0, 0.08]), (1.0, [56.0, 4.4])];

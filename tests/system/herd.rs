@@ -133,7 +133,8 @@ fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
             started.elapsed().as_secs_f64(),
             units / readers as f64
         );
-        // A reader alone takes 10, and 100 for the page. Those who begin before times and summaries are stored take some 20.
+        // A reader alone takes 10, and 100 for the page. Those who begin before times and summaries are stored take
+        // some 20.
         assert!(units < 10.0 * readers as f64, "{units}");
         assert_eq!(throttled, 0);
         assert_feeds(world, 1..=readers, POSTS + 5).await;
@@ -176,8 +177,8 @@ fn follows_of_a_big_author_by_readers_with_views_take_a_read_unit_or_two() {
     });
 }
 
-/// A mark of a post whose summary and head Redis knows reads nothing of the author's facts. A minute after the author's last
-/// change the head expires. Then one mark stores it for the others.
+/// A mark of a post whose summary and head Redis knows reads nothing of the author's facts. A minute after the author's
+/// last change the head expires. Then one mark stores it for the others.
 #[test]
 fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
     world(async |world| {
@@ -206,8 +207,8 @@ fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
     });
 }
 
-/// Redis has an older head of the author than the facts, as after a publish that was killed. A rebuild that uses it misses
-/// nothing: the post is delivered only after Redis has the head.
+/// Redis has an older head of the author than the facts, as after a publish that was killed. A rebuild that uses it
+/// misses nothing: the post is delivered only after Redis has the head.
 #[test]
 fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
     world(async |world| {

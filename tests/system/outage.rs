@@ -284,6 +284,30 @@ fn a_publish_that_missed_the_counters_counts_when_it_is_acknowledged() {
     });
 }
 
+/// The end of a fan-out without pages is a fact. No view is stale without it.
+#[test]
+fn a_pulled_post_whose_fan_out_cannot_be_ended_is_no_outage() {
+    world_with(parameter("PullThreshold", 2), async |world| {
+        world.follow([1, 2], 30).await;
+        world.user(30).publish("one").await;
+        world.idle().await;
+        world.read_feeds([1, 2]).await;
+        let refusal = FaultAction::FailBefore("InternalServerError".to_owned());
+        let refused = world.stack.faults().add(Fault::new("UpdateItem", refusal).of("publish").on("PostsTable").times(30));
+        let post = world.user(30).publish("two").await;
+        assert!(refused.fired() > 0, "the end was refused");
+        world.stack.faults().clear();
+        let stores = &world.stack.app("read-feed").unwrap().stores;
+        let noted = stores.outages.outage_until().await.unwrap();
+        assert!(noted < stores.clock.now(), "{noted:?}");
+        assert_eq!(world.user(1).feed_ids().await, ["30-2", "30-1"]);
+        let delivery = async || world.user(30).get(&format!("/v1/posts/{post}/delivery")).await.ok();
+        assert_eq!(delivery().await["state"], "pending");
+        world.resume_fan_outs().await;
+        assert_eq!(delivery().await["state"], "done");
+    });
+}
+
 #[test]
 fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
     // The third author's posts are pulled, the fourth author has no followers.

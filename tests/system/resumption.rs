@@ -383,8 +383,8 @@ fn a_deletion_starts_with_new_attempts_after_its_delivery_was_given_up() {
 
 /// Minutes until nothing is pending after an outage of SQS, and messages that are sent for each that was refused. Posts
 /// arrive all the time, and the minute job runs every minute. `cargo test --profile measured -p tidemark-tests --test
-/// system -- --ignored --exact --nocapture resumption::an_outage_of_the_queue_under_traffic`; `OUTAGE_SECONDS` and `POSTS`
-/// a second change the numbers.
+/// system -- --ignored --exact --nocapture resumption::an_outage_of_the_queue_under_traffic`; `OUTAGE_SECONDS` and
+/// `POSTS` a second change the numbers.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a quarter of an hour; it measures"]
 async fn an_outage_of_the_queue_under_traffic() {

@@ -49,7 +49,7 @@ fn decode(message: SqsMessage) -> Result<(String, Task), String> {
     match queue::decode(message.body.as_deref().unwrap_or_default()) {
         Ok(task) => Ok((id, task)),
         Err(error) => {
-            error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
+            error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");
             Err(id)
         }
     }

@@ -74,7 +74,7 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
     let posts = match decode_posts(message.body.as_deref().unwrap_or_default()) {
         Ok(posts) => posts,
         Err(error) => {
-            error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
+            error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");
             return Some(id);
         }
     };
@@ -85,8 +85,8 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
     Some(id)
 }
 
-/// Posts messages to their connections, notes who was told, removes connections that are gone, and has readers told again
-/// whose connections could not be reached.
+/// Posts messages to their connections, notes who was told, removes connections that are gone, and has readers told
+/// again whose connections could not be reached.
 async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let mut work = Vec::new();
     for post in posts {

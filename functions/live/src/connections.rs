@@ -3,7 +3,7 @@
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use serde_json::{Value, json};
 use tidemark::{
-    App, Budget, Refused,
+    App, Budget, Denied,
     domain::UserId,
     http::live::{CLAIM, ClientMessage, Refusal, ServerMessage},
     ports::{Store, StoreError},
@@ -42,7 +42,7 @@ pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) 
     let connection = context.connection_id.unwrap_or_default();
     // API Gateway keeps what the authorizer returned for the connection, and sends it with each of its events.
     let claim = context.authorizer.fields.get(CLAIM).and_then(Value::as_str).unwrap_or_default();
-    let user = match app.edge.caller_of(claim).await {
+    let user = match app.admission.caller_of(claim).await {
         Ok(Some(user)) => user,
         Ok(None) => {
             info!(connection, "the token names no user");
@@ -68,11 +68,11 @@ pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) 
 
 /// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the response to a refused one.
 async fn refused(app: &App, user: UserId) -> Option<Response> {
-    let refusal = app.edge.access.as_ref()?.pass(user, Budget::Reads, false).await.err()?;
+    let refusal = app.admission.access.as_ref()?.pass(user, Budget::Reads, false).await.err()?;
     let (status, refusal, detail) = match refusal {
-        Refused::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
-        Refused::Erased => (403, Refusal::Erased, "the caller has asked to leave"),
-        Refused::Unknown(error) => return Some(unavailable(&error)),
+        Denied::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
+        Denied::Erased => (403, Refusal::Erased, "the caller has asked to leave"),
+        Denied::Unknown(error) => return Some(unavailable(&error)),
     };
     Some(Response { status, message: Some(ServerMessage::error(refusal, detail)), ..Response::default() })
 }

@@ -65,7 +65,7 @@ async fn work(app: &App, message: SqsMessage) -> Option<String> {
     let task = match queue::decode_live(message.body.as_deref().unwrap_or_default()) {
         Ok(task) => task,
         Err(error) => {
-            error!(message = id, %error, "malformed message, leaving it to the dead-letter queue");
+            error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");
             return Some(id);
         }
     };

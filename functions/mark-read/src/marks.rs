@@ -13,7 +13,7 @@ use tidemark::{
 pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.parameter("post")?;
-    let marked = Problem::unless_found(id, app.reading.mark_post(caller, id, read).await?)?;
+    let marked = Problem::unless_found(id, app.marking.mark_post(caller, id, read).await?)?;
     let state = &marked.snapshot.state;
     let unread = UnreadAfterMark { author: state.unread_of(id.author), total: state.unread_total() };
     let body = PostMarked { read: marked.read, unread };
@@ -24,9 +24,9 @@ pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Resp
 pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let marked = match request.body()? {
-        MarkReadRequest::Posts(form) => app.reading.mark_posts(caller, &form.posts).await?,
-        MarkReadRequest::Through(form) => app.reading.mark_through(caller, form.author, form.through).await?,
-        MarkReadRequest::All(form) => app.reading.mark_before(caller, form.before).await?,
+        MarkReadRequest::Posts(form) => app.marking.mark_posts(caller, &form.posts).await?,
+        MarkReadRequest::Through(form) => app.marking.mark_through(caller, form.author, form.through).await?,
+        MarkReadRequest::All(form) => app.marking.mark_before(caller, form.before).await?,
     };
     let total = marked.snapshot.state.unread_total();
     let body = PostsMarked { changed: marked.changed, unread: UnreadTotal { total } };

@@ -9,8 +9,9 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use tokio::time::Instant;
 
-/// The time that a start waits for the lock. A killed stack needs a moment to release it.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time that a start waits for the lock. A killed stack needs a moment to release it. So does a stopped one whose
+/// process has just forked: the child has the lock until it runs another program.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A locked data directory. The operating system releases the lock when the process ends.
 #[derive(Debug)]

@@ -206,7 +206,8 @@ impl Api {
         }
     }
 
-    /// Sends a request once and requires a status. Returns the body and [`Response::took`]. The error names the request.
+    /// Sends a request once and requires a status. Returns the body and [`Response::took`]. The error names the
+    /// request.
     pub async fn timed(&self, call: &Call, status: u16) -> anyhow::Result<(Value, Duration)> {
         let response = self.once(call).await.with_context(|| call.to_string())?;
         let took = response.took;

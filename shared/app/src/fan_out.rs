@@ -29,7 +29,7 @@ use tidemark_domain::{
 #[derive(Clone)]
 pub struct FanOuts {
     pub stores: Arc<Stores>,
-    /// For counters, and for tasks instead of calls of Redis.
+    /// Leaves to a worker what Redis does not accept.
     pub sync: ViewSync,
     /// Tells the connections of watched readers.
     pub live: Live,
@@ -42,7 +42,8 @@ pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 /// as long.
 const SENDING_MS: u64 = 60_000;
 
-/// Up to this many messages in flight are no sign of a backlog: all workers together hold about as many.
+/// Up to this many messages in flight are no sign of a backlog, because 33 workers hold as many. If more workers are
+/// busy, the waits of a backlog count.
 const HELD_BY_WORKERS: u64 = 100;
 
 /// The wait for pages that were sent again doubles at most this often.
@@ -78,8 +79,8 @@ impl LookPlan {
     /// are in flight. If no message waits, the queue has given every page that was sent before to a worker. A page that
     /// is neither done nor in progress is then lost, or fails repeatedly; the doubled waits limit the cost of that.
     /// While messages wait, no page is sent again for an hour, which doubles with each attempt. After that time pages
-    /// are sent even if the queue is busy at every look, so lost pages do not stay lost. A run that began to send pages,
-    /// and did not store that they are sent, has ended or failed; after [`SENDING_MS`] another one sends them.
+    /// are sent even if the queue is busy at every look, so lost pages do not stay lost. A run that began to send
+    /// pages, and did not store that they are sent, has ended or failed; after [`SENDING_MS`] another one sends them.
     pub fn due(&self, delivery: &Delivery) -> Due {
         let wait = match (delivery.sending, self.drained) {
             (true, _) => SENDING_MS,
@@ -142,8 +143,8 @@ impl FanOut {
         }
     }
 
-    /// Returns whether the fan-out still applies. The fact decides, not the message: a deleted post is not delivered, and a
-    /// live post is not retracted.
+    /// Returns whether the fan-out still applies. The fact decides, not the message: a deleted post is not delivered,
+    /// and a live post is not retracted.
     fn is_wanted(&self, post: &Post) -> bool {
         post.deleted == (self.kind == FanOutKind::Retract)
     }
@@ -327,7 +328,8 @@ impl FanOuts {
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
     }
 
-    /// Delivers or retracts the post. Returns false if its author was erased: nothing may be stored about it any more.
+    /// Delivers or retracts the post. Returns false if its author was erased, because then nothing may be stored about
+    /// it, or if a retraction has a live post.
     async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<bool, StoreError> {
         let Some(post) = self.post(fan_out).await? else { return Ok(false) };
         if users.is_empty() || !fan_out.is_wanted(&post) {
@@ -349,8 +351,8 @@ impl FanOuts {
         Ok(true)
     }
 
-    /// The post of a fan-out, or its tombstone; `None` if its author was erased, or a retraction has a live post: the fact
-    /// decides, not the message.
+    /// The post of a fan-out, or its tombstone; `None` if its author was erased, or a retraction has a live post: the
+    /// fact decides, not the message.
     async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
@@ -377,8 +379,8 @@ impl FanOuts {
         shown.and(told)
     }
 
-    /// Updates Redis after a change of an author's posts, except for the head: removes the author's counters, and stores
-    /// that a deleted post is deleted.
+    /// Updates Redis after a change of an author's posts, except for the head: removes the author's counters, and
+    /// stores that a deleted post is deleted.
     async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let author = fan_out.post.author;
         self.stores.relation_views.forget_counters(author, None).await?;
@@ -388,8 +390,8 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Stores the author's head in Redis, as the facts have it. What one request knows of it is not enough: a publish and a
-    /// delete at the same time have two heads of the same version, and neither has both changes.
+    /// Stores the author's head in Redis, as the facts have it. What one request knows of it is not enough: a publish
+    /// and a delete at the same time have two heads of the same version, and neither has both changes.
     async fn refresh_head(&self, author: UserId) -> Result<(), StoreError> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
         self.stores.head_views.replace_head(author, &head).await

@@ -1,11 +1,11 @@
 //! [`Leaving`]: the erasure of a user.
 //!
-//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in [slices](mod@slice) of a
-//! second. When nothing is left, the worker waits until every request from before the erasure has ended, looks again, and
-//! finishes the receipt. The receipt stays.
+//! An erasure closes the user's access first. A worker then removes relations, posts and the rest, in
+//! [slices](mod@slice) of a second. When nothing is left, the worker waits until every request from before the erasure
+//! has ended, looks again, and finishes the receipt. The receipt stays.
 //!
-//! The tasks of an erasure are a chain: each is sent by the one before. The receipt has the number of the chain, and a task
-//! of an older chain does nothing. So a chain that was resumed too early does not run beside the other one.
+//! The tasks of an erasure are a chain: each is sent by the one before. The receipt has the number of the chain, and a
+//! task of an older chain does nothing. So a chain that was resumed too early does not run beside the other one.
 
 mod export;
 mod slice;
@@ -25,8 +25,8 @@ use crate::{
 };
 use slice::Slice;
 
-/// An erasure that no worker has touched for this time is resumed, if the queue is drained. Otherwise its task may wait in
-/// the queue, and it is resumed after [`BACKLOG_WAIT_MS`].
+/// An erasure that no worker has touched for this time is resumed, if the queue is drained. Otherwise its task may wait
+/// in the queue, and it is resumed after [`BACKLOG_WAIT_MS`].
 const STALLED_MS: u64 = 120_000;
 
 /// Receipts that one call of [`Leaving::resume`] looks at. It begins at a random one, so that all have their turn.
@@ -85,8 +85,8 @@ impl Leaving {
         Ok(erasure)
     }
 
-    /// Sends tasks for erasures that no worker continues. `drained` says whether the queue was. What fails is logged and
-    /// left to the next call.
+    /// Sends tasks for erasures that no worker continues. `drained` says whether the queue was. What fails is logged
+    /// and left to the next call.
     pub async fn resume(&self, drained: bool, out_of_time: OutOfTime<'_>) -> Result<Resumed, StoreError> {
         let stores = &self.fan_outs.stores;
         let (mut users, mut found) = (Vec::new(), Resumed::default());

@@ -3,7 +3,7 @@
 //! Use cases:
 //! - [`Publishing`]: publish, edit and delete posts; likes and favorites.
 //! - [`Following`], [`Lists`]: follows, mutes, blocks; lists of followed authors.
-//! - [`Reading`]: marks posts read and unread.
+//! - [`Marking`]: marks posts read and unread.
 //! - [`reader::Readers`]: feeds, timelines, single posts and unread counts; rebuilds of views.
 //! - [`relations::Relations`]: lists of followers and followed authors, and counters.
 //! - [`notices::NoticeBoard`]: notices and their read states.
@@ -32,6 +32,7 @@ mod leaving;
 mod limits;
 mod lists;
 mod live;
+mod marking;
 pub mod notices;
 pub mod outage;
 mod page;
@@ -39,7 +40,6 @@ mod people;
 pub mod ports;
 mod publishing;
 pub mod reader;
-mod reading;
 mod recorder;
 pub mod relations;
 pub mod retry;
@@ -50,14 +50,14 @@ mod worker;
 pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
-pub use limits::{AccessCheck, OverLimit, PerMinute, Refusal};
+pub use limits::{AccessCheck, Denied, OverLimit, PerMinute};
 pub use lists::{Lists, Membership};
 pub use live::Live;
+pub use marking::{MarkedPost, MarkedPosts, Marking};
 pub use page::cut;
 pub use people::{Callers, Cards, People};
 pub use ports::Budget;
 pub use publishing::{Edited, PostDelivery, Publishing, Removal};
-pub use reading::{MarkedPost, MarkedPosts, Reading};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use view_sync::ViewSync;

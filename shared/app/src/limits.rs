@@ -28,7 +28,7 @@ pub struct OverLimit {
 
 /// The reason why a request is refused.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum Denied {
     OverLimit(OverLimit),
     /// The caller has asked to leave.
     Erased,
@@ -51,7 +51,7 @@ impl AccessCheck {
     ///
     /// # Errors
     /// The bucket is empty, the user has asked to leave, or it is unknown whether the user has.
-    pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Refusal> {
+    pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
         let (responds, is_away) = (spent.is_ok(), spent.as_ref().is_err_and(StoreError::is_unavailable));
@@ -60,15 +60,15 @@ impl AccessCheck {
             Spent::default()
         });
         if let Some(wait) = wait {
-            return Err(Refusal::OverLimit(OverLimit { budget, per_minute, wait }));
+            return Err(Denied::OverLimit(OverLimit { budget, per_minute, wait }));
         }
         let may = match access {
             _ if of_erased => true,
             Some(false) => false,
             Some(true) if self.outage.check().await.is_ok() => true,
-            Some(true) | None => self.ask(user, responds).await.map_err(Refusal::Unknown)?,
+            Some(true) | None => self.ask(user, responds).await.map_err(Denied::Unknown)?,
         };
-        if may { Ok(!is_away) } else { Err(Refusal::Erased) }
+        if may { Ok(!is_away) } else { Err(Denied::Erased) }
     }
 
     /// Reads the receipt, and stores in Redis what it says if Redis responds.

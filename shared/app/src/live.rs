@@ -84,8 +84,8 @@ impl Live {
         self.stores.live_views.unwatch(user, connection, None).await
     }
 
-    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that the connection was
-    /// told, or if that is unknown, it is told.
+    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that the connection
+    /// was told, or if that is unknown, it is told.
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
         let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
@@ -107,8 +107,8 @@ impl Live {
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))
     }
 
-    /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before. After an
-    /// error, the caller has to give it back to the queue.
+    /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before.
+    /// After an error, the caller has to give it back to the queue.
     pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<(), StoreError> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None, repeated).await,
@@ -125,8 +125,8 @@ impl Live {
         }
     }
 
-    /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were not
-    /// told. A reader who fails is told by a task of its own.
+    /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were
+    /// not told. A reader who fails is told by a task of its own.
     async fn tell(&self, users: &[UserId], again: Option<u8>, repeated: bool) -> Result<(), StoreError> {
         let claimed = self.stores.live_views.claim(users).await;
         let (mut early, mut updates, mut failed) = (Vec::new(), Vec::new(), Vec::new());

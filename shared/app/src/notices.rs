@@ -20,8 +20,8 @@ use crate::{
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
 
-/// A read state whose slots are more than twice the live notices and this number is compared with the head in the facts, and
-/// the slots of dead notices are left out.
+/// A read state whose slots are more than twice the live notices and this number is compared with the head in the
+/// facts, and the slots of dead notices are left out.
 const SPARE_SLOTS: u64 = 64;
 
 /// The number of read states that are merged, and of platforms that are changed, in parallel.

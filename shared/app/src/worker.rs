@@ -34,14 +34,15 @@ impl Worker {
                 true
             }
             Err(error) => {
-                warn!(message, error = &error as &dyn std::error::Error, "task failed");
+                warn!(message_id = message, error = &error as &dyn std::error::Error, "task failed");
                 later.again(task, most_tries(&error, task)).await
             }
         }
     }
 
-    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, the task stops
-    /// and sends its rest as a new task. After an error the task is not done.
+    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, a task that
+    /// lists pages, moves posts or erases a user stops, and sends its rest as a new task. After an error the task is
+    /// not done.
     pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
         let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
         match task {

@@ -26,7 +26,8 @@ pub struct Removed {
     pub blocks: u64,
 }
 
-/// The progress of the counts that take many reads: likes, favorites, and authors of whose posts the user had marked some.
+/// The progress of the counts that take many reads: likes, favorites, and authors of whose posts the user had marked
+/// some.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counting {
     pub counts: [u64; 3],

@@ -136,7 +136,8 @@ pub struct PlatformHead {
     pub latest_seq: Seq,
     /// The last slot that was given.
     pub latest_slot: Slot,
-    /// The time at which the last notice was published. The adapter passes no earlier time to [`publish`](Self::publish).
+    /// The time at which the last notice was published. The adapter passes no earlier time to
+    /// [`publish`](Self::publish).
     pub latest_at: Timestamp,
     /// Notices that are neither deleted nor pruned, ascending. Expired ones may be among them.
     pub live: Vec<LiveNotice>,

@@ -13,8 +13,8 @@ use super::{
 /// or an author's id.
 pub const META_FIELD: &str = "@";
 
-/// The fields with the newest entries of the feed, oldest first, which are not in its list yet. The meta has their number.
-/// A field beyond it has an entry that is in the list too.
+/// The fields with the newest entries of the feed, oldest first, which are not in its list yet. The meta has their
+/// number. A field beyond it has an entry that is in the list too.
 pub const RECENT_FIELDS: [&str; 8] = ["+1", "+2", "+3", "+4", "+5", "+6", "+7", "+8"];
 
 const META_HEADER: usize = 27;

@@ -110,7 +110,8 @@ impl CounterItem {
         u64::try_from(counts.sum::<Option<i128>>()?).ok()
     }
 
-    /// Returns the sum of the parts, or zero if it is negative or cannot be read, so that no response fails until reconcile repairs it.
+    /// Returns the sum of the parts, or zero if it is negative or cannot be read, so that no response fails until
+    /// reconcile repairs it.
     pub(crate) fn total_or_zero(parts: &[Self]) -> u64 {
         Self::total(parts).unwrap_or_else(|| {
             let key = parts.first().map(|part| part.counter.as_str());

@@ -274,7 +274,8 @@ impl DynamoFacts {
         Ok(follows.iter().map(outcome).collect())
     }
 
-    /// Writes follows, several in one transaction. Ends early if a transaction is not done; the next attempt reads again.
+    /// Writes follows, several in one transaction. Ends early if a transaction is not done; the next attempt reads
+    /// again.
     async fn write_missing(
         &self,
         making: &mut Making,
@@ -430,8 +431,8 @@ impl DynamoFacts {
         self.transact("follow", writes).await
     }
 
-    /// Ends a follow. `end` returns the tombstone of the edge, or `None` if the follow stays. Returns the tombstone that
-    /// was written, or `None`.
+    /// Ends a follow. `end` returns the tombstone of the edge, or `None` if the follow stays. Returns the tombstone
+    /// that was written, or `None`.
     pub async fn end_follow(
         &self,
         user: UserId,

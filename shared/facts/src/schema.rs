@@ -84,8 +84,8 @@ pub(crate) const BY_AUTHOR: &str = "by-author";
 /// Fan-outs that were given up are in partitions `given-up#0` to `given-up#63`.
 pub const UNFINISHED: &str = "unfinished";
 
-/// A post costs the partition of its author's bucket two writes, so a partition takes 500 posts a second. Earlier versions
-/// used the first four by the author's number, so an entry is found by the name that it has.
+/// A post costs the partition of its author's bucket two writes, so a partition takes 500 posts a second. Earlier
+/// versions used the first four by the author's number, so an entry is found by the name that it has.
 pub const UNFINISHED_SHARDS: u64 = 64;
 
 pub(crate) const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;

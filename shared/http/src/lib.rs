@@ -38,7 +38,7 @@ pub type GatewayResponse = ApiGatewayV2httpResponse;
 
 /// The claims of a token, and the checks of the caller whom they name.
 #[derive(Clone)]
-pub struct Edge {
+pub struct Admission {
     /// The claim that says who the caller is.
     pub user_claim: String,
     /// Gives user ids to claims; `None` if the claim is the user id.
@@ -49,7 +49,7 @@ pub struct Edge {
     pub access: Option<AccessCheck>,
 }
 
-impl Edge {
+impl Admission {
     /// Returns the caller whom a verified claim names; `None` if it names no user.
     ///
     /// # Errors
@@ -90,9 +90,9 @@ fn begins_with_own_view(request: &Request) -> bool {
 /// The routes of a caller who has asked to leave.
 const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
 
-/// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of the
-/// caller comes before every other problem of the request. Without Redis every successful response is degraded, also
-/// one of a route that reads only facts.
+/// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of
+/// the caller comes before every other problem of the request. Without Redis every successful response is degraded,
+/// also one of a route that reads only facts.
 async fn with_access<F>(
     access: &AccessCheck,
     caller: UserId,
@@ -120,16 +120,21 @@ const REST: Duration = Duration::from_millis(500);
 
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
 /// logged here with its cause. A handler that takes too long is ended, as if the process had been killed.
-pub async fn serve<F>(edge: &Edge, recorder: &Recorder, event: Event, handler: impl FnOnce(Request) -> F) -> GatewayResponse
+pub async fn serve<F>(
+    admission: &Admission,
+    recorder: &Recorder,
+    event: Event,
+    handler: impl FnOnce(Request) -> F,
+) -> GatewayResponse
 where
     F: Future<Output = Result<Response, Problem>>,
 {
-    let request = Request::new(event.payload, edge);
+    let request = Request::new(event.payload, admission);
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
     let etag = request.header("if-none-match").map(str::to_owned);
     let left = recorder.time_until(event.context.deadline).map_or(Duration::MAX, |left| left.saturating_sub(REST));
-    let response = match timeout(left, response(edge, request, handler)).await.unwrap_or_else(|late| Err(late.into())) {
+    let response = match timeout(left, response(admission, request, handler)).await.unwrap_or_else(|late| Err(late.into())) {
         Ok(response) => response.conditional(etag.as_deref()),
         Err(problem) => {
             match problem.cause() {
@@ -146,7 +151,7 @@ where
 }
 
 /// Checks what is the same for all routes, then runs the handler.
-async fn response<F>(edge: &Edge, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Response, Problem>
+async fn response<F>(admission: &Admission, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Response, Problem>
 where
     F: Future<Output = Result<Response, Problem>>,
 {
@@ -154,12 +159,12 @@ where
         return request.unrouted();
     }
     request.check_size()?;
-    request.identify(edge).await?;
+    request.identify(admission).await?;
     let handler = async |request: Request| {
         request.check_query()?;
         handler(request).await
     };
-    match edge.access.as_ref().zip(request.caller().ok()) {
+    match admission.access.as_ref().zip(request.caller().ok()) {
         Some((access, caller)) => with_access(access, caller, request, handler).await,
         None => handler(request).await,
     }

@@ -164,8 +164,8 @@ impl Operation {
         self
     }
 
-    /// Adds what follows from the path: its parameters. Every route may return 400, for an unknown parameter. A route that
-    /// needs an identity asks Redis whether the caller may call, so its response may be degraded.
+    /// Adds what follows from the path: its parameters. Every route may return 400, for an unknown parameter. A route
+    /// that needs an identity asks Redis whether the caller may call, so its response may be degraded.
     pub fn at(mut self, key: &'static str) -> Route {
         let inside = key.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         self.parameters.splice(..0, inside.map(|name| reference("parameters", name)));
@@ -211,7 +211,7 @@ macro_rules! routes {
 
         /// Handles one request. A failure is a response.
         pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::GatewayResponse, std::convert::Infallible> {
-            Ok($crate::serve(&$app.edge, &$app.stores.recorder, event, async |$request| match $request.route() {
+            Ok($crate::serve(&$app.admission, &$app.stores.recorder, event, async |$request| match $request.route() {
                 $($key => $call.await,)*
                 route => Err($crate::Problem::not_found(format!("another function has the route {route}"))),
             })

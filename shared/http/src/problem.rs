@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde::Serialize;
 use tidemark_app::{
-    Hiding, MOST_HIDDEN, OverLimit, Refusal,
+    Denied, Hiding, MOST_HIDDEN, OverLimit,
     ports::{Source, StoreError},
     reader::Found,
 };
@@ -274,12 +274,12 @@ impl From<OverLimit> for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<Denied> for Problem {
+    fn from(refusal: Denied) -> Self {
         match refusal {
-            Refusal::OverLimit(over) => over.into(),
-            Refusal::Erased => Self::new(Kind::Erased, "DELETE /v1/me was called; GET /v1/me/erasure has the receipt"),
-            Refusal::Unknown(error) => error.into(),
+            Denied::OverLimit(over) => over.into(),
+            Denied::Erased => Self::new(Kind::Erased, "DELETE /v1/me was called; GET /v1/me/erasure has the receipt"),
+            Denied::Unknown(error) => error.into(),
         }
     }
 }

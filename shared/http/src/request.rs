@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{Edge, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
+use super::{Admission, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
 use tidemark_app::ports::IdempotencyKey;
 use tidemark_domain::{ListId, Platform, UserId};
 
@@ -36,15 +36,15 @@ pub struct Request {
 
 impl Request {
     /// Reads the event and the claims of its verified token. Finds the route if the event has none.
-    pub fn new(mut event: ApiGatewayV2httpRequest, edge: &Edge) -> Self {
+    pub fn new(mut event: ApiGatewayV2httpRequest, admission: &Admission) -> Self {
         if event.route_key.as_deref().is_none_or(|key| key == routes::DEFAULT) {
             let path = event.raw_path.as_deref().unwrap_or_default();
             let found = routes::find(event.request_context.http.method.as_str(), path);
             event.route_key = Some(found.as_ref().map_or(routes::DEFAULT, |(entry, _)| entry.key).to_owned());
             event.path_parameters.extend(found.into_iter().flat_map(|(_, parameters)| parameters));
         }
-        let caller = claim(&event, &edge.user_claim).filter(|_| edge.callers.is_none()).and_then(|id| id.parse().ok());
-        let platforms = edge.platforms_claim.as_deref().map(|name| {
+        let caller = claim(&event, &admission.user_claim).filter(|_| admission.callers.is_none()).and_then(|id| id.parse().ok());
+        let platforms = admission.platforms_claim.as_deref().map(|name| {
             let listed = claim(&event, name).map(words).unwrap_or_default();
             listed.iter().filter_map(|word| word.parse().ok()).collect()
         });
@@ -57,9 +57,9 @@ impl Request {
     ///
     /// # Errors
     /// 503 if the claim's user id cannot be read.
-    pub(crate) async fn identify(&mut self, edge: &Edge) -> Result<(), Problem> {
-        if let Some(claim) = claim(&self.event, &edge.user_claim).filter(|_| edge.callers.is_some()) {
-            self.caller = edge.caller_of(claim).await?;
+    pub(crate) async fn identify(&mut self, admission: &Admission) -> Result<(), Problem> {
+        if let Some(claim) = claim(&self.event, &admission.user_claim).filter(|_| admission.callers.is_some()) {
+            self.caller = admission.caller_of(claim).await?;
         }
         Ok(())
     }
@@ -292,9 +292,13 @@ mod tests {
     fn request(claims: Value, of_route: Value) -> Request {
         let jwt = json!({ "claims": claims, "scopes": of_route });
         let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });
-        let edge =
-            Edge { user_claim: "sub".to_owned(), callers: None, platforms_claim: Some("platforms".to_owned()), access: None };
-        Request::new(serde_json::from_value(event).unwrap(), &edge)
+        let admission = Admission {
+            user_claim: "sub".to_owned(),
+            callers: None,
+            platforms_claim: Some("platforms".to_owned()),
+            access: None,
+        };
+        Request::new(serde_json::from_value(event).unwrap(), &admission)
     }
 
     #[test]

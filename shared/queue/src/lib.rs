@@ -50,7 +50,8 @@ pub enum MalformedTask {
     Version(u8),
 }
 
-/// Whether a message with these attributes was received before. The worker that had it was interrupted, or gave it back.
+/// Whether a message with these attributes was received before. The worker that had it was interrupted, or gave it
+/// back.
 pub fn is_repeated(attributes: &HashMap<String, String>) -> bool {
     attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1")
 }

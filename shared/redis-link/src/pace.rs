@@ -61,9 +61,9 @@ impl Turn<'_> {
         !is_missed(at, Instant::now())
     }
 
-    /// Takes the response to [`ask`] from the end of the reply to a trip. Returns whether the node lacks the [`LIBRARY`]. A
-    /// node that gives no turn gets a rest as long as the trip, which took this time. If nobody waits for a turn, the
-    /// process gets none either: the next trip begins when it likes.
+    /// Takes the response to [`ask`] from the end of the reply to a trip. Returns whether the node lacks the
+    /// [`LIBRARY`]. A node that gives no turn gets a rest as long as the trip, which took this time. If nobody waits
+    /// for a turn, the process gets none either: the next trip begins when it likes.
     pub(crate) fn end(&mut self, reply: &mut Reply, took: Duration) -> bool {
         let told = reply.values.pop().unwrap_or(Value::Nil).extract_error();
         let lacks_library = told.as_ref().is_err_and(unknown_function);

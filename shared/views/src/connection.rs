@@ -13,9 +13,9 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 
 /// The Redis that holds the views. Clones share its connections.
 ///
-/// A command may run twice: again after a broken connection, or on the node of a cluster that took over. A write may have
-/// been done even if its call returns [`StoreError::Unavailable`]. So every command may be repeated. If a repetition has an
-/// effect of its own, the script says so under `Keeps`.
+/// A command may run twice: again after a broken connection, or on the node of a cluster that took over. A write may
+/// have been done even if its call returns [`StoreError::Unavailable`]. So every command may be repeated. If a
+/// repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
 pub struct Redis(Link);
 
@@ -64,7 +64,8 @@ impl Redis {
         self.0.together(operation, commands, consistency).await.map_err(view_error)
     }
 
-    /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a cluster.
+    /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
+    /// cluster.
     /// Returns the responses in order.
     ///
     /// # Errors

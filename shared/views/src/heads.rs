@@ -79,8 +79,8 @@ fn head_key(author: UserId) -> String {
 }
 
 /// Version and record of a head. Every publish raises the first summand, and every deletion raises the second.
-/// Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's change,
-/// so a caller reads the head again after its change.
+/// Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's
+/// change, so a caller reads the head again after its change.
 fn encode(head: &AuthorHead) -> (u64, Arg) {
     let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;

@@ -124,7 +124,8 @@ pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 /// The time that a live connection is registered after its last ping.
 pub(crate) const CONNECTION_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// The time that a relation list lives after its fill or the last follow, and that counters live after they were stored.
+/// The time that a relation list lives after its fill or the last follow, and that counters live after they were
+/// stored.
 pub(crate) const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
 /// The time that an empty relation list is kept.
@@ -133,8 +134,8 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The time that Redis remembers that a user has begun or ended a follow or a block, or has reacted. It is longer than a first page stays in
-/// memory, and than counts from before the reaction are used.
+/// The time that Redis remembers that a user has begun or ended a follow or a block, or has reacted. It is longer than
+/// a first page stays in memory, and than counts from before the reaction are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and

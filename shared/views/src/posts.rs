@@ -258,8 +258,8 @@ fn post_keys(posts: &[PostId]) -> Vec<String> {
     posts.iter().map(|&post| keys::post(post)[0].clone()).collect()
 }
 
-/// A summary that cannot be read counts as unknown, and the facts replace it. One that was damaged into a deletion or a later
-/// revision stays until its lifetime ends.
+/// A summary that cannot be read counts as unknown, and the facts replace it. One that was damaged into a deletion or a
+/// later revision stays until its lifetime ends.
 fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
     let summary = |(&post, value)| Some((post, current(value, |summary| decode(post, summary))?));
     posts.iter().zip(values).filter_map(summary).collect()

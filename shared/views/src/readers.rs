@@ -25,9 +25,9 @@ const ENTRIES_PER_SEED: usize = 1_900;
 /// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// The age from which on `touch` removes the tombstone of an unfollow from a view. That of the fact lives for seven days. The
-/// tombstone blocks a follow that was read before the unfollow and is applied after it. A delivery needs none: without a
-/// field it changes nothing.
+/// The age from which on `touch` removes the tombstone of an unfollow from a view. That of the fact lives for seven
+/// days. The tombstone blocks a follow that was read before the unfollow and is applied after it. A delivery needs
+/// none: without a field it changes nothing.
 const VIEW_TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 #[async_trait]
@@ -57,7 +57,8 @@ impl ReaderViews for Redis {
             entries.extend(&state.recent);
         }
         entries.sort_unstable_by(|a, b| b.cmp(a));
-        // A release without recent entries, which may have written to the view, appends what it does not find in the list.
+        // A release without recent entries, which may have written to the view, appends what it does not find in the
+        // list.
         entries.dedup();
         Ok(Some(View { state, entries, whole, ..View::default() }))
     }

@@ -1,5 +1,5 @@
-//! Records that begin with a version, and the leases for storing records. The scripts `store`, `replace` and `count` write
-//! records. `store` also writes counters and times, which have no version.
+//! Records that begin with a version, and the leases for storing records. The scripts `store`, `replace` and `count`
+//! write records. `store` also writes counters and times, which have no version.
 
 use redis_link::Epoch;
 use tidemark_app::ports::StoreError;
@@ -24,8 +24,8 @@ pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
     Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
 }
 
-/// Decodes a record of the current epoch. A record that cannot be read, or of another epoch, counts as unknown. The facts
-/// replace it.
+/// Decodes a record of the current epoch. A record that cannot be read, or of another epoch, counts as unknown. The
+/// facts replace it.
 pub(crate) fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let (value, epoch) = value?;
     decode(epoch.current(&value)?)

@@ -171,8 +171,8 @@ impl Redis {
     }
 }
 
-/// A member that cannot be read makes the whole list an error. Then pages come from the facts, until the list expires or
-/// reconcile deletes it.
+/// A member that cannot be read makes the whole list an error. Then pages come from the facts, until the list expires
+/// or reconcile deletes it.
 fn damaged() -> StoreError {
     StoreError::DamagedView { detail: "relation list".to_owned() }
 }

@@ -4,9 +4,11 @@ use redis::FromRedisValue;
 use redis_link::{Bundle, Consistency};
 use tidemark_app::ports::StoreError;
 use tidemark_domain::UserId;
+use tracing::warn;
 
 use crate::{
     connection::{Arg, Redis, fcall},
+    keys::View,
     library::Function,
 };
 
@@ -14,11 +16,17 @@ use crate::{
 /// fixed part of a call more often.
 pub const USERS_PER_CALL: usize = 35;
 
+/// The maximum number of damaged views in one page of followers. More have another cause than damage.
+const MOST_DAMAGED: usize = 5;
+
 impl Redis {
     /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers
     /// are served in between. The users should be in bucket order. Returns the response to each call, with its users.
     ///
     /// For one user it is no bulk work, because that user may wait for it.
+    ///
+    /// If the script cannot read the views of some users, these views are deleted, and their users are left out. The
+    /// next read rebuilds them.
     ///
     /// # Errors
     /// At least one call failed. Others may have run, and their responses are lost, so the caller repeats all users.
@@ -36,20 +44,61 @@ impl Redis {
             let bulk = is_bulk.then_some((users.len() * USERS_PER_CALL).div_ceil(per_call));
             Bundle { commands: vec![fcall(function, &keys, args)], consistency: Consistency::Strong, bulk }
         };
+        // One call serves users of one bucket on a cluster, because they share a slot.
+        let parts: Vec<&[UserId]> = match self.is_one_node() {
+            true => users.chunks(per_call).collect(),
+            false => users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect(),
+        };
+        match self.in_turn(function, &parts, call).await {
+            Err(StoreError::DamagedView { .. }) => self.one_by_one(function, users, call).await,
+            responses => responses,
+        }
+    }
+
+    /// Calls a script for parts of users: one call after another on one node, and on a cluster the nodes in parallel,
+    /// each some calls at a time.
+    async fn in_turn<'a, T: FromRedisValue>(
+        &self,
+        function: Function,
+        parts: &[&'a [UserId]],
+        call: impl Fn(&[UserId]) -> Bundle,
+    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
         if self.is_one_node() {
             let mut responses = Vec::new();
-            for users in users.chunks(per_call) {
+            for &users in parts {
                 responses.push((users, self.query(function.source_name(), call(users)).await?));
             }
             return Ok(responses);
         }
-        // One call serves users of one bucket, because they share a slot. The nodes run their calls in parallel, each
-        // some at a time.
-        let parts: Vec<&[UserId]> =
-            users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect();
-        let calls = parts.iter().map(|users| call(users));
-        let responses = self.each(function.source_name(), calls.collect()).await?;
-        Ok(parts.into_iter().zip(responses).collect())
+        let responses = self.each(function.source_name(), parts.iter().map(|users| call(users)).collect()).await?;
+        Ok(parts.iter().copied().zip(responses).collect())
+    }
+
+    /// Calls a script for each user alone, and deletes the views that it cannot read. If these are many, the script may
+    /// be wrong and not the views, so none is deleted.
+    async fn one_by_one<'a, T: FromRedisValue>(
+        &self,
+        function: Function,
+        users: &'a [UserId],
+        call: impl Fn(&[UserId]) -> Bundle,
+    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
+        let (mut responses, mut damaged) = (Vec::new(), Vec::new());
+        for users in users.chunks(1) {
+            match self.query(function.source_name(), call(users)).await {
+                Err(error @ StoreError::DamagedView { .. }) if damaged.len() >= MOST_DAMAGED => return Err(error),
+                Err(StoreError::DamagedView { detail }) => damaged.push((users[0], detail)),
+                response => responses.push((users, response?)),
+            }
+        }
+        let mut views = Vec::new();
+        for (user, detail) in damaged {
+            warn!(%user, detail, "a damaged view is deleted");
+            views.push(View::Reader(user));
+            if function == Function::Notify {
+                views.push(View::Connections(user));
+            }
+        }
+        self.clear(&views).await.map(|()| responses)
     }
 }
 

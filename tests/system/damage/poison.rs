@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{NoticeId, PostText, Reaction},
     facts::schema,
+    views::keys,
 };
 use tidemark_tests::{
     World, ids,
     items::{Item, n, s},
-    world,
+    user_id, world,
 };
 
 use super::{Scene, fire, flow, walk};
@@ -140,5 +141,46 @@ fn an_edit_replaces_a_damaged_text() {
         scene.app.publishing.edit(scene.author(), post, "Third", &text).await.unwrap();
         let seen = scene.caller(scene.reader()).get(&format!("/v1/posts/{post}")).await.ok();
         assert_eq!((&seen["body"], &seen["title"], &seen["revision"]), (&json!("Whole again"), &json!("Third"), &json!(2)));
+    });
+}
+
+/// A field of one reader that no script can read. It must not hold back the other readers of the same page, and the
+/// reader gets a new view.
+#[test]
+fn a_damaged_field_holds_back_no_other_reader() {
+    world(async |world| {
+        let readers = 1..=40;
+        world.follow(readers.clone(), 99).await;
+        world.follow([41], 98).await;
+        for author in [99, 98] {
+            world.user(author).publish("one").await;
+        }
+        world.idle().await;
+        world.read_feeds(readers.clone().chain([41])).await;
+        let damage = async || {
+            for (reader, author) in [(20, 99), (41, 98)] {
+                let state = keys::reader_state(user_id(reader));
+                // The flag says that the author is followed. Everything after it is missing.
+                let wrong = redis::cmd("HSET").arg(state).arg(author).arg(b"\x01").clone();
+                world.stack.app("fan-out").unwrap().redis.query::<u64>("damage", wrong).await.unwrap();
+            }
+        };
+        damage().await;
+        for author in [99, 98] {
+            world.user(author).publish("two").await;
+        }
+        world.idle().await;
+        for (reader, author) in readers.clone().map(|reader| (reader, 99)).chain([(41, 98)]) {
+            assert_eq!(world.user(reader).feed_ids().await, [format!("{author}-2"), format!("{author}-1")], "{reader}");
+        }
+        damage().await;
+        for author in [99, 98] {
+            world.user(author).delete(&format!("/v1/posts/{author}-1")).await.ok();
+        }
+        world.idle().await;
+        for (reader, author) in readers.map(|reader| (reader, 99)).chain([(41, 98)]) {
+            assert_eq!(world.user(reader).feed_ids().await, [format!("{author}-2")], "{reader}");
+            assert_eq!(world.user(reader).unread_total().await, 1, "{reader}");
+        }
     });
 }

@@ -33,8 +33,8 @@ struct Minute<'a> {
 }
 
 impl Minute<'_> {
-    /// Sends requests at `rate` a second, at random times, and repeats those that are refused. Returns their number. One
-    /// in a hundred may be refused at first.
+    /// Sends requests at `rate` a second, at random times, and repeats those that are refused. Returns their number.
+    /// One in a hundred may be refused at first.
     async fn send(&self, what: &str, rate: u64, request: impl AsyncFn(u64) -> Response) -> u64 {
         self.world.stack.set_weather(Weather::Aws, 1);
         self.world.stack.slow_down(self.slowdown);

@@ -124,8 +124,8 @@ const ROUNDS: usize = 5;
 /// One of nine deliveries to a reader moves the recent entries of the feed.
 const POSTS: u64 = 9;
 
-/// The microseconds of calls and of the processor that Redis takes for a delivery to each of `all` readers, by the functions
-/// that deliver: `live` waits meanwhile, because its time is not theirs.
+/// The microseconds of calls and of the processor that Redis takes for a delivery to each of `all` readers, by the
+/// functions that deliver: `live` waits meanwhile, because its time is not theirs.
 async fn deliver(world: &World, all: u64) -> [f64; 2] {
     world.stack.pause("live").await.unwrap();
     world.forget_redis_calls().await;

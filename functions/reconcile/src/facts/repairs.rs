@@ -166,8 +166,8 @@ impl StoredFacts {
         self.send(OPERATION, update).await
     }
 
-    /// Makes the author's list agree with an edge of this time and revision, or with no edge. Writes only if the edge is
-    /// as expected.
+    /// Makes the author's list agree with an edge of this time and revision, or with no edge. Writes only if the edge
+    /// is as expected.
     async fn mirror_edge(&self, user: UserId, author: UserId, edge: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {
         let followers = &self.tables.followers;
         let check = Write::check(&self.tables.following, schema::edge(user, author));

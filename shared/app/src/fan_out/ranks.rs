@@ -66,7 +66,7 @@ impl FanOuts {
                 // The loop looks again even after a success: the counts may have been older than those on which another
                 // task relied when it left the step as it was.
                 Some(step) => _ = self.stores.posts.set_step(id, step, token).await?,
-                None if by == Some(token) => return self.announce(&post).await,
+                None if by == Some(token) => return self.show_step(&post).await,
                 None => return Ok(()),
             }
         }
@@ -74,7 +74,7 @@ impl FanOuts {
 
     /// Updates the views after a change of a post's step: first the summary, from which ranked feeds are filled, then
     /// the ranked feeds.
-    async fn announce(&self, post: &Post) -> Result<(), StoreError> {
+    async fn show_step(&self, post: &Post) -> Result<(), StoreError> {
         self.stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
         match self.stores.post_views.note_step(post.id, post.step, self.stores.clock.now()).await? {
             Some(delay) => self.send_rescore(post.id.author, delay).await,

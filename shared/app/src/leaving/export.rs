@@ -173,8 +173,8 @@ impl Leaving {
     }
 }
 
-/// The length of a text in a response: it is JSON in the JSON that the function returns, so its characters may be escaped
-/// twice.
+/// The length of a text in a response: it is JSON in the JSON that the function returns, so its characters may be
+/// escaped twice.
 fn encoded_bytes(text: &PostText) -> usize {
     let bytes = [&text.body, &text.data].into_iter().flatten().flat_map(|text| text.bytes());
     bytes.map(|byte| if byte < b' ' { 7 } else { 1 + 3 * usize::from(matches!(byte, b'"' | b'\\')) }).sum()

@@ -15,7 +15,8 @@ pub trait ErasureViews: Send + Sync {
     async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError>;
     /// Removes every view that is named by the user alone, except the note that the user may not call.
     async fn clear_user(&self, user: UserId) -> Result<(), StoreError>;
-    /// Removes the view of a user's read state on a platform. A reader who read the facts before this call cannot store them.
+    /// Removes the view of a user's read state on a platform. A reader who read the facts before this call cannot store
+    /// them.
     async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError>;
     /// Removes every view of these posts.
     async fn clear_posts(&self, posts: &[PostId]) -> Result<(), StoreError>;
@@ -37,8 +38,8 @@ pub trait Erasures: Send + Sync {
     async fn forget_running(&self, user: UserId) -> Result<(), StoreError>;
     /// Counts what there is to remove, without what [`Self::count_some`] counts.
     async fn count_traces(&self, user: UserId) -> Result<Removed, StoreError>;
-    /// Counts some of the user's reactions of a kind, or of the authors of whose posts the user has marked some. Begins after
-    /// an item. Returns the last item that was counted; `None` at the end.
+    /// Counts some of the user's reactions of a kind, or of the authors of whose posts the user has marked some. Begins
+    /// after an item. Returns the last item that was counted; `None` at the end.
     async fn count_some(
         &self,
         user: UserId,
@@ -53,8 +54,8 @@ pub trait Erasures: Send + Sync {
     async fn remove_pair(&self, user: UserId, other: UserId) -> Result<(), StoreError>;
     /// Takes a reaction back, also that to a deleted post, and corrects the counts.
     async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<(), StoreError>;
-    /// Returns users who have reacted to posts of an author, with their reactions, at most `limit` of each shard. A damaged
-    /// item is an error of its own.
+    /// Returns users who have reacted to posts of an author, with their reactions, at most `limit` of each shard. A
+    /// damaged item is an error of its own.
     async fn reactions_to(
         &self,
         author: UserId,

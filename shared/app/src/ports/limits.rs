@@ -35,7 +35,7 @@ impl Budget {
     }
 }
 
-/// The result of one request at the edge.
+/// The result of [`LimitViews::spend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// The time that the user must wait, if the bucket is empty.

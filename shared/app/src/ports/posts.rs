@@ -87,8 +87,8 @@ pub struct KnownPost {
 /// The data about one reader and one author that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
-    /// The state of the author in the reader's view. Outer `None`: Redis has no usable view. Inner `None`: the reader does not
-    /// follow the author.
+    /// The state of the author in the reader's view. Outer `None`: Redis has no usable view. Inner `None`: the reader
+    /// does not follow the author.
     pub state: Option<Option<AuthorState>>,
     /// The reader's reactions to the author's posts.
     pub reactions: KnownReactions,

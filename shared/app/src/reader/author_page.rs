@@ -35,7 +35,8 @@ impl AuthorQuery {
         self.before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq))
     }
 
-    /// Returns the posts of the page from all that the author has, and one more, which shows whether there is a next page.
+    /// Returns the posts of the page from all that the author has, and one more, which shows whether there is a next
+    /// page.
     fn listed(&self, head: &AuthorHead) -> Vec<Seq> {
         head.listed_seqs(self.upto(head), self.limit + 1)
     }
@@ -122,7 +123,7 @@ impl Readers {
         let next = query.cut(&mut seqs);
         let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
         let page = self.stores.post_views.page(reader, &ids, parts).await?;
-        let (mut posts, _) = self.complete(&ids, page.summaries).await?;
+        let (mut posts, _) = self.fill_summaries(&ids, page.summaries).await?;
         let sight = self.sight(reader, author, known, &seqs).await?;
         if matches!(sight, Sight::Blocked) {
             return Ok(Some(Err(Blocked)));

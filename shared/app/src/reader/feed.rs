@@ -201,7 +201,7 @@ impl Readers {
         page.cards.extend(known.cards);
         page.texts.extend(known.texts);
         page.counts.extend(known.counts);
-        let (live, deleted) = self.complete(&ids, known.summaries).await?;
+        let (live, deleted) = self.fill_summaries(&ids, known.summaries).await?;
         page.posts.extend(live);
         let promised: BTreeSet<UserId> = deleted.iter().filter(|&&post| state.is_unread(post)).map(|post| post.author).collect();
         for &author in &promised {
@@ -315,11 +315,11 @@ impl Readers {
     /// Returns the live posts in the order of `ids`, and the deleted ones.
     pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>), StoreError> {
         let known = self.stores.post_views.summaries(ids).await?;
-        self.complete(ids, known).await
+        self.fill_summaries(ids, known).await
     }
 
     /// The same, with the summaries that are known already.
-    pub(super) async fn complete(
+    pub(super) async fn fill_summaries(
         &self,
         ids: &[PostId],
         mut posts: HashMap<PostId, PostSummary>,

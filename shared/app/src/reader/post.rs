@@ -67,12 +67,19 @@ fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> b
 impl Readers {
     /// Returns those of these posts that are live and that the reader may see, in order. Damaged posts are left out.
     pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>, StoreError> {
-        let Some((&first, rest)) = ids.split_first() else { return Ok(Ok(Vec::new())) };
-        // The first post rebuilds the reader's view, if it is missing. All others use it.
-        let first = self.post_unless_damaged(reader, first).boxed().await?;
-        let rest: Vec<BoxFuture<'_, _>> = rest.iter().map(|&id| self.post_unless_damaged(reader, id).boxed()).collect();
+        let (mut posts, mut rest) = (Vec::new(), ids.iter());
+        // One by one, until a post of another author has rebuilt the reader's view if it is missing. The rest use it.
+        for &id in rest.by_ref() {
+            let post = self.post_unless_damaged(reader, id).boxed().await?;
+            let needs_view = id.author != reader && post.is_some();
+            posts.extend(post);
+            if needs_view {
+                break;
+            }
+        }
+        let rest: Vec<BoxFuture<'_, _>> = rest.map(|&id| self.post_unless_damaged(reader, id).boxed()).collect();
         let rest: Vec<Option<PostDetails>> = stream::iter(rest).buffered(PARALLEL).try_collect().await?;
-        let posts: Vec<PostDetails> = first.into_iter().chain(rest.into_iter().flatten()).collect();
+        posts.extend(rest.into_iter().flatten());
         let bytes: usize = posts.iter().map(|post| post.text.bytes()).sum();
         Ok(if bytes > MOST_TEXT { Err(TooMuchText) } else { Ok(posts) })
     }

@@ -48,7 +48,7 @@ impl RankedQuery {
 }
 
 /// A page that is being collected, the view of its feed, and the stamp for a walk that begins with this page.
-type Found = (Collected, Snapshot, u64);
+type Collection = (Collected, Snapshot, u64);
 
 impl Readers {
     /// Returns one page of the ranked feed, highest score first.
@@ -67,7 +67,7 @@ impl Readers {
     }
 
     /// Collects a page from the view; `None` if there is no complete view now.
-    async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Found>, StoreError> {
+    async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collection>, StoreError> {
         let RankedQuery { list, status, below, limit, parts, .. } = query;
         let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
@@ -104,7 +104,7 @@ impl Readers {
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
-    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Found, StoreError> {
+    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Collection, StoreError> {
         let (posts, _) = self.newest_posts(&snapshot).await?;
         snapshot.state = snapshot.state.of_list(query.list);
         let state = &snapshot.state;

@@ -50,7 +50,7 @@ impl Readers {
             Err(error) => return Err(error),
         };
         let KnownPage { summaries, reactions, cards, texts, counts } = known;
-        let (mut posts, _) = self.complete(&ids, summaries).await?;
+        let (mut posts, _) = self.fill_summaries(&ids, summaries).await?;
         let reactions = self.reactions_of_page(reader, &posts, (!degraded).then_some(reactions)).await?;
         let (bodies, shortened) = self.bodies(parts.texts, &mut posts, texts, counts).await?;
         if shortened {

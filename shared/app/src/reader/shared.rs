@@ -1,11 +1,12 @@
 //! Facts of authors that rebuilds and follows need, from Redis.
 //!
-//! Many readers of a big author need the same facts at once: after Redis has lost its views, or when an author is followed
-//! by many. All facts of an author lie in one partition of DynamoDB, which returns 3,000 read units a second. So the head
-//! and the times of the newest posts of authors with many followers come from Redis, where one process stores them for all.
+//! Many readers of a big author need the same facts at once: after Redis has lost its views, or when an author is
+//! followed by many. All facts of an author lie in one partition of DynamoDB, which returns 3,000 read units a second.
+//! So the head and the times of the newest posts of authors with many followers come from Redis, where one process
+//! stores them for all.
 //!
-//! A head in Redis may lack a post that is a fact already. It is safe to open the gate of a view first and to read such a
-//! head then: a post is delivered only after Redis has the head that contains it, or the outage is noted
+//! A head in Redis may lack a post that is a fact already. It is safe to open the gate of a view first and to read such
+//! a head then: a post is delivered only after Redis has the head that contains it, or the outage is noted
 //! ([`FanOuts::start`](crate::fan_out::FanOuts::start)). So a post that this head lacks will pass the open gate.
 
 use std::{
@@ -24,8 +25,8 @@ use crate::{
     ports::Posts,
 };
 
-/// The times of an author's posts are stored if the author has this many followers or more. The readers of smaller authors
-/// seldom rebuild at the same time.
+/// The times of an author's posts are stored if the author has this many followers or more. The readers of smaller
+/// authors seldom rebuild at the same time.
 const MANY_FOLLOWERS: u64 = 1_000;
 
 /// One request stores the times of at most this many authors. Each costs up to 70 read units.
@@ -83,8 +84,8 @@ impl Source<FeedKey> for Places<'_> {
 }
 
 impl Readers {
-    /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for repairs: a
-    /// record in Redis may be the cause of what they repair.
+    /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for
+    /// repairs: a record in Redis may be the cause of what they repair.
     pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors, StoreError> {
         if facts_alone {
             return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });
@@ -108,8 +109,8 @@ impl Readers {
         Ok(Authors { heads, times })
     }
 
-    /// Returns the facts of one pair for a mark of these posts. The head may be older than the facts, but has all of the
-    /// posts: a seed from an older head than a view knows is refused.
+    /// Returns the facts of one pair for a mark of these posts. The head may be older than the facts, but has all of
+    /// the posts: a seed from an older head than a view knows is refused.
     pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts, StoreError> {
         let authors = [author];
         let (outage, heads, edges, reads) = futures::join!(
@@ -142,7 +143,8 @@ impl Readers {
         }
     }
 
-    /// Returns these posts and tombstones from the facts. Several posts of one author cost less when they are read together.
+    /// Returns these posts and tombstones from the facts. Several posts of one author cost less when they are read
+    /// together.
     pub(super) async fn posts_of_facts(&self, ids: &[PostId]) -> Result<Vec<Post>, StoreError> {
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
         for id in ids {
@@ -177,7 +179,8 @@ impl Readers {
         Ok(heads)
     }
 
-    /// Stores the times of these authors' newest posts for other readers. Without them, these read the posts themselves.
+    /// Stores the times of these authors' newest posts for other readers. Without them, these read the posts
+    /// themselves.
     pub(super) async fn store_times(&self, read: BTreeSet<UserId>, authors: &Authors) {
         for author in read.into_iter().take(MOST_STORED) {
             let Some(head) = authors.heads.get(&author) else { continue };

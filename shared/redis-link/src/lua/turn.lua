@@ -1,11 +1,11 @@
 #!lua name=redis_link_turn_2
 -- turn: gives the bulk work of a process its next turn on this node. Turns are so far apart that the node is busy for a
--- stated share of its time, whatever keeps it busy. The process tells the work of the trip that ends with this call, and
--- its next trip comes in the turn that it gets. A process that has missed its turn calls this before the trip. So trips
--- of all processes follow each other evenly.
+-- stated share of its time, whatever keeps it busy. The process tells the work of the trip that ends with this call,
+-- and its next trip comes in the turn that it gets. A process that has missed its turn calls this before the trip. So
+-- trips of all processes follow each other evenly.
 --
--- The next turn and the distance of turns are kept in the memory of this process only. After a restart or a failover they
--- are learned again. This is a library of its own, so all releases of the functions share them.
+-- The next turn and the distance of turns are kept in the memory of this process only. After a restart or a failover
+-- they are learned again. This is a library of its own, so all releases of the functions share them.
 --
 -- KEYS     none
 -- ARGV     [1] work of the trip, in users
@@ -16,8 +16,8 @@
 local BUSY = 0.72
 -- The least time after which the share is measured, and the longest time until a turn, in microseconds.
 local WINDOW, LONGEST = 20000, 100000
--- The time from a turn to the next for the work of a user, in microseconds: at first, at least and at most. With the last,
--- a call that delivers to 35 users is followed by a turn after 10 ms.
+-- The time from a turn to the next for the work of a user, in microseconds: at first, at least and at most. With the
+-- last, a call that delivers to 35 users is followed by a turn after 10 ms.
 local FIRST, LEAST, MOST = 8, 1, 250
 
 local free, each = 0, FIRST

@@ -2,12 +2,12 @@
 --
 -- KEYS     [1] connections  [2] state hash
 -- ARGV     [1] the least time between two messages, ms
--- Returns  false if nobody watches; 'on its way' if the last message was built less than the least time ago and another one
---          is queued; 'later' if the caller has to send one that is delayed by the least time; or the bytes of the post that
---          was noted last, the time (ms) at which it was noted, the time now (ms), and each connection with the digest of
---          the counts that it was told, '' if that is unknown
--- Keeps    A reader has at most one message in the least time. From here on it is unknown what the connections know, until
---          `told` stores it for this message.
+-- Returns  false if nobody watches; 'on its way' if the last message was built less than the least time ago and another
+--          one is queued; 'later' if the caller has to send one that is delayed by the least time; or the bytes of the
+--          post that was noted last, the time (ms) at which it was noted, the time now (ms), and each connection with
+--          the digest of the counts that it was told, '' if that is unknown
+-- Keeps    A reader has at most one message in the least time. From here on it is unknown what the connections know,
+--          until `told` stores it for this message.
 local function claim(keys, argv, epoch)
   local fields = redis.call('HGETALL', keys[1])
   local now, least, notes, unknown, result = now_ms(), tonumber(argv[1]), nil, false, {}

@@ -1,10 +1,12 @@
--- The packed values of a view. A value that is too short ends the call with an error: users before it in the call keep their
--- changes, and users after it get none. shared/domain/src/author_state.rs, shared/domain/src/reader_state.rs and shared/domain/src/feed.rs describe the layouts.
+-- The packed values of a view. A value that is too short ends the call with an error: users before it in the call keep
+-- their changes, and users after it get none. The caller then calls for each user alone. The modules author_state,
+-- reader_state and feed of shared/domain describe the layouts.
 
 local META = '@'
 local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
--- The newest entries of a feed may be in fields of the state hash, oldest first: a delivery writes to that hash anyway. The
--- flags from 16 on are their number; a field beyond it has an entry that is in the list too. `append` moves them to the list.
+-- The newest entries of a feed may be in fields of the state hash, oldest first: a delivery writes to that hash anyway.
+-- The flags from 16 on are their number; a field beyond it has an entry that is in the list too. `append` moves them to
+-- the list.
 local RECENT, MOST_RECENT, RECENT_FIELDS = 16, 8, {}
 for i = 1, MOST_RECENT do RECENT_FIELDS[i] = '+' .. i end
 -- Positions in the meta: the deadline, the token, the newest entry's time, the epoch, and the end of the fixed part.
@@ -221,9 +223,9 @@ local function push_all(feed, entries)
   end
 end
 
--- Moves the recent entries of a feed to its list, and then `entry`, if there is one. Their fields stay, so that later entries
--- replace them in place. Returns the meta and the length of the list; false if the list or an entry was lost, and with it the
--- view.
+-- Moves the recent entries of a feed to its list, and then `entry`, if there is one. Their fields stay, so that later
+-- entries replace them in place. Returns the meta and the length of the list; false if the list or an entry was lost,
+-- and with it the view.
 local function append(state, feed, meta, entry)
   local count = math.floor(string.byte(meta) / RECENT)
   if count == 0 then return meta, entry and redis.call('RPUSH', feed, entry) end
@@ -237,7 +239,8 @@ local function append(state, feed, meta, entry)
   return string.char(string.byte(meta) % RECENT) .. string.sub(meta, 2), length
 end
 
--- Moves the recent entries of a feed to its list, before a change of the list. Returns the meta; false if the view was lost.
+-- Moves the recent entries of a feed to its list, before a change of the list. Returns the meta; false if the view was
+-- lost.
 local function flush(state, feed, meta)
   local after = append(state, feed, meta)
   if not after then
@@ -256,17 +259,18 @@ local function trim(feed, meta, cap)
   return with_low(meta, redis.call('LINDEX', feed, 0))
 end
 
--- The hash of moves of a ranked feed: `@` -> half-life ms and the last stamp; an entry -> changes of the post's step, and
--- the stamp of its last move, 0 if it has not moved; an author -> the stamp of the last change of the preference.
+-- The hash of moves of a ranked feed: `@` -> half-life ms and the last stamp; an entry -> changes of the post's step,
+-- and the stamp of its last move, 0 if it has not moved; an author -> the stamp of the last change of the preference.
 local MARKER, MOVE, STAMP = '<I8I8', '<I4I8', '<I8'
 
 local function half_life_of(marker)
   return (struct.unpack(MARKER, marker))
 end
 
--- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built (ms), and the bytes
--- of the post that changed; a connection -> its expiry (ms), and if it is known the digest of the counts that it was told,
--- with the epoch. An earlier layout had one digest for all connections, in `=`: with that field, no digest counts.
+-- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built (ms), and the
+-- bytes of the post that changed; a connection -> its expiry (ms), and if it is known the digest of the counts that it
+-- was told, with the epoch. An earlier layout had one digest for all connections, in `=`: with that field, no digest
+-- counts.
 local NOTES, NOTES_BYTES, TOLD = '<I6I6', 12, '='
 local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 8
 
@@ -288,11 +292,12 @@ local function notes_of(value)
   return noted, built, string.sub(value, NOTES_BYTES + 1)
 end
 
--- The sender of the message about a change for a watched reader: the caller, at once or delayed by the least time; or none,
--- because a message is queued.
+-- The sender of the message about a change for a watched reader: the caller, at once or delayed by the least time; or
+-- none, because a message is queued.
 local NOW, LATER, ON_ITS_WAY = 1, 2, 3
 
--- The time from which the last message of a complete view may be built; nil if the view is being rebuilt, which remembers no message.
+-- The time from which the last message of a complete view may be built; nil if the view is being rebuilt, which
+-- remembers no message.
 local function deadline_of(meta)
   return not has_flag(meta, BUILDING) and struct.unpack('<I6', meta, DEADLINE) or nil
 end
@@ -301,14 +306,14 @@ local function with_deadline(meta, deadline)
   return string.sub(meta, 1, DEADLINE - 1) .. struct.pack('<I6', deadline) .. string.sub(meta, TOKEN)
 end
 
--- Whether a message is built later than now, so that it will have every change until now. A deadline beyond the least time
--- was written by a server whose clock was ahead.
+-- Whether a message is built later than now, so that it will have every change until now. A deadline beyond the least
+-- time was written by a server whose clock was ahead.
 local function is_on_its_way(deadline, now, least)
   return deadline and deadline > now and deadline <= now + least
 end
 
--- Decides who sends the message about a change of counts. Returns the decision, and the deadline after it, if it changes.
--- A message for a later time is sent once.
+-- Decides who sends the message about a change of counts. Returns the decision, and the deadline after it, if it
+-- changes. A message for a later time is sent once.
 local function announce(deadline, now, least)
   if is_on_its_way(deadline, now, least) then return ON_ITS_WAY end
   if not deadline then return LATER end

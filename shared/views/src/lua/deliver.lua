@@ -2,11 +2,11 @@
 --
 -- KEYS     for each user: state hash, feed
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] author  [5] seq  [6] time ms  [7] entry
---          [8] changes and [9] pulled, the author's modes  [10] the least time between two messages to connections, ms; ''
---          for no message
--- Returns  the number of users whose view follows the author; the positions (from 1) of those of them who have a ranked feed,
---          into which the caller puts the post with `rank`; those of them to whom the caller must send a message now, and
---          those to whom it must send one after the least time: their views rely on it
+--          [8] changes and [9] pulled, the author's modes  [10] the least time between two messages to connections, ms;
+--          '' for no message
+-- Returns  the number of users whose view follows the author; the positions (from 1) of those of them who have a ranked
+--          feed, into which the caller puts the post with `rank`; those of them to whom the caller must send a message
+--          now, and those to whom it must send one after the least time: their views rely on it
 -- Keeps    V3, V4: a repeated or reordered call gives the same view.
 --          V8: a view of another epoch counts as missing.
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow

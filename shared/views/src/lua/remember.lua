@@ -6,13 +6,13 @@
 --          [4] token of the lease, '' if the caller has just changed the post
 -- Returns  1, or 0 if the lease is lost, or nothing of this is newer than what is known
 -- Keeps    a deleted post stays deleted and has no text. A text is stored only beside its summary. A post that was read
---          before a change is not stored, even if Redis has lost the change. This call keeps the lease: revision and step order
---          the copies of one epoch, and another epoch ends the lease.
+--          before a change is not stored, even if Redis has lost the change. This call keeps the lease: revision and
+--          step order the copies of one epoch, and another epoch ends the lease.
 local LIVE_POST, DELETED, EDITED, RANKED_POST = 0, 1, 2, 3
 local UNRANKED = '\0\0\0\0\0\0'
 
--- The parts of a summary; nil if it cannot be read: revision and title change with an edit; weight, step and the number of
--- the step's changes with a change of the step. A deletion is later than both.
+-- The parts of a summary; nil if it cannot be read: revision and title change with an edit; weight, step and the number
+-- of the step's changes with a change of the step. A deletion is later than both.
 local function parts_of(summary)
   local kind, time = string.byte(summary, 1), string.sub(summary, 2, 7)
   if kind == DELETED then return { time = time, revision = math.huge, changes = math.huge } end

@@ -6,8 +6,8 @@
 --          [5] lowest entry or ''; it raises the low end of the view
 --          [6] A, then A times: author, value (an author state); then the entries, oldest first
 -- Returns  the indexes (from 1) of the authors to load again: the view has no field of this revision yet, or knows
---          a later revision, a later read state or more deletions; false without a view, or if the token's rebuild is no longer the
---          caller's
+--          a later revision, a later read state or more deletions; false without a view, or if the token's rebuild is
+--          no longer the caller's
 -- Keeps    V4 by versions: the edge's revision, the read state's version and the number of deletions only grow.
 --          Deliveries are merged and never undone.
 --          An author whose field is a tombstone of this or a later revision is left out, and not returned.

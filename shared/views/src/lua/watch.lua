@@ -2,9 +2,10 @@
 --
 -- KEYS     [1] connections  [2] state hash
 -- ARGV     [1] connection  [2] lifetime ms  [3] most connections of a reader
--- Returns  the digest of the counts that this connection was told, '' if it is unknown, and when the last message was built (ms)
--- Keeps    The hash lives as long as its last connection. Of too many connections, the one that expires first is removed.
---          A connection that was not registered knows nothing.
+-- Returns  the digest of the counts that this connection was told, '' if it is unknown, and when the last message was
+--          built (ms)
+-- Keeps    The hash lives as long as its last connection. Of too many connections, the one that expires first is
+--          removed. A connection that was not registered knows nothing.
 local function watch(keys, argv, epoch)
   local now = now_ms()
   local fields, expiries, others, first = redis.call('HGETALL', keys[1]), {}, 0, nil

@@ -168,8 +168,8 @@ async fn page(reader: &App, user: UserId) -> Result<(), StoreError> {
     reader.stores.post_views.summaries(&shown).await.map(|_| ())
 }
 
-/// The server has the first processor, and goes before what else runs there, such as threads of the kernel. This process
-/// has the others, until this value is dropped.
+/// The server has the first processor, and goes before what else runs there, such as threads of the kernel. This
+/// process has the others, until this value is dropped.
 struct Apart {
     server: u32,
     processors: usize,

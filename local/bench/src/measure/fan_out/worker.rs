@@ -76,8 +76,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Delivers none to eight more posts to each feed. A ninth delivery moves eight entries, and these readers are not to
-    /// have theirs all at once.
+    /// Delivers none to eight more posts to each feed. A ninth delivery moves eight entries, and these readers are not
+    /// to have theirs all at once.
     async fn spread(&self, entries: &[FeedKey]) -> anyhow::Result<()> {
         let author = UserId::new(AUTHOR + 1).context("an author")?;
         let posts = entries.iter().filter(|entry| entry.post.author == author).count() as u64;

@@ -1,4 +1,4 @@
-//! [`Reading`]: marks posts read and unread. One post, many posts, everything up to a post, everything before a time.
+//! [`Marking`]: marks posts read and unread. One post, many posts, everything up to a post, everything before a time.
 //!
 //! A mark is written to the facts before the response. The update of the view carries the version of the read state, so
 //! marks of several devices may reach the view in any order.
@@ -29,7 +29,7 @@ const PARALLEL: usize = 16;
 /// A mark fails if the facts fail, or if neither the view nor the queue accepts the change. If it covers several posts
 /// or authors, some of them may then be marked.
 #[derive(Clone)]
-pub struct Reading {
+pub struct Marking {
     pub stores: Arc<Stores>,
     /// Updates views after marks.
     pub sync: ViewSync,
@@ -68,7 +68,7 @@ struct Changed {
 /// The result for each author. The failure of one author does not stop the others.
 type Outcomes = Vec<Result<Changed, StoreError>>;
 
-impl Reading {
+impl Marking {
     /// Marks one live post read or unread.
     pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Found<MarkedPost>, StoreError> {
         let ids = [post];
