@@ -54,8 +54,8 @@ pub(crate) async fn live(world: &World) {
     let own = world.user(3).post("/v1/lists", &json!({ "name": "mine" })).await.body["id"].as_str().unwrap().to_owned();
     world.user(3).put(&format!("/v1/lists/{own}/authors/{LEAVING}")).await.ok();
     let publisher = world.stranger(Some("9 notices:write"));
-    publisher.post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await.ok();
-    user.post("/v1/notices/reads", &json!({ "platform": 3, "through": 1 })).await.ok();
+    let notices = publisher.post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await.ok();
+    user.post("/v1/notices/reads", &json!({ "platform": 3, "through": notices["items"][0]["seq"] })).await.ok();
     assert_eq!(user.get("/v1/notices/unread?platform=3").await.ok()["unread"], 0);
     world.idle().await;
 }

@@ -10,7 +10,7 @@ use tidemark::{
     Stores, SystemClock,
     domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, notices::MAX_LIVE},
     facts::schema,
-    notices::NoticeBoard,
+    notices::{NoticeBoard, NoticeEdited},
     outage::{Later, Outage},
     ports::{Clock, NoticeRecord, NoticeView},
     views::{Redis, RedisOptions, keys},
@@ -235,7 +235,8 @@ fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
         let without_redis = process(Arc::new(Stores { notice_views, ..(*board.stores).clone() }));
         let other = process(Arc::clone(&board.stores));
         let before = *other.board(id.platform, user_id(7)).await.unwrap().find(1).unwrap();
-        without_redis.edit(id, &content("y", None), true).await.unwrap();
+        let edited = without_redis.edit(id, &content("y", None), true).await.unwrap();
+        assert!(matches!(edited, NoticeEdited::Stands(_)));
         other.mark(user_id(7), id, true).await.unwrap().unwrap();
         let (head, reads) = board.stores.notices.state(id.platform, user_id(7)).await.unwrap();
         let after = head.live[0];

@@ -81,7 +81,7 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
     // An earlier attempt was interrupted. Its remaining messages may be stale.
     let done = if is_repeated(&message.attributes) { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };
     let error = done.err()?;
-    warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
+    warn!(message_id = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
     Some(id)
 }
 

@@ -72,7 +72,11 @@ async fn work(app: &App, message: SqsMessage) -> Option<String> {
     match app.live.run(&task, queue::is_repeated(&message.attributes)).await {
         Ok(()) => None,
         Err(error) => {
-            warn!(message = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
+            warn!(
+                message_id = id,
+                error = &error as &dyn std::error::Error,
+                "connections not told, the queue repeats the message"
+            );
             Some(id)
         }
     }

@@ -89,10 +89,11 @@ impl Link {
         self.run(operation, vec![bundle]).await.pop().unwrap_or_else(none)
     }
 
-    /// Runs commands on any keys, in one round trip for each node. Returns the responses in order.
+    /// Runs commands on any keys: in one round trip on one node, with up to 50 in a trip to a node of a cluster.
+    /// Returns the responses in order.
     ///
     /// # Errors
-    /// At least one command failed. The others have run or have failed too.
+    /// At least one command failed. Each of the others may have run.
     pub async fn each<T: FromRedisValue>(
         &self,
         operation: &'static str,

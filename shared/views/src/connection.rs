@@ -65,8 +65,7 @@ impl Redis {
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
-    /// cluster.
-    /// Returns the responses in order.
+    /// cluster. Returns the responses in order.
     ///
     /// # Errors
     /// At least one command failed. Each of the others may have run.

@@ -32,7 +32,7 @@
 //! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [set of posts](super::sets) | 24 h | store | read facts, edges |
 //! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, forget_marks | |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
-//! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease_notices; removed by store, replace | |
+//! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
 //! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember_titles | notices |
 //! | `{bucket}:u:<user>` | string | what pages show of a user: version and [card](tidemark_domain::Card); also that there is no profile | 7 days | store, replace | profiles |
 //! | `{bucket}:u:<user>:lease` | string | token of the caller that stores the card | 1 s | lease; removed by store, replace | |
@@ -134,8 +134,8 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The time that Redis remembers that a user has begun or ended a follow or a block, or has reacted. It is longer than
-/// a first page stays in memory, and than counts from before the reaction are used.
+/// The time that Redis remembers that a user has begun or ended a follow or a block, has reacted, or has deleted a post
+/// of another user. It is longer than a first page stays in memory, and than counts from before the reaction are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and

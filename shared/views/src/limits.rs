@@ -54,7 +54,8 @@ impl ErasureViews for Redis {
 impl Redis {
     /// Deletes the keys of these views. They are rebuilt when they are needed.
     pub async fn clear(&self, views: &[View]) -> Result<(), StoreError> {
-        let keys = views.iter().flat_map(keys::of_view).map(|(key, _)| redis::Cmd::unlink(key));
-        self.each::<u64>("clear", keys.collect()).await.map(drop)
+        let keys = |view| keys::of_view(view).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        // One command for a view: a process must not find its lease after its record is gone.
+        self.each::<u64>("clear", views.iter().map(|view| redis::Cmd::unlink(keys(view))).collect()).await.map(drop)
     }
 }

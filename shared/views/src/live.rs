@@ -122,8 +122,8 @@ mod tests {
     fn a_claim_is_decoded() {
         let bytes = |text: &[u8]| Value::BulkString(text.to_vec());
         assert_eq!(decode_claim(Value::Nil).unwrap(), ClaimedUpdate::Unwatched);
-        assert_eq!(decode_claim(bytes(b"later")).unwrap(), ClaimedUpdate::OnItsWay);
-        assert_eq!(decode_claim(bytes(b"again")).unwrap(), ClaimedUpdate::TooEarly);
+        assert_eq!(decode_claim(bytes(b"on its way")).unwrap(), ClaimedUpdate::OnItsWay);
+        assert_eq!(decode_claim(bytes(b"later")).unwrap(), ClaimedUpdate::TooEarly);
         let claimed = |post: &[u8]| {
             let [known, unknown] = [&7_u64.to_le_bytes()[..], b""];
             let parts = [post, b"9", b"12", b"L0abc=", known, b"L1abc=", unknown];

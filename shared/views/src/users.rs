@@ -16,7 +16,7 @@ use crate::{
 /// fixed part of a call more often.
 pub const USERS_PER_CALL: usize = 35;
 
-/// The maximum number of damaged views in one page of followers. More have another cause than damage.
+/// This many damaged views of one page of followers are deleted in any case. More are deleted if they are the minority.
 const MOST_DAMAGED: usize = 5;
 
 impl Redis {
@@ -25,8 +25,8 @@ impl Redis {
     ///
     /// For one user it is no bulk work, because that user may wait for it.
     ///
-    /// If the script cannot read the views of some users, these views are deleted, and their users are left out. The
-    /// next read rebuilds them.
+    /// If a script cannot decode the values of some users, their views are deleted, and they are left out. The next
+    /// read rebuilds the views.
     ///
     /// # Errors
     /// At least one call failed. Others may have run, and their responses are lost, so the caller repeats all users.
@@ -44,61 +44,66 @@ impl Redis {
             let bulk = is_bulk.then_some((users.len() * USERS_PER_CALL).div_ceil(per_call));
             Bundle { commands: vec![fcall(function, &keys, args)], consistency: Consistency::Strong, bulk }
         };
-        // One call serves users of one bucket on a cluster, because they share a slot.
+        // On a cluster, one call serves users of one bucket, because they share a slot.
         let parts: Vec<&[UserId]> = match self.is_one_node() {
             true => users.chunks(per_call).collect(),
             false => users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect(),
         };
-        match self.in_turn(function, &parts, call).await {
-            Err(StoreError::DamagedView { .. }) => self.one_by_one(function, users, call).await,
-            responses => responses,
-        }
-    }
-
-    /// Calls a script for parts of users: one call after another on one node, and on a cluster the nodes in parallel,
-    /// each some calls at a time.
-    async fn in_turn<'a, T: FromRedisValue>(
-        &self,
-        function: Function,
-        parts: &[&'a [UserId]],
-        call: impl Fn(&[UserId]) -> Bundle,
-    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
-        if self.is_one_node() {
-            let mut responses = Vec::new();
-            for &users in parts {
-                responses.push((users, self.query(function.source_name(), call(users)).await?));
-            }
-            return Ok(responses);
-        }
-        let responses = self.each(function.source_name(), parts.iter().map(|users| call(users)).collect()).await?;
-        Ok(parts.iter().copied().zip(responses).collect())
-    }
-
-    /// Calls a script for each user alone, and deletes the views that it cannot read. If these are many, the script may
-    /// be wrong and not the views, so none is deleted.
-    async fn one_by_one<'a, T: FromRedisValue>(
-        &self,
-        function: Function,
-        users: &'a [UserId],
-        call: impl Fn(&[UserId]) -> Bundle,
-    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
-        let (mut responses, mut damaged) = (Vec::new(), Vec::new());
-        for users in users.chunks(1) {
-            match self.query(function.source_name(), call(users)).await {
-                Err(error @ StoreError::DamagedView { .. }) if damaged.len() >= MOST_DAMAGED => return Err(error),
-                Err(StoreError::DamagedView { detail }) => damaged.push((users[0], detail)),
+        let (mut responses, mut suspects, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
+        for (users, response) in self.in_turn(function, parts, &call).await {
+            match response {
+                // `notify` reads no value that could be damaged.
+                Err(StoreError::DamagedView { .. }) if function != Function::Notify => suspects.extend(users.chunks(1)),
                 response => responses.push((users, response?)),
             }
         }
-        let mut views = Vec::new();
-        for (user, detail) in damaged {
-            warn!(%user, detail, "a damaged view is deleted");
-            views.push(View::Reader(user));
-            if function == Function::Notify {
-                views.push(View::Connections(user));
+        for (users, response) in self.in_turn(function, suspects, &call).await {
+            match response {
+                Err(error @ StoreError::DamagedView { .. }) => damaged.push((users[0], error)),
+                response => responses.push((users, response?)),
             }
         }
-        self.clear(&views).await.map(|()| responses)
+        let healthy = responses.iter().map(|(users, _)| users.len()).sum();
+        self.drop_damaged(damaged, healthy).await.map(|()| responses)
+    }
+
+    /// Calls a script for parts of users: one call after another on one node, until Redis is unavailable. On a cluster
+    /// the nodes run in parallel, each some calls at a time.
+    async fn in_turn<'a, T: FromRedisValue>(
+        &self,
+        function: Function,
+        parts: Vec<&'a [UserId]>,
+        call: impl Fn(&[UserId]) -> Bundle,
+    ) -> Vec<(&'a [UserId], Result<T, StoreError>)> {
+        let name = function.source_name();
+        if !self.is_one_node() {
+            let results = self.results(name, parts.iter().map(|users| call(users)).collect()).await;
+            return parts.into_iter().zip(results).collect();
+        }
+        let mut results = Vec::new();
+        for users in parts {
+            let result = self.query(name, call(users)).await;
+            let is_last = result.as_ref().is_err_and(StoreError::is_retryable);
+            results.push((users, result));
+            if is_last {
+                break;
+            }
+        }
+        results
+    }
+
+    /// Deletes the views of these users. If they are many, and more than the healthy ones, the script may be wrong and
+    /// not the views. Then none is deleted, and the error is returned.
+    async fn drop_damaged(&self, mut damaged: Vec<(UserId, StoreError)>, healthy: usize) -> Result<(), StoreError> {
+        if damaged.len() > healthy.max(MOST_DAMAGED) {
+            return damaged.pop().map_or(Ok(()), |(_, error)| Err(error));
+        }
+        let views: Vec<View> = damaged.iter().map(|(user, _)| View::Reader(*user)).collect();
+        self.clear(&views).await?;
+        for (user, error) in damaged {
+            warn!(%user, error = &error as &dyn std::error::Error, "a damaged view was deleted");
+        }
+        Ok(())
     }
 }
 

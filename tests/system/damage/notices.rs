@@ -6,6 +6,7 @@ use serde_json::json;
 use tidemark::{
     domain::{NoticeId, NoticeReads, PlatformHead, Slot},
     facts::schema,
+    notices::NoticeEdited,
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished},
     views::keys::{self, View},
 };
@@ -97,7 +98,8 @@ pub(super) const ALL: &[Damage] = &[
     ("an old head, below a slot that was given and read", &async |scene: &Scene| {
         board(scene).await;
         let (head, _) = fact(scene).await;
-        scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap();
+        let edited = scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap();
+        assert!(matches!(edited, NoticeEdited::Stands(_)));
         scene.app.notices.mark(scene.reader(), notice(scene, 1), true).await.unwrap().unwrap();
         put_back(scene, &head).await;
         // The cached head expires after a minute. A later head would show the title of its revision.

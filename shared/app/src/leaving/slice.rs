@@ -29,7 +29,7 @@ const MOST_LEFT_OUT: usize = 1_000;
 
 /// The result of a slice or of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum SliceEnd {
     /// Nothing is left, except for what cannot be removed.
     Done,
     More,
@@ -87,18 +87,18 @@ impl<'a> Slice<'a> {
         let clock = &self.stores().clock;
         if self.erasure.removed.is_none() {
             match self.count().await {
-                Ok(Progress::More) => return self.again(Duration::ZERO).await,
+                Ok(SliceEnd::More) => return self.again(Duration::ZERO).await,
                 Ok(_) if self.save().await? => {}
                 Ok(_) => return Ok(()),
                 Err(error) => drop(self.left_out.note::<()>(self.user, Err(error))?),
             }
         }
         match self.remove().await? {
-            Progress::Lost => return Ok(()),
-            Progress::More => return self.again(Duration::ZERO).await,
-            Progress::Done => {}
+            SliceEnd::Lost => return Ok(()),
+            SliceEnd::More => return self.again(Duration::ZERO).await,
+            SliceEnd::Done => {}
         }
-        if self.rest().await? == Progress::More {
+        if self.rest().await? == SliceEnd::More {
             return self.again(Duration::ZERO).await;
         }
         self.erasure.incomplete = self.left_out.reason.take();
@@ -111,7 +111,7 @@ impl<'a> Slice<'a> {
         if now < end {
             return self.again(Duration::from_millis(end.ms() - now.ms())).await;
         }
-        if self.clear().await? == Progress::More {
+        if self.clear().await? == SliceEnd::More {
             return self.again(Duration::ZERO).await;
         }
         self.erasure.finished_at = Some(clock.now());
@@ -122,7 +122,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Counts what there is to remove.
-    async fn count(&mut self) -> Result<Progress, StoreError> {
+    async fn count(&mut self) -> Result<SliceEnd, StoreError> {
         let (erasures, user) = (&self.stores().erasures, self.user);
         let mut counting = self.erasure.counting.take().unwrap_or_default();
         while let Some(reaction) = [Some(Reaction::Like), Some(Reaction::Favorite), None].get(counting.part) {
@@ -132,18 +132,18 @@ impl<'a> Slice<'a> {
             counting.after = last;
             if (self.out_of_time)() {
                 self.erasure.counting = Some(counting);
-                return Ok(Progress::More);
+                return Ok(SliceEnd::More);
             }
         }
         let [likes, favorites, reads] = counting.counts;
         self.erasure.removed = Some(Removed { likes, favorites, reads, ..erasures.count_traces(user).await? });
-        Ok(Progress::Done)
+        Ok(SliceEnd::Done)
     }
 
     /// Removes relations, posts, reactions and marks, in this order. A step that a damaged item stops is left out.
     ///
     /// The user's blocks end after the posts are gone: those who were blocked never see them.
-    async fn remove(&mut self) -> Result<Progress, StoreError> {
+    async fn remove(&mut self) -> Result<SliceEnd, StoreError> {
         let mut blocks_may_end = true;
         for step in 0..5 {
             let before = self.left_out.items;
@@ -151,12 +151,12 @@ impl<'a> Slice<'a> {
                 0 => self.relations(false).await,
                 1 => self.posts().await,
                 2 if blocks_may_end => self.relations(true).await,
-                2 => Ok(Progress::Done),
+                2 => Ok(SliceEnd::Done),
                 3 => self.reactions().await,
                 _ => self.marks().await,
             };
             match done {
-                Ok(Progress::Done) => {}
+                Ok(SliceEnd::Done) => {}
                 Ok(other) => return Ok(other),
                 Err(error) => drop(self.left_out.note::<()>(self.user, Err(error))?),
             }
@@ -164,11 +164,11 @@ impl<'a> Slice<'a> {
                 blocks_may_end = self.left_out.items == before;
             }
         }
-        Ok(Progress::Done)
+        Ok(SliceEnd::Done)
     }
 
     /// Removes follows, mutes and blocks in both directions, at first without the users whom the user blocks.
-    async fn relations(&mut self, blocks_too: bool) -> Result<Progress, StoreError> {
+    async fn relations(&mut self, blocks_too: bool) -> Result<SliceEnd, StoreError> {
         let mut left = HashSet::from([self.user]);
         if !blocks_too {
             let hidden = self.stores().edges.hidden(self.user).await?;
@@ -180,11 +180,11 @@ impl<'a> Slice<'a> {
                 next = self.stores().erasures.related(self.user, STEP + left.len()).await?;
                 next.retain(|other| !left.contains(other));
                 if next.is_empty() {
-                    return Ok(Progress::Done);
+                    return Ok(SliceEnd::Done);
                 }
                 self.erasure.pairs.extend(&next);
                 if !self.save().await? {
-                    return Ok(Progress::Lost);
+                    return Ok(SliceEnd::Lost);
                 }
             }
             let pairs: Vec<_> = next.into_iter().map(|other| self.pair(other).boxed()).collect();
@@ -197,7 +197,7 @@ impl<'a> Slice<'a> {
                 }
             }
             if (self.out_of_time)() {
-                return Ok(Progress::More);
+                return Ok(SliceEnd::More);
             }
         }
     }
@@ -230,7 +230,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Deletes the posts. There are no followers any more, so a retraction has no pages.
-    async fn posts(&mut self) -> Result<Progress, StoreError> {
+    async fn posts(&mut self) -> Result<SliceEnd, StoreError> {
         let stores = self.stores();
         let fan_outs = &self.leaving.fan_outs;
         let publishing = Publishing { stores: fan_outs.stores.clone(), fan_outs: fan_outs.clone() };
@@ -238,12 +238,12 @@ impl<'a> Slice<'a> {
         loop {
             let head = stores.posts.heads(&[self.user]).await?.remove(&self.user).unwrap_or_default();
             let live = head.listed_seqs(before, STEP);
-            let Some(&last) = live.last() else { return Ok(Progress::Done) };
+            let Some(&last) = live.last() else { return Ok(SliceEnd::Done) };
             for seq in live {
                 let deleted = publishing.delete(self.user, false, PostId::new(self.user, seq)).await;
                 self.left_out.note(self.user, deleted)?;
                 if (self.out_of_time)() {
-                    return Ok(Progress::More);
+                    return Ok(SliceEnd::More);
                 }
             }
             // A post that the head lists and the facts lack would be listed again.
@@ -252,7 +252,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Removes the user's reactions, and those to the user's posts.
-    async fn reactions(&mut self) -> Result<Progress, StoreError> {
+    async fn reactions(&mut self) -> Result<SliceEnd, StoreError> {
         for reaction in [Reaction::Like, Reaction::Favorite] {
             let mut below: Option<FeedKey> = None;
             loop {
@@ -262,7 +262,7 @@ impl<'a> Slice<'a> {
                     let removed = self.take_back(key.post, reaction).await;
                     self.left_out.note(self.user, removed)?;
                     if (self.out_of_time)() {
-                        return Ok(Progress::More);
+                        return Ok(SliceEnd::More);
                     }
                 }
                 if below.is_none() {
@@ -282,11 +282,11 @@ impl<'a> Slice<'a> {
                 };
                 left += usize::from(!self.left_out.note(self.user, removed)?);
                 if (self.out_of_time)() {
-                    return Ok(Progress::More);
+                    return Ok(SliceEnd::More);
                 }
             }
             if left == found {
-                return Ok(Progress::Done);
+                return Ok(SliceEnd::Done);
             }
         }
     }
@@ -304,7 +304,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Removes the user's marks, and those of the user's posts.
-    async fn marks(&mut self) -> Result<Progress, StoreError> {
+    async fn marks(&mut self) -> Result<SliceEnd, StoreError> {
         let (stores, user) = (self.stores(), self.user);
         let mut left = 0;
         loop {
@@ -325,17 +325,17 @@ impl<'a> Slice<'a> {
                 break;
             }
             if (self.out_of_time)() {
-                return Ok(Progress::More);
+                return Ok(SliceEnd::More);
             }
         }
         for platform in stores.erasures.read_platforms(user).await? {
             match self.forget_platform(platform).await {
                 Ok(true) => {}
-                Ok(false) => return Ok(Progress::More),
+                Ok(false) => return Ok(SliceEnd::More),
                 Err(error) => drop(self.left_out.note::<()>(user, Err(error))?),
             }
         }
-        Ok(Progress::Done)
+        Ok(SliceEnd::Done)
     }
 
     /// Removes the user's marks of notices. Returns false if a request that is still in progress was first. The next
@@ -355,23 +355,23 @@ impl<'a> Slice<'a> {
     }
 
     /// Removes the profile, the counts and the views of the user. Counts stay while something is left that they count.
-    async fn rest(&mut self) -> Result<Progress, StoreError> {
+    async fn rest(&mut self) -> Result<SliceEnd, StoreError> {
         let (stores, user) = (self.stores(), self.user);
         let removed = stores.erasures.remove_profile(user).await;
         self.left_out.note(user, removed)?;
         if self.left_out.items == 0 {
             while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
                 if (self.out_of_time)() {
-                    return Ok(Progress::More);
+                    return Ok(SliceEnd::More);
                 }
             }
             stores.erasures.remove_counters(user).await?;
         }
-        stores.erasure_views.clear_user(user).await.map(|()| Progress::Done)
+        stores.erasure_views.clear_user(user).await.map(|()| SliceEnd::Done)
     }
 
     /// Removes the views of the posts, then the tombstones.
-    async fn clear(&mut self) -> Result<Progress, StoreError> {
+    async fn clear(&mut self) -> Result<SliceEnd, StoreError> {
         let (stores, user) = (self.stores(), self.user);
         let latest = stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default().latest_seq;
         while self.erasure.cleared < latest {
@@ -380,14 +380,14 @@ impl<'a> Slice<'a> {
             stores.erasure_views.clear_posts(&posts).await?;
             self.erasure.cleared = last;
             if (self.out_of_time)() {
-                return Ok(Progress::More);
+                return Ok(SliceEnd::More);
             }
         }
         while stores.erasures.remove_tombstones(user, STEP).await? > 0 {
             if (self.out_of_time)() {
-                return Ok(Progress::More);
+                return Ok(SliceEnd::More);
             }
         }
-        Ok(Progress::Done)
+        Ok(SliceEnd::Done)
     }
 }

@@ -8,8 +8,8 @@ use crate::error::StoreError;
 /// Views of users who leave.
 #[async_trait]
 pub trait ErasureViews: Send + Sync {
-    /// Stores whether a user may call. A permission is stored only if nothing is known, because
-    /// the process that read it may be late.
+    /// Stores whether a user may call. A permission is stored only if nothing is known, because the process that read
+    /// it may be late.
     async fn note_access(&self, user: UserId, may: bool) -> Result<(), StoreError>;
     /// Removes a reader's reactions.
     async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError>;

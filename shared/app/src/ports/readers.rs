@@ -153,12 +153,14 @@ pub trait ReaderViews: Send + Sync {
     async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError>;
     /// Removes the marks of these users and authors, and the leases.
     async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError>;
-    /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes entries below the
-    /// cap and old tombstones.
+    /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes the oldest
+    /// entries beyond the cap, and old tombstones.
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
-    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds.
+    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds. A view that
+    /// cannot be decoded is deleted. The next read rebuilds it.
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError>;
-    /// Removes a deleted post from the views of these users. `deletions` is the author's number of deletions.
+    /// Removes a deleted post from the views of these users. A view that cannot be decoded is deleted. `deletions` is
+    /// the author's number of deletions.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError>;
 }
 

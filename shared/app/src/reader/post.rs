@@ -2,7 +2,11 @@
 
 use std::collections::HashMap;
 
-use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
+use futures::{
+    FutureExt, StreamExt, TryStreamExt,
+    future::{BoxFuture, ready},
+    stream,
+};
 use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, UserId};
 use tracing::{error, warn};
 
@@ -52,6 +56,9 @@ const PARALLEL: usize = 16;
 /// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.
 pub const MOST_TEXT: usize = 800 * 1024;
 
+/// This many posts of other authors are read one by one, until one is live.
+const MOST_PROBED: usize = 3;
+
 /// Ends a page where its texts become longer than [`MOST_TEXT`]. No single text is. Returns whether posts were removed.
 fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> bool {
     let (before, mut bytes) = (posts.len(), 0);
@@ -67,19 +74,25 @@ fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> b
 impl Readers {
     /// Returns those of these posts that are live and that the reader may see, in order. Damaged posts are left out.
     pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>, StoreError> {
-        let (mut posts, mut rest) = (Vec::new(), ids.iter());
-        // One by one, until a post of another author has rebuilt the reader's view if it is missing. The rest use it.
-        for &id in rest.by_ref() {
+        // A live post of another author rebuilds the reader's view if it is missing. The rest use it.
+        let mut known = HashMap::new();
+        for &id in ids.iter().filter(|id| id.author != reader).take(MOST_PROBED) {
             let post = self.post_unless_damaged(reader, id).boxed().await?;
-            let needs_view = id.author != reader && post.is_some();
-            posts.extend(post);
-            if needs_view {
+            let is_live = post.is_some();
+            known.insert(id, post);
+            if is_live {
                 break;
             }
         }
-        let rest: Vec<BoxFuture<'_, _>> = rest.map(|&id| self.post_unless_damaged(reader, id).boxed()).collect();
-        let rest: Vec<Option<PostDetails>> = stream::iter(rest).buffered(PARALLEL).try_collect().await?;
-        posts.extend(rest.into_iter().flatten());
+        let posts: Vec<BoxFuture<'_, _>> = ids
+            .iter()
+            .map(|&id| match known.remove(&id) {
+                Some(post) => ready(Ok(post)).boxed(),
+                None => self.post_unless_damaged(reader, id).boxed(),
+            })
+            .collect();
+        let posts: Vec<Option<PostDetails>> = stream::iter(posts).buffered(PARALLEL).try_collect().await?;
+        let posts: Vec<PostDetails> = posts.into_iter().flatten().collect();
         let bytes: usize = posts.iter().map(|post| post.text.bytes()).sum();
         Ok(if bytes > MOST_TEXT { Err(TooMuchText) } else { Ok(posts) })
     }

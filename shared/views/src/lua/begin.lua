@@ -7,6 +7,7 @@
 -- Returns  'begun', 'building' (another caller's rebuild, within its deadline) or 'ready'
 -- Keeps    V8: a view of another epoch counts as missing.
 --          A reader who has a connection is watched again.
+--          If the response is lost, a repetition returns 'building' until the deadline.
 local function begin(keys, argv, epoch)
   local meta = meta_of(keys[1], epoch)
   if meta and argv[5] ~= '1' then

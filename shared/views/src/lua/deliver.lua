@@ -11,6 +11,7 @@
 --          V8: a view of another epoch counts as missing.
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
 --          leaves no ghost.
+--          If the response is lost, a repetition may name nobody for a message. Then the next change or ping sends it.
 --          A deleted post stays deleted, and a read post stays read. A post below the view's low end is counted and
 --          not stored.
 
