@@ -235,3 +235,19 @@ fn kind(error: &RedisError) -> Option<ServerErrorKind> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_and_commands_that_write_are_changes_and_those_that_read_are_not() {
+        let in_transaction = |name| [redis::cmd("MULTI"), redis::cmd(name), redis::cmd("EXEC")];
+        for name in ["FCALL", "SET", "DEL", "UNLINK", "HSET", "FUNCTION"] {
+            assert!(changes(&[redis::cmd(name)]) && changes(&in_transaction(name)), "{name}");
+        }
+        for name in ["GET", "MGET", "HMGET", "HGETALL", "LRANGE", "ZRANGE", "PING", "SCAN", "EXISTS"] {
+            assert!(!changes(&[redis::cmd(name)]) && !changes(&in_transaction(name)), "{name}");
+        }
+    }
+}
