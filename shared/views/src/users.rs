@@ -57,6 +57,9 @@ impl Redis {
                 response => responses.push((users, response?)),
             }
         }
+        if suspects.is_empty() {
+            return Ok(responses);
+        }
         for (users, response) in self.in_turn(function, suspects, &call).await {
             match response {
                 Err(error @ StoreError::DamagedView { .. }) => damaged.push((users[0], error)),
@@ -95,8 +98,10 @@ impl Redis {
     /// Deletes the views of these users. If they are many, and more than the healthy ones, the script may be wrong and
     /// not the views. Then none is deleted, and the error is returned.
     async fn drop_damaged(&self, mut damaged: Vec<(UserId, StoreError)>, healthy: usize) -> Result<(), StoreError> {
-        if damaged.len() > healthy.max(MOST_DAMAGED) {
-            return damaged.pop().map_or(Ok(()), |(_, error)| Err(error));
+        if damaged.len() > healthy.max(MOST_DAMAGED)
+            && let Some((_, error)) = damaged.pop()
+        {
+            return Err(error);
         }
         let views: Vec<View> = damaged.iter().map(|(user, _)| View::Reader(*user)).collect();
         self.clear(&views).await?;
