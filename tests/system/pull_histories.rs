@@ -19,7 +19,7 @@ use tidemark::{
     ports::{Backlog, Deleted, FanOut, StoreError, Task, TaskQueue},
     views::keys,
 };
-use tidemark_reconcile::{StoredFacts, stored::Unfinished};
+use tidemark_reconcile::{StoredFacts, Unfinished};
 use tidemark_tests::{Model, World, user_id};
 
 use crate::{delivery::publish_in_facts, pull::small_world};

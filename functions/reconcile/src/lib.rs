@@ -8,13 +8,10 @@ pub mod diff;
 mod facts;
 mod job;
 mod plan;
-pub mod stored;
 mod views;
 
-pub use facts::StoredFacts;
-pub use job::{
-    FlowPlan, MOST_SEGMENTS, ParsePositionError, ParseSegmentError, Plan, Position, Reconcile, ReconcileError, Report, Segment,
-};
+pub use facts::{StoredFacts, Unfinished};
+pub use job::{FlowPlan, Plan, Position, Reconcile, ReconcileError, Report, Segment};
 pub use views::StoredViews;
 
 use aws_lambda_events::sqs::SqsEvent;

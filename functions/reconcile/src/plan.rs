@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{FlowPlan, Plan, Position, Segment};
+use lambda_runtime::Error;
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::{FlowPlan, Plan, Position, Segment};
 
 /// Reconcile leaves a fan-out that is younger than this to its workers.
 const OVERDUE_MS: u64 = 30_000;
@@ -69,37 +71,26 @@ pub(crate) struct Run {
     pub(crate) flow: FlowPlan,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
-    /// An unknown job or setting, or a value of another type.
-    #[error("{0}")]
-    Malformed(#[from] serde_json::Error),
-    #[error("{0} is out of bounds")]
-    OutOfBounds(&'static str),
-    #[error("from: {0}")]
-    From(#[from] crate::ParsePositionError),
-}
-
 impl Run {
-    pub(crate) fn read(event: &Value) -> Result<Self, RunError> {
+    pub(crate) fn read(event: &Value) -> Result<Self, Error> {
         let event = Event::deserialize(event)?;
         let share = event.share.unwrap_or(SHARE);
         if !(0.0..=1.0).contains(&share) {
-            return Err(RunError::OutOfBounds("share"));
+            return Err("share is out of bounds".into());
         }
         let slice = event.slice.unwrap_or(SLICE);
         if !(1..=100_000).contains(&slice) {
-            return Err(RunError::OutOfBounds("slice"));
+            return Err("slice is out of bounds".into());
         }
         if (event.from.is_some() || event.segment.is_some()) && event.job != Job::Users {
-            return Err(RunError::OutOfBounds("from or segment, which go with users alone,"));
+            return Err("from or segment, which go with users alone, is out of bounds".into());
         }
         let settle = Duration::from_millis(event.settle_ms.unwrap_or(SETTLE_MS));
         Ok(Self {
             job: event.job,
             plan: Plan { dry_run: event.dry_run, share, settle, slice, segment: event.segment.unwrap_or(Segment::WHOLE) },
             only_continues: event.job == Job::Minute || (event.segment.is_some() && !event.dry_run),
-            from: event.from.map(|text| text.parse()).transpose()?,
+            from: event.from.map(|text| text.parse()).transpose().map_err(|error| format!("from: {error}"))?,
             flow: FlowPlan {
                 overdue_ms: event.overdue_ms.unwrap_or(OVERDUE_MS),
                 most_attempts: event.most_attempts.unwrap_or(MOST_ATTEMPTS),

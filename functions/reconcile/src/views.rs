@@ -7,9 +7,10 @@ use std::{
 };
 
 use redis_link::{EPOCH_BYTES, Epoch};
-use tidemark_app::ports::{List, Marks, StoreError};
+use tidemark_app::ports::{CardVersion, CountsVersion, List, Marks, StoreError};
 use tidemark_domain::{
-    FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, ReactionState, ReaderState, Relation, Score, Timestamp, UserId,
+    AuthorHead, Counters, FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, PostSummary, PostText, ReactionState,
+    ReaderState, Relation, Score, Timestamp, UserId,
     feed::author_of_prefix,
     reader_state::{META_FIELD, ReaderMeta},
 };
@@ -23,14 +24,11 @@ use tidemark_views::{
     transaction,
 };
 
-use crate::{
-    diff::{
-        Stored,
-        notices::{StoredSlots, StoredTitle},
-        reader::{StoredRanks, StoredReader},
-        views::{StoredKey, StoredList},
-    },
-    stored::{StoredPostViews, StoredUser, StoredView},
+use crate::diff::{
+    Stored,
+    notices::{StoredSlots, StoredTitle},
+    reader::{StoredRanks, StoredReader},
+    views::{StoredKey, StoredList},
 };
 
 #[derive(Debug, Clone)]
@@ -42,6 +40,40 @@ impl Deref for StoredViews {
     fn deref(&self) -> &Redis {
         &self.0
     }
+}
+
+/// All that Redis has of one user. A view of a wrong type counts as absent.
+#[derive(Debug, Clone, Default)]
+pub struct StoredUser {
+    /// The keys that exist.
+    pub keys: Vec<StoredKey>,
+    pub reader: StoredReader,
+    pub following: Stored<StoredList>,
+    pub fans: Stored<StoredList>,
+    pub counters: Stored<Counters>,
+    pub reactions: Stored<HashMap<UserId, ReactionState>>,
+    pub head: Stored<AuthorHead>,
+    pub card: Stored<CardVersion>,
+}
+
+/// A view of notices.
+#[derive(Debug, Clone)]
+pub struct StoredView<T> {
+    /// The keys that exist.
+    pub keys: Vec<StoredKey>,
+    /// Absent if it has a wrong type.
+    pub record: Stored<T>,
+}
+
+/// All that Redis has of one post.
+#[derive(Debug, Clone, Default)]
+pub struct StoredPostViews {
+    /// The keys that exist.
+    pub keys: Vec<StoredKey>,
+    pub summary: Stored<PostSummary>,
+    /// The text and its revision.
+    pub text: Stored<(u32, PostText)>,
+    pub counts: Stored<CountsVersion>,
 }
 
 /// A hash in a reply of Redis.

@@ -207,7 +207,7 @@ fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)
 #[test]
 fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     let template = template_document();
-    let jobs = ["segment.rs", "walk.rs", "flow.rs"].map(|file| read(&format!("functions/reconcile/src/job/{file}"))).concat();
+    let jobs = ["walk.rs", "flow.rs"].map(|file| read(&format!("functions/reconcile/src/job/{file}"))).concat();
     let filters = resources(&template, "AWS::Logs::MetricFilter");
     let filtered = |name: &str| {
         filters.values().any(|filter| filter["Properties"]["MetricTransformations"][0]["MetricName"].as_str() == Some(name))

@@ -84,6 +84,9 @@ pub struct StoredBlock {
 /// The reactions that the users of one shard have given to one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
+    /// Whether no item is damaged, and the shard has at most the number of items that reconcile looks at. The counts
+    /// of a bigger shard are exact by construction, and would change before they could be checked.
+    pub whole: bool,
     pub users: Vec<(UserId, ReactionState)>,
     /// The blocks (user, other) of which an item has a flag.
     pub flagged: Vec<(UserId, UserId)>,
@@ -136,19 +139,16 @@ pub struct ListedShard {
 }
 
 /// All facts of one user, as follower, author and reader. Every count was read before the items that it counts.
-///
-/// A shard of reactions is `None` if it has more items than reconcile looks at, or an item that cannot be read. The
-/// counts of a big shard are exact by construction, and would change before they could be checked.
 #[derive(Debug, Clone)]
 pub struct UserFacts {
     pub user: UserId,
-    /// The edges of authors whom the user follows, without tombstones.
-    pub following: Vec<Edge>,
-    /// Whether `following` is complete: no edge is damaged.
-    pub following_whole: bool,
+    /// The user's edges, tombstones included.
+    pub edges: Vec<Edge>,
+    /// Whether no edge is damaged.
+    pub edges_whole: bool,
     /// The stored count of followed authors.
     pub followings: StoredCount,
-    /// The time since which each followed author lists the user; `None` if it cannot be read.
+    /// The time since which each followed author lists the user; `None` if it cannot be read or is not looked at today.
     pub listed: HashMap<UserId, Option<Timestamp>>,
     /// The listed followers, by shard.
     pub followers: Vec<ListedShard>,
@@ -162,10 +162,12 @@ pub struct UserFacts {
     pub posts: Vec<StoredPost>,
     /// The deleted posts that have a body.
     pub bodies: HashSet<PostId>,
-    /// The read state of each author, with the author's head.
-    pub reads: Vec<(UserId, ReadState, AuthorHead)>,
+    /// The read states, by author.
+    pub reads: HashMap<UserId, ReadState>,
+    /// The heads of the authors of `reads` that can be read.
+    pub read_heads: HashMap<UserId, StoredHead>,
     /// The reactions that the user received, by shard.
-    pub reactions: Vec<Option<ReactionShard>>,
+    pub reactions: Vec<ReactionShard>,
     /// The newest entries of the user's own lists of likes and favorites.
     pub reacted: Vec<ListedReaction>,
     /// The user's reactions to the authors of `reacted`, by author. They were read after the lists.
@@ -178,6 +180,18 @@ pub struct UserFacts {
     pub damaged: BTreeSet<DamagedItem>,
 }
 
+impl UserFacts {
+    /// The edges of authors whom the user follows.
+    pub fn following(&self) -> impl Iterator<Item = &Edge> {
+        self.edges.iter().filter(|edge| edge.following)
+    }
+
+    /// The edges (user, author) that the author does not list.
+    pub fn missing(&self) -> impl Iterator<Item = (UserId, UserId)> {
+        self.following().filter(|edge| !self.listed.contains_key(&edge.author)).map(|edge| (edge.user, edge.author))
+    }
+}
+
 /// Returns the differences. `missing` are edges (user, author) that are known not to be listed. The right counts of
 /// their authors include them.
 pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Difference> {
@@ -185,14 +199,12 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
     let mut found = edges(facts, missing);
     found.extend(posts(facts));
     found.extend(facts.damaged.iter().cloned().map(Difference::from));
-    let beyond = facts.reads.iter().filter(|(_, reads, head)| !invariants::reads_only_what_exists(head, reads));
-    found.extend(beyond.map(|&(author, _, ref head)| {
+    found.extend(facts.reads.iter().filter_map(|(&author, reads)| {
+        let head = &facts.read_heads.get(&author)?.head;
         let subject = Subject::Reads { user, author, latest: head.latest_seq };
-        Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author })
+        let beyond = Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author });
+        (!invariants::reads_only_what_exists(head, reads)).then_some(beyond)
     }));
-    for (shard, reactions) in facts.reactions.iter().enumerate() {
-        found.extend(reactions.iter().flat_map(|reactions| self::reactions(user, shard as u16, reactions)));
-    }
     found.extend(facts.blocks.iter().filter(|block| block.flags != [block.blocked; 2]).map(|block| {
         let StoredBlock { user, other: author, blocked, rev, .. } = *block;
         let correction = Correction::SetBlockFlags { user, author, blocked, rev };
@@ -206,9 +218,9 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
     let list = |kind, of, listed, version| {
         Difference::new(kind, Subject::Reaction(of), Correction::ListReaction { of, listed, version })
     };
-    for shard in facts.reactions.iter().flatten() {
-        let unlisted = shard.unlisted.iter();
-        found.extend(unlisted.map(|&(entry, version)| list(Kind::ReactionUnlisted, entry, true, version)));
+    for (number, shard) in facts.reactions.iter().enumerate().filter(|(_, shard)| shard.whole) {
+        found.extend(reactions(user, number as u16, shard));
+        found.extend(shard.unlisted.iter().map(|&(entry, version)| list(Kind::ReactionUnlisted, entry, true, version)));
     }
     found.extend(facts.reacted.iter().filter_map(|entry| {
         let given = facts.given.get(&entry.post.author).cloned().unwrap_or_default();
@@ -216,11 +228,6 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
         ghost.then(|| list(Kind::ReactionGhost, *entry, false, given.version))
     }));
     found
-}
-
-/// The edges of the user that the author does not list.
-pub fn missing(facts: &UserFacts) -> impl Iterator<Item = (UserId, UserId)> + '_ {
-    facts.following.iter().filter(|edge| !facts.listed.contains_key(&edge.author)).map(|edge| (edge.user, edge.author))
 }
 
 /// A post that the index of unfinished fan-outs lists, but must not, or the reverse.
@@ -235,7 +242,7 @@ fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Differe
         Difference::new(kind, Subject::Pair { user, author }, Correction::MirrorEdge { user, author, edge })
     };
     let mut found = Vec::new();
-    for edge in &facts.following {
+    for edge in facts.following() {
         let kind = match facts.listed.get(&edge.author) {
             None => Kind::FollowerMissing,
             Some(Some(listed)) if *listed != edge.since => Kind::FollowerSince,
@@ -243,8 +250,8 @@ fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Differe
         };
         found.push(mirror(kind, user, edge.author, Some((edge.since, edge.rev))));
     }
-    if facts.following_whole {
-        let right = facts.following.len() as u64;
+    if facts.edges_whole {
+        let right = facts.following().count() as u64;
         found.extend(facts.followings.differs(Kind::FollowingsCount, Counter::Followings { user }, right));
     }
     for (shard, ListedShard { followers, whole }) in facts.followers.iter().enumerate() {
@@ -305,13 +312,11 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
 /// is a difference of its own.
 fn given_by_post(facts: &UserFacts) -> Option<HashMap<Seq, ReactionCounts>> {
     let mut given: HashMap<Seq, ReactionCounts> = HashMap::new();
-    for shard in &facts.reactions {
-        for (_, state) in &shard.as_ref()?.users {
-            state.liked.above(0).for_each(|seq| given.entry(seq).or_default().likes += 1);
-            state.favorited.above(0).for_each(|seq| given.entry(seq).or_default().favorites += 1);
-        }
+    for (_, state) in facts.reactions.iter().flat_map(|shard| &shard.users) {
+        state.liked.above(0).for_each(|seq| given.entry(seq).or_default().likes += 1);
+        state.favorited.above(0).for_each(|seq| given.entry(seq).or_default().favorites += 1);
     }
-    Some(given)
+    facts.reactions.iter().all(|shard| shard.whole).then_some(given)
 }
 
 fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {

@@ -28,14 +28,13 @@ use tidemark_facts::{
 };
 use tracing::warn;
 
-use super::StoredFacts;
+use super::{Decoded, Part, StoredCounts, StoredFacts, Unfinished, UnfinishedAt};
 use crate::{
     diff::{
         Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
         facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
     },
     job::Segment,
-    stored::{Decoded, Part, StoredCounts, Unfinished, UnfinishedAt},
 };
 
 impl StoredFacts {

@@ -6,7 +6,12 @@ mod repairs;
 
 use std::ops::Deref;
 
+use serde::{Deserialize, Serialize};
+use tidemark_app::ports::StoreError;
+use tidemark_domain::{PostId, ids::SHARDS};
 use tidemark_facts::DynamoFacts;
+
+use crate::diff::{DamagedItem, facts::StoredCount};
 
 #[derive(Debug, Clone)]
 pub struct StoredFacts(pub DynamoFacts);
@@ -17,4 +22,53 @@ impl Deref for StoredFacts {
     fn deref(&self) -> &DynamoFacts {
         &self.0
     }
+}
+
+/// Items that can be read, and items that cannot. `K` is the subject of a damaged item.
+#[derive(Debug, Clone, Default)]
+pub struct Decoded<T, K = ()> {
+    pub found: T,
+    pub damaged: Vec<(K, DamagedItem)>,
+}
+
+impl<T, K> Decoded<T, K> {
+    /// Returns all items, or [`StoreError::DamagedItem`] if one cannot be read.
+    pub fn whole(self) -> Result<T, StoreError> {
+        let Some((_, DamagedItem { table, key })) = self.damaged.into_iter().next() else { return Ok(self.found) };
+        Err(StoreError::DamagedItem { table, key, detail: "it cannot be read".to_owned() })
+    }
+}
+
+/// A part of a table or index.
+#[derive(Debug, Clone)]
+pub struct Part<T, C> {
+    pub items: Vec<T>,
+    pub damaged: Vec<DamagedItem>,
+    /// The place where the next part begins; `None` at the end.
+    pub next: Option<C>,
+}
+
+/// Counts of edges with their change numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredCounts {
+    pub followings: StoredCount,
+    /// By shard.
+    pub followers: [StoredCount; SHARDS as usize],
+}
+
+/// The two lists of unfinished fan-outs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfinished {
+    /// Fan-outs that reconcile resumes by itself.
+    Open,
+    /// Fan-outs that only an operator resumes.
+    GivenUp,
+}
+
+/// A position among the unfinished fan-outs of one shard.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UnfinishedAt {
+    /// The post's sort key in the index.
+    pub time: String,
+    pub post: PostId,
 }

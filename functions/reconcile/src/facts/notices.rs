@@ -9,8 +9,8 @@ use tidemark_facts::{
     write::{Write, absent, between, is, only, queried, still_number},
 };
 
-use super::StoredFacts;
-use crate::{diff::notices::StoredNotice, facts::audit::listing, stored::Decoded};
+use super::{Decoded, StoredFacts, audit::listing};
+use crate::diff::notices::StoredNotice;
 
 const OPERATION: &str = "repair_notices";
 

@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use super::{Plan, Reconcile, ReconcileError, Report, report::FlowReport};
 use crate::{
     diff::{Difference, Kind, Remedy, Subject, facts::wrongly_indexed},
-    stored::{Decoded, Unfinished, UnfinishedAt},
+    facts::{Decoded, Unfinished, UnfinishedAt},
 };
 
 /// Posts in one step: the same number of each shard of the index that has more.

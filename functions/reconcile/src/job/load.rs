@@ -8,9 +8,9 @@ use tidemark_facts::{
     item::Stored as _,
     schema::{self, BodyItem},
 };
-use tidemark_views::keys::View;
+use tidemark_views::keys::{Owner, View};
 
-use super::context::{Reconcile, ReconcileError, Target};
+use super::{Reconcile, ReconcileError, Target};
 use crate::{
     diff::{
         DamagedItem, Difference, Stored,
@@ -19,7 +19,8 @@ use crate::{
         reader::{self, Followed, ReaderFacts, StoredReader},
         views::{self, StoredKey, StoredList},
     },
-    stored::{Decoded, StoredUser, StoredView},
+    facts::Decoded,
+    views::{StoredUser, StoredView},
 };
 
 /// Both sides of a target.
@@ -47,9 +48,9 @@ impl Reconcile {
                 let edge = self.app.stores.edges.edges(user, &[author]).await?.remove(&author);
                 edge.and_then(|edge| facts::of_tombstone(&edge, now)).into_iter().collect()
             }
-            Target::Views(user) => self.views_of(user).await?,
-            Target::Post(post) => self.post_differences(post).await?,
-            Target::Marks(user, author) => {
+            Target::Views(Owner::User(user)) => self.views_of(user).await?,
+            Target::Views(Owner::Post(post)) => self.post_differences(post).await?,
+            Target::Views(Owner::Marks(user, author)) => {
                 let (StoredView { keys, record }, right) =
                     futures::try_join!(self.views.of_marks(user, author), self.app.readers.exact_marks(user, author))?;
                 of_keys(&keys).chain(views::of_marks(user, author, &record, &right)).collect()
@@ -65,22 +66,24 @@ impl Reconcile {
                 let counted = self.facts.counted_slots(user, platform, &notices::above(&head, &reads)).await?;
                 notices::of_reads(user, platform, &head, &reads, &counted)
             }
-            Target::PlatformView(platform) => {
+            Target::Views(Owner::Platform(platform)) => {
                 let StoredView { keys, record } = self.views.of_platform(platform).await?;
                 of_keys(&keys).chain(notices::of_head(platform, &record, &board.head(platform).await?)).collect()
             }
-            Target::NoticeReadsView(user, platform) => {
+            Target::Views(Owner::NoticeReads(user, platform)) => {
                 let StoredView { keys, record } = self.views.of_notice_reads(user, platform).await?;
                 let (head, right) = board.state(platform, user).await?;
                 of_keys(&keys).chain(notices::of_slots(user, platform, &record, &head, &right)).collect()
             }
-            Target::Title(notice, revision) => {
+            Target::Views(Owner::Title(notice, revision)) => {
                 let StoredView { keys, record } = self.views.of_title(notice, revision).await?;
                 let ids = [notice];
                 let (head, right) = futures::try_join!(board.head(notice.platform), board.notices(&ids))?;
                 of_keys(&keys).chain(notices::of_title(notice, revision, &record, &head, right.get(&notice))).collect()
             }
-            Target::Astray(ref key) => self.views.exists(key).await?.then(|| views::astray(key)).into_iter().collect(),
+            Target::Views(Owner::Astray(ref key)) => {
+                self.views.exists(key).await?.then(|| views::astray(key)).into_iter().collect()
+            }
         };
         Ok(Loaded::Compared(found))
     }

@@ -5,31 +5,107 @@
 //! differences. A repair counts if a third look does not find the difference any more. Facts come before views, so that
 //! views are compared with, and made from, facts that agree with each other.
 
-mod context;
 mod flow;
 mod load;
 mod repair;
 mod report;
-mod segment;
 mod user;
 mod walk;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
+use tidemark::App;
 use tidemark_app::ports::StoreError;
-use tidemark_domain::UserId;
+use tidemark_domain::{Platform, UserId};
+use tidemark_views::keys::Owner;
 use tracing::warn;
 
-pub use context::{Plan, Reconcile, ReconcileError};
 pub use flow::FlowPlan;
 pub use report::Report;
-pub use segment::{MOST_SEGMENTS, ParseSegmentError, Segment};
-pub use walk::{ParsePositionError, Position};
+pub use walk::{Position, Segment};
 
-use crate::diff::{DamagedItem, Difference, Kind, Subject, facts};
-use context::Target;
+use crate::{
+    diff::{DamagedItem, Difference, Kind, Subject, facts},
+    facts::StoredFacts,
+    views::StoredViews,
+};
 use load::Loaded;
+
+/// Targets that are looked at concurrently.
+const PARALLEL: usize = 8;
+
+/// A look or a repair failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("another run has moved the walk meanwhile")]
+    Overtaken,
+}
+
+/// The settings of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    /// Lists differences and repairs nothing.
+    pub dry_run: bool,
+    /// The share of users, 0 to 1, whose views are compared. Of the users without views, the same share has its facts
+    /// compared.
+    pub share: f64,
+    /// The least time that a difference lasts before it is repaired.
+    pub settle: Duration,
+    /// Keys or items in one step of a walk.
+    pub slice: usize,
+    /// The users of a walk.
+    pub segment: Segment,
+}
+
+/// The facts and the views as they are stored, and the app, which computes the right views from the facts.
+#[derive(Clone)]
+pub struct Reconcile {
+    pub app: App,
+    pub facts: StoredFacts,
+    pub views: StoredViews,
+}
+
+/// The unit of a look.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    /// A user's facts, compared with each other.
+    Facts(UserId),
+    /// An idempotency record, by its key.
+    Record(String),
+    /// The tombstone of an unfollow.
+    Tombstone(UserId, UserId),
+    /// A platform's head and its notices.
+    Platform(Platform),
+    /// A user's read state on a platform.
+    NoticeReads(UserId, Platform),
+    /// All that Redis has of an owner of keys.
+    Views(Owner),
+}
+
+impl Target {
+    /// The target's name in the log. It leaves out an idempotency key.
+    fn name(&self) -> String {
+        match self {
+            Self::Facts(user) => format!("facts of {user}"),
+            Self::Record(_) => "an idempotency record".to_owned(),
+            Self::Tombstone(user, author) => format!("tombstone {user} {author}"),
+            Self::Platform(platform) => format!("facts of platform {platform}"),
+            Self::NoticeReads(user, platform) => format!("read state of {user} on platform {platform}"),
+            Self::Views(Owner::User(user)) => format!("views of {user}"),
+            Self::Views(Owner::Marks(user, author)) => format!("marks of {user} on {author}"),
+            Self::Views(Owner::Post(post)) => format!("views of {post}"),
+            Self::Views(Owner::Platform(platform)) => format!("view of platform {platform}"),
+            Self::Views(Owner::NoticeReads(user, platform)) => {
+                format!("view of the read state of {user} on platform {platform}")
+            }
+            Self::Views(Owner::Title(notice, revision)) => format!("title of notice {notice} in revision {revision}"),
+            Self::Views(Owner::Astray(key)) => format!("key {key}"),
+        }
+    }
+}
 
 /// The result of a look.
 #[derive(Default)]
@@ -38,10 +114,11 @@ struct Looked {
     failed: BTreeSet<Target>,
 }
 
-/// Targets that are looked at concurrently.
-const PARALLEL: usize = 8;
-
 impl Reconcile {
+    pub fn new(app: &App) -> Self {
+        Self { app: app.clone(), facts: StoredFacts(app.facts.clone()), views: StoredViews(app.redis.clone()) }
+    }
+
     /// One step: facts first, then the views that are made from them.
     async fn reconcile(&self, facts: Vec<Target>, views: Vec<Target>, plan: &Plan, report: &mut Report) {
         report.looked_at += (facts.len() + views.len()) as u64;
@@ -64,7 +141,7 @@ impl Reconcile {
         if first.found.is_empty() {
             return BTreeSet::new();
         }
-        (self.wait)(plan.settle).await;
+        tokio::time::sleep(plan.settle).await;
         let second = self.look(first.targets(), plan, report).await;
         let lasting: BTreeSet<Difference> = first.differences().intersection(&second.differences()).cloned().collect();
         report.found(lasting.iter().cloned());
@@ -106,7 +183,7 @@ impl Reconcile {
             Ok(Loaded::Facts(facts)) => Some(facts),
             _ => None,
         });
-        let missing: BTreeSet<(UserId, UserId)> = known.flat_map(|facts| facts::missing(facts)).collect();
+        let missing: BTreeSet<(UserId, UserId)> = known.flat_map(|facts| facts.missing()).collect();
         let mut looked = Looked::default();
         for (target, loaded) in loaded {
             match loaded {

@@ -3,7 +3,7 @@
 use tidemark_app::ports::StoreError;
 use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, UserId};
 
-use super::context::{Reconcile, ReconcileError};
+use super::{Reconcile, ReconcileError};
 use crate::diff::Remedy;
 
 impl Reconcile {

@@ -5,25 +5,85 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
 use tidemark_app::{OutOfTime, ports::StoreError};
-use tidemark_domain::{UserId, ids::BUCKETS};
+use tidemark_domain::{NoticeId, UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
-use super::{
-    context::{Plan, Reconcile, ReconcileError, Target},
-    report::Report,
-    segment::{Segment, USERS},
-};
+use super::{Plan, Reconcile, ReconcileError, Report, Target};
 use crate::{
     diff::{Difference, facts},
     plan::SHARE,
 };
 
+/// The name of the stored position of the walk over users.
+const USERS: &str = "users";
+
 /// The name of the stored position of the walk over the flags of rebuilds.
 const MARKS: &str = "marks";
 
+/// The most segments of a walk.
+const MOST_SEGMENTS: u32 = 32;
+
 /// Milliseconds of a day. Each day has another sample.
 pub(super) const DAY: u64 = 24 * 3600 * 1000;
+
+/// A part of the users: number `number` of `of` parts. Its text is `3/16`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Segment {
+    pub(crate) number: u32,
+    pub(crate) of: u32,
+}
+
+impl Segment {
+    /// The only segment of a walk that is not divided.
+    pub const WHOLE: Self = Self { number: 0, of: 1 };
+
+    pub fn all(of: u32) -> impl Iterator<Item = Self> {
+        (0..of).map(move |number| Self { number, of })
+    }
+
+    /// The name of its stored position.
+    pub fn name(self) -> String {
+        if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {self}") }
+    }
+
+    /// Whether the owner of a key is in this part.
+    fn has(self, owner: &Owner) -> bool {
+        let key = match owner {
+            Owner::User(user) | Owner::NoticeReads(user, _) | Owner::Marks(user, _) => u64::from(user.bucket()),
+            Owner::Post(post) => u64::from(post.author.bucket()),
+            Owner::Platform(platform) => platform.get().into(),
+            Owner::Title(notice, _) => notice.platform.get().into(),
+            Owner::Astray(_) => 0,
+        };
+        key % u64::from(self.of) == u64::from(self.number)
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl From<Segment> for String {
+    fn from(segment: Segment) -> Self {
+        segment.to_string()
+    }
+}
+
+impl TryFrom<String> for Segment {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let segment =
+            text.split_once('/').and_then(|(number, of)| Some(Self { number: number.parse().ok()?, of: of.parse().ok()? }));
+        let valid = |segment: &Self| segment.number < segment.of && segment.of <= MOST_SEGMENTS;
+        segment.filter(valid).ok_or("not a segment, such as 0/4 to 3/4")
+    }
+}
 
 /// The position of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,10 +95,6 @@ pub enum Position {
     /// Among the idempotency records, after this one.
     Records(Option<String>),
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a position of a walk")]
-pub struct ParsePositionError;
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,9 +109,9 @@ impl fmt::Display for Position {
 }
 
 impl FromStr for Position {
-    type Err = ParsePositionError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ParsePositionError> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
         let position = match (kind, rest) {
             ("keys", Some(cursor)) => cursor.parse().ok().map(Self::Keys),
@@ -69,7 +125,7 @@ impl FromStr for Position {
             ("records", key) => Some(Self::Records(key.map(str::to_owned))),
             _ => None,
         };
-        position.ok_or(ParsePositionError)
+        position.ok_or("not a position of a walk")
     }
 }
 
@@ -190,7 +246,8 @@ impl Reconcile {
         let noted = self.facts.walk(MARKS).await?;
         let cursor = noted.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
         let (users, next) = self.views.abandoned(cursor, plan.slice, self.app.stores.clock.now()).await?;
-        self.reconcile(Vec::new(), users.into_iter().map(Target::Views).collect(), plan, &mut report).await;
+        self.reconcile(Vec::new(), users.into_iter().map(|user| Target::Views(Owner::User(user))).collect(), plan, &mut report)
+            .await;
         report.next = (next != 0).then(|| next.to_string());
         if !plan.dry_run && report.next != noted {
             // If another run was faster, it has looked at the same readers.
@@ -220,40 +277,26 @@ pub(super) fn in_sample(user: UserId, share: f64, day: u64) -> bool {
     offset < size
 }
 
-/// The targets of these owners of keys: facts and views.
+/// The targets of these owners of keys: facts, and the views in the sample of the day.
 fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Target>) {
-    let sampled = |user: UserId, target: Target| in_sample(user, plan.share, day).then_some(target);
-    let (mut facts, mut views) = (BTreeSet::new(), BTreeSet::new());
+    let (mut facts, mut views) = (BTreeSet::new(), Vec::new());
     for owner in owners {
-        match owner {
-            Owner::User(user) => {
-                facts.insert(Target::Facts(user));
-                views.extend(sampled(user, Target::Views(user)));
-            }
-            Owner::Marks(user, author) => {
-                facts.insert(Target::Facts(user));
-                views.extend(sampled(user, Target::Marks(user, author)));
-            }
-            Owner::Post(post) => {
-                facts.insert(Target::Facts(post.author));
-                views.extend(sampled(post.author, Target::Post(post)));
-            }
-            Owner::Platform(platform) => {
-                facts.insert(Target::Platform(platform));
-                views.insert(Target::PlatformView(platform));
-            }
+        let (compared, sampled) = match owner {
+            Owner::User(user) | Owner::Marks(user, _) => (Some(Target::Facts(user)), Some(user)),
+            Owner::Post(post) => (Some(Target::Facts(post.author)), Some(post.author)),
             Owner::NoticeReads(user, platform) => {
-                facts.extend([Target::Platform(platform), Target::NoticeReads(user, platform)]);
-                views.extend(sampled(user, Target::NoticeReadsView(user, platform)));
+                facts.insert(Target::NoticeReads(user, platform));
+                (Some(Target::Platform(platform)), Some(user))
             }
-            Owner::Title(notice, revision) => {
-                facts.insert(Target::Platform(notice.platform));
-                views.insert(Target::Title(notice, revision));
-            }
-            Owner::Astray(key) => drop(views.insert(Target::Astray(key))),
+            Owner::Platform(platform) | Owner::Title(NoticeId { platform, .. }, _) => (Some(Target::Platform(platform)), None),
+            Owner::Astray(_) => (None, None),
+        };
+        facts.extend(compared);
+        if sampled.is_none_or(|user| in_sample(user, plan.share, day)) {
+            views.push(Target::Views(owner));
         }
     }
-    (facts.into_iter().collect(), views.into_iter().collect())
+    (facts.into_iter().collect(), views)
 }
 
 #[cfg(test)]
