@@ -343,7 +343,7 @@ pub(crate) fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Differe
     let kind = match &record.says {
         None => Kind::RecordDamaged,
         Some(says) if says.expires_at + GRACE_SECONDS < now.seconds() => Kind::RecordExpired,
-        Some(says) if !says.exists => Kind::RecordOfNothing,
+        Some(_) if !record.exists => Kind::RecordOfNothing,
         Some(_) => return None,
     };
     let subject = Subject::Record { record: record.key.clone() };

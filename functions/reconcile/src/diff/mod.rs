@@ -244,6 +244,8 @@ pub struct StoredRecord {
     pub key: String,
     /// The content; `None` if it cannot be read.
     pub says: Option<RecordSays>,
+    /// Whether the post or the notices exist, or existed.
+    pub exists: bool,
 }
 
 /// The posts or notices of a request with an idempotency key.
@@ -260,8 +262,6 @@ pub struct RecordSays {
     pub answered: Answered,
     /// The item's time to live, in Unix seconds.
     pub expires_at: u64,
-    /// Whether the post or the notices exist, or existed.
-    pub exists: bool,
 }
 
 /// The time that reconcile leaves an expired item to the table's own expiry, which takes up to two days.

@@ -28,7 +28,7 @@ use tidemark_facts::{
 };
 use tracing::warn;
 
-use super::{Decoded, Part, StoredCounts, StoredFacts, Unfinished, UnfinishedAt};
+use super::{ByKey, Decoded, StoredCounts, StoredFacts, Unfinished, UnfinishedAt};
 use crate::{
     diff::{
         Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
@@ -36,6 +36,13 @@ use crate::{
     },
     job::Segment,
 };
+
+/// The most items of one shard that are looked at. The counts of an author with 16 times as many followers are not
+/// checked: only the transactions that write them keep them exact.
+const MOST_IN_SHARD: usize = 10_000;
+
+/// The newest posts of an author, and the newest entries of a list of reactions, that are looked at.
+const MOST_POSTS: usize = 1_000;
 
 impl StoredFacts {
     /// The stored counts of followed authors and followers.
@@ -48,10 +55,7 @@ impl StoredFacts {
     }
 
     /// The heads of these authors. A head that does not exist is an empty one.
-    pub(crate) async fn stored_heads(
-        &self,
-        authors: &[UserId],
-    ) -> Result<Decoded<HashMap<UserId, StoredHead>, UserId>, StoreError> {
+    pub(crate) async fn stored_heads(&self, authors: &[UserId]) -> Result<ByKey<UserId, StoredHead>, StoreError> {
         let authors = distinct(authors);
         let keys = authors.iter().copied().map(schema::head).collect();
         let items = self.get("stored_heads", &self.tables.posts, keys).await?;
@@ -93,29 +97,22 @@ impl StoredFacts {
         Ok(Decoded { found: found.into_iter().collect(), damaged })
     }
 
-    /// The followers that one shard of an author lists; `None` if there are more than `most`.
+    /// The followers that one shard of an author lists; `None` if there are more than [`MOST_IN_SHARD`].
     pub(crate) async fn listed_followers(
         &self,
         author: UserId,
         shard: u16,
-        most: usize,
     ) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
         let partition = schema::follower_shard(author, shard);
-        let items = self.partition("listed_followers", &self.tables.followers, partition, most).await?;
+        let items = self.partition("listed_followers", &self.tables.followers, partition).await?;
         items.map(|items| listing(items, |item| read_follower(&item))).transpose()
     }
 
     /// Returns the time since which each author lists the user. Authors who do not are left out.
-    pub(crate) async fn listed_by(
-        &self,
-        user: UserId,
-        authors: &[UserId],
-    ) -> Result<Decoded<HashMap<UserId, Timestamp>, UserId>, StoreError> {
+    pub(crate) async fn listed_by(&self, user: UserId, authors: &[UserId]) -> Result<ByKey<UserId, Timestamp>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::follower(author, user)).collect();
         let items = self.get("listed_by", &self.tables.followers, keys).await?;
-        let shard = FollowerItem::shard;
-        let author = |item: &Item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item));
-        by_key(items, author, |item| read_follower(&item).map(|relation| relation.since))
+        by_key(items, author_of(FollowerItem::shard), |item| read_follower(&item).map(|relation| relation.since))
     }
 
     /// The users among these who follow the author.
@@ -131,27 +128,20 @@ impl StoredFacts {
         Ok(Decoded { found: live.collect(), damaged })
     }
 
-    /// The reactions of the users of one shard to an author; `None` if there are more than `most` items.
-    pub(crate) async fn reactions_in(
-        &self,
-        author: UserId,
-        shard: u16,
-        most: usize,
-    ) -> Result<Option<Decoded<ReactionShard>>, StoreError> {
+    /// The reactions of the users of one shard to an author; `None` if there are more than [`MOST_IN_SHARD`] items.
+    pub(crate) async fn reactions_in(&self, author: UserId, shard: u16) -> Result<Option<Decoded<ReactionShard>>, StoreError> {
         let partition = schema::reactions_shard(author, shard);
         // In the order of the keys, counts come before users, so they are read first.
-        let Some(items) = self.partition("reactions_in", &self.tables.reactions, partition, most).await? else { return Ok(None) };
+        let Some(items) = self.partition("reactions_in", &self.tables.reactions, partition).await? else { return Ok(None) };
         let mut shard = ReactionShard::default();
         let mut users = Vec::new();
         for item in items {
             let sort_key: String = ReactionCountsItem::item.read(&item)?;
             let post = schema::post_seq(&sort_key);
             if post.is_none() && !schema::is_total(&sort_key) {
-                let by_author = ReactionItem::blocked.of(&item).is_some();
-                let by_user = ReactionItem::blocks.of(&item).is_some();
                 if let Some(user) = schema::reacting_user(&sort_key) {
-                    let flagged = [(by_author, (author, user)), (by_user, (user, author))];
-                    shard.flagged.extend(flagged.into_iter().filter_map(|(is_set, block)| is_set.then_some(block)));
+                    let flags = [(ReactionItem::blocked, (author, user)), (ReactionItem::blocks, (user, author))];
+                    shard.flagged.extend(flags.into_iter().filter(|(flag, _)| flag.of(&item).is_some()).map(|(_, block)| block));
                 }
                 users.push(item);
                 continue;
@@ -172,44 +162,28 @@ impl StoredFacts {
     pub(crate) async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
         let keys = entries.iter().map(|&ListedReaction { user, post, reaction }| schema::reacted(user, reaction, post));
         let items = self.get("listed_reactions", &self.tables.reacted, keys.collect()).await?;
-        let found: HashSet<(String, String)> = items
-            .iter()
-            .map(|item| Ok((ReactedItem::user.read(item)?, ReactedItem::post.read(item)?)))
-            .collect::<Result<_, StoreError>>()?;
-        let is_found = |entry: &&ListedReaction| {
-            found.contains(&(schema::reacted_by(entry.user, entry.reaction), schema::reacted_post(entry.post)))
-        };
-        Ok(entries.iter().filter(is_found).copied().collect())
+        let key = |item: &Item| Ok((ReactedItem::user.read(item)?, ReactedItem::post.read(item)?));
+        let found = items.iter().map(key).collect::<Result<HashSet<(String, String)>, StoreError>>()?;
+        let key = |entry: &ListedReaction| (schema::reacted_by(entry.user, entry.reaction), schema::reacted_post(entry.post));
+        Ok(entries.iter().filter(|entry| found.contains(&key(entry))).copied().collect())
     }
 
-    /// The newest entries of a user's list of likes or favorites, at most `limit`.
-    pub async fn reacted_by(
-        &self,
-        user: UserId,
-        reaction: Reaction,
-        limit: usize,
-    ) -> Result<Decoded<Vec<ListedReaction>>, StoreError> {
+    /// The newest entries of a user's list of likes or favorites, at most [`MOST_POSTS`].
+    pub(crate) async fn reacted_by(&self, user: UserId, reaction: Reaction) -> Result<Decoded<Vec<ListedReaction>>, StoreError> {
         let query = self.query(&self.tables.reacted, [is(ReactedItem::user, string(schema::reacted_by(user, reaction)))]);
         let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
-        let items = queried("reacted_by", newest, limit).await?;
-        listing(items, |item| {
-            let key =
-                schema::reaction_of(&ReactedItem::at.read::<String>(&item)?).ok_or_else(|| ReactedItem::at.damaged(&item))?;
+        let at = ReactedItem::at;
+        listing(queried("reacted_by", newest, MOST_POSTS).await?, |item| {
+            let key = schema::reaction_of(&at.read::<String>(&item)?).ok_or_else(|| at.damaged(&item))?;
             Ok(ListedReaction { user, post: key.post, reaction })
         })
     }
 
     /// A user's reactions to these authors.
-    pub(crate) async fn given_to(
-        &self,
-        user: UserId,
-        authors: &[UserId],
-    ) -> Result<Decoded<HashMap<UserId, ReactionState>, UserId>, StoreError> {
+    pub(crate) async fn given_to(&self, user: UserId, authors: &[UserId]) -> Result<ByKey<UserId, ReactionState>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
         let items = self.get("given_to", &self.tables.reactions, keys).await?;
-        let shard = ReactionItem::shard;
-        let author = |item: &Item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item));
-        by_key(items, author, |item| read_reactions(item).map(|(_, _, state)| state))
+        by_key(items, author_of(ReactionItem::shard), |item| read_reactions(item).map(|(_, _, state)| state))
     }
 
     /// The handle in a user's profile, if there is one.
@@ -230,21 +204,18 @@ impl StoredFacts {
     }
 
     /// The posts with these ids. Unknown posts are left out.
-    pub(crate) async fn stored_posts(
-        &self,
-        posts: &[PostId],
-    ) -> Result<Decoded<HashMap<PostId, StoredPost>, PostId>, StoreError> {
+    pub(crate) async fn stored_posts(&self, posts: &[PostId]) -> Result<ByKey<PostId, StoredPost>, StoreError> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         by_key(self.get("stored_posts", &self.tables.posts, keys).await?, post_of, stored_post)
     }
 
-    /// An author's newest posts, tombstones included, at most `limit`.
-    pub async fn newest_posts(&self, author: UserId, limit: usize) -> Result<Decoded<Vec<StoredPost>>, StoreError> {
-        listing(self.newest_items("newest_posts", author, 0..=MAX_SEQ, limit).await?, stored_post)
+    /// An author's newest posts, tombstones included, at most [`MOST_POSTS`].
+    pub(crate) async fn newest_posts(&self, author: UserId) -> Result<Decoded<Vec<StoredPost>>, StoreError> {
+        listing(self.newest_items("newest_posts", author, 0..=MAX_SEQ, MOST_POSTS).await?, stored_post)
     }
 
     /// The posts of one shard whose fan-out or retraction is not finished and that were published at or before
-    /// `before`: newest first, after `after`, at most `limit`.
+    /// `before`: newest first, after `after`, at most `limit`. Also returns where the next part begins; `None` at the end.
     pub async fn unfinished(
         &self,
         which: Unfinished,
@@ -252,7 +223,7 @@ impl StoredFacts {
         before: Timestamp,
         after: Option<&UnfinishedAt>,
         limit: usize,
-    ) -> Result<Part<PostId, UnfinishedAt>, StoreError> {
+    ) -> Result<(Decoded<Vec<PostId>>, Option<UnfinishedAt>), StoreError> {
         let partition = string(match which {
             Unfinished::Open => schema::unfinished_shard(shard),
             Unfinished::GivenUp => schema::given_up_shard(shard),
@@ -277,8 +248,7 @@ impl StoredFacts {
         // If the key of the last item is not a post's, the part has no next one. The next look begins with the newest
         // again.
         let next = response.last_evaluated_key().and_then(|item| place(item).ok());
-        let Decoded { found, damaged } = listing(response.items.unwrap_or_default(), |item| post_of(&item))?;
-        Ok(Part { items: found, damaged: damaged.into_iter().map(|(_, item)| item).collect(), next })
+        Ok((listing(response.items.unwrap_or_default(), |item| post_of(&item))?, next))
     }
 
     /// The number of fan-outs that were given up.
@@ -297,52 +267,47 @@ impl StoredFacts {
         items.iter().map(body_of).collect()
     }
 
-    /// A part of all edges by follower, tombstones included. The edges of one user are consecutive.
+    /// A part of all edges by follower, tombstones included, and where the next part begins. The edges of one user are
+    /// consecutive.
     pub(crate) async fn some_edges(
         &self,
         after: Option<(String, String)>,
         limit: usize,
         segment: Segment,
-    ) -> Result<Part<Edge, (String, String)>, StoreError> {
+    ) -> Result<(Decoded<Vec<Edge>>, Option<(String, String)>), StoreError> {
         let after = after.map(|(user, author)| schema::edge_key(&user, &author));
         let (items, last) = self.some("some_edges", &self.tables.following, after, (limit, segment)).await?;
         // The raw keys, because they may be damaged.
         let text = |item: &Item, key: Attribute| key.of(item).and_then(|value| value.as_n().ok()).cloned();
         let pair = |item: Item| Some((text(&item, EdgeItem::user)?, text(&item, EdgeItem::author)?));
-        let Decoded { found, damaged } = listing(items, read_edge)?;
-        let damaged = damaged.into_iter().map(|(_, item)| item).collect();
-        Ok(Part { items: found, damaged, next: last.and_then(pair) })
+        Ok((listing(items, read_edge)?, last.and_then(pair)))
     }
 
-    /// The keys of a part of all idempotency records, without posts that wait for a number.
+    /// The keys of a part of all idempotency records, without posts that wait for a number, and where the next part
+    /// begins.
     pub(crate) async fn some_records(
         &self,
-        after: Option<String>,
+        after: Option<&str>,
         limit: usize,
         segment: Segment,
-    ) -> Result<Part<String, String>, StoreError> {
-        let after = after.as_deref().map(schema::record);
+    ) -> Result<(Vec<String>, Option<String>), StoreError> {
+        let after = after.map(schema::record);
         let (items, last) = self.some("some_records", &self.tables.idempotency, after, (limit, segment)).await?;
         let key = |item: &Item| RecordItem::key.read::<String>(item);
         let keys = items.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        let items = keys.into_iter().filter(|key| !schema::is_draft(key)).collect();
-        Ok(Part { items, damaged: Vec::new(), next: last.as_ref().map(key).transpose()? })
+        Ok((keys.into_iter().filter(|key| !schema::is_draft(key)).collect(), last.as_ref().map(key).transpose()?))
     }
 
     pub async fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
         let Some(item) = self.get_one("record", &self.tables.idempotency, schema::record(key)).await? else { return Ok(None) };
-        let says = match said(item) {
-            None => None,
-            Some((answered, expires_at)) => {
-                let exists = match &answered {
-                    // It may be unreadable.
-                    Answered::Post(post) => self.get_one("record", &self.tables.posts, schema::post(*post)).await?.is_some(),
-                    Answered::Notices(notices) => self.were_published(notices).await?,
-                };
-                Some(RecordSays { answered, expires_at, exists })
-            }
+        let says = said(item);
+        let exists = match says.as_ref().map(|says| &says.answered) {
+            // It may be unreadable.
+            Some(Answered::Post(post)) => self.get_one("record", &self.tables.posts, schema::post(*post)).await?.is_some(),
+            Some(Answered::Notices(notices)) => self.were_published(notices).await?,
+            None => false,
         };
-        Ok(Some(StoredRecord { key: key.to_owned(), says }))
+        Ok(Some(StoredRecord { key: key.to_owned(), says, exists }))
     }
 
     /// The position of the walk `name`; `None` if no walk is in progress.
@@ -370,17 +335,11 @@ impl StoredFacts {
 }
 
 impl StoredFacts {
-    /// All items of a sharded partition; `None` if there are more than `most`.
-    async fn partition(
-        &self,
-        operation: &'static str,
-        table: &str,
-        partition: String,
-        most: usize,
-    ) -> Result<Option<Vec<Item>>, StoreError> {
+    /// All items of a sharded partition; `None` if there are more than [`MOST_IN_SHARD`].
+    async fn partition(&self, operation: &'static str, table: &str, partition: String) -> Result<Option<Vec<Item>>, StoreError> {
         let query = self.query(table, [is(FollowerItem::shard, string(partition))]).consistent_read(true);
-        let items = queried(operation, query, most + 1).await?;
-        Ok(Some(items).filter(|items| items.len() <= most))
+        let items = queried(operation, query, MOST_IN_SHARD + 1).await?;
+        Ok(Some(items).filter(|items| items.len() <= MOST_IN_SHARD))
     }
 
     /// Whether the platforms have published up to these notices. A deleted notice leaves no other trace.
@@ -404,14 +363,19 @@ impl StoredFacts {
     }
 }
 
-/// The published object and the expiry of an idempotency record; `None` if it cannot be read.
-pub(super) fn said(item: Item) -> Option<(Answered, u64)> {
+/// The content of an idempotency record; `None` if it cannot be read.
+pub(super) fn said(item: Item) -> Option<RecordSays> {
     let record: RecordItem = read(item, Ok).ok()?;
     let answered = match record.notices {
         Some(ids) => Answered::Notices(noticed(&ids).filter(|_| record.at.is_some())?),
         None => Answered::Post(record.post?.parse().ok()?),
     };
-    Some((answered, record.expires_at))
+    Some(RecordSays { answered, expires_at: record.expires_at })
+}
+
+/// The author in the key of a shard.
+fn author_of(shard: Attribute) -> impl Fn(&Item) -> Result<UserId, StoreError> {
+    move |item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item))
 }
 
 fn stored_post(item: Item) -> Result<StoredPost, StoreError> {
@@ -439,7 +403,7 @@ fn by_key<K: Copy + Eq + Hash, T>(
     items: Vec<Item>,
     key: impl Fn(&Item) -> Result<K, StoreError>,
     read: impl Fn(Item) -> Result<T, StoreError>,
-) -> Result<Decoded<HashMap<K, T>, K>, StoreError> {
+) -> Result<ByKey<K, T>, StoreError> {
     decoded(items, key, |key, item| Ok((key, read(item)?)))
 }
 

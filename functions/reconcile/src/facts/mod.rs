@@ -4,7 +4,7 @@ mod audit;
 mod notices;
 mod repairs;
 
-use std::ops::Deref;
+use std::{collections::HashMap, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 use tidemark_app::ports::StoreError;
@@ -39,14 +39,8 @@ impl<T, K> Decoded<T, K> {
     }
 }
 
-/// A part of a table or index.
-#[derive(Debug, Clone)]
-pub struct Part<T, C> {
-    pub items: Vec<T>,
-    pub damaged: Vec<DamagedItem>,
-    /// The place where the next part begins; `None` at the end.
-    pub next: Option<C>,
-}
+/// Items by their keys. The key of a damaged item is known too.
+pub(crate) type ByKey<K, T> = Decoded<HashMap<K, T>, K>;
 
 /// Counts of edges with their change numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

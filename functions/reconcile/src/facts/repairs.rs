@@ -24,9 +24,6 @@ use crate::{
 
 const OPERATION: &str = "repair";
 
-/// The attributes of a number of edges: the number, and its change number.
-const EDGES: (Attribute, Attribute) = (CounterItem::count, CounterItem::changes);
-
 impl StoredFacts {
     /// Writes a correction; false if the facts have changed since the look.
     pub async fn correct(&self, correction: &Correction) -> Result<bool, StoreError> {
@@ -76,8 +73,9 @@ impl StoredFacts {
 
     async fn set_count(&self, found: Recount) -> Result<bool, StoreError> {
         let reactions = |reaction| (counted(reaction), ReactionCountsItem::changes);
-        let (table, key, count) = match found.of {
-            Counter::Followings { user } => (&self.tables.counters, schema::followings_counter(user), EDGES),
+        let edges = (CounterItem::count, CounterItem::changes);
+        let (table, key, attributes) = match found.of {
+            Counter::Followings { user } => (&self.tables.counters, schema::followings_counter(user), edges),
             Counter::Followers { author, shard } => return self.recount_followers(author, shard, found).await,
             Counter::PostReactions { post, shard, reaction } => {
                 (&self.tables.reactions, schema::post_reactions(post, shard), reactions(reaction))
@@ -86,7 +84,7 @@ impl StoredFacts {
                 (&self.tables.reactions, schema::author_reactions(author, shard), reactions(reaction))
             }
         };
-        self.recount(table, key, count, found).await
+        self.recount(table, key, attributes, found).await
     }
 
     /// Sets a count if its change number is the one that was read before its items were listed: then the items are
@@ -157,7 +155,6 @@ impl StoredFacts {
         self.send_all(OPERATION, writes).await
     }
 
-    /// Sets the number of an author's live posts if the head has the same posts and deletions.
     async fn recount_posts(&self, author: UserId, right: u64, latest: Seq, deletions: Option<u64>) -> Result<bool, StoreError> {
         let update = Write::update(&self.tables.posts, schema::head(author))
             .set(HeadItem::posts, number(right))
@@ -166,8 +163,6 @@ impl StoredFacts {
         self.send(OPERATION, update).await
     }
 
-    /// Makes the author's list agree with an edge of this time and revision, or with no edge. Writes only if the edge
-    /// is as expected.
     async fn mirror_edge(&self, user: UserId, author: UserId, edge: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {
         let followers = &self.tables.followers;
         let check = Write::check(&self.tables.following, schema::edge(user, author));
@@ -185,8 +180,7 @@ impl StoredFacts {
         self.send_all(OPERATION, writes).await
     }
 
-    /// Adds a post to the deleted posts of its author's head, or removes it. The write fails if the head has changed
-    /// since it was read here, or if the post is not as the look found it.
+    /// The write fails if the head has changed since it was read here, or if the post is not as the look found it.
     async fn set_deleted(&self, post: PostId, deleted: bool) -> Result<bool, StoreError> {
         let (posts, key) = (&self.tables.posts, schema::head(post.author));
         let Some(item) = self.get_one(OPERATION, posts, key.clone()).await? else { return Ok(false) };
@@ -211,8 +205,7 @@ impl StoredFacts {
         self.send_all(OPERATION, [layout.writes(update), vec![check]].concat()).await
     }
 
-    /// Adds an entry to a list of reactions, or removes it. The time of an older reaction is not stored, so the entry
-    /// gets the time of the post.
+    /// The time of an older reaction is not stored, so an added entry gets the time of the post.
     async fn list_reaction(&self, of: ListedReaction, listed: bool, version: u32) -> Result<bool, StoreError> {
         let ListedReaction { user, post, reaction } = of;
         let reacted = &self.tables.reacted;
@@ -227,7 +220,6 @@ impl StoredFacts {
         self.send_all(OPERATION, vec![check, write]).await
     }
 
-    /// Cuts a read state at the author's latest post, as the next version.
     async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
         let authors = [author];
         // The head is read last, so it includes every post that the read state covers.
@@ -241,11 +233,10 @@ impl StoredFacts {
         Reads::put(&**self, user, author, &state).await
     }
 
-    /// Deletes a record if its content is what the look found.
     async fn delete_record(&self, seen: &StoredRecord) -> Result<bool, StoreError> {
         let (table, key) = (&self.tables.idempotency, schema::record(&seen.key));
         let Some(item) = self.get_one(OPERATION, table, key.clone()).await? else { return Ok(false) };
-        if said(item.clone()) != seen.says.as_ref().map(|says| (says.answered.clone(), says.expires_at)) {
+        if said(item.clone()) != seen.says {
             return Ok(false);
         }
         let same = RecordItem::ATTRIBUTES.iter().map(|attribute| unchanged(*attribute, Some(&item)));

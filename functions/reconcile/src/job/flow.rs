@@ -24,7 +24,7 @@ const STEP: usize = 800;
 /// Fan-outs that are looked at concurrently. One that is sent again takes three requests, one after another.
 const PARALLEL: usize = 64;
 
-/// The name of the stored position among unfinished fan-outs. It is stored when time is up.
+/// The name of the job, and of its stored position among unfinished fan-outs.
 const FAN_OUTS: &str = "fan-outs";
 
 /// Decides which fan-outs are resumed, and when.
@@ -44,8 +44,6 @@ struct Run<'a> {
     look: LookPlan,
     before: Timestamp,
     flow: FlowReport,
-    /// The number of fan-outs that have left the list of those that were given up.
-    revived: u64,
     report: Report,
 }
 
@@ -55,17 +53,15 @@ struct Handled {
     flow: FlowReport,
     found: Option<Difference>,
     repaired: bool,
-    /// Whether it leaves the list of those that were given up.
-    leaves: bool,
 }
 
 impl Run<'_> {
-    fn add(&mut self, Handled { flow, found, repaired, leaves }: Handled, which: Unfinished) {
+    fn add(&mut self, Handled { flow, found, repaired }: Handled) {
         self.flow.resumed += flow.resumed;
         self.flow.pages_sent += flow.pages_sent;
         self.flow.moving += flow.moving;
         self.flow.given_up += flow.given_up;
-        self.revived += u64::from(leaves && which == Unfinished::GivenUp);
+        self.flow.revived += flow.revived;
         self.report.repaired(found.as_ref().filter(|_| repaired));
         self.report.found(found);
     }
@@ -80,54 +76,41 @@ impl Reconcile {
     /// # Errors
     /// The facts cannot be read.
     pub async fn flow(&self, plan: &Plan, of: &FlowPlan, out_of_time: OutOfTime<'_>) -> Result<Report, ReconcileError> {
-        let now = self.app.stores.clock.now();
-        let mut report = Report::new(plan.dry_run);
+        let (now, mut report) = (self.app.stores.clock.now(), Report::new(plan.dry_run));
         // This comes before any progress is read. If the queue is drained, every page that it held is done or lost.
         let drained = self.app.fan_outs.is_drained().await.inspect_err(|error| {
             report.failed += 1;
             warn!(error = error as &dyn std::error::Error, "the queue is unavailable: nothing is resumed");
         });
+        let drained = drained.ok();
         let given_up_before = self.facts.given_up().await?;
         let before = Timestamp::from_ms(now.ms().saturating_sub(of.overdue_ms));
-        let look = LookPlan {
-            now,
-            wait_ms: of.overdue_ms,
-            drained: drained.as_ref().is_ok_and(|drained| *drained),
-            most_attempts: of.most_attempts,
-        };
-        if let Ok(drained) = drained
-            && !plan.dry_run
-        {
+        let (wait_ms, most_attempts) = (of.overdue_ms, of.most_attempts);
+        let look = LookPlan { now, wait_ms, drained: drained.unwrap_or(false), most_attempts };
+        if let Some(drained) = drained.filter(|_| !plan.dry_run) {
             report.failed += self.resume_erasures(drained, out_of_time).await;
         }
-        let mut run = Run { plan, look, before, flow: FlowReport::default(), revived: 0, report };
-        if drained.is_ok() {
+        let mut run = Run { plan, look, before, flow: FlowReport::default(), report };
+        if drained.is_some() {
             if of.given_up_too && given_up_before > 0 {
                 self.each_unfinished(Unfinished::GivenUp, &BTreeMap::new(), &mut run, out_of_time).await?;
             }
             self.each_open(&mut run, out_of_time).await?;
         }
-        let Run { mut flow, revived, mut report, .. } = run;
-        flow.given_up += given_up_before.saturating_sub(revived);
+        let Run { mut flow, mut report, .. } = run;
+        flow.given_up += given_up_before.saturating_sub(flow.revived);
         if flow.given_up > 0 {
             error!(posts = flow.given_up, "fan-out given up");
             report.found([Difference::new(Kind::FanOutsGivenUp, Subject::FanOuts { posts: flow.given_up }, Remedy::ReportOnly)]);
         }
         flow.stuck_records = self.stuck_records(&mut report).await;
         report.looked_at = flow.unfinished as u64;
-        if flow.unfinished > 0 {
-            let FlowReport { unfinished, resumed, pages_sent, given_up, .. } = flow;
-            info!(
-                unfinished,
-                drained = look.drained,
-                resumed,
-                pages = pages_sent,
-                given_up,
-                failed = report.failed,
-                "unfinished fan-outs"
-            );
+        let FlowReport { unfinished, resumed, pages_sent: pages, given_up, .. } = flow;
+        if unfinished > 0 {
+            let (drained, failed) = (look.drained, report.failed);
+            info!(unfinished, drained, resumed, pages, given_up, failed, "unfinished fan-outs");
         }
-        report.emit(&self.app.stores.recorder, "fan-outs");
+        report.emit(&self.app.stores.recorder, FAN_OUTS);
         report.fan_outs = Some(flow);
         Ok(report)
     }
@@ -194,10 +177,10 @@ impl Reconcile {
             let some = STEP.div_ceil(lanes.len());
             let parts = lanes.iter().map(|(shard, at)| self.facts.unfinished(which, *shard, run.before, at.as_ref(), some));
             for (shard, part) in lanes.keys().zip(try_join_all(parts).await?) {
-                run.report.found(part.damaged.into_iter().map(Difference::from));
-                posts.extend(part.items);
+                let (Decoded { found, damaged }, mut at) = part;
+                run.report.found(damaged.into_iter().map(|(_, item)| item.into()));
+                posts.extend(found);
                 // After the newest, it continues at the older of the two positions.
-                let mut at = part.next;
                 if first && let Some(noted) = from.get(shard) {
                     at = at.map(|at| at.min(noted.clone()));
                 }
@@ -230,7 +213,7 @@ impl Reconcile {
         let mut handled = stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL);
         while let Some((post, handled)) = handled.next().await {
             match handled {
-                Ok(handled) => run.add(handled, which),
+                Ok(handled) => run.add(handled),
                 Err(error) => {
                     run.report.failed += 1;
                     warn!(%post, error = &error as &dyn std::error::Error, "fan-out not resumed");
@@ -248,12 +231,12 @@ impl Reconcile {
         look: LookPlan,
         dry_run: bool,
     ) -> Result<Handled, ReconcileError> {
-        let mut handled = Handled::default();
+        let (mut handled, revived) = (Handled::default(), u64::from(which == Unfinished::GivenUp));
         if !post.deleted && post.delivery.state == DeliveryState::Done {
             // It is finished, and the index still lists it.
             let left = wrongly_indexed(Kind::UnfinishedLeft, post.id);
             handled.repaired = !dry_run && self.repair(&left.remedy).await?;
-            handled.leaves = handled.repaired;
+            handled.flow.revived = if handled.repaired { revived } else { 0 };
             handled.found = Some(left);
             return Ok(handled);
         }
@@ -296,7 +279,7 @@ impl Reconcile {
                 error!(post = %post.id, attempts = post.delivery.attempts, "fan-out given up");
             }
         }
-        handled.leaves = true;
+        handled.flow.revived = revived;
         Ok(handled)
     }
 }

@@ -53,6 +53,9 @@ pub(super) struct FlowReport {
     pub moving: usize,
     /// Resumed as often as allowed, in this run or before.
     pub given_up: u64,
+    /// No longer among those that were given up before.
+    #[serde(skip)]
+    pub revived: u64,
     /// Stream records in the projector's failure queue; `None` if their number is unknown.
     pub stuck_records: Option<u64>,
 }

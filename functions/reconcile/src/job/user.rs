@@ -18,13 +18,6 @@ use crate::{
     facts::Decoded,
 };
 
-/// The most items of one shard that are looked at. The counts of an author with 16 times as many followers are not
-/// checked: only the transactions that write them keep them exact.
-const MOST_IN_SHARD: usize = 10_000;
-
-/// The newest posts of an author that are looked at.
-const MOST_POSTS: usize = 1_000;
-
 /// The most reactions of one shard that are looked for in the lists of their users.
 const MOST_LISTED: usize = 1_000;
 
@@ -53,12 +46,12 @@ impl Reconcile {
         let (counts, mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
         let (edges, posts, reads, followers, reactions, likes, favorites, handle) = futures::try_join!(
             audit.edges_of(user),
-            audit.newest_posts(user, MOST_POSTS),
+            audit.newest_posts(user),
             audit.stored_reads(user),
-            try_join_all(shards().map(|shard| audit.listed_followers(user, shard, MOST_IN_SHARD))),
-            try_join_all(shards().map(|shard| audit.reactions_in(user, shard, MOST_IN_SHARD))),
-            audit.reacted_by(user, Reaction::Like, MOST_POSTS),
-            audit.reacted_by(user, Reaction::Favorite, MOST_POSTS),
+            try_join_all(shards().map(|shard| audit.listed_followers(user, shard))),
+            try_join_all(shards().map(|shard| audit.reactions_in(user, shard))),
+            audit.reacted_by(user, Reaction::Like),
+            audit.reacted_by(user, Reaction::Favorite),
             audit.handle_of(user),
         )?;
         let mut damaged = BTreeSet::new();

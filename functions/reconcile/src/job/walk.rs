@@ -11,10 +11,7 @@ use tidemark_domain::{NoticeId, UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
 use super::{Plan, Reconcile, ReconcileError, Report, Target};
-use crate::{
-    diff::{Difference, facts},
-    plan::SHARE,
-};
+use crate::{diff::facts, plan::SHARE};
 
 /// The name of the stored position of the walk over users.
 const USERS: &str = "users";
@@ -219,22 +216,21 @@ impl Reconcile {
                 Ok(Some(if next == 0 { Position::Edges(None) } else { Position::Keys(next) }))
             }
             Position::Edges(after) => {
-                let part = self.facts.some_edges(after.clone(), plan.slice, plan.segment).await?;
-                report.found(part.damaged.into_iter().map(Difference::from));
+                let (edges, next) = self.facts.some_edges(after.clone(), plan.slice, plan.segment).await?;
+                report.found(edges.damaged.into_iter().map(|(_, item)| item.into()));
                 let now = self.app.stores.clock.now();
                 let sampled = |user: &UserId| in_sample(*user, plan.share, day);
                 let mut targets: BTreeSet<Target> =
-                    part.items.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Target::Facts).collect();
-                let expired = part.items.iter().filter(|edge| facts::of_tombstone(edge, now).is_some());
+                    edges.found.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).map(Target::Facts).collect();
+                let expired = edges.found.iter().filter(|edge| facts::of_tombstone(edge, now).is_some());
                 targets.extend(expired.map(|edge| Target::Tombstone(edge.user, edge.author)));
                 self.reconcile(news(targets.into_iter().collect()), Vec::new(), plan, report).await;
-                Ok(Some(part.next.map_or(Position::Records(None), |next| Position::Edges(Some(next)))))
+                Ok(Some(next.map_or(Position::Records(None), |next| Position::Edges(Some(next)))))
             }
             Position::Records(after) => {
-                let part = self.facts.some_records(after.clone(), plan.slice, plan.segment).await?;
-                let records = part.items.into_iter().map(Target::Record).collect();
-                self.reconcile(records, Vec::new(), plan, report).await;
-                Ok(part.next.map(|next| Position::Records(Some(next))))
+                let (records, next) = self.facts.some_records(after.as_deref(), plan.slice, plan.segment).await?;
+                self.reconcile(records.into_iter().map(Target::Record).collect(), Vec::new(), plan, report).await;
+                Ok(next.map(|next| Position::Records(Some(next))))
             }
         }
     }
