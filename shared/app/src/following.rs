@@ -1,6 +1,9 @@
 //! [`Following`]: follows and preferences, mutes and blocks.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     Stores, ViewSync,
@@ -13,7 +16,6 @@ use tidemark_domain::{Edge, Relation, Timestamp, UserId};
 #[derive(Clone)]
 pub struct Following {
     pub stores: Arc<Stores>,
-    /// Updates the views of edges.
     pub sync: ViewSync,
 }
 
@@ -41,12 +43,8 @@ impl Hiding {
 /// The outcome of a request to follow one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    Following {
-        since: Timestamp,
-        /// Whether this request created the edge.
-        created: bool,
-        preference: i8,
-    },
+    /// `created` says whether this request created the edge.
+    Following { since: Timestamp, created: bool, preference: i8 },
     /// The caller follows the maximum number of authors.
     LimitReached,
     /// The author is the caller.
@@ -67,12 +65,6 @@ pub enum Hide {
     Erased,
 }
 
-impl Follow {
-    fn of(edge: &Edge, created: bool) -> Self {
-        Self::Following { since: edge.since, created, preference: edge.preference }
-    }
-}
-
 impl Following {
     /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that
     /// exists keeps its own. Returns one outcome for each element of `authors`, in order.
@@ -85,12 +77,8 @@ impl Following {
         authors: &[UserId],
         preference: Option<i8>,
     ) -> Result<Vec<(UserId, Follow)>, StoreError> {
-        let mut distinct: Vec<UserId> = Vec::new();
-        for &author in authors {
-            if author != caller && !distinct.contains(&author) {
-                distinct.push(author);
-            }
-        }
+        let mut seen = HashSet::from([caller]);
+        let distinct: Vec<UserId> = authors.iter().copied().filter(|&author| seen.insert(author)).collect();
         let mut outcomes = self.stores.edges.follow(caller, &distinct, self.stores.clock.now()).await?;
         let (mut follows, mut preferred) = (Vec::new(), Vec::new());
         for outcome in &mut outcomes {
@@ -107,13 +95,14 @@ impl Following {
         }
         self.sync.edges(caller, &follows).await?;
         self.sync.choices(caller, &preferred).await?;
+        let following = |edge: &Edge, created| Follow::Following { since: edge.since, created, preference: edge.preference };
         let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
             None => Follow::Oneself,
             Some(Followed::LimitReached) => Follow::LimitReached,
             Some(Followed::Blocked) => Follow::Blocked,
             Some(Followed::Erased) => Follow::Erased,
-            Some(Followed::Created(edge)) => Follow::of(edge, true),
-            Some(Followed::Existing(edge)) => Follow::of(edge, false),
+            Some(Followed::Created(edge)) => following(edge, true),
+            Some(Followed::Existing(edge)) => following(edge, false),
         };
         Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
     }

@@ -24,6 +24,19 @@
 //! - [`Hot`]: values of hot keys, in memory for a second.
 //! - [`Recorder`]: collects the values of [`ports::Metric`]s.
 
+/// Returns the value of a result, and logs its error, which costs no more than work. Fields follow the message.
+macro_rules! logged {
+    ($result:expr, $message:literal $(, $($field:tt)+)?) => {
+        match $result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                ::tracing::warn!($($($field)+,)? error = &error as &dyn std::error::Error, $message);
+                None
+            }
+        }
+    };
+}
+
 mod error;
 pub mod fan_out;
 mod following;
@@ -35,7 +48,6 @@ mod live;
 mod marking;
 pub mod notices;
 pub mod outage;
-mod page;
 mod people;
 pub mod ports;
 mod publishing;
@@ -47,6 +59,8 @@ mod stores;
 mod view_sync;
 mod worker;
 
+use futures::{StreamExt, future::BoxFuture, stream};
+
 pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
@@ -54,7 +68,6 @@ pub use limits::{AccessCheck, Denied, OverLimit, PerMinute};
 pub use lists::{Lists, Membership};
 pub use live::Live;
 pub use marking::{MarkedPost, MarkedPosts, Marking};
-pub use page::cut;
 pub use people::{Callers, Cards, People};
 pub use ports::Budget;
 pub use publishing::{Edited, PostDelivery, Publishing, Removal};
@@ -65,3 +78,20 @@ pub use worker::Worker;
 
 /// Returns whether the time of a piece of work is over. The work then stops, and leaves the rest to a later run.
 pub type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// The number of authors, readers or posts that one request or task reads or changes in parallel.
+const PARALLEL: usize = 16;
+
+/// Runs all of these to their end, whatever fails, so that no failure interrupts another between its fact and the view.
+/// The results are in no order.
+async fn in_parallel<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(futures).buffer_unordered(PARALLEL).collect().await
+}
+
+/// Cuts a list at the end of a page. Returns the last item of the page if there are more: the next page begins there.
+/// The caller has read one item more than `limit`.
+pub fn cut<T: Clone>(items: &mut Vec<T>, limit: usize) -> Option<T> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    items.last().filter(|_| more).cloned()
+}

@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use tidemark_domain::UserId;
-use tracing::warn;
 
 use crate::{
     Stores,
@@ -55,10 +54,7 @@ impl AccessCheck {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
         let (responds, is_away) = (spent.is_ok(), spent.as_ref().is_err_and(StoreError::is_unavailable));
-        let Spent { wait, access } = spent.unwrap_or_else(|error| {
-            warn!(%user, error = &error as &dyn std::error::Error, "a request is not counted");
-            Spent::default()
-        });
+        let Spent { wait, access } = logged!(spent, "a request is not counted", %user).unwrap_or_default();
         if let Some(wait) = wait {
             return Err(Denied::OverLimit(OverLimit { budget, per_minute, wait }));
         }
@@ -74,8 +70,8 @@ impl AccessCheck {
     /// Reads the receipt, and stores in Redis what it says if Redis responds.
     async fn ask(&self, user: UserId, responds: bool) -> Result<bool, StoreError> {
         let may = self.stores.erasures.erasure(user).await?.is_none();
-        if responds && let Err(error) = self.stores.erasure_views.note_access(user, may).await {
-            warn!(%user, error = &error as &dyn std::error::Error, "access is not stored");
+        if responds {
+            logged!(self.stores.erasure_views.note_access(user, may).await, "access is not stored", %user);
         }
         Ok(may)
     }

@@ -17,7 +17,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Lists {
     pub stores: Arc<Stores>,
-    /// Updates the views of edges.
     pub sync: ViewSync,
 }
 

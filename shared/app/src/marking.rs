@@ -12,17 +12,14 @@ use std::{
     sync::Arc,
 };
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use futures::FutureExt;
 
 use crate::{
-    Live, Stores, ViewSync,
+    Live, Stores, ViewSync, in_parallel,
     ports::StoreError,
     reader::{Flags, Found, Origin, PairFacts, Snapshot},
 };
 use tidemark_domain::{PostId, ReadState, Seq, Timestamp, UserId};
-
-/// The number of authors' read states that are changed in parallel.
-const PARALLEL: usize = 16;
 
 /// Use cases of a reader's marks. Clones share the stores.
 ///
@@ -31,9 +28,7 @@ const PARALLEL: usize = 16;
 #[derive(Clone)]
 pub struct Marking {
     pub stores: Arc<Stores>,
-    /// Updates views after marks.
     pub sync: ViewSync,
-    /// Tells the reader's connections, which belong to the reader's other devices too.
     pub live: Live,
 }
 
@@ -255,10 +250,4 @@ impl Marking {
             (_, Origin::Rebuilding | Origin::Degraded) => Ok(snapshot),
         }
     }
-}
-
-/// Runs changes of several authors' states in parallel. All of them end before a failure is returned, so no failure
-/// interrupts another change between its fact and the view.
-async fn in_parallel(changes: Vec<BoxFuture<'_, Result<Changed, StoreError>>>) -> Outcomes {
-    stream::iter(changes).buffer_unordered(PARALLEL).collect().await
 }

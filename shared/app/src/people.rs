@@ -60,8 +60,7 @@ impl People {
     /// Returns the cards of these users.
     pub async fn cards(&self, users: Vec<UserId>) -> Result<Cards, StoreError> {
         let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
-        let (outage, known) = futures::join!(self.later.outage.check(), self.stores.card_views.cards(&users));
-        match outage.and(known) {
+        match self.later.outage.checked(self.stores.card_views.cards(&users)).await {
             Ok(known) => self.complete(users, known).await,
             Err(error) => self.instead(&users, &error).await,
         }
@@ -91,9 +90,7 @@ impl People {
         let found = self.stores.profiles.profiles(users).await?;
         let card = |user: UserId| (user, CardVersion::of(found.get(&user).cloned()));
         let filled: Vec<(UserId, CardVersion)> = leased.into_iter().map(card).collect();
-        if let Err(error) = self.stores.card_views.fill_cards(&filled, token).await {
-            warn!(error = &error as &dyn std::error::Error, "cards not stored");
-        }
+        logged!(self.stores.card_views.fill_cards(&filled, token).await, "cards not stored");
         Ok(Cards { of: cards_of(found), degraded: false })
     }
 
@@ -130,17 +127,13 @@ impl Callers {
         if let Some(user) = self.known.get(claim) {
             return Ok(user);
         }
-        let stored = self.stores.identity_views.known_identity(claim).await.unwrap_or_else(|error| {
-            warn!(error = &error as &dyn std::error::Error, "identity unavailable, reading the facts");
-            None
-        });
+        let known = self.stores.identity_views.known_identity(claim).await;
+        let stored = logged!(known, "identity unavailable, reading the facts").flatten();
         let user = match stored {
             Some(user) => user,
             None => {
                 let user = self.identity(claim).await?;
-                if let Err(error) = self.stores.identity_views.remember_identity(claim, user).await {
-                    warn!(error = &error as &dyn std::error::Error, "identity not stored");
-                }
+                logged!(self.stores.identity_views.remember_identity(claim, user).await, "identity not stored");
                 user
             }
         };

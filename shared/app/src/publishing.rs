@@ -19,7 +19,6 @@ use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, 
 #[derive(Clone)]
 pub struct Publishing {
     pub stores: Arc<Stores>,
-    /// Delivers and retracts posts.
     pub fan_outs: FanOuts,
 }
 
@@ -86,19 +85,15 @@ impl Publishing {
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(Removal::Unknown),
         }
-        if post.author != caller
-            && let Err(error) = self.stores.relation_views.note_change(caller).await
-        {
-            warn!(%post, error = &error as &dyn std::error::Error, "the moderator may see the post for a second");
+        if post.author != caller {
+            logged!(self.stores.relation_views.note_change(caller).await, "the moderator may see the post for a second", %post);
         }
         Ok(Removal::Deleted)
     }
 
     /// Starts the delivery of a new post. It is published although its followers and counters do not know of it yet.
     async fn start_delivery(&self, fan_out: FanOut) {
-        if let Err(error) = self.fan_outs.start(fan_out).await {
-            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
-        }
+        logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
     }
 
     /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place

@@ -17,12 +17,6 @@ pub struct Recorder {
     values: Mutex<Values>,
 }
 
-impl std::fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder").field("values", &*self.values()).finish_non_exhaustive()
-    }
-}
-
 impl Recorder {
     /// The recorder of a process that starts.
     pub fn new(lines: Arc<dyn Metrics>, clock: Arc<dyn Clock>) -> Self {
@@ -77,7 +71,6 @@ impl Recorder {
 }
 
 /// An invocation of a function. It writes one line, also if the function panics or its future is dropped.
-#[derive(Debug)]
 #[must_use]
 pub struct Invocation<'a> {
     recorder: &'a Recorder,

@@ -1,8 +1,7 @@
 //! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a
 //! worker and writes the outage note.
 //!
-//! A *pair* is one user and one author. `edges`, `choices`, `reads`, `reads_of` and `reaction` leave a task on failure.
-//! `pair`, `post`, `reacted`, `follows` and `choices_of` return the error, and their callers repeat them.
+//! A *pair* is one user and one author.
 
 use crate::{
     error::Store,

@@ -17,15 +17,14 @@ use crate::error::StoreError;
 /// The outcome of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Followed {
-    /// This call created the edge.
     Created(Edge),
     /// The edge existed before.
     Existing(Edge),
-    /// The user follows the maximum number of authors. Nothing changed.
+    /// The user follows the maximum number of authors.
     LimitReached,
-    /// One of the two blocks the other. Nothing changed.
+    /// One of the two blocks the other.
     Blocked,
-    /// The author has left. Nothing changed.
+    /// The author has left.
     Erased,
 }
 
@@ -148,9 +147,8 @@ pub trait Posts: Send + Sync {
     /// Returns these posts, tombstones included, each with the text of the same revision; `None` instead of a text that
     /// cannot be read or is of another revision. Unknown posts are left out.
     async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>, StoreError>;
-    /// Replaces title and text of a live post: post and body in one transaction. Writes nothing if they are equal.
-    /// Replaces a damaged text too.
-    /// Returns the post after it; `None` if there is no such live post.
+    /// Replaces title and text of a live post, also a damaged text: post and body in one transaction. Writes nothing if
+    /// they are equal. Returns the post after it; `None` if there is no such live post.
     async fn edit(&self, post: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError>;
     /// Returns posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones
     /// included.
@@ -182,7 +180,6 @@ pub trait Reads: Send + Sync {
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
     async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError>;
-    /// Returns all read states of the user.
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// Marks posts read or unread. The write has no condition, so concurrent marks cannot make it fail. Returns the
     /// state before it and the state after it.
@@ -253,7 +250,6 @@ pub trait Outages: Send + Sync {
 /// The lists of users.
 #[async_trait]
 pub trait AuthorLists: Send + Sync {
-    /// Returns a user's lists.
     async fn lists(&self, user: UserId) -> Result<UserLists, StoreError>;
     /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if
     /// the stored version is another.

@@ -168,7 +168,7 @@ impl Readers {
         let more = page.missing() == 0;
         let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
         posts.truncate(limit);
-        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, texts, counts).await?;
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((texts, counts))).await?;
         let score = |post: &PostSummary| scores.get(&post.id).copied();
         let next = posts.last().filter(|_| more || shortened).and_then(|post| place(post, score(post)));
         let reactions = self.reactions_of_page(user, &posts, reactions).await?;
@@ -274,7 +274,10 @@ impl Readers {
             } else if view.whole {
                 walk.ended = match status {
                     Status::All => state.meta.low.is_none(),
-                    Status::Unread => state.unread_total() == unread_stored(&view),
+                    Status::Unread => {
+                        let stored = view.entries.iter().filter(|key| state.shows(key) && state.is_unread(key.post));
+                        state.unread_total() == stored.count() as u64
+                    }
                 };
             }
             if !again && (walk.page.missing() == 0 || keys.is_empty()) {
@@ -336,9 +339,4 @@ impl Readers {
             ids.iter().filter_map(|id| posts.remove(id)).partition(|post| post.deleted);
         Ok((live, deleted.into_iter().map(|post| post.id).collect()))
     }
-}
-
-/// Returns how many unread posts the view stores.
-fn unread_stored(view: &View) -> u64 {
-    view.entries.iter().filter(|key| view.state.shows(key) && view.state.is_unread(key.post)).count() as u64
 }

@@ -7,10 +7,7 @@ use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
 use super::Snapshot;
-use crate::{error::StoreError, ports::Posts};
-
-/// The number of authors' timelines that are loaded in parallel.
-const PARALLEL: usize = 16;
+use crate::{PARALLEL, error::StoreError, ports::Posts};
 
 /// The number of posts of one author in the first load, and in each later load.
 const FIRST_LOAD: usize = 10;
