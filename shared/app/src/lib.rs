@@ -61,7 +61,7 @@ mod worker;
 
 use futures::{StreamExt, future::BoxFuture, stream};
 
-pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
+pub use following::{Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Denied, OverLimit, PerMinute};

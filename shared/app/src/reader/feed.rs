@@ -46,21 +46,21 @@ impl FeedItem {
     }
 }
 
-/// The page that a reader asks for.
+/// The page that a reader asks for. `Place` is a position in the order of the feed.
 #[derive(Debug, Clone, Copy)]
-pub struct FeedQuery {
+pub struct FeedQuery<Place> {
     /// The number of a list of the reader. The feed has the posts of the authors on it.
     pub list: Option<u32>,
     pub status: Status,
-    /// The page begins below this entry; at the newest if `None`.
-    pub before: Option<FeedKey>,
+    /// The page begins below this place; at the top if `None`.
+    pub before: Option<Place>,
     pub limit: usize,
-    /// The feed ends above this entry.
-    pub since: Option<FeedKey>,
+    /// The feed ends above this place.
+    pub since: Option<Place>,
     pub parts: PageParts,
 }
 
-/// A page in the order of the feed. `Place` is a position in that order.
+/// A page in the order of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage<Place> {
     /// At most as many as requested.
@@ -119,7 +119,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(query: &FeedQuery) -> Self {
+    fn new(query: &FeedQuery<FeedKey>) -> Self {
         let page = Collected::new(query.limit, query.parts);
         Self { page, bound: query.before, since: query.since, ended: false }
     }
@@ -131,7 +131,7 @@ impl Walk {
 
 impl Readers {
     /// Returns one page of the feed, newest first.
-    pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage<FeedKey>, StoreError> {
+    pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>, StoreError> {
         let FeedQuery { list, status, before, limit, .. } = query;
         let mut walk = Walk::new(&query);
         // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is

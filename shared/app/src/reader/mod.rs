@@ -21,7 +21,6 @@ use tracing::warn;
 pub use author_page::{AuthorPage, AuthorQuery, Blocked};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use post::{Body, Found, MOST_TEXT, PostDetails, TooMuchText};
-pub use ranked::RankedQuery;
 pub use reactions::ReactedPage;
 use rebuild::Part;
 pub(crate) use sight::Flags;
