@@ -179,9 +179,9 @@ fn true_history(rng: &mut StdRng, facts: &mut Facts) -> Vec<Operation> {
         match rng.random_range(0..11) {
             10 => {
                 facts.edge = match rng.random_range(0..3) {
-                    0 => facts.edge.with_mute(facts.edge.muted.is_none().then(|| at(2)), at(0)),
-                    1 => facts.edge.with_preference(rng.random_range(-10..=10), at(0)),
-                    _ => facts.edge.with_lists([rng.random_range(1..5)].into(), at(0)),
+                    0 => Edge { muted: facts.edge.muted.is_none().then(|| at(2)), ..facts.edge.changed(at(0)) },
+                    1 => Edge { preference: rng.random_range(-10..=10), ..facts.edge.changed(at(0)) },
+                    _ => Edge { lists: [rng.random_range(1..5)].into(), ..facts.edge.changed(at(0)) },
                 };
                 operations.push(Operation::Choose(facts.edge.clone()));
             }

@@ -3,7 +3,7 @@
 //! Membership is part of the edge, and of the author's field in the reader's view. So the feed of a list comes from the
 //! same view as the home feed, and an unfollow ends membership.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists, author_lists::Made};
 
@@ -93,13 +93,8 @@ impl Lists {
         let change = |known: Option<&Edge>| {
             let known = known.filter(|edge| edge.following && edge.lists.contains(&list.number) != member)?;
             // Deleted lists remain on edges until the edge changes.
-            let mut next: BTreeSet<u32> = known.lists.iter().copied().filter(|number| lists.has(*number)).collect();
-            if member {
-                next.insert(list.number)
-            } else {
-                next.remove(&list.number)
-            };
-            Some(known.with_lists(next, now))
+            let others = known.lists.iter().copied().filter(|&number| number != list.number && lists.has(number));
+            Some(Edge { lists: others.chain(member.then_some(list.number)).collect(), ..known.changed(now) })
         };
         let edge = self.stores.edges.change(caller, author, &change).await?.filter(|edge| edge.following);
         // The view is updated even if the fact was there, because an earlier request may have ended between its fact
