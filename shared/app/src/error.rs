@@ -25,7 +25,6 @@ impl fmt::Display for Store {
     }
 }
 
-/// An operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store is unreachable, throttles requests, or did not respond in time. A write may have been done.
@@ -53,7 +52,6 @@ impl StoreError {
         }
     }
 
-    /// Returns whether a later attempt may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Contention { .. } => true,

@@ -335,8 +335,7 @@ impl FanOuts {
         Ok(true)
     }
 
-    /// The post of a fan-out, or its tombstone; `None` if its author was erased, or a retraction has a live post: the
-    /// fact decides, not the message.
+    /// The post or its tombstone; `None` if its author was erased, or a retraction has a live post.
     async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
@@ -357,7 +356,6 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Updates Redis after a change of an author's posts.
     async fn update(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
         shown.and(told)

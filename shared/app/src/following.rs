@@ -53,9 +53,6 @@ pub enum Hide {
 impl Following {
     /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that
     /// exists keeps its own. Returns one outcome for each element of `authors`, in order; `None` for the caller.
-    ///
-    /// Fails if the facts fail, or if neither the views nor the queue accept the change. Some authors may then be
-    /// followed.
     pub async fn follow(
         &self,
         caller: UserId,
@@ -108,8 +105,7 @@ impl Following {
         Ok(edges.map(|edge| (edge.author, edge.preference)).collect())
     }
 
-    /// Ends a follow, if there is one. Fails if the facts fail, or if neither the views nor the queue accept the
-    /// change.
+    /// Ends a follow, if there is one.
     pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<(), StoreError> {
         let edges = &self.stores.edges;
         let tombstone = match edges.unfollow(caller, author, self.stores.clock.now()).await? {

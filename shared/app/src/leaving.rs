@@ -39,7 +39,6 @@ pub struct Leaving {
 /// The result of [`Leaving::resume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resumed {
-    /// Erasures that were resumed.
     pub resumed: usize,
     /// Erasures with items that cannot be removed.
     pub incomplete: usize,

@@ -14,6 +14,10 @@
 //! - [`Worker`]: the tasks of the queue.
 //! - [`Live`]: messages to live connections.
 //!
+//! A use case that changes something fails if the facts fail, or if neither the views nor the queue accept the change.
+//! If it changes several facts, some of them may then be changed. `degraded` in a result says that Redis was
+//! unavailable and the result comes from the facts.
+//!
 //! What they share:
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.

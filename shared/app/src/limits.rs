@@ -29,7 +29,6 @@ pub struct OverLimit {
 #[derive(Debug)]
 pub enum Denied {
     OverLimit(OverLimit),
-    /// The caller has asked to leave.
     Erased,
     /// It is unknown whether the caller has.
     Unknown(StoreError),
@@ -47,9 +46,6 @@ pub struct AccessCheck {
 impl AccessCheck {
     /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user
     /// who has asked to leave may send. Returns whether Redis responded.
-    ///
-    /// # Errors
-    /// The bucket is empty, the user has asked to leave, or it is unknown whether the user has.
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;

@@ -25,9 +25,7 @@ pub struct Lists {
 pub enum Membership {
     /// The membership is as requested, by this request or an earlier one.
     Stands,
-    /// The user has no such list.
     UnknownList,
-    /// The user does not follow the author.
     NotFollowing,
 }
 
@@ -39,7 +37,6 @@ impl Lists {
         Ok(all)
     }
 
-    /// Returns whether the caller has this list.
     pub async fn has(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
         Ok(list.user == caller && self.stores.lists.lists(caller).await?.has(list.number))
     }
@@ -82,8 +79,7 @@ impl Lists {
         }
     }
 
-    /// Puts an author on a list, or removes the author. Fails if the facts fail, or if neither the view nor the queue
-    /// accepts the change.
+    /// Puts an author on a list, or removes the author.
     pub async fn set_member(&self, caller: UserId, list: ListId, author: UserId, member: bool) -> Result<Membership, StoreError> {
         let lists = self.stores.lists.lists(caller).await?;
         if list.user != caller || !lists.has(list.number) {

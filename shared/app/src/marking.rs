@@ -22,9 +22,6 @@ use crate::{
 use tidemark_domain::{PostId, ReadState, Seq, Timestamp, UserId};
 
 /// Use cases of a reader's marks. Clones share the stores.
-///
-/// A mark fails if the facts fail, or if neither the view nor the queue accepts the change. If it covers several posts
-/// or authors, some of them may then be marked.
 #[derive(Clone)]
 pub struct Marking {
     pub stores: Arc<Stores>,
@@ -32,7 +29,6 @@ pub struct Marking {
     pub live: Live,
 }
 
-/// The result of a mark of one post.
 #[derive(Debug, Clone)]
 pub struct MarkedPost {
     /// Whether the post counts as read.
@@ -41,12 +37,10 @@ pub struct MarkedPost {
     pub snapshot: Snapshot,
 }
 
-/// The result of a mark of many posts.
 #[derive(Debug, Clone)]
 pub struct MarkedPosts {
     /// The number of the posts that were unread before.
     pub changed: u64,
-    /// The reader's counts after the mark.
     pub snapshot: Snapshot,
 }
 

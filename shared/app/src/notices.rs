@@ -25,8 +25,7 @@ use crate::{
 /// facts, and the slots of dead notices are left out.
 const SPARE_SLOTS: u64 = 64;
 
-/// Use cases of notices. Clones share the stores. A change fails if the facts fail, or if neither Redis nor the queue
-/// accepts what the view has to show.
+/// Use cases of notices. Clones share the stores.
 #[derive(Clone)]
 pub struct NoticeBoard {
     pub stores: Arc<Stores>,
@@ -37,11 +36,9 @@ pub struct NoticeBoard {
 #[derive(Debug, Clone)]
 pub struct Board {
     pub head: PlatformHead,
-    /// Slots that the reader has read.
     pub read: SeqSet,
     /// Notices that have expired by this time are left out.
     pub now: Timestamp,
-    /// Whether the facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -64,7 +61,6 @@ impl Board {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeItem {
     pub id: NoticeId,
-    /// 1 to 200 characters.
     pub title: String,
     pub created_at: Timestamp,
     /// Whether the reader has read the notice's current slot.
@@ -77,25 +73,20 @@ pub struct NoticePage {
     pub items: Vec<NoticeItem>,
     /// The next page begins below this number; `None` at the end.
     pub next: Option<Seq>,
-    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
 /// The outcome of a request to replace a notice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoticeEdited {
-    /// The notice after the change.
     Stands(Notice),
     /// The notice would expire before it is replaced. Nothing is changed.
     Expired,
-    /// There is no such live notice.
     Unknown,
 }
 
-/// The result of a change of a reader's state.
 #[derive(Debug, Clone)]
 pub struct NoticesMarked {
-    /// The board after the change.
     pub board: Board,
     /// The number of notices that the change made read or unread.
     pub changed: u64,
@@ -292,7 +283,7 @@ impl NoticeBoard {
         Ok(NoticeEdited::Stands(notice))
     }
 
-    /// Removes notices. May be repeated. After an error, some of them may be removed.
+    /// Removes notices. May be repeated.
     pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), StoreError> {
         let mut platforms: HashMap<Platform, Vec<Seq>> = HashMap::new();
         for id in ids {

@@ -27,7 +27,6 @@ pub struct People {
 #[derive(Debug, Clone, Default)]
 pub struct Cards {
     pub of: HashMap<UserId, Card>,
-    /// Whether the facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -37,7 +36,6 @@ impl People {
         Ok(self.stores.profiles.profiles(&[user]).await?.remove(&user))
     }
 
-    /// Replaces a profile. Fails if the facts fail, or if neither Redis nor the queue accepts the new card.
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet, StoreError> {
         self.later.in_advance(Task::Card { user, in_advance: true, tries: 0 }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
@@ -57,7 +55,6 @@ impl People {
         self.stores.card_views.replace_card(user, &card).await
     }
 
-    /// Returns the cards of these users.
     pub async fn cards(&self, users: Vec<UserId>) -> Result<Cards, StoreError> {
         let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
         match self.later.outage.checked(self.stores.card_views.cards(&users)).await {

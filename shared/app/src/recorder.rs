@@ -25,7 +25,6 @@ impl Recorder {
         recorder
     }
 
-    /// Adds to a count.
     pub fn count(&self, metric: Metric, number: u64) {
         self.record(metric, number as f64);
     }

@@ -25,7 +25,6 @@ pub struct RelationPage {
     pub items: Vec<Relation>,
     /// The next page begins below this entry. `None` only at the end.
     pub next: Option<Relation>,
-    /// Whether Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -42,7 +41,6 @@ pub struct Status {
 #[derive(Clone)]
 pub struct Relations {
     pub stores: Arc<Stores>,
-    /// Whether views may lack changes.
     pub outage: Outage,
     /// First pages of hot lists, each of a list and a number of entries.
     pub first_pages: Hot<(List, usize), RelationPage>,

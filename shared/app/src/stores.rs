@@ -27,7 +27,6 @@ macro_rules! stores {
             pub recorder: Arc<Recorder>,
             /// For tokens of leases and rebuilds, and for the pauses between attempts.
             pub random: fn() -> u64,
-            /// Sleeps for this duration.
             pub wait: fn(Duration) -> BoxFuture<'static, ()>,
         }
 
@@ -65,7 +64,6 @@ stores! {
 }
 
 impl Stores {
-    /// Starts the attempts of one optimistic change.
     pub(crate) fn attempts(&self, operation: &'static str) -> crate::retry::Attempts {
         crate::retry::Attempts::begin(operation, self.wait, self.random)
     }

@@ -24,7 +24,6 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,
-    /// Leaves an update to a worker.
     pub later: Later,
 }
 
@@ -58,7 +57,6 @@ impl ViewSync {
         Ok(is_shown)
     }
 
-    /// Updates the view of one pair from its current read state.
     pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }

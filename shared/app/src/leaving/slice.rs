@@ -134,7 +134,6 @@ impl<'a> Slice<'a> {
         Ok(())
     }
 
-    /// Counts what there is to remove.
     async fn count(&mut self) -> Result<(), Stop> {
         let (erasures, user) = (&self.stores().erasures, self.user);
         let mut counting = self.erasure.counting.take().unwrap_or_default();

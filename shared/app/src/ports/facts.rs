@@ -77,13 +77,11 @@ pub trait Edges: Send + Sync {
 /// The idempotency key of a request, with a hash of its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// The value of the `Idempotency-Key` header.
     pub key: String,
     /// SHA-256 of the body as it was parsed.
     pub fingerprint: String,
 }
 
-/// The outcome of a publish.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
     /// The new post, and its author's head after it.
@@ -96,7 +94,6 @@ pub enum Published {
     Full,
 }
 
-/// The outcome of a deletion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
     /// The post is a tombstone, and its retraction has to be started. Contains the author's head after the deletion.
@@ -169,7 +166,6 @@ pub trait Posts: Send + Sync {
     /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A
     /// repetition after a lost response returns false.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool, StoreError>;
-    /// Stores that the retraction of a deleted post is complete.
     async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError>;
 }
 
@@ -188,7 +184,6 @@ pub trait Reads: Send + Sync {
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError>;
 }
 
-/// The outcome of a reaction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reacted {
     /// The user's reactions to the author's posts after the request, whether or not it changed them.

@@ -9,7 +9,6 @@ use tidemark_domain::{
 
 use crate::error::StoreError;
 
-/// The outcome of a change of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProfileSet {
     /// The profile has the content now, whether or not this call changed it.
@@ -47,14 +46,8 @@ impl CardVersion {
 pub trait CardViews: Send + Sync {
     /// Returns the known cards. The value is `None` for a user who is known to have no profile.
     async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>, StoreError>;
-    /// Takes the leases for filling the cards of these users, unless another process has them. Called before the facts
-    /// are read. Returns the users whose lease was taken.
     async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError>;
-    /// Stores cards that were read from the facts, if the caller still has their lease. A change or a loss of the
-    /// record takes it away.
     async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<(), StoreError>;
-    /// Replaces a card with a later version, and takes the lease from a process that fills it. A missing card stays
-    /// missing.
     async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<(), StoreError>;
 }
 
@@ -72,7 +65,6 @@ pub trait Identities: Send + Sync {
 #[async_trait]
 pub trait IdentityViews: Send + Sync {
     async fn known_identity(&self, claim: &str) -> Result<Option<UserId>, StoreError>;
-    /// Stores a user id that was read from the facts.
     async fn remember_identity(&self, claim: &str, user: UserId) -> Result<(), StoreError>;
 }
 
@@ -104,7 +96,6 @@ impl Budget {
     }
 }
 
-/// The result of [`LimitViews::spend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// The time that the user must wait, if the bucket is empty.
@@ -127,14 +118,12 @@ pub trait ErasureViews: Send + Sync {
     /// Stores whether a user may call. A permission is stored only if nothing is known, because the process that read
     /// it may be late.
     async fn note_access(&self, user: UserId, may: bool) -> Result<(), StoreError>;
-    /// Removes a reader's reactions.
     async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError>;
     /// Removes every view that is named by the user alone, except the note that the user may not call.
     async fn clear_user(&self, user: UserId) -> Result<(), StoreError>;
     /// Removes the view of a user's read state on a platform. A reader who read the facts before this call cannot store
     /// them.
     async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError>;
-    /// Removes every view of these posts.
     async fn clear_posts(&self, posts: &[PostId]) -> Result<(), StoreError>;
 }
 
@@ -183,14 +172,12 @@ pub trait Erasures: Send + Sync {
     async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError>;
     /// Returns at most `limit` users who have marked posts of an author. Marks of the last second may be left out.
     async fn markers(&self, author: UserId, limit: usize) -> Result<Vec<UserId>, StoreError>;
-    /// Removes the read state of a user and an author.
     async fn remove_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError>;
     /// Returns the platforms of which the user has read notices.
     async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>, StoreError>;
     /// Removes a read state of notices in this version, whose counts have been corrected. Returns false if it has
     /// changed.
     async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool, StoreError>;
-    /// Removes the profile and the handle.
     async fn remove_profile(&self, user: UserId) -> Result<(), StoreError>;
     /// Removes at most `limit` tombstones of posts, and returns how many there were.
     async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize, StoreError>;

@@ -11,7 +11,6 @@ use tidemark_domain::{
 use super::{facts::CountsVersion, live::Notified};
 use crate::error::StoreError;
 
-/// The result of [`ReaderViews::begin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     /// The caller owns the rebuild.
@@ -22,7 +21,6 @@ pub enum Begun {
     Ready,
 }
 
-/// The result of [`ReaderViews::open_gate`] for one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// The gate is open, and the facts have to be merged.
@@ -73,14 +71,12 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// Returns whether the post's score has changed after this stamp.
     pub(crate) fn has_moved(&self, key: &FeedKey, since: u64) -> bool {
         let stamps = [self.moved.get(key), self.moved_authors.get(&key.post.author)];
         stamps.into_iter().flatten().any(|&stamp| stamp > since)
     }
 }
 
-/// The result of [`ReaderViews::deliver`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivered {
     /// The number of users whose view follows the author.
@@ -91,7 +87,6 @@ pub struct Delivered {
     pub notified: Notified,
 }
 
-/// The result of [`ReaderViews::retract`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Retracted {
     /// The number of users who have a view.
@@ -177,14 +172,8 @@ pub trait HeadViews: Send + Sync {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
     /// Returns what is known of these authors now.
     async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError>;
-    /// Takes the leases for filling the heads of these authors, unless another process has them. Called before the
-    /// facts are read. Returns the authors whose lease was taken.
     async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError>;
-    /// Stores heads that were read from the facts, if the caller still has their lease. A change or a loss of the head
-    /// takes it away.
     async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError>;
-    /// Replaces a known head with a later one, and takes the lease from a process that fills it. An unknown head stays
-    /// unknown. The next read fills it.
     async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError>;
     /// Takes the lease for storing the times of an author's posts. Returns false if another process has it.
     async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError>;
@@ -221,7 +210,6 @@ pub struct PageParts {
 #[derive(Debug, Clone, Default)]
 pub struct KnownPage {
     pub summaries: HashMap<PostId, PostSummary>,
-    /// The reader's reactions to the authors' posts.
     pub reactions: KnownReactions,
     /// The cards of the authors; `None` for an author who has no profile.
     pub cards: HashMap<UserId, Option<Card>>,
@@ -249,7 +237,6 @@ pub struct KnownReader {
     /// The state of the author in the reader's view. Outer `None`: Redis has no usable view. Inner `None`: the reader
     /// does not follow the author.
     pub state: Option<Option<AuthorState>>,
-    /// The reader's reactions to the author's posts.
     pub reactions: KnownReactions,
     /// The reader's marks, if it is known that the reader does not follow the author.
     pub marks: Option<Marks>,
@@ -275,7 +262,6 @@ pub trait PostViews: Send + Sync {
     async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError>;
     /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip.
     async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader), StoreError>;
-    /// Returns what Redis knows of a reader and an author.
     async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError>;
     /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError>;
@@ -309,7 +295,6 @@ pub trait PostViews: Send + Sync {
     /// Removes the posts of `moved` whose steps have not changed since, and notes that no further `Task::Rescore`
     /// should run before `next`. Returns how many posts remain.
     async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError>;
-    /// Removes the counts of a post.
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
 }
 
@@ -344,10 +329,9 @@ pub enum Start {
     Offset(usize),
 }
 
-/// The part of a page that a cached list has.
+/// The part of a page that a cached list has, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSlice {
-    /// The entries that the cached list has, newest first.
     pub items: Vec<Relation>,
     /// The place where the page continues in the facts. `None` if the slice is full or the cached list is complete.
     pub rest: Option<Start>,
@@ -363,7 +347,6 @@ pub trait RelationViews: Send + Sync {
     async fn lease(&self, list: List, token: u64) -> Result<(), StoreError>;
     /// Stores a list that is complete from `low` on, if the caller still has the lease.
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError>;
-    /// Notes that the user made a change.
     async fn note_change(&self, user: UserId) -> Result<(), StoreError>;
     /// Returns whether a change of the user was noted within the last seconds.
     async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError>;

@@ -30,7 +30,6 @@ pub struct AuthorQuery {
 }
 
 impl AuthorQuery {
-    /// Returns the greatest number that the page may have.
     fn upto(&self, head: &AuthorHead) -> Seq {
         self.before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq))
     }
@@ -54,7 +53,6 @@ impl AuthorQuery {
     }
 }
 
-/// A page of an author timeline.
 #[derive(Debug, Clone)]
 pub struct AuthorPage {
     /// Newest first. A post that is deleted during the read is missing from the page.
@@ -67,7 +65,6 @@ pub struct AuthorPage {
     pub cards: HashMap<UserId, Option<Card>>,
     /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
-    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 

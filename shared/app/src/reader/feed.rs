@@ -63,7 +63,6 @@ pub struct FeedQuery<Place> {
 /// A page in the order of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage<Place> {
-    /// At most as many as requested.
     pub items: Vec<FeedItem>,
     /// The next page begins below this place. `None` only at the end.
     pub next: Option<Place>,
@@ -112,7 +111,6 @@ struct Walk {
     page: Collected,
     /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
-    /// The feed ends above this entry.
     since: Option<FeedKey>,
     /// Whether the facts have nothing more for the page.
     ended: bool,
@@ -292,7 +290,6 @@ impl Readers {
         }
     }
 
-    /// Continues the page from the facts.
     async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, walk: &mut Walk) -> Result<(), StoreError> {
         if snapshot.origin == Origin::View {
             let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
@@ -301,7 +298,7 @@ impl Readers {
             walk.bound = [walk.bound, low].into_iter().flatten().min();
         }
         let lanes = match status {
-            Status::All => Lane::of_feed(snapshot),
+            Status::All => Lane::of_feed(snapshot, false),
             Status::Unread => Lane::of_unread(snapshot),
         };
         let posts = Facts(&*self.stores.posts);

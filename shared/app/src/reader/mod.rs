@@ -36,7 +36,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Readers {
     pub stores: Arc<Stores>,
-    /// Whether views may lack changes.
     pub outage: Outage,
     /// Hot posts, with the data that Redis has of them.
     pub hot_posts: Hot<PostId, KnownPost>,
@@ -76,7 +75,6 @@ pub struct PairFacts {
 }
 
 impl PairFacts {
-    /// Combines the facts of one user and several authors.
     fn of(edges: Vec<Edge>, heads: &HashMap<UserId, AuthorHead>, mut reads: HashMap<UserId, ReadState>) -> Vec<Self> {
         let pair = |edge: Edge| Self {
             author: edge.author,

@@ -26,7 +26,6 @@ pub struct PostDetails {
     pub counts: ReactionCounts,
     /// The author's card, if the view returned it with the post.
     pub cards: HashMap<UserId, Option<Card>>,
-    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 

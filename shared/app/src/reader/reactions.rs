@@ -22,7 +22,6 @@ pub struct ReactedPage {
     pub cards: HashMap<UserId, Option<Card>>,
     /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
-    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 

@@ -173,7 +173,7 @@ const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
 /// Returns what `source` has of the newest posts of a view, at most the cap, and the lowest of them if there are older
 /// posts.
 async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>), StoreError> {
-    let mut merge = Merge::new(source, Lane::of_view(snapshot), None);
+    let mut merge = Merge::new(source, Lane::of_feed(snapshot, true), None);
     let mut posts: Vec<P> = Vec::new();
     while let Some(post) = merge.next().await? {
         if posts.len() == FEED_CAP {

@@ -18,7 +18,6 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Derives the flags from these facts.
     pub(crate) fn new(user: UserId, facts: PairFacts) -> Self {
         Self { state: facts.state(), own: user == facts.author, facts }
     }
@@ -33,7 +32,6 @@ impl Flags {
         }
     }
 
-    /// Returns how many posts count as unread.
     pub(crate) fn unread(&self) -> u64 {
         self.state.as_ref().map_or(0, AuthorState::unread)
     }
@@ -43,7 +41,6 @@ impl Flags {
         self.state.iter().flat_map(AuthorState::unread_seqs)
     }
 
-    /// Returns how many posts up to `seq` count as unread.
     pub(crate) fn unread_upto(&self, seq: Seq) -> u64 {
         self.unread_seqs().filter(|unread| *unread <= seq).count() as u64
     }
@@ -56,9 +53,7 @@ pub(super) enum Sight {
     Following(AuthorState),
     /// The reader does not follow the author, and has marked these posts read.
     Marked(SeqSet),
-    /// The author blocks the reader.
     Blocked,
-    /// The author's own posts.
     Own,
     Facts(Box<Flags>),
 }
