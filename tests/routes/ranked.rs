@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::{
     domain::{HalfLife, Timestamp},
-    reader::{RankedQuery, Readers},
+    reader::{FeedQuery, Readers},
 };
 use tidemark_local::RedisData;
 use tidemark_tests::{User, World, ids, parameter, user_id, world, world_with};
@@ -332,7 +332,7 @@ fn another_half_life_scores_again() {
         let app = world.stack.app("read-feed").unwrap();
         let readers = Readers { half_life: HalfLife::new(std::time::Duration::from_secs(60)), ..app.readers.clone() };
         let query =
-            RankedQuery { list: None, status: Default::default(), below: None, since: None, limit: 5, parts: Default::default() };
+            FeedQuery { list: None, status: Default::default(), before: None, since: None, limit: 5, parts: Default::default() };
         let page = readers.ranked_page(user_id(READER), query).await.unwrap();
         let score = page.items[0].score.unwrap().get();
         assert!((score - 3.0 - page.items[0].post.created_at.ms() as f64 / 60_000.0).abs() < 1e-6, "{score}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
     ports::{MovedPost, PageParts, ReaderViews, Task},
-    reader::{RankedQuery, Status},
+    reader::{FeedQuery, Status},
     views::keys,
 };
 use tidemark_tests::{World, number_from, user_id, world};
@@ -355,7 +355,7 @@ fn costs_of_ranked_feeds_are_measured() {
         };
         let time = pace("/v1/feed", 50).await;
         let query =
-            RankedQuery { list: None, status: Status::All, below: None, since: None, limit: 20, parts: PageParts::default() };
+            FeedQuery { list: None, status: Status::All, before: None, since: None, limit: 20, parts: PageParts::default() };
         let started = Instant::now();
         let page = app.readers.ranked_page(user_id(101), query).await.unwrap();
         assert_eq!(page.items.len(), 20);

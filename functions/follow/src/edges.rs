@@ -1,12 +1,13 @@
 //! `PUT`, `DELETE` and `POST /v1/following…`; `PUT` and `DELETE` of mutes and blocks.
 
 use tidemark::{
-    App, Follow, Hide, Hiding,
+    App, Hide, Hiding,
     domain::UserId,
     http::{
         Kind, Problem, Request, Response,
         bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
+    ports::Followed,
 };
 
 /// `PUT /v1/following/{author}`.
@@ -14,9 +15,8 @@ pub(crate) async fn follow(app: &App, request: &Request) -> Result<Response, Pro
     let caller = request.caller()?;
     let author = request.parameter("author")?;
     let FollowRequest { preference } = request.optional_body()?;
-    let outcome =
-        app.following.follow(caller, &[author], preference).await?.pop().map_or(Follow::Oneself, |(_, outcome)| outcome);
-    Ok(Response::json(200, &rendered(app, outcome)?))
+    let outcome = app.following.follow(caller, &[author], preference).await?.pop();
+    Ok(Response::json(200, &rendered(app, outcome.flatten())?))
 }
 
 /// `DELETE /v1/following/{author}`.
@@ -30,8 +30,8 @@ pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Response, P
 pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let FollowManyRequest { authors } = request.body()?;
-    let outcomes = app.following.follow(caller, &authors, None).await?.into_iter();
-    let results = outcomes.map(|(author, outcome)| match rendered(app, outcome) {
+    let outcomes = app.following.follow(caller, &authors, None).await?;
+    let results = authors.into_iter().zip(outcomes).map(|(author, outcome)| match rendered(app, outcome) {
         Ok(Following { following, since, created, .. }) => {
             FollowResult { author, following, since: Some(since), created: Some(created), error: None }
         }
@@ -55,15 +55,18 @@ pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: b
     }
 }
 
-fn rendered(app: &App, outcome: Follow) -> Result<Following, Problem> {
+fn rendered(app: &App, outcome: Option<Followed>) -> Result<Following, Problem> {
+    let created = matches!(outcome, Some(Followed::Created(_)));
     match outcome {
-        Follow::Following { since, created, preference } => Ok(Following { following: true, since, created, preference }),
-        Follow::LimitReached => {
+        Some(Followed::Created(edge) | Followed::Existing(edge)) => {
+            Ok(Following { following: true, since: edge.since, created, preference: edge.preference })
+        }
+        Some(Followed::LimitReached) => {
             let detail = format!("a user can follow at most {} authors", app.settings.following_limit);
             Err(Problem::new(Kind::FollowingLimit, detail))
         }
-        Follow::Oneself => Err(Problem::new(Kind::SelfFollow, "an author is not their own follower")),
-        Follow::Blocked => Err(Problem::blocked()),
-        Follow::Erased => Err(Problem::not_found("the author has left")),
+        None => Err(Problem::new(Kind::SelfFollow, "an author is not their own follower")),
+        Some(Followed::Blocked) => Err(Problem::blocked()),
+        Some(Followed::Erased) => Err(Problem::not_found("the author has left")),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tidemark::{
     App, Budget, Denied,
     domain::UserId,
-    http::live::{CLAIM, ClientMessage, Refusal, ServerMessage},
+    http::live::{CLAIM, Refusal, ServerMessage, parse_ping},
     ports::{Store, StoreError},
 };
 use tracing::{info, warn};
@@ -99,8 +99,8 @@ async fn receive(app: &App, user: UserId, connection: &str, text: &str) -> Respo
     if let Some(refused) = refused(app, user).await {
         return Response { status: 200, ..refused };
     }
-    match ClientMessage::parse(text) {
-        Ok(ClientMessage::Ping) => renew(app, user, connection).await,
+    match parse_ping(text) {
+        Ok(()) => renew(app, user, connection).await,
         Err(detail) => Response::message(ServerMessage::error(Refusal::InvalidMessage, detail)),
     }
 }

@@ -8,7 +8,7 @@ use tidemark::{
         bodies::{FeedPage, FirstCursor},
     },
     ports::PageParts,
-    reader::{self, FeedItem, FeedQuery, Origin, RankedQuery},
+    reader::{self, FeedItem, FeedQuery, Origin},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -39,7 +39,8 @@ async fn ranked(app: &App, request: &Request) -> Result<Response, Problem> {
     let (below, since) = (page.position(of_feed)?, page.end(of_feed)?);
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
     let list = crate::list(app, request).await?;
-    let feed = app.readers.ranked_page(caller, RankedQuery { list, status, below, since, limit: page.limit, parts }).await?;
+    let query = FeedQuery { list, status, before: below, limit: page.limit, since, parts };
+    let feed = app.readers.ranked_page(caller, query).await?;
     let place = |item: &FeedItem| Some(RankedPlace { since: 0, score: item.score?, key: item.post.key() });
     let lowest = RankedPlace { since: 0, score: Score::MIN, key: oldest() };
     let first = below.is_none().then(|| feed.items.first().and_then(place).or(since).unwrap_or(lowest));

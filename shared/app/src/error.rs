@@ -25,29 +25,18 @@ impl fmt::Display for Store {
     }
 }
 
-/// An operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store is unreachable, throttles requests, or did not respond in time. A write may have been done.
     #[error("the {store} is unavailable ({operation})")]
-    Unavailable {
-        store: Store,
-        operation: &'static str,
-        #[source]
-        source: Source,
-    },
+    Unavailable { store: Store, operation: &'static str, source: Source },
     /// Concurrent writes kept changing the same items until the attempts ended. If a change takes several transactions,
     /// some of them may be done.
     #[error("too many concurrent changes of the same items ({operation})")]
     Contention { operation: &'static str },
-    /// An item of a table cannot be decoded. A retry does not help.
+    /// An item of a table, with its key as text, cannot be decoded. A retry does not help.
     #[error("damaged item in {table}: {detail}")]
-    DamagedItem {
-        table: &'static str,
-        /// The item's key, as text.
-        key: String,
-        detail: String,
-    },
+    DamagedItem { table: &'static str, key: String, detail: String },
     /// A view cannot be decoded, or Redis returned a value of another type. A retry does not help, but a rebuild does.
     #[error("damaged view: {detail}")]
     DamagedView { detail: String },
@@ -63,7 +52,6 @@ impl StoreError {
         }
     }
 
-    /// Returns whether a later attempt may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Contention { .. } => true,

@@ -29,9 +29,7 @@ use tidemark_domain::{
 #[derive(Clone)]
 pub struct FanOuts {
     pub stores: Arc<Stores>,
-    /// Leaves to a worker what Redis does not accept.
     pub sync: ViewSync,
-    /// Tells the connections of watched readers.
     pub live: Live,
 }
 
@@ -82,12 +80,11 @@ impl LookPlan {
     /// are sent even if the queue is busy at every look, so lost pages do not stay lost. A run that began to send
     /// pages, and did not store that they are sent, has ended or failed; after [`SENDING_MS`] another one sends them.
     pub fn due(&self, delivery: &Delivery) -> Due {
+        let doublings = delivery.attempts.min(MOST_DOUBLINGS);
         let wait = match (delivery.sending, self.drained) {
             (true, _) => SENDING_MS,
-            (false, drained) => {
-                let wait = if drained { self.wait_ms } else { self.wait_ms.max(BACKLOG_WAIT_MS) };
-                wait << delivery.attempts.min(MOST_DOUBLINGS)
-            }
+            (false, true) => self.wait_ms << doublings,
+            (false, false) => self.wait_ms.max(BACKLOG_WAIT_MS) << doublings,
         };
         let since = delivery.sent_at.unwrap_or(delivery.started_at);
         if since.plus_ms(wait) > self.now {
@@ -108,17 +105,10 @@ pub enum Inspected {
     Moving { pages_done: u64 },
     /// All pages are done, but the fact does not say so.
     Done(Progress),
-    /// Pages are missing and may be sent again.
-    Missing {
-        pages_done: u64,
-        /// Numbers of the pages that are not done.
-        pages: Vec<u16>,
-    },
-    /// Pages are missing and were sent as often as allowed. An operator has to resume the fan-out.
-    UsedUp {
-        /// The number of pages that are not done.
-        pages: usize,
-    },
+    /// These pages are missing and may be sent again.
+    Missing { pages_done: u64, pages: Vec<u16> },
+    /// This many pages are missing and were sent as often as allowed. An operator has to resume the fan-out.
+    UsedUp { pages: usize },
 }
 
 /// The delivery status of a post, as the API returns it.
@@ -165,8 +155,7 @@ impl FanOuts {
             self.note_unsent(fan_out.kind, fan_out.post).await;
             return Err(error);
         }
-        if let Err(error) = self.send_pages(fan_out).await {
-            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
+        if logged!(self.send_pages(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post).is_none() {
             self.note_unsent(fan_out.kind, fan_out.post).await;
         }
         Ok(())
@@ -175,18 +164,14 @@ impl FanOuts {
     /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
     /// Redis knew before the change. So it comes before the first delivery.
     async fn show(&self, fan_out: FanOut) -> Result<(), StoreError> {
-        match self.update(fan_out).await {
-            Err(error) => self.sync.later.instead(&error, &[Task::Tell { fan_out, tries: 0 }]).await,
-            shown => shown,
-        }
+        let tell = || vec![Task::Tell { fan_out, tries: 0 }];
+        self.sync.or_enqueue(self.update(fan_out).await, tell).await
     }
 
     /// Stores that pages are not in the queue. Without this, reconcile sends them too, but perhaps only after
     /// [`BACKLOG_WAIT_MS`].
     async fn note_unsent(&self, kind: FanOutKind, post: PostId) {
-        if let Err(error) = self.stores.posts.note_look(kind, post, Look::Unsent).await {
-            warn!(%post, error = &error as &dyn std::error::Error, "reconcile may send the pages late");
-        }
+        logged!(self.stores.posts.note_look(kind, post, Look::Unsent).await, "reconcile may send the pages late", %post);
     }
 
     /// Sends the pages, or stores the end of a fan-out whose pages are empty.
@@ -212,7 +197,6 @@ impl FanOuts {
         self.stores.queue.send(&tasks).await
     }
 
-    /// Handles a page of followers.
     pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<(), StoreError> {
         let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
         if !self.handle(fan_out, &users).await? {
@@ -351,8 +335,7 @@ impl FanOuts {
         Ok(true)
     }
 
-    /// The post of a fan-out, or its tombstone; `None` if its author was erased, or a retraction has a live post: the
-    /// fact decides, not the message.
+    /// The post or its tombstone; `None` if its author was erased, or a retraction has a live post.
     async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
@@ -373,7 +356,6 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Updates Redis after a change of an author's posts.
     async fn update(&self, fan_out: FanOut) -> Result<(), StoreError> {
         let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
         shown.and(told)
@@ -409,16 +391,13 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    fn delivery(attempts: u32, sent_at: Option<u64>) -> Delivery {
-        let sent_at = sent_at.map(|minute| Timestamp::from_ms(minute * MINUTE));
-        Delivery { attempts, sent_at, ..Delivery::planned(DeliveryMode::Push, 1, Timestamp::from_ms(0)) }
-    }
-
     #[test]
     fn pages_count_as_lost_after_waits_that_double_and_in_a_backlog_after_hours() {
         let due = |minute: u64, drained: bool, attempts: u32, sent_at: Option<u64>| {
-            let now = Timestamp::from_ms(minute * MINUTE);
-            LookPlan { now, wait_ms: MINUTE / 2, drained, most_attempts: 8 }.due(&delivery(attempts, sent_at))
+            let at = |minute: u64| Timestamp::from_ms(minute * MINUTE);
+            let planned = Delivery::planned(DeliveryMode::Push, 1, at(0));
+            let delivery = Delivery { attempts, sent_at: sent_at.map(at), ..planned };
+            LookPlan { now: at(minute), wait_ms: MINUTE / 2, drained, most_attempts: 8 }.due(&delivery)
         };
         assert_eq!([due(0, true, 0, None), due(1, true, 0, None)], [Due::Later, Due::Now]);
         assert_eq!([due(103, true, 3, Some(100)), due(104, true, 3, Some(100))], [Due::Later, Due::Now]);

@@ -1,6 +1,9 @@
 //! [`Following`]: follows and preferences, mutes and blocks.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     Stores, ViewSync,
@@ -13,7 +16,6 @@ use tidemark_domain::{Edge, Relation, Timestamp, UserId};
 #[derive(Clone)]
 pub struct Following {
     pub stores: Arc<Stores>,
-    /// Updates the views of edges.
     pub sync: ViewSync,
 }
 
@@ -38,25 +40,6 @@ impl Hiding {
     }
 }
 
-/// The outcome of a request to follow one author.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Follow {
-    Following {
-        since: Timestamp,
-        /// Whether this request created the edge.
-        created: bool,
-        preference: i8,
-    },
-    /// The caller follows the maximum number of authors.
-    LimitReached,
-    /// The author is the caller.
-    Oneself,
-    /// One of the two blocks the other.
-    Blocked,
-    /// The author has left.
-    Erased,
-}
-
 /// The outcome of a request to mute or block a user, or to end that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hide {
@@ -67,30 +50,17 @@ pub enum Hide {
     Erased,
 }
 
-impl Follow {
-    fn of(edge: &Edge, created: bool) -> Self {
-        Self::Following { since: edge.since, created, preference: edge.preference }
-    }
-}
-
 impl Following {
     /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that
-    /// exists keeps its own. Returns one outcome for each element of `authors`, in order.
-    ///
-    /// Fails if the facts fail, or if neither the views nor the queue accept the change. Some authors may then be
-    /// followed.
+    /// exists keeps its own. Returns one outcome for each element of `authors`, in order; `None` for the caller.
     pub async fn follow(
         &self,
         caller: UserId,
         authors: &[UserId],
         preference: Option<i8>,
-    ) -> Result<Vec<(UserId, Follow)>, StoreError> {
-        let mut distinct: Vec<UserId> = Vec::new();
-        for &author in authors {
-            if author != caller && !distinct.contains(&author) {
-                distinct.push(author);
-            }
-        }
+    ) -> Result<Vec<Option<Followed>>, StoreError> {
+        let mut seen = HashSet::from([caller]);
+        let distinct: Vec<UserId> = authors.iter().copied().filter(|&author| seen.insert(author)).collect();
         let mut outcomes = self.stores.edges.follow(caller, &distinct, self.stores.clock.now()).await?;
         let (mut follows, mut preferred) = (Vec::new(), Vec::new());
         for outcome in &mut outcomes {
@@ -107,15 +77,8 @@ impl Following {
         }
         self.sync.edges(caller, &follows).await?;
         self.sync.choices(caller, &preferred).await?;
-        let outcome_of = |author: UserId| match distinct.iter().position(|known| *known == author).map(|index| &outcomes[index]) {
-            None => Follow::Oneself,
-            Some(Followed::LimitReached) => Follow::LimitReached,
-            Some(Followed::Blocked) => Follow::Blocked,
-            Some(Followed::Erased) => Follow::Erased,
-            Some(Followed::Created(edge)) => Follow::of(edge, true),
-            Some(Followed::Existing(edge)) => Follow::of(edge, false),
-        };
-        Ok(authors.iter().map(|&author| (author, outcome_of(author))).collect())
+        let outcomes: HashMap<UserId, Followed> = distinct.into_iter().zip(outcomes).collect();
+        Ok(authors.iter().map(|author| outcomes.get(author).cloned()).collect())
     }
 
     /// Sets the preference of an edge that was just written or read, and returns whether it had another. If the follow
@@ -128,7 +91,7 @@ impl Following {
         let now = self.stores.clock.now();
         let prefer = |known: Option<&Edge>| {
             let known = known.filter(|edge| edge.following && edge.preference != preference)?;
-            Some(known.with_preference(preference, now))
+            Some(Edge { preference, ..known.changed(now) })
         };
         let next = self.stores.edges.change(caller, edge.author, &prefer).await?.filter(|edge| edge.following);
         let changed = next.is_some();
@@ -142,8 +105,7 @@ impl Following {
         Ok(edges.map(|edge| (edge.author, edge.preference)).collect())
     }
 
-    /// Ends a follow, if there is one. Fails if the facts fail, or if neither the views nor the queue accept the
-    /// change.
+    /// Ends a follow, if there is one.
     pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<(), StoreError> {
         let edges = &self.stores.edges;
         let tombstone = match edges.unfollow(caller, author, self.stores.clock.now()).await? {
@@ -172,7 +134,7 @@ impl Following {
             Hiding::Mute => {
                 let mute = |known: Option<&Edge>| {
                     let known = known.cloned().unwrap_or_else(|| Edge::never(caller, user));
-                    (known.muted.is_some() != hidden).then(|| known.with_mute(hidden.then_some(now), now))
+                    (known.muted.is_some() != hidden).then(|| Edge { muted: hidden.then_some(now), ..known.changed(now) })
                 };
                 let followed = edges.change(caller, user, &mute).await?.filter(|edge| edge.following);
                 self.sync.choices(caller, followed.as_slice()).await

@@ -27,11 +27,7 @@ pub struct Hot<K, V> {
     requests: Cache<K, Arc<AtomicU32>>,
 }
 
-impl<K, V> Default for Hot<K, V>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
+impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static> Default for Hot<K, V> {
     fn default() -> Self {
         Self {
             values: Cache::builder().max_capacity(KEPT).time_to_live(LIFETIME).build(),
@@ -40,11 +36,7 @@ where
     }
 }
 
-impl<K, V> Hot<K, V>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
+impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static> Hot<K, V> {
     /// Counts one request. Returns whether the key is hot.
     pub(crate) fn is_hot(&self, key: &K) -> bool {
         let requests = self.requests.get_with_by_ref(key, Arc::default);

@@ -12,14 +12,12 @@ mod slice;
 
 pub use export::{Exported, Place};
 
-use std::time::Duration;
-
 use futures::{FutureExt, StreamExt, stream};
 use tidemark_domain::{Erasure, UserId};
 use tracing::warn;
 
 use crate::{
-    OutOfTime,
+    OutOfTime, PARALLEL,
     fan_out::{BACKLOG_WAIT_MS, FanOuts},
     ports::{StoreError, Task},
 };
@@ -32,9 +30,6 @@ const STALLED_MS: u64 = 120_000;
 /// Receipts that one call of [`Leaving::resume`] looks at. It begins at a random one, so that all have their turn.
 const MOST_LOOKED_AT: usize = 1_000;
 
-/// Receipts that are looked at in parallel.
-const PARALLEL: usize = 16;
-
 /// Use cases of users who leave. Clones share the stores.
 #[derive(Clone)]
 pub struct Leaving {
@@ -44,7 +39,6 @@ pub struct Leaving {
 /// The result of [`Leaving::resume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resumed {
-    /// Erasures that were resumed.
     pub resumed: usize,
     /// Erasures with items that cannot be removed.
     pub incomplete: usize,
@@ -77,9 +71,7 @@ impl Leaving {
             // A task is under way.
             Ok(()) if !is_new => {}
             Ok(()) => {
-                if let Err(error) = stores.queue.send(&[task(user, &erasure, false)]).await {
-                    warn!(%user, error = &error as &dyn std::error::Error, "the erasure is left to reconcile");
-                }
+                logged!(stores.queue.send(&[task(user, &erasure, false)]).await, "the erasure is left to reconcile", %user);
             }
         }
         Ok(erasure)
@@ -152,14 +144,6 @@ impl Leaving {
         }
         stores.erasure_views.note_access(user, false).await?;
         Slice::new(self, user, erasure, out_of_time).run().await
-    }
-
-    /// Stores the progress, and sends a task that continues.
-    async fn again(&self, user: UserId, erasure: &mut Erasure, delay: Duration) -> Result<(), StoreError> {
-        if !self.save(user, erasure).await? {
-            return Ok(());
-        }
-        self.fan_outs.stores.queue.send_after(&[task(user, erasure, false)], delay).await
     }
 
     /// Stores the next version of a receipt. Returns false if another run was first, which then continues.

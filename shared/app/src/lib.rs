@@ -14,6 +14,10 @@
 //! - [`Worker`]: the tasks of the queue.
 //! - [`Live`]: messages to live connections.
 //!
+//! A use case that changes something fails if the facts fail, or if neither the views nor the queue accept the change.
+//! If it changes several facts, some of them may then be changed. `degraded` in a result says that Redis was
+//! unavailable and the result comes from the facts.
+//!
 //! What they share:
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.
 //! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
@@ -23,6 +27,19 @@
 //! - [`retry`]: the loop of an optimistic change.
 //! - [`Hot`]: values of hot keys, in memory for a second.
 //! - [`Recorder`]: collects the values of [`ports::Metric`]s.
+
+/// Returns the value of a result, and logs its error, which costs no more than work. Fields follow the message.
+macro_rules! logged {
+    ($result:expr, $message:literal $(, $($field:tt)+)?) => {
+        match $result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                ::tracing::warn!($($($field)+,)? error = &error as &dyn std::error::Error, $message);
+                None
+            }
+        }
+    };
+}
 
 mod error;
 pub mod fan_out;
@@ -35,7 +52,6 @@ mod live;
 mod marking;
 pub mod notices;
 pub mod outage;
-mod page;
 mod people;
 pub mod ports;
 mod publishing;
@@ -47,14 +63,15 @@ mod stores;
 mod view_sync;
 mod worker;
 
-pub use following::{Follow, Following, Hide, Hiding, MOST_HIDDEN};
+use futures::{StreamExt, future::BoxFuture, stream};
+
+pub use following::{Following, Hide, Hiding, MOST_HIDDEN};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Denied, OverLimit, PerMinute};
 pub use lists::{Lists, Membership};
 pub use live::Live;
 pub use marking::{MarkedPost, MarkedPosts, Marking};
-pub use page::cut;
 pub use people::{Callers, Cards, People};
 pub use ports::Budget;
 pub use publishing::{Edited, PostDelivery, Publishing, Removal};
@@ -65,3 +82,20 @@ pub use worker::Worker;
 
 /// Returns whether the time of a piece of work is over. The work then stops, and leaves the rest to a later run.
 pub type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// The number of authors, readers or posts that one request or task reads or changes in parallel.
+const PARALLEL: usize = 16;
+
+/// Runs all of these to their end, whatever fails, so that no failure interrupts another between its fact and the view.
+/// The results are in no order.
+async fn in_parallel<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(futures).buffer_unordered(PARALLEL).collect().await
+}
+
+/// Cuts a list at the end of a page. Returns the last item of the page if there are more: the next page begins there.
+/// The caller has read one item more than `limit`.
+pub fn cut<T: Clone>(items: &mut Vec<T>, limit: usize) -> Option<T> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    items.last().filter(|_| more).cloned()
+}

@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use tidemark_domain::UserId;
-use tracing::warn;
 
 use crate::{
     Stores,
@@ -30,7 +29,6 @@ pub struct OverLimit {
 #[derive(Debug)]
 pub enum Denied {
     OverLimit(OverLimit),
-    /// The caller has asked to leave.
     Erased,
     /// It is unknown whether the caller has.
     Unknown(StoreError),
@@ -48,17 +46,11 @@ pub struct AccessCheck {
 impl AccessCheck {
     /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user
     /// who has asked to leave may send. Returns whether Redis responded.
-    ///
-    /// # Errors
-    /// The bucket is empty, the user has asked to leave, or it is unknown whether the user has.
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
         let (responds, is_away) = (spent.is_ok(), spent.as_ref().is_err_and(StoreError::is_unavailable));
-        let Spent { wait, access } = spent.unwrap_or_else(|error| {
-            warn!(%user, error = &error as &dyn std::error::Error, "a request is not counted");
-            Spent::default()
-        });
+        let Spent { wait, access } = logged!(spent, "a request is not counted", %user).unwrap_or_default();
         if let Some(wait) = wait {
             return Err(Denied::OverLimit(OverLimit { budget, per_minute, wait }));
         }
@@ -74,8 +66,8 @@ impl AccessCheck {
     /// Reads the receipt, and stores in Redis what it says if Redis responds.
     async fn ask(&self, user: UserId, responds: bool) -> Result<bool, StoreError> {
         let may = self.stores.erasures.erasure(user).await?.is_none();
-        if responds && let Err(error) = self.stores.erasure_views.note_access(user, may).await {
-            warn!(%user, error = &error as &dyn std::error::Error, "access is not stored");
+        if responds {
+            logged!(self.stores.erasure_views.note_access(user, may).await, "access is not stored", %user);
         }
         Ok(may)
     }

@@ -3,7 +3,7 @@
 //! Membership is part of the edge, and of the author's field in the reader's view. So the feed of a list comes from the
 //! same view as the home feed, and an unfollow ends membership.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists, author_lists::Made};
 
@@ -17,7 +17,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Lists {
     pub stores: Arc<Stores>,
-    /// Updates the views of edges.
     pub sync: ViewSync,
 }
 
@@ -26,9 +25,7 @@ pub struct Lists {
 pub enum Membership {
     /// The membership is as requested, by this request or an earlier one.
     Stands,
-    /// The user has no such list.
     UnknownList,
-    /// The user does not follow the author.
     NotFollowing,
 }
 
@@ -40,7 +37,6 @@ impl Lists {
         Ok(all)
     }
 
-    /// Returns whether the caller has this list.
     pub async fn has(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
         Ok(list.user == caller && self.stores.lists.lists(caller).await?.has(list.number))
     }
@@ -83,8 +79,7 @@ impl Lists {
         }
     }
 
-    /// Puts an author on a list, or removes the author. Fails if the facts fail, or if neither the view nor the queue
-    /// accepts the change.
+    /// Puts an author on a list, or removes the author.
     pub async fn set_member(&self, caller: UserId, list: ListId, author: UserId, member: bool) -> Result<Membership, StoreError> {
         let lists = self.stores.lists.lists(caller).await?;
         if list.user != caller || !lists.has(list.number) {
@@ -94,13 +89,8 @@ impl Lists {
         let change = |known: Option<&Edge>| {
             let known = known.filter(|edge| edge.following && edge.lists.contains(&list.number) != member)?;
             // Deleted lists remain on edges until the edge changes.
-            let mut next: BTreeSet<u32> = known.lists.iter().copied().filter(|number| lists.has(*number)).collect();
-            if member {
-                next.insert(list.number)
-            } else {
-                next.remove(&list.number)
-            };
-            Some(known.with_lists(next, now))
+            let others = known.lists.iter().copied().filter(|&number| number != list.number && lists.has(number));
+            Some(Edge { lists: others.chain(member.then_some(list.number)).collect(), ..known.changed(now) })
         };
         let edge = self.stores.edges.change(caller, author, &change).await?.filter(|edge| edge.following);
         // The view is updated even if the fact was there, because an earlier request may have ended between its fact

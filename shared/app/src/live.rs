@@ -10,13 +10,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::FutureExt;
 use tidemark_domain::{CountsDigest, PostId, Timestamp, UnreadChange, UserId};
 use tracing::warn;
 
 use crate::{
     Stores,
     error::StoreError,
+    in_parallel,
     ports::{ClaimedUpdate, LivePost, LiveTask, Notified, Told},
     reader::{Origin, Readers},
 };
@@ -26,9 +27,6 @@ const LEAST_BETWEEN: Duration = Duration::from_secs(1);
 
 /// Readers in one task. A failed reader is sent again alone, so the others do not wait for it.
 const USERS_PER_TASK: usize = 50;
-
-/// Readers whose counts are read in parallel.
-const PARALLEL: usize = 16;
 
 /// The number of times that a reader gets another message because a connection could not be reached.
 const MOST_TRIES: u8 = 3;
@@ -137,7 +135,8 @@ impl Live {
                 Ok(ClaimedUpdate::OnItsWay) if repeated => early.push(user),
                 Ok(ClaimedUpdate::OnItsWay | ClaimedUpdate::Unwatched) => {}
                 Ok(ClaimedUpdate::Claimed { noted, at, connections }) => {
-                    updates.push(self.update(user, (noted, at), connections, again).boxed());
+                    let update = self.update(user, (noted, at), connections, again);
+                    updates.push(update.map(move |update| (user, update)).boxed());
                 }
                 Err(error) => failed.push((user, error)),
             }
@@ -145,11 +144,10 @@ impl Live {
         if !early.is_empty() {
             self.stores.live_queue.send(&[task_of(early, again)], LEAST_BETWEEN).await?;
         }
-        let updates: Vec<(UserId, Result<Update, StoreError>)> = stream::iter(updates).buffer_unordered(PARALLEL).collect().await;
         let (mut posts, mut told) = (Vec::new(), Vec::new());
-        for (user, update) in updates {
+        for (user, update) in in_parallel(updates).await {
             match update {
-                Ok(Update { post, known }) => {
+                Ok((post, known)) => {
                     posts.extend(post);
                     told.extend(known);
                 }
@@ -183,45 +181,29 @@ impl Live {
         if tasks.is_empty() { Ok(()) } else { self.stores.live_queue.send(&tasks, LEAST_BETWEEN).await }
     }
 
-    /// The message for those connections of a reader that do not know the counts.
+    /// Returns the message for those connections of a reader that do not know the counts, and the connections that do.
     async fn update(
         &self,
         user: UserId,
         (noted, at): (Option<(PostId, Timestamp)>, Timestamp),
         connections: Vec<(String, Option<CountsDigest>)>,
         again: Option<u8>,
-    ) -> (UserId, Result<Update, StoreError>) {
+    ) -> Result<(Option<LivePost>, Option<Told>), StoreError> {
         // `at` comes before the counts: a message with a later time has every change that this one has.
-        let snapshot = match self.readers.snapshot(user).await {
-            Ok(snapshot) => snapshot,
-            Err(error) => return (user, Err(error)),
-        };
+        let snapshot = self.readers.snapshot(user).await?;
         let counts = CountsDigest::of(&snapshot.state);
-        let ids = |know: bool| -> Vec<String> {
-            let some = connections.iter().filter(|(_, known)| (*known == Some(counts)) == know);
-            some.map(|(id, _)| id.clone()).collect()
-        };
-        let (others, known) = (ids(false), ids(true));
+        let (known, others): (Vec<_>, Vec<_>) = connections.into_iter().partition(|(_, known)| *known == Some(counts));
+        let [known, others] = [known, others].map(|some| some.into_iter().map(|(id, _)| id).collect::<Vec<String>>());
         let post = (!others.is_empty()).then(|| {
             let change = UnreadChange::of(&snapshot.state, noted, at);
             LivePost::new(user, others, change, counts, again.unwrap_or_default())
         });
-        let known = (!known.is_empty()).then_some(Told { user, connections: known, at, counts });
-        (user, Ok(Update { post, known }))
+        Ok((post, (!known.is_empty()).then_some(Told { user, connections: known, at, counts })))
     }
-}
-
-/// The result for one reader's counts.
-struct Update {
-    post: Option<LivePost>,
-    /// The connections that know the counts.
-    known: Option<Told>,
 }
 
 fn log_failure(result: Result<(), StoreError>) {
-    if let Err(error) = result {
-        warn!(error = &error as &dyn std::error::Error, "connections are told after the next ping");
-    }
+    logged!(result, "connections are told after the next ping");
 }
 
 fn task_of(users: Vec<UserId>, again: Option<u8>) -> LiveTask {

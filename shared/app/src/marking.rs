@@ -12,32 +12,23 @@ use std::{
     sync::Arc,
 };
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use futures::FutureExt;
 
 use crate::{
-    Live, Stores, ViewSync,
+    Live, Stores, ViewSync, in_parallel,
     ports::StoreError,
     reader::{Flags, Found, Origin, PairFacts, Snapshot},
 };
 use tidemark_domain::{PostId, ReadState, Seq, Timestamp, UserId};
 
-/// The number of authors' read states that are changed in parallel.
-const PARALLEL: usize = 16;
-
 /// Use cases of a reader's marks. Clones share the stores.
-///
-/// A mark fails if the facts fail, or if neither the view nor the queue accepts the change. If it covers several posts
-/// or authors, some of them may then be marked.
 #[derive(Clone)]
 pub struct Marking {
     pub stores: Arc<Stores>,
-    /// Updates views after marks.
     pub sync: ViewSync,
-    /// Tells the reader's connections, which belong to the reader's other devices too.
     pub live: Live,
 }
 
-/// The result of a mark of one post.
 #[derive(Debug, Clone)]
 pub struct MarkedPost {
     /// Whether the post counts as read.
@@ -46,12 +37,10 @@ pub struct MarkedPost {
     pub snapshot: Snapshot,
 }
 
-/// The result of a mark of many posts.
 #[derive(Debug, Clone)]
 pub struct MarkedPosts {
     /// The number of the posts that were unread before.
     pub changed: u64,
-    /// The reader's counts after the mark.
     pub snapshot: Snapshot,
 }
 
@@ -255,10 +244,4 @@ impl Marking {
             (_, Origin::Rebuilding | Origin::Degraded) => Ok(snapshot),
         }
     }
-}
-
-/// Runs changes of several authors' states in parallel. All of them end before a failure is returned, so no failure
-/// interrupts another change between its fact and the view.
-async fn in_parallel(changes: Vec<BoxFuture<'_, Result<Changed, StoreError>>>) -> Outcomes {
-    stream::iter(changes).buffer_unordered(PARALLEL).collect().await
 }

@@ -14,8 +14,9 @@ use tidemark_domain::{
 use tracing::warn;
 
 use crate::{
-    Stores, cut,
+    PARALLEL, Stores, cut,
     error::{Store, StoreError},
+    in_parallel,
     outage::Later,
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
@@ -23,9 +24,6 @@ use crate::{
 /// A read state whose slots are more than twice the live notices and this number is compared with the head in the
 /// facts, and the slots of dead notices are left out.
 const SPARE_SLOTS: u64 = 64;
-
-/// The number of read states that are merged, and of platforms that are changed, in parallel.
-const PARALLEL: usize = 16;
 
 /// Use cases of notices. Clones share the stores.
 #[derive(Clone)]
@@ -38,11 +36,9 @@ pub struct NoticeBoard {
 #[derive(Debug, Clone)]
 pub struct Board {
     pub head: PlatformHead,
-    /// Slots that the reader has read.
     pub read: SeqSet,
     /// Notices that have expired by this time are left out.
     pub now: Timestamp,
-    /// Whether the facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -65,7 +61,6 @@ impl Board {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeItem {
     pub id: NoticeId,
-    /// 1 to 200 characters.
     pub title: String,
     pub created_at: Timestamp,
     /// Whether the reader has read the notice's current slot.
@@ -78,25 +73,20 @@ pub struct NoticePage {
     pub items: Vec<NoticeItem>,
     /// The next page begins below this number; `None` at the end.
     pub next: Option<Seq>,
-    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
 /// The outcome of a request to replace a notice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoticeEdited {
-    /// The notice after the change.
     Stands(Notice),
     /// The notice would expire before it is replaced. Nothing is changed.
     Expired,
-    /// There is no such live notice.
     Unknown,
 }
 
-/// The result of a change of a reader's state.
 #[derive(Debug, Clone)]
 pub struct NoticesMarked {
-    /// The board after the change.
     pub board: Board,
     /// The number of notices that the change made read or unread.
     pub changed: u64,
@@ -106,14 +96,14 @@ impl NoticeBoard {
     /// Returns a platform as a reader sees it: one round trip if the views exist.
     pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board, StoreError> {
         let now = self.stores.clock.now();
-        let (outage, state) = futures::join!(self.later.outage.check(), self.stores.notice_views.notice_state(platform, user));
-        let missing = match outage.and(state) {
+        let missing = match self.later.outage.checked(self.stores.notice_views.notice_state(platform, user)).await {
             Ok((Some(head), Some(read))) => return Ok(Board { head, read, now, degraded: false }),
             Ok((head, read)) => {
-                let mut missing = Vec::with_capacity(2);
-                missing.extend(head.is_none().then_some(NoticeRecord::Head(platform)));
-                missing.extend(read.is_none().then_some(NoticeRecord::Reads(user, platform)));
-                Ok(missing)
+                let missing = [
+                    head.is_none().then_some(NoticeRecord::Head(platform)),
+                    read.is_none().then_some(NoticeRecord::Reads(user, platform)),
+                ];
+                Ok(missing.into_iter().flatten().collect())
             }
             Err(error) => Err(error),
         };
@@ -129,8 +119,7 @@ impl NoticeBoard {
         user: UserId,
         suffices: impl Fn(&PlatformHead) -> bool,
     ) -> Result<(PlatformHead, NoticeReads), StoreError> {
-        let (outage, head) = futures::join!(self.later.outage.check(), self.stores.notice_views.notice_head(platform));
-        let missing = match outage.and(head) {
+        let missing = match self.later.outage.checked(self.stores.notice_views.notice_head(platform)).await {
             Ok(Some(head)) if suffices(&head) => {
                 let reads = self.stores.notices.reads(platform, user).await?;
                 // Only the facts say for sure which slots are dead. Without a look at them, a read state would grow.
@@ -252,8 +241,7 @@ impl NoticeBoard {
         Ok(Some((notice, live, reads.read.contains(live.slot))))
     }
 
-    /// Publishes one notice on each platform. Fails if the facts fail, or if neither Redis nor the queue accepts a new
-    /// head.
+    /// Publishes one notice on each platform.
     pub async fn publish(
         &self,
         user: UserId,
@@ -273,17 +261,16 @@ impl NoticeBoard {
                 // The first request may have ended before it updated the views.
                 let shown = notices.iter().map(async |notice| {
                     let platform = notice.id.platform;
-                    self.show(&NoticeView::Head(platform, self.stores.notices.head(platform).await?)).await?;
-                    Ok::<(), StoreError>(())
+                    self.show(&NoticeView::Head(platform, self.stores.notices.head(platform).await?)).await
                 });
-                join_all(shown.map(FutureExt::boxed)).await.into_iter().collect::<Result<(), _>>()?;
+                join_all(shown.map(FutureExt::boxed)).await.into_iter().collect::<Result<Vec<bool>, _>>()?;
             }
             _ => {}
         }
         Ok(published)
     }
 
-    /// Replaces a live notice. Fails if the facts fail, or if neither Redis nor the queue accepts the new head.
+    /// Replaces a live notice.
     pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<NoticeEdited, StoreError> {
         let now = self.stores.clock.now();
         if content.expires_at.is_some_and(|at| at <= now) {
@@ -296,27 +283,23 @@ impl NoticeBoard {
         Ok(NoticeEdited::Stands(notice))
     }
 
-    /// Removes notices. May be repeated. Fails if the facts fail, or if neither Redis nor the queue accepts a new head.
-    /// Some notices may then be removed.
+    /// Removes notices. May be repeated.
     pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), StoreError> {
         let mut platforms: HashMap<Platform, Vec<Seq>> = HashMap::new();
         for id in ids {
             platforms.entry(id.platform).or_default().push(id.seq);
         }
-        let removals: Vec<_> = platforms.into_iter().map(|(platform, seqs)| self.remove_from(platform, seqs).boxed()).collect();
+        let removals = platforms.into_iter().map(|(platform, seqs)| self.remove_from(platform, seqs).boxed()).collect();
         // All removals end before a failure is returned, so none interrupts another between fact and view.
-        let removed: Vec<Result<(), StoreError>> = stream::iter(removals).buffer_unordered(PARALLEL).collect().await;
-        removed.into_iter().collect()
+        in_parallel(removals).await.into_iter().collect()
     }
 
     async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<(), StoreError> {
         let head = self.stores.notices.remove(platform, &seqs).await?;
-        self.show(&NoticeView::Head(platform, head)).await?;
-        Ok(())
+        self.show(&NoticeView::Head(platform, head)).await.map(drop)
     }
 
-    /// Marks one notice read or unread; returns `None` if it is not live. Fails if the facts fail, or if neither Redis
-    /// nor the queue accepts the change.
+    /// Marks one notice read or unread; returns `None` if it is not live.
     pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, StoreError> {
         let is_live = |head: &PlatformHead, now| head.find(id.seq, now).is_some();
         let marked = self.change(id.platform, user, is_live, |head, reads, now| {
@@ -328,8 +311,7 @@ impl NoticeBoard {
         Ok(marked.board.find(id.seq).is_some().then_some(marked))
     }
 
-    /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]). Fails if the facts fail, or
-    /// if neither Redis nor the queue accepts the change.
+    /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]).
     pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, StoreError> {
         let is_given = |head: &PlatformHead, _| head.latest_seq >= seq;
         self.change(platform, user, is_given, |head, reads, now| reads.mark_through(head, seq, now)).await

@@ -66,10 +66,8 @@ impl Outage {
         let now = self.stores.clock.now();
         let known = *self.known();
         if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
-            let until = self.stores.outages.outage_until().await.unwrap_or_else(|error| {
-                warn!(error = &error as &dyn std::error::Error, "could not read the outage note");
-                known.until
-            });
+            let until =
+                logged!(self.stores.outages.outage_until().await, "could not read the outage note").unwrap_or(known.until);
             let mut known = self.known();
             known.until = until.max(known.until);
             known.looked_at = now.max(known.looked_at);
@@ -79,6 +77,11 @@ impl Outage {
             return Err(StoreError::Unavailable { store: Store::Views, operation: "outage", source: detail() });
         }
         Ok(())
+    }
+    /// Returns what a view returned; an error while views may lack changes.
+    pub(crate) async fn checked<T>(&self, view: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let (outage, view) = futures::join!(self.check(), view);
+        outage.and(view)
     }
 
     /// Notes that a change waits in a task that is not tried before `pause` is over. Returns since when the note
@@ -142,9 +145,7 @@ impl Later {
     /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its
     /// view. Without the queue only the same request repeats the update.
     pub(crate) async fn in_advance(&self, task: Task) {
-        if let Err(error) = self.stores.queue.send_after(&[task], IN_ADVANCE).await {
-            warn!(error = &error as &dyn std::error::Error, "no task was left in advance");
-        }
+        logged!(self.stores.queue.send_after(&[task], IN_ADVANCE).await, "no task was left in advance");
     }
 
     /// Sends a failed task again with a delay, if it has had fewer than `most` attempts of its own. A message that the
@@ -163,17 +164,11 @@ impl Later {
         futures::join!(note, self.stores.queue.send_after(std::slice::from_ref(&task), pause)).1.is_ok()
     }
 
-    /// Extends the note after a task is done: other tasks of the same outage may still wait.
-    pub(crate) async fn done(&self, task: &Task) {
-        self.extend_note(task, Duration::ZERO).await;
-    }
-
+    /// Extends the note after a task has failed or is done, because other tasks of the same outage may still wait.
     /// Nothing was acknowledged here, so a failed write costs only that some responses come from a stale view.
-    async fn extend_note(&self, task: &Task, pause: Duration) {
-        if task.is_missed_by_views()
-            && let Err(error) = self.outage.note(pause).await
-        {
-            warn!(error = &error as &dyn std::error::Error, "could not extend the outage note: views may be stale for a moment");
+    pub(crate) async fn extend_note(&self, task: &Task, pause: Duration) {
+        if task.is_missed_by_views() {
+            logged!(self.outage.note(pause).await, "could not extend the outage note: views may be stale for a moment");
         }
     }
 }

@@ -27,7 +27,6 @@ pub struct People {
 #[derive(Debug, Clone, Default)]
 pub struct Cards {
     pub of: HashMap<UserId, Card>,
-    /// Whether the facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -37,7 +36,6 @@ impl People {
         Ok(self.stores.profiles.profiles(&[user]).await?.remove(&user))
     }
 
-    /// Replaces a profile. Fails if the facts fail, or if neither Redis nor the queue accepts the new card.
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet, StoreError> {
         self.later.in_advance(Task::Card { user, in_advance: true, tries: 0 }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
@@ -57,11 +55,9 @@ impl People {
         self.stores.card_views.replace_card(user, &card).await
     }
 
-    /// Returns the cards of these users.
     pub async fn cards(&self, users: Vec<UserId>) -> Result<Cards, StoreError> {
         let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
-        let (outage, known) = futures::join!(self.later.outage.check(), self.stores.card_views.cards(&users));
-        match outage.and(known) {
+        match self.later.outage.checked(self.stores.card_views.cards(&users)).await {
             Ok(known) => self.complete(users, known).await,
             Err(error) => self.instead(&users, &error).await,
         }
@@ -91,9 +87,7 @@ impl People {
         let found = self.stores.profiles.profiles(users).await?;
         let card = |user: UserId| (user, CardVersion::of(found.get(&user).cloned()));
         let filled: Vec<(UserId, CardVersion)> = leased.into_iter().map(card).collect();
-        if let Err(error) = self.stores.card_views.fill_cards(&filled, token).await {
-            warn!(error = &error as &dyn std::error::Error, "cards not stored");
-        }
+        logged!(self.stores.card_views.fill_cards(&filled, token).await, "cards not stored");
         Ok(Cards { of: cards_of(found), degraded: false })
     }
 
@@ -130,17 +124,13 @@ impl Callers {
         if let Some(user) = self.known.get(claim) {
             return Ok(user);
         }
-        let stored = self.stores.identity_views.known_identity(claim).await.unwrap_or_else(|error| {
-            warn!(error = &error as &dyn std::error::Error, "identity unavailable, reading the facts");
-            None
-        });
+        let known = self.stores.identity_views.known_identity(claim).await;
+        let stored = logged!(known, "identity unavailable, reading the facts").flatten();
         let user = match stored {
             Some(user) => user,
             None => {
                 let user = self.identity(claim).await?;
-                if let Err(error) = self.stores.identity_views.remember_identity(claim, user).await {
-                    warn!(error = &error as &dyn std::error::Error, "identity not stored");
-                }
+                logged!(self.stores.identity_views.remember_identity(claim, user).await, "identity not stored");
                 user
             }
         };

@@ -19,16 +19,13 @@ use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, 
 #[derive(Clone)]
 pub struct Publishing {
     pub stores: Arc<Stores>,
-    /// Delivers and retracts posts.
     pub fan_outs: FanOuts,
 }
 
-/// The outcome of a request to edit a post.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edited {
     /// The post has the new title and text, by this request or an earlier one.
     Stands(Post),
-    /// The post belongs to another author.
     NotAuthor,
     /// There is no such live post.
     Unknown,
@@ -44,12 +41,10 @@ pub struct PostDelivery {
     pub degraded: bool,
 }
 
-/// The outcome of a request to delete a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
     /// This request or an earlier one deleted the post.
     Deleted,
-    /// The post belongs to another author.
     NotAuthor,
     /// No such post was ever published.
     Unknown,
@@ -86,23 +81,19 @@ impl Publishing {
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(Removal::Unknown),
         }
-        if post.author != caller
-            && let Err(error) = self.stores.relation_views.note_change(caller).await
-        {
-            warn!(%post, error = &error as &dyn std::error::Error, "the moderator may see the post for a second");
+        if post.author != caller {
+            logged!(self.stores.relation_views.note_change(caller).await, "the moderator may see the post for a second", %post);
         }
         Ok(Removal::Deleted)
     }
 
     /// Starts the delivery of a new post. It is published although its followers and counters do not know of it yet.
     async fn start_delivery(&self, fan_out: FanOut) {
-        if let Err(error) = self.fan_outs.start(fan_out).await {
-            warn!(post = %fan_out.post, error = &error as &dyn std::error::Error, "fan-out is left to reconcile");
-        }
+        logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
     }
 
     /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place
-    /// nor its read state changes. Fails if the facts fail, or if neither Redis nor the queue accepts the change.
+    /// nor its read state changes.
     pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited, StoreError> {
         let stores = &self.stores;
         if id.author != caller {
@@ -138,8 +129,7 @@ impl Publishing {
         Ok(Found::Post(PostDelivery { post, status, degraded }))
     }
 
-    /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one. Fails if the facts
-    /// fail, or if neither the views nor the queue accept the change.
+    /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one.
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError> {
         let reacted = self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await?;
         if let Reacted::Stands(state) = &reacted {

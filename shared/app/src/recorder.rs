@@ -17,12 +17,6 @@ pub struct Recorder {
     values: Mutex<Values>,
 }
 
-impl std::fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder").field("values", &*self.values()).finish_non_exhaustive()
-    }
-}
-
 impl Recorder {
     /// The recorder of a process that starts.
     pub fn new(lines: Arc<dyn Metrics>, clock: Arc<dyn Clock>) -> Self {
@@ -31,7 +25,6 @@ impl Recorder {
         recorder
     }
 
-    /// Adds to a count.
     pub fn count(&self, metric: Metric, number: u64) {
         self.record(metric, number as f64);
     }
@@ -77,7 +70,6 @@ impl Recorder {
 }
 
 /// An invocation of a function. It writes one line, also if the function panics or its future is dropped.
-#[derive(Debug)]
 #[must_use]
 pub struct Invocation<'a> {
     recorder: &'a Recorder,

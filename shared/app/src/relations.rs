@@ -25,7 +25,6 @@ pub struct RelationPage {
     pub items: Vec<Relation>,
     /// The next page begins below this entry. `None` only at the end.
     pub next: Option<Relation>,
-    /// Whether Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -42,7 +41,6 @@ pub struct Status {
 #[derive(Clone)]
 pub struct Relations {
     pub stores: Arc<Stores>,
-    /// Whether views may lack changes.
     pub outage: Outage,
     /// First pages of hot lists, each of a list and a number of entries.
     pub first_pages: Hot<(List, usize), RelationPage>,
@@ -112,8 +110,7 @@ impl Relations {
     /// Returns the counters of `user` for `caller`, and whether Redis was unavailable.
     pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), StoreError> {
         let token = (self.stores.random)();
-        let (outage, cached) = futures::join!(self.outage.check(), self.stores.relation_views.counters(caller, user, token));
-        match outage.and(cached) {
+        match self.outage.checked(self.stores.relation_views.counters(caller, user, token)).await {
             Ok(Some(counters)) => return Ok((counters, false)),
             Ok(None) => {}
             Err(error) => {
@@ -122,9 +119,7 @@ impl Relations {
             }
         }
         let counters = self.exact_counters(user).await?;
-        if let Err(error) = self.stores.relation_views.store_counters(user, counters, token).await {
-            warn!(%user, error = &error as &dyn std::error::Error, "counters not stored");
-        }
+        logged!(self.stores.relation_views.store_counters(user, counters, token).await, "counters not stored", %user);
         Ok((counters, false))
     }
 
@@ -153,9 +148,7 @@ impl Relations {
 
     /// Returns the part of a page that the cached list has. A missing list is filled from the facts first.
     async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
-        let (outage, cached) = futures::join!(self.outage.check(), self.stores.relation_views.slice(caller, list, start, limit));
-        outage?;
-        if let Some(slice) = cached? {
+        if let Some(slice) = self.outage.checked(self.stores.relation_views.slice(caller, list, start, limit)).await? {
             return Ok(Some(slice));
         }
         let token = (self.stores.random)();

@@ -30,7 +30,6 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Starts the time limit of one change.
     pub fn begin(operation: &'static str, wait: fn(Duration) -> BoxFuture<'static, ()>, random: fn() -> u64) -> Self {
         Self { operation, wait, random, started: Instant::now(), begun: 0, failed: None }
     }

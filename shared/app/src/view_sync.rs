@@ -1,8 +1,7 @@
 //! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a
 //! worker and writes the outage note.
 //!
-//! A *pair* is one user and one author. `edges`, `choices`, `reads`, `reads_of` and `reaction` leave a task on failure.
-//! `pair`, `post`, `reacted`, `follows` and `choices_of` return the error, and their callers repeat them.
+//! A *pair* is one user and one author.
 
 use crate::{
     error::Store,
@@ -25,7 +24,6 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,
-    /// Leaves an update to a worker.
     pub later: Later,
 }
 
@@ -59,7 +57,6 @@ impl ViewSync {
         Ok(is_shown)
     }
 
-    /// Updates the view of one pair from its current read state.
     pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }

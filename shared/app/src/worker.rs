@@ -1,5 +1,7 @@
 //! [`Worker`]: runs the tasks of the queue.
 
+use std::time::Duration;
+
 use tidemark_domain::PostId;
 use tracing::warn;
 
@@ -30,7 +32,7 @@ impl Worker {
         let later = &self.fan_outs.sync.later;
         match self.run(task, out_of_time).await {
             Ok(()) => {
-                later.done(task).await;
+                later.extend_note(task, Duration::ZERO).await;
                 true
             }
             Err(error) => {

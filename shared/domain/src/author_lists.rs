@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::ids::{ParseIdError, PostId, UserId};
 
@@ -31,12 +31,6 @@ impl FromStr for ListId {
         let PostId { author: user, seq } = text.parse()?;
         let number = u32::try_from(seq).map_err(|_| ParseIdError("must be {user}-{number}"))?;
         Ok(Self { user, number })
-    }
-}
-
-impl Serialize for ListId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

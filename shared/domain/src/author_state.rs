@@ -42,9 +42,6 @@ const MUTED: u8 = 32;
 const LISTS: u8 = 64;
 const PREFERENCE: u8 = 128;
 const HEADER: usize = 31;
-const MODES_BYTES: usize = 16;
-const OLDER_BYTES: usize = 8;
-const LENGTHS: usize = 6;
 
 /// A state with more than `CUT_AT` bits is cut to the bits of `WINDOW` posts. A feed stores fewer posts of all authors
 /// together.
@@ -65,45 +62,30 @@ pub struct PullCursor {
     pub deletions: u32,
 }
 
-/// The state of one followed author in one reader's view.
+/// The state of one followed author in one reader's view. The table above has the meanings of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuthorState {
-    /// False for the tombstone of an unfollow.
     pub live: bool,
-    /// A follow opened the gate, and its facts are not merged yet.
     pub opening: bool,
     /// The reader mutes the author: feeds and counts leave the author out. Deliveries do not.
     pub muted: bool,
-    /// The numbers of the reader's lists that have the author.
     pub lists: BTreeSet<u32>,
-    /// From -10 to 10. It moves the author's posts in the ranked feed.
     pub preference: i8,
     pub rev: u32,
-    /// Version of the read state that `read` comes from.
     pub version: u32,
-    /// Greatest known number of the author's deletions.
     pub deletions: u32,
-    /// Posts up to it are not shown.
     pub floor: Seq,
-    /// A multiple of 8. Every post up to it is read or deleted, except the `older` posts.
     pub base: Seq,
-    /// The number of unread posts up to `horizon`. Zero unless bits were cut.
     pub older: u32,
-    /// If `older` is not zero, the state does not know which posts up to this number are unread.
     pub horizon: Seq,
-    /// Time of the newest delivered post.
     pub newest_at: Timestamp,
-    /// Every post up to it is delivered, or needs no delivery: it is from before the follow, read or deleted.
     pub through: Seq,
-    /// The author's delivery modes, as far as the view knows.
     pub modes: Modes,
     /// Zero while posts were always pushed.
     pub pull_cursor: PullCursor,
     /// Delivered bits from the byte of `through + 1` on. The bits up to `through` have no meaning.
     pub tail: Bitmap,
-    /// Read bits from `base + 1` on.
     pub read: Bitmap,
-    /// Deleted bits from `base + 1` on.
     pub deleted: Bitmap,
 }
 
@@ -280,7 +262,6 @@ impl AuthorState {
     pub fn encode(&self) -> Vec<u8> {
         let bitmaps = [&self.tail, &self.read, &self.deleted].map(Bitmap::as_bytes);
         let some = bitmaps.iter().any(|bitmap| !bitmap.is_empty());
-        let mut bytes = Vec::with_capacity(HEADER);
         let modes = !self.modes.is_push_alone();
         let flags = [
             (self.live, LIVE),
@@ -292,20 +273,17 @@ impl AuthorState {
             (!self.lists.is_empty(), LISTS),
             (self.preference != 0, PREFERENCE),
         ];
-        bytes.push(flags.iter().map(|(set, flag)| u8::from(*set) * flag).sum());
-        for number in [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8), clamp(self.through)] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
+        let mut bytes = vec![flags.iter().map(|(set, flag)| u8::from(*set) * flag).sum()];
+        let numbers = [self.rev, self.version, self.deletions, clamp(self.floor), clamp(self.base / 8), clamp(self.through)];
+        bytes.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
         bytes.extend_from_slice(&self.newest_at.ms().to_le_bytes()[..6]);
         if modes {
-            for number in [self.modes.changes, clamp(self.modes.pulled), clamp(self.pull_cursor.seq), self.pull_cursor.deletions]
-            {
-                bytes.extend_from_slice(&number.to_le_bytes());
-            }
+            let PullCursor { seq, deletions } = self.pull_cursor;
+            let numbers = [self.modes.changes, clamp(self.modes.pulled), clamp(seq), deletions];
+            bytes.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
         }
         if self.older > 0 {
-            bytes.extend_from_slice(&self.older.to_le_bytes());
-            bytes.extend_from_slice(&clamp(self.horizon).to_le_bytes());
+            bytes.extend([self.older, clamp(self.horizon)].into_iter().flat_map(u32::to_le_bytes));
         }
         if !self.lists.is_empty() {
             // A user has fewer lists.
@@ -328,13 +306,11 @@ impl AuthorState {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (header, rest) = bytes.split_at_checked(HEADER)?;
         let small = |range| u32::try_from(number(&header[range])).unwrap_or(u32::MAX);
-        let modes_bytes = if header[0] & MODES == 0 { 0 } else { MODES_BYTES };
-        let (modes, rest) = rest.split_at_checked(modes_bytes)?;
+        let (modes, rest) = rest.split_at_checked(if header[0] & MODES == 0 { 0 } else { 4 * 4 })?;
         let mut modes = modes.chunks_exact(4).map(number);
         let mut next = || modes.next().unwrap_or_default();
         let (changes, pulled, asked, asked_deletions) = (next(), next(), next(), next());
-        let older_bytes = if header[0] & OLDER == 0 { 0 } else { OLDER_BYTES };
-        let (older, rest) = rest.split_at_checked(older_bytes)?;
+        let (older, rest) = rest.split_at_checked(if header[0] & OLDER == 0 { 0 } else { 2 * 4 })?;
         let mut older = older.chunks_exact(4).map(number);
         let (older, horizon) = (older.next().unwrap_or_default(), older.next().unwrap_or_default());
         let (lists, rest) = match rest.split_first() {
@@ -348,7 +324,7 @@ impl AuthorState {
         let [tail, read, deleted] = if rest.is_empty() {
             [rest; 3]
         } else {
-            let (lengths, rest) = rest.split_at_checked(LENGTHS)?;
+            let (lengths, rest) = rest.split_at_checked(2 * 3)?;
             let (tail, rest) = rest.split_at_checked(number(&lengths[..3]) as usize)?;
             let (read, deleted) = rest.split_at_checked(number(&lengths[3..]) as usize)?;
             [tail, read, deleted]

@@ -6,9 +6,8 @@ pub struct Bitmap(Vec<u8>);
 
 impl Bitmap {
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let mut bitmap = Self(bytes.to_vec());
-        bitmap.trim();
-        bitmap
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        Self(bytes[..end].to_vec())
     }
 
     /// Returns a bitmap whose first `count` bits are set.
@@ -45,13 +44,6 @@ impl Bitmap {
     /// Returns byte `index`; zero past the end.
     pub fn byte(&self, index: usize) -> u8 {
         self.0.get(index).copied().unwrap_or(0)
-    }
-
-    /// Removes trailing zero bytes.
-    fn trim(&mut self) {
-        while self.0.last() == Some(&0) {
-            self.0.pop();
-        }
     }
 }
 

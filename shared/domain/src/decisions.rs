@@ -62,29 +62,11 @@ impl Edge {
         }
     }
 
-    /// Returns the pair after the user has put the author on these lists and removed the author from all others.
-    #[must_use]
-    pub fn with_lists(&self, lists: BTreeSet<u32>, now: Timestamp) -> Self {
-        Self { lists, ..self.changed(now) }
-    }
-
-    /// Returns the edge with this preference. The follow stays as it is.
-    #[must_use]
-    pub fn with_preference(&self, preference: i8, now: Timestamp) -> Self {
-        Self { preference, ..self.changed(now) }
-    }
-
     /// Returns the second in which a tombstone expires; `None` for a follow, and for a pair with a mute or a block. The
     /// revision has the time of the last change, if that was the end of a mute or of a block.
     pub fn expires_at(&self) -> Option<u64> {
         let kept = self.following || self.muted.is_some() || self.blocked.is_some();
         (!kept).then(|| self.since.seconds().max(self.rev.into()) + TOMBSTONE_SECONDS)
-    }
-
-    /// Returns the pair after the user has muted or unmuted the author. The follow stays as it is.
-    #[must_use]
-    pub fn with_mute(&self, muted: Option<Timestamp>, now: Timestamp) -> Self {
-        Self { muted, ..self.changed(now) }
     }
 
     /// Returns the pair after the user has blocked or unblocked the author. A block ends the follow.
@@ -99,8 +81,9 @@ impl Edge {
         self.begun.unwrap_or(self.rev)
     }
 
-    /// Returns the pair one revision later.
-    fn changed(&self, now: Timestamp) -> Self {
+    /// Returns the pair one revision later, for a change of lists, preference or mute. The follow stays as it is.
+    #[must_use]
+    pub fn changed(&self, now: Timestamp) -> Self {
         Self { rev: next_rev(Some(self), now), begun: self.following.then(|| self.begun()), ..self.clone() }
     }
 }

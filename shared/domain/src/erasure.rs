@@ -38,7 +38,7 @@ pub struct Counting {
 }
 
 /// An erasure. It is never deleted: the user id stays erased.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Erasure {
     pub started_at: Timestamp,
     /// The time at which everything was removed.
@@ -66,18 +66,6 @@ pub struct Erasure {
 
 impl Erasure {
     pub fn begin(now: Timestamp) -> Self {
-        Self {
-            started_at: now,
-            finished_at: None,
-            removed: None,
-            counting: None,
-            swept_at: None,
-            pairs: Vec::new(),
-            cleared: 0,
-            touched_at: now,
-            chain: 0,
-            incomplete: None,
-            version: 0,
-        }
+        Self { started_at: now, touched_at: now, ..Self::default() }
     }
 }

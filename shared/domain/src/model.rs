@@ -132,12 +132,11 @@ pub struct ReadState {
 }
 
 impl ReadState {
-    /// Marks posts read. Returns whether anything changed.
+    /// Marks posts read. This and the other marks return whether anything changed.
     pub fn mark(&mut self, seqs: impl IntoIterator<Item = Seq>) -> bool {
         seqs.into_iter().fold(false, |changed, seq| self.read.insert(seq) | changed)
     }
 
-    /// Marks one post unread. Returns whether anything changed.
     pub fn unmark(&mut self, seq: Seq) -> bool {
         self.read.remove(seq)
     }
@@ -145,17 +144,11 @@ impl ReadState {
     /// Marks everything up to `seq` read. Returns whether anything changed. A `seq` below the watermark changes
     /// nothing: posts that became unread again stay unread.
     pub fn mark_through(&mut self, seq: Seq) -> bool {
-        if seq < self.through {
-            return false;
-        }
-        let changed = seq > self.through || self.read.count_between(1, seq) < seq;
-        self.through = seq;
-        self.read.insert_range(1, seq);
-        changed
+        seq >= self.through && self.mark_all(seq)
     }
 
-    /// Marks everything up to `seq` read, including posts below the watermark that became unread again. Returns whether
-    /// anything changed. The watermark rises to `seq` if it is lower.
+    /// Marks everything up to `seq` read, including posts below the watermark that became unread again. The watermark
+    /// rises to `seq` if it is lower.
     pub fn mark_all(&mut self, seq: Seq) -> bool {
         let changed = seq > self.through || self.read.count_between(1, seq) < seq;
         self.through = self.through.max(seq);

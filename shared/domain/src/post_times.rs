@@ -29,11 +29,6 @@ impl PostTimes {
         self.times.binary_search_by_key(&seq, |(known, _)| *known).ok().map(|index| self.times[index].1)
     }
 
-    /// Returns the place of a post; `None` if the time is unknown, or no feed shows the post.
-    pub fn key(&self, post: PostId) -> Option<FeedKey> {
-        self.at(post.seq).map(|at| FeedKey { at, post })
-    }
-
     /// Adds the posts up to `upto`, ascending and above those that are known. Keeps as many as a feed does.
     #[must_use]
     pub fn with(mut self, upto: Seq, newer: impl IntoIterator<Item = (Seq, Timestamp)>) -> Self {
@@ -46,9 +41,10 @@ impl PostTimes {
         self
     }
 
-    /// Returns the keys of these posts of the author that are known and that feeds show.
+    /// Returns the places of these posts of the author that are known and that feeds show.
     pub fn keys(&self, author: UserId, seqs: &[Seq]) -> Vec<FeedKey> {
-        seqs.iter().filter_map(|&seq| self.key(PostId::new(author, seq))).collect()
+        let key = |&seq: &Seq| Some(FeedKey { at: self.at(seq)?, post: PostId::new(author, seq) });
+        seqs.iter().filter_map(key).collect()
     }
 }
 

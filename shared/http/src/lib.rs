@@ -24,10 +24,7 @@ use lambda_runtime::LambdaEvent;
 use tokio::time::timeout;
 use tracing::{error, info};
 
-use tidemark_app::{
-    AccessCheck, Budget, Callers, Recorder,
-    ports::{Source, StoreError},
-};
+use tidemark_app::{AccessCheck, Budget, Callers, Recorder, ports::StoreError};
 use tidemark_domain::UserId;
 
 /// A request as API Gateway sends it.
@@ -51,9 +48,6 @@ pub struct Admission {
 
 impl Admission {
     /// Returns the caller whom a verified claim names; `None` if it names no user.
-    ///
-    /// # Errors
-    /// The claim's user id cannot be read.
     pub async fn caller_of(&self, claim: &str) -> Result<Option<UserId>, StoreError> {
         match &self.callers {
             None => Ok(claim.parse().ok()),
@@ -174,8 +168,4 @@ where
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> Source {
-    Box::new(error)
 }

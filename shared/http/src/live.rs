@@ -11,13 +11,6 @@ pub const CLAIM: &str = "claim";
 /// The query parameter that has the token.
 pub const TOKEN: &str = "token";
 
-/// A message of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClientMessage {
-    /// Extends the lifetime of the connection.
-    Ping,
-}
-
 /// A message to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -51,18 +44,14 @@ pub enum Refusal {
     Unavailable,
 }
 
-impl ClientMessage {
-    /// Reads a message.
-    ///
-    /// # Errors
-    /// A sentence that says what is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let message: Value = serde_json::from_str(text).map_err(|_| "a message must be a JSON object".to_owned())?;
-        match message.get("type") {
-            Some(Value::String(kind)) if kind == "ping" => Ok(Self::Ping),
-            Some(Value::String(_)) => Err("the only type of a message is `ping`".to_owned()),
-            _ => Err("a message must be a JSON object with a `type`".to_owned()),
-        }
+/// Reads the only message of a client, which extends the lifetime of its connection. The error is a sentence that says
+/// what is wrong.
+pub fn parse_ping(text: &str) -> Result<(), &'static str> {
+    let message: Value = serde_json::from_str(text).map_err(|_| "a message must be a JSON object")?;
+    match message.get("type") {
+        Some(Value::String(kind)) if kind == "ping" => Ok(()),
+        Some(Value::String(_)) => Err("the only type of a message is `ping`"),
+        _ => Err("a message must be a JSON object with a `type`"),
     }
 }
 
@@ -108,9 +97,9 @@ mod tests {
 
     #[test]
     fn a_ping_is_the_only_message_of_a_client() {
-        assert_eq!(ClientMessage::parse(r#"{"type":"ping","extra":1}"#), Ok(ClientMessage::Ping));
+        assert_eq!(parse_ping(r#"{"type":"ping","extra":1}"#), Ok(()));
         for other in ["", "ping", "7", "[]", "{}", r#"{"type":7}"#, r#"{"type":"pong"}"#, r#"{"type":"Ping"}"#] {
-            assert!(ClientMessage::parse(other).is_err(), "{other}");
+            assert!(parse_ping(other).is_err(), "{other}");
         }
     }
 }

@@ -24,10 +24,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Reads the query parameters.
-    ///
-    /// # Errors
-    /// 400 if the limit is not 1…100 or the cursor is malformed.
+    /// Reads the query parameters; 400 if the limit is not 1…100 or a place is not a cursor.
     pub fn of(request: &Request) -> Result<Self, Problem> {
         let limit = match request.query("limit") {
             None => DEFAULT_LIMIT,
@@ -60,37 +57,26 @@ impl Page {
         let query = query.append_pair("cursor", &cursor).finish();
         response.header("link", &format!("<{}?{query}>; rel=\"next\"", request.path()))
     }
-}
 
-/// 400 for a text that is not a cursor, or a cursor of another list.
-fn not_of(field: &str) -> Problem {
-    Problem::invalid(field, "is not a cursor of this list")
-}
-
-impl Page {
-    /// The position in a list of this kind; `None` on the first page.
-    ///
-    /// # Errors
-    /// 400 if the cursor is of another list.
+    /// The position in a list of this kind; `None` on the first page, 400 if the cursor is of another list.
     pub fn position<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
         self.cursor.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("cursor"))).transpose()
     }
 
     /// The same for the place above which the list ends.
-    ///
-    /// # Errors
-    /// 400 if it is of another list.
     pub fn end<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
         self.since.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("since"))).transpose()
     }
 
     /// The position in a list of relations.
-    ///
-    /// # Errors
-    /// 400 if the cursor is of another list.
     pub fn below_relation(&self) -> Result<Option<Relation>, Problem> {
         self.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })
     }
+}
+
+/// 400 for a text that is not a cursor, or a cursor of another list.
+fn not_of(field: &str) -> Problem {
+    Problem::invalid(field, "is not a cursor of this list")
 }
 
 fn decode(text: &str) -> Option<Cursor> {

@@ -12,7 +12,7 @@ use tidemark_domain::PostId;
 use tokio::time::error::Elapsed;
 use utoipa::ToSchema;
 
-use super::{Response, boxed};
+use super::Response;
 
 /// An error in one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -178,15 +178,11 @@ impl Problem {
         Self::new(Kind::NotFound, detail)
     }
 
-    /// 404: there is no such live post.
     pub fn no_post(post: PostId) -> Self {
         Self::not_found(format!("no post {post}"))
     }
 
     /// Returns what was found of a post; 404 if there is none, 403 if its author blocks the caller.
-    ///
-    /// # Errors
-    /// Nothing was found, or the caller may not see it.
     pub fn unless_found<T>(post: PostId, found: Found<T>) -> Result<T, Self> {
         match found {
             Found::Post(found) => Ok(found),
@@ -200,7 +196,6 @@ impl Problem {
         Self::new(Kind::Blocked, "the caller blocks this user, or the user blocks the caller")
     }
 
-    /// 404: the caller has no such list.
     pub fn no_list(list: impl Display) -> Self {
         Self::not_found(format!("the caller has no list {list}"))
     }
@@ -214,7 +209,6 @@ impl Problem {
         Self::new(kind, format!("a user can {hide} at most {MOST_HIDDEN} users"))
     }
 
-    /// 422: the idempotency key was used with another body.
     pub fn key_reused() -> Self {
         Self::new(Kind::KeyReused, "the Idempotency-Key was used with another body")
     }
@@ -262,8 +256,8 @@ impl Problem {
         }
     }
 
-    fn caused(kind: Kind, detail: &str, cause: Source) -> Self {
-        Self { cause: Some(cause), ..Self::new(kind, detail) }
+    fn caused(kind: Kind, detail: &str, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { cause: Some(Box::new(cause)), ..Self::new(kind, detail) }
     }
 }
 
@@ -286,7 +280,7 @@ impl From<Denied> for Problem {
 
 impl From<Elapsed> for Problem {
     fn from(error: Elapsed) -> Self {
-        Self::caused(Kind::Unavailable, "the request took too long, and may be done", boxed(error))
+        Self::caused(Kind::Unavailable, "the request took too long, and may be done", error)
     }
 }
 
@@ -296,7 +290,7 @@ impl From<StoreError> for Problem {
             true => (Kind::Unavailable, "storage is unavailable"),
             false => (Kind::Internal, "a stored item cannot be read"),
         };
-        Self::caused(kind, detail, boxed(error))
+        Self::caused(kind, detail, error)
     }
 }
 

@@ -54,9 +54,6 @@ impl Request {
     }
 
     /// Finds out the user id of the caller, if claims have user ids of their own.
-    ///
-    /// # Errors
-    /// 503 if the claim's user id cannot be read.
     pub(crate) async fn identify(&mut self, admission: &Admission) -> Result<(), Problem> {
         if let Some(claim) = claim(&self.event, &admission.user_claim).filter(|_| admission.callers.is_some()) {
             self.caller = admission.caller_of(claim).await?;
@@ -156,12 +153,14 @@ impl Request {
         claims.any(|claim| words(claim).iter().any(|word| word == scope)) || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
-    /// The `Idempotency-Key` header and a fingerprint of the request. `meaning` is the parsed body.
-    ///
-    /// # Errors
-    /// 400 if the key is not 1 to 128 printable ASCII characters.
+    /// The `Idempotency-Key` header and a fingerprint of the request; 400 if the key is not 1 to 128 printable ASCII
+    /// characters. `meaning` is the parsed body.
     pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
-        let Some(key) = self.printable_header("Idempotency-Key", MAX_KEY)? else { return Ok(None) };
+        let Some(value) = self.event.headers.get("Idempotency-Key") else { return Ok(None) };
+        let printable = (1..=MAX_KEY).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
+        let Some(key) = value.to_str().ok().filter(|_| printable) else {
+            return Err(Problem::invalid("Idempotency-Key", format!("must be 1 to {MAX_KEY} printable ASCII characters")));
+        };
         let fingerprint = format!("{:x}", Sha256::digest(meaning.to_string()));
         Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
     }
@@ -169,17 +168,6 @@ impl Request {
     /// The value of a header; `None` if it is absent or not visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.event.headers.get(name).and_then(|value| value.to_str().ok())
-    }
-
-    /// A header of 1 to `max` printable ASCII characters; `None` if it is absent. `name` appears in the refusal.
-    ///
-    /// # Errors
-    /// 400 if the header has any other value.
-    pub(crate) fn printable_header(&self, name: &'static str, max: usize) -> Result<Option<&str>, Problem> {
-        let Some(value) = self.event.headers.get(name) else { return Ok(None) };
-        let printable = (1..=max).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
-        let text = value.to_str().ok().filter(|_| printable);
-        text.map(Some).ok_or_else(|| Problem::invalid(name, format!("must be 1 to {max} printable ASCII characters")))
     }
 
     /// All query parameters, in order and decoded.
@@ -233,9 +221,6 @@ impl Request {
 
     /// The body, or the default without one. `null` is none: some generated clients send it for a body that the caller
     /// leaves out.
-    ///
-    /// # Errors
-    /// As for [`Self::body`].
     pub fn optional_body<T: RequestBody + Default>(&self) -> Result<T, Problem> {
         match self.event.body.as_deref().map(str::trim) {
             None | Some("" | "null") => Ok(T::default()),
@@ -243,10 +228,7 @@ impl Request {
         }
     }
 
-    /// The body.
-    ///
-    /// # Errors
-    /// 400 if it is not a JSON object or a field is invalid.
+    /// The body; 400 if it is not a JSON object or a field is invalid.
     pub fn body<T: RequestBody>(&self) -> Result<T, Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         let bytes = if self.event.is_base64_encoded {

@@ -76,13 +76,9 @@ impl Response {
     }
 
     /// Tells clients not to keep it. One with an `ETag` may be kept and has to be confirmed.
-    fn cached(self) -> Self {
-        let kept = if self.headers.contains_key("etag") { "private, no-cache" } else { "no-store" };
-        self.header("cache-control", kept)
-    }
-
     pub(super) fn into_response(self) -> ApiGatewayV2httpResponse {
-        let this = self.cached();
+        let kept = if self.headers.contains_key("etag") { "private, no-cache" } else { "no-store" };
+        let this = self.header("cache-control", kept);
         let mut response = ApiGatewayV2httpResponse::default();
         response.status_code = i64::from(this.status);
         response.headers = this.headers;

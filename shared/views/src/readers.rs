@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, ReaderViews, Retracted, Seed, StoreError, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -130,7 +130,7 @@ impl ReaderViews for Redis {
         Ok(Some(admitted))
     }
 
-    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, StoreError> {
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>, StoreError> {
         let mut entries = seed.entries.clone();
         entries.sort_unstable();
         let mut stale = Vec::new();
@@ -152,10 +152,10 @@ impl ReaderViews for Redis {
             );
             args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
             let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), &args).await?;
-            let Some(response) = response else { return Ok(Seeded::Gone) };
+            let Some(response) = response else { return Ok(None) };
             stale.extend(response.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
         }
-        Ok(Seeded::Merged { stale })
+        Ok(Some(stale))
     }
 
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError> {

@@ -7,29 +7,19 @@ use tidemark_domain::{FeedKey, Post, PostId, PostText, Profile, Reaction, Relati
 use super::Leaving;
 use crate::{Following, Hiding, ports::StoreError, relations::newest_first};
 
-/// One object of an export.
+/// One object of an export. A like or a favorite is a post with the time of the reaction. `Read` has the posts of an
+/// author that the user has marked read: `through`, and ranges of sequence numbers, which may be spread over several
+/// objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exported {
     Profile(Profile),
     Follow(Relation, i8),
     Follower(Relation),
     Post(Box<Post>, PostText),
-    /// A post that the user likes, and since when.
     Like(FeedKey),
-    /// The same of a favorite.
     Favorite(FeedKey),
-    /// The posts of an author that the user has marked read: `through`, and ranges of sequence numbers. The ranges of
-    /// one author may be spread over several objects.
-    Read {
-        author: UserId,
-        through: Seq,
-        ranges: Vec<(Seq, Seq)>,
-    },
-    List {
-        number: u32,
-        name: String,
-        authors: Vec<UserId>,
-    },
+    Read { author: UserId, through: Seq, ranges: Vec<(Seq, Seq)> },
+    List { number: u32, name: String, authors: Vec<UserId> },
     Mute(Relation),
     Block(Relation),
 }

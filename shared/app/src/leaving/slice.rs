@@ -5,12 +5,12 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::FutureExt;
 use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, UserId};
 use tracing::{error, info};
 
-use super::Leaving;
-use crate::{Following, Hiding, OutOfTime, Publishing, Stores, ports::StoreError};
+use super::{Leaving, task};
+use crate::{Following, Hiding, OutOfTime, Publishing, Stores, in_parallel, ports::StoreError};
 
 /// A request takes 10 seconds at most. One that began before the erasure may write until then.
 const GRACE_MS: u64 = 15_000;
@@ -21,20 +21,22 @@ const STEP: usize = 100;
 /// Views of posts in one step.
 const POSTS: u64 = 200;
 
-/// Relations that are removed concurrently.
-const PARALLEL: usize = 16;
-
 /// With more damaged items, a step ends.
 const MOST_LEFT_OUT: usize = 1_000;
 
-/// The result of a slice or of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SliceEnd {
-    /// Nothing is left, except for what cannot be removed.
-    Done,
+/// The reason why a slice ends before everything is removed.
+enum Stop {
+    /// The time is over. Another slice continues.
     More,
     /// Another run has stored its progress, and continues.
     Lost,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// The items that a slice could not remove.
@@ -75,54 +77,64 @@ impl<'a> Slice<'a> {
         &self.leaving.fan_outs.stores
     }
 
-    async fn save(&mut self) -> Result<bool, StoreError> {
-        self.leaving.save(self.user, &mut self.erasure).await
+    async fn save(&mut self) -> Result<(), Stop> {
+        if self.leaving.save(self.user, &mut self.erasure).await? { Ok(()) } else { Err(Stop::Lost) }
     }
 
-    async fn again(&mut self, delay: Duration) -> Result<(), StoreError> {
-        self.leaving.again(self.user, &mut self.erasure, delay).await
+    /// Stores the progress, and sends a task that continues.
+    async fn again(&mut self, delay: Duration) -> Result<(), Stop> {
+        self.save().await?;
+        Ok(self.stores().queue.send_after(&[task(self.user, &self.erasure, false)], delay).await?)
+    }
+
+    fn in_time(&self) -> Result<(), Stop> {
+        if (self.out_of_time)() { Err(Stop::More) } else { Ok(()) }
+    }
+
+    /// Returns whether a step came to its end. If a damaged item stopped it, the item is left out.
+    fn ended(&mut self, step: Result<(), Stop>) -> Result<bool, Stop> {
+        match step {
+            Err(Stop::Failed(error)) => Ok(self.left_out.note::<()>(self.user, Err(error))?),
+            step => step.map(|()| true),
+        }
     }
 
     pub(super) async fn run(mut self) -> Result<(), StoreError> {
+        let end = match self.steps().await {
+            Err(Stop::More) => self.again(Duration::ZERO).await,
+            end => end,
+        };
+        if let Err(Stop::Failed(error)) = end { Err(error) } else { Ok(()) }
+    }
+
+    async fn steps(&mut self) -> Result<(), Stop> {
         let clock = &self.stores().clock;
         if self.erasure.removed.is_none() {
-            match self.count().await {
-                Ok(SliceEnd::More) => return self.again(Duration::ZERO).await,
-                Ok(_) if self.save().await? => {}
-                Ok(_) => return Ok(()),
-                Err(error) => drop(self.left_out.note::<()>(self.user, Err(error))?),
+            let counted = self.count().await;
+            if self.ended(counted)? {
+                self.save().await?;
             }
         }
-        match self.remove().await? {
-            SliceEnd::Lost => return Ok(()),
-            SliceEnd::More => return self.again(Duration::ZERO).await,
-            SliceEnd::Done => {}
-        }
-        if self.rest().await? == SliceEnd::More {
-            return self.again(Duration::ZERO).await;
-        }
+        self.remove().await?;
+        self.rest().await?;
         self.erasure.incomplete = self.left_out.reason.take();
         if let Some(reason) = &self.erasure.incomplete {
             error!(user = %self.user, reason, items = self.left_out.items, "an erasure is incomplete, it is tried again in an hour");
-            return self.save().await.map(drop);
+            return self.save().await;
         }
         let now = clock.now();
         let end = self.erasure.swept_at.get_or_insert(now).plus_ms(GRACE_MS);
         if now < end {
             return self.again(Duration::from_millis(end.ms() - now.ms())).await;
         }
-        if self.clear().await? == SliceEnd::More {
-            return self.again(Duration::ZERO).await;
-        }
+        self.clear().await?;
         self.erasure.finished_at = Some(clock.now());
-        if self.save().await? {
-            info!(user = %self.user, "a user was erased");
-        }
+        self.save().await?;
+        info!(user = %self.user, "a user was erased");
         Ok(())
     }
 
-    /// Counts what there is to remove.
-    async fn count(&mut self) -> Result<SliceEnd, StoreError> {
+    async fn count(&mut self) -> Result<(), Stop> {
         let (erasures, user) = (&self.stores().erasures, self.user);
         let mut counting = self.erasure.counting.take().unwrap_or_default();
         while let Some(reaction) = [Some(Reaction::Like), Some(Reaction::Favorite), None].get(counting.part) {
@@ -132,43 +144,36 @@ impl<'a> Slice<'a> {
             counting.after = last;
             if (self.out_of_time)() {
                 self.erasure.counting = Some(counting);
-                return Ok(SliceEnd::More);
+                return Err(Stop::More);
             }
         }
         let [likes, favorites, reads] = counting.counts;
         self.erasure.removed = Some(Removed { likes, favorites, reads, ..erasures.count_traces(user).await? });
-        Ok(SliceEnd::Done)
+        Ok(())
     }
 
     /// Removes relations, posts, reactions and marks, in this order. A step that a damaged item stops is left out.
     ///
     /// The user's blocks end after the posts are gone: those who were blocked never see them.
-    async fn remove(&mut self) -> Result<SliceEnd, StoreError> {
-        let mut blocks_may_end = true;
-        for step in 0..5 {
-            let before = self.left_out.items;
-            let done = match step {
-                0 => self.relations(false).await,
-                1 => self.posts().await,
-                2 if blocks_may_end => self.relations(true).await,
-                2 => Ok(SliceEnd::Done),
-                3 => self.reactions().await,
-                _ => self.marks().await,
-            };
-            match done {
-                Ok(SliceEnd::Done) => {}
-                Ok(other) => return Ok(other),
-                Err(error) => drop(self.left_out.note::<()>(self.user, Err(error))?),
-            }
-            if step == 1 {
-                blocks_may_end = self.left_out.items == before;
-            }
+    async fn remove(&mut self) -> Result<(), Stop> {
+        let relations = self.relations(false).await;
+        self.ended(relations)?;
+        let before = self.left_out.items;
+        let posts = self.posts().await;
+        self.ended(posts)?;
+        if self.left_out.items == before {
+            let blocks = self.relations(true).await;
+            self.ended(blocks)?;
         }
-        Ok(SliceEnd::Done)
+        let reactions = self.reactions().await;
+        self.ended(reactions)?;
+        let marks = self.marks().await;
+        self.ended(marks)?;
+        Ok(())
     }
 
     /// Removes follows, mutes and blocks in both directions, at first without the users whom the user blocks.
-    async fn relations(&mut self, blocks_too: bool) -> Result<SliceEnd, StoreError> {
+    async fn relations(&mut self, blocks_too: bool) -> Result<(), Stop> {
         let mut left = HashSet::from([self.user]);
         if !blocks_too {
             let hidden = self.stores().edges.hidden(self.user).await?;
@@ -180,25 +185,20 @@ impl<'a> Slice<'a> {
                 next = self.stores().erasures.related(self.user, STEP + left.len()).await?;
                 next.retain(|other| !left.contains(other));
                 if next.is_empty() {
-                    return Ok(SliceEnd::Done);
+                    return Ok(());
                 }
                 self.erasure.pairs.extend(&next);
-                if !self.save().await? {
-                    return Ok(SliceEnd::Lost);
-                }
+                self.save().await?;
             }
-            let pairs: Vec<_> = next.into_iter().map(|other| self.pair(other).boxed()).collect();
-            let pairs: Vec<(UserId, Result<(), StoreError>)> = stream::iter(pairs).buffer_unordered(PARALLEL).collect().await;
-            for (other, removed) in pairs {
+            let pairs = next.into_iter().map(|other| self.pair(other).boxed()).collect();
+            for (other, removed) in in_parallel(pairs).await {
                 if self.left_out.note(self.user, removed)? {
                     self.erasure.pairs.retain(|pair| *pair != other);
                 } else {
                     left.insert(other);
                 }
             }
-            if (self.out_of_time)() {
-                return Ok(SliceEnd::More);
-            }
+            self.in_time()?;
         }
     }
 
@@ -230,7 +230,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Deletes the posts. There are no followers any more, so a retraction has no pages.
-    async fn posts(&mut self) -> Result<SliceEnd, StoreError> {
+    async fn posts(&mut self) -> Result<(), Stop> {
         let stores = self.stores();
         let fan_outs = &self.leaving.fan_outs;
         let publishing = Publishing { stores: fan_outs.stores.clone(), fan_outs: fan_outs.clone() };
@@ -238,13 +238,11 @@ impl<'a> Slice<'a> {
         loop {
             let head = stores.posts.heads(&[self.user]).await?.remove(&self.user).unwrap_or_default();
             let live = head.listed_seqs(before, STEP);
-            let Some(&last) = live.last() else { return Ok(SliceEnd::Done) };
+            let Some(&last) = live.last() else { return Ok(()) };
             for seq in live {
                 let deleted = publishing.delete(self.user, false, PostId::new(self.user, seq)).await;
                 self.left_out.note(self.user, deleted)?;
-                if (self.out_of_time)() {
-                    return Ok(SliceEnd::More);
-                }
+                self.in_time()?;
             }
             // A post that the head lists and the facts lack would be listed again.
             before = last - 1;
@@ -252,7 +250,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Removes the user's reactions, and those to the user's posts.
-    async fn reactions(&mut self) -> Result<SliceEnd, StoreError> {
+    async fn reactions(&mut self) -> Result<(), Stop> {
         for reaction in [Reaction::Like, Reaction::Favorite] {
             let mut below: Option<FeedKey> = None;
             loop {
@@ -261,9 +259,7 @@ impl<'a> Slice<'a> {
                 for key in &given {
                     let removed = self.take_back(key.post, reaction).await;
                     self.left_out.note(self.user, removed)?;
-                    if (self.out_of_time)() {
-                        return Ok(SliceEnd::More);
-                    }
+                    self.in_time()?;
                 }
                 if below.is_none() {
                     break;
@@ -281,12 +277,10 @@ impl<'a> Slice<'a> {
                     Err(error) => Err(error),
                 };
                 left += usize::from(!self.left_out.note(self.user, removed)?);
-                if (self.out_of_time)() {
-                    return Ok(SliceEnd::More);
-                }
+                self.in_time()?;
             }
             if left == found {
-                return Ok(SliceEnd::Done);
+                return Ok(());
             }
         }
     }
@@ -304,7 +298,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Removes the user's marks, and those of the user's posts.
-    async fn marks(&mut self) -> Result<SliceEnd, StoreError> {
+    async fn marks(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let mut left = 0;
         loop {
@@ -313,8 +307,8 @@ impl<'a> Slice<'a> {
                 futures::try_join!(stores.erasures.marked_authors(user, limit), stores.erasures.markers(user, limit))?;
             let pairs: Vec<(UserId, UserId)> =
                 own.iter().map(|&author| (user, author)).chain(others.iter().map(|&reader| (reader, user))).collect();
-            let remove: Vec<_> = pairs.iter().map(|&(reader, author)| stores.erasures.remove_reads(reader, author)).collect();
-            let removed: Vec<Result<(), StoreError>> = stream::iter(remove).buffer_unordered(PARALLEL).collect().await;
+            let remove = pairs.iter().map(|&(reader, author)| stores.erasures.remove_reads(reader, author)).collect();
+            let removed = in_parallel(remove).await;
             left = 0;
             for removed in removed {
                 left += usize::from(!self.left_out.note(user, removed)?);
@@ -324,54 +318,44 @@ impl<'a> Slice<'a> {
             if (own.len() < limit && others.len() < limit) || left == pairs.len() {
                 break;
             }
-            if (self.out_of_time)() {
-                return Ok(SliceEnd::More);
-            }
+            self.in_time()?;
         }
         for platform in stores.erasures.read_platforms(user).await? {
-            match self.forget_platform(platform).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(SliceEnd::More),
-                Err(error) => drop(self.left_out.note::<()>(user, Err(error))?),
-            }
+            let forgotten = self.forget_platform(platform).await;
+            self.ended(forgotten)?;
         }
-        Ok(SliceEnd::Done)
+        Ok(())
     }
 
-    /// Removes the user's marks of notices. Returns false if a request that is still in progress was first. The next
-    /// slice sees its marks.
-    async fn forget_platform(&self, platform: Platform) -> Result<bool, StoreError> {
+    /// Removes the user's marks of notices. If a request that is still in progress was first, the next slice sees its
+    /// marks.
+    async fn forget_platform(&self, platform: Platform) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let known = stores.notices.reads(platform, user).await?;
         let none = NoticeReads { version: known.version, ..NoticeReads::default() };
-        match stores.notices.put_reads(user, platform, &known, none).await? {
-            Some(none) => {
-                // First the view: afterwards nothing names the platform.
-                stores.erasure_views.clear_notice_reads(user, platform).await?;
-                stores.erasures.remove_notice_reads(user, platform, none.version).await
-            }
-            None => Ok(false),
-        }
+        let Some(none) = stores.notices.put_reads(user, platform, &known, none).await? else { return Err(Stop::More) };
+        // First the view: afterwards nothing names the platform.
+        stores.erasure_views.clear_notice_reads(user, platform).await?;
+        let removed = stores.erasures.remove_notice_reads(user, platform, none.version).await?;
+        if removed { Ok(()) } else { Err(Stop::More) }
     }
 
     /// Removes the profile, the counts and the views of the user. Counts stay while something is left that they count.
-    async fn rest(&mut self) -> Result<SliceEnd, StoreError> {
+    async fn rest(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let removed = stores.erasures.remove_profile(user).await;
         self.left_out.note(user, removed)?;
         if self.left_out.items == 0 {
             while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
-                if (self.out_of_time)() {
-                    return Ok(SliceEnd::More);
-                }
+                self.in_time()?;
             }
             stores.erasures.remove_counters(user).await?;
         }
-        stores.erasure_views.clear_user(user).await.map(|()| SliceEnd::Done)
+        Ok(stores.erasure_views.clear_user(user).await?)
     }
 
     /// Removes the views of the posts, then the tombstones.
-    async fn clear(&mut self) -> Result<SliceEnd, StoreError> {
+    async fn clear(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let latest = stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default().latest_seq;
         while self.erasure.cleared < latest {
@@ -379,15 +363,11 @@ impl<'a> Slice<'a> {
             let posts: Vec<PostId> = (self.erasure.cleared + 1..=last).map(|seq| PostId::new(user, seq)).collect();
             stores.erasure_views.clear_posts(&posts).await?;
             self.erasure.cleared = last;
-            if (self.out_of_time)() {
-                return Ok(SliceEnd::More);
-            }
+            self.in_time()?;
         }
         while stores.erasures.remove_tombstones(user, STEP).await? > 0 {
-            if (self.out_of_time)() {
-                return Ok(SliceEnd::More);
-            }
+            self.in_time()?;
         }
-        Ok(SliceEnd::Done)
+        Ok(())
     }
 }

@@ -17,15 +17,14 @@ use crate::error::StoreError;
 /// The outcome of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Followed {
-    /// This call created the edge.
     Created(Edge),
     /// The edge existed before.
     Existing(Edge),
-    /// The user follows the maximum number of authors. Nothing changed.
+    /// The user follows the maximum number of authors.
     LimitReached,
-    /// One of the two blocks the other. Nothing changed.
+    /// One of the two blocks the other.
     Blocked,
-    /// The author has left. Nothing changed.
+    /// The author has left.
     Erased,
 }
 
@@ -78,13 +77,11 @@ pub trait Edges: Send + Sync {
 /// The idempotency key of a request, with a hash of its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// The value of the `Idempotency-Key` header.
     pub key: String,
     /// SHA-256 of the body as it was parsed.
     pub fingerprint: String,
 }
 
-/// The outcome of a publish.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
     /// The new post, and its author's head after it.
@@ -97,7 +94,6 @@ pub enum Published {
     Full,
 }
 
-/// The outcome of a deletion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
     /// The post is a tombstone, and its retraction has to be started. Contains the author's head after the deletion.
@@ -148,9 +144,8 @@ pub trait Posts: Send + Sync {
     /// Returns these posts, tombstones included, each with the text of the same revision; `None` instead of a text that
     /// cannot be read or is of another revision. Unknown posts are left out.
     async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>, StoreError>;
-    /// Replaces title and text of a live post: post and body in one transaction. Writes nothing if they are equal.
-    /// Replaces a damaged text too.
-    /// Returns the post after it; `None` if there is no such live post.
+    /// Replaces title and text of a live post, also a damaged text: post and body in one transaction. Writes nothing if
+    /// they are equal. Returns the post after it; `None` if there is no such live post.
     async fn edit(&self, post: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError>;
     /// Returns posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones
     /// included.
@@ -171,7 +166,6 @@ pub trait Posts: Send + Sync {
     /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A
     /// repetition after a lost response returns false.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool, StoreError>;
-    /// Stores that the retraction of a deleted post is complete.
     async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError>;
 }
 
@@ -182,7 +176,6 @@ pub trait Reads: Send + Sync {
     async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
     async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError>;
-    /// Returns all read states of the user.
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError>;
     /// Marks posts read or unread. The write has no condition, so concurrent marks cannot make it fail. Returns the
     /// state before it and the state after it.
@@ -191,7 +184,6 @@ pub trait Reads: Send + Sync {
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError>;
 }
 
-/// The outcome of a reaction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reacted {
     /// The user's reactions to the author's posts after the request, whether or not it changed them.
@@ -253,7 +245,6 @@ pub trait Outages: Send + Sync {
 /// The lists of users.
 #[async_trait]
 pub trait AuthorLists: Send + Sync {
-    /// Returns a user's lists.
     async fn lists(&self, user: UserId) -> Result<UserLists, StoreError>;
     /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if
     /// the stored version is another.

@@ -18,7 +18,6 @@ pub struct Notified {
     pub later: Vec<UserId>,
 }
 
-/// The result of [`LiveViews::claim`] for one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedUpdate {
     /// The caller reads the counts and builds the message.
@@ -34,11 +33,9 @@ pub enum ClaimedUpdate {
     TooEarly,
     /// The same, and a later task is queued.
     OnItsWay,
-    /// The reader has no connection.
     Unwatched,
 }
 
-/// The result of [`LiveViews::watch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
     /// The counts that the connection was told; `None` if that is unknown.

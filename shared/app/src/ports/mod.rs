@@ -1,36 +1,22 @@
 //! The ports of the use cases: one trait for each capability of a store, the queue or the clock, with domain types.
+//!
+//! Views of heads, cards and notices are filled under a lease. `lease_…` takes the leases of missing records before the
+//! facts are read, unless another process has them, and returns those that it took. `fill_…` stores facts if the caller
+//! still has the lease: a change or a loss of the record takes it away. `replace_…` replaces a stored record with a
+//! later version, and takes the lease. A missing record stays missing, and the next read fills it.
 
-mod erasures;
 mod facts;
-mod limits;
 mod live;
 mod metrics;
 mod notices;
 mod people;
-mod posts;
-mod readers;
-mod relations;
 mod tasks;
+mod views;
+
+pub use self::{facts::*, live::*, metrics::*, notices::*, people::*, tasks::*, views::*};
+pub use crate::error::{Source, Store, StoreError};
 
 use tidemark_domain::Timestamp;
-
-pub use crate::error::{Source, Store, StoreError};
-pub use erasures::{ErasureViews, Erasures};
-pub use facts::{
-    AuthorLists, ChangeOfPair, CountsVersion, Deleted, Edges, Followed, IdempotencyKey, Look, Outages, Posts, Published, Reacted,
-    Reactions, Reads,
-};
-pub use limits::{Budget, LimitViews, Spent};
-pub use live::{ClaimedUpdate, Connection, LivePost, LiveQueue, LiveTask, LiveViews, Notified, Told, Watched};
-pub use metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
-pub use notices::{NoticeRecord, NoticeView, NoticeViews, Notices, NoticesPublished};
-pub use people::{CardVersion, CardViews, Identities, IdentityViews, ProfileSet, Profiles};
-pub use posts::{
-    HeadViews, KnownAuthor, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, ReactionViews,
-};
-pub use readers::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Retracted, Seed, Seeded, View};
-pub use relations::{List, ListSlice, RelationViews, Start};
-pub use tasks::{Backlog, Failures, FanOut, FanOutKind, MovedPost, Progress, ProgressViews, Task, TaskQueue};
 
 /// Returns the time. `clippy.toml` forbids `SystemTime::now` elsewhere.
 pub trait Clock: Send + Sync {

@@ -10,7 +10,6 @@ use tidemark_domain::{
 use super::facts::IdempotencyKey;
 use crate::error::StoreError;
 
-/// The outcome of a publish of notices.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoticesPublished {
     /// One new notice for each platform, with the platform's head after it.
@@ -31,7 +30,6 @@ pub enum NoticesPublished {
 pub trait Notices: Send + Sync {
     /// Returns the head of a platform; an empty one if nothing was ever published on it.
     async fn head(&self, platform: Platform) -> Result<PlatformHead, StoreError>;
-    /// Returns a user's read state.
     async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads, StoreError>;
     /// Returns the head and a user's read state. Both reads are consistent, but not necessarily of the same moment.
     async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError>;
@@ -103,14 +101,8 @@ pub trait NoticeViews: Send + Sync {
     /// Returns the head, and the slots that the user has read; `None` for a missing one. Two commands in one round
     /// trip.
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError>;
-    /// Takes the leases for filling these records, unless another process has them. Called before the facts are read.
-    /// Returns the records whose lease was taken.
     async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError>;
-    /// Stores records that were read from the facts, if the caller still has their lease. A change or a loss of the
-    /// record takes it away.
     async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError>;
-    /// Replaces an existing record with a later version, and takes the lease from a process that fills it. A missing
-    /// record stays missing. The next read fills it.
     async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError>;
     /// Returns the known titles and times of these notices in these revisions.
     async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError>;

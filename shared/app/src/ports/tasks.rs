@@ -8,12 +8,10 @@ use tidemark_domain::{FeedKey, Modes, Platform, Post, PostId, Rank, Seq, Step, T
 
 use crate::error::StoreError;
 
-/// The two kinds of fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FanOutKind {
     Deliver,
-    /// Removes the deleted post.
     Retract,
 }
 
@@ -114,10 +112,8 @@ pub enum Task {
     Move {
         author: UserId,
         posts: Vec<MovedPost>,
-        /// Number of pages of the whole fan-out.
         pages: u16,
         from: u16,
-        /// The page after the last.
         to: u16,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
@@ -152,7 +148,6 @@ pub enum Task {
     /// An edit did not reach its view: store the post and its text.
     Post {
         post: PostId,
-        /// Whether the task was left before the change, whose request updates the view itself.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         in_advance: bool,
         #[serde(default, skip_serializing_if = "is_zero")]
@@ -240,11 +235,9 @@ pub trait TaskQueue: Send + Sync {
     async fn backlog(&self) -> Result<Backlog, StoreError>;
     /// Enqueues all tasks, with a delay that may be up to a second longer. After an error some of them may be missing.
     async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError>;
-    /// Enqueues all tasks without a delay.
     async fn send(&self, tasks: &[Task]) -> Result<(), StoreError> {
         self.send_after(tasks, Duration::ZERO).await
     }
-    /// Checks that the queue responds.
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
@@ -268,6 +261,5 @@ pub trait ProgressViews: Send + Sync {
     async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError>;
     /// Returns the progress, and which of the first `pages` pages are not done.
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError>;
-    /// Checks that Redis responds.
     async fn ping(&self) -> Result<(), StoreError>;
 }

@@ -30,7 +30,6 @@ pub struct AuthorQuery {
 }
 
 impl AuthorQuery {
-    /// Returns the greatest number that the page may have.
     fn upto(&self, head: &AuthorHead) -> Seq {
         self.before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq))
     }
@@ -54,7 +53,6 @@ impl AuthorQuery {
     }
 }
 
-/// A page of an author timeline.
 #[derive(Debug, Clone)]
 pub struct AuthorPage {
     /// Newest first. A post that is deleted during the read is missing from the page.
@@ -67,7 +65,6 @@ pub struct AuthorPage {
     pub cards: HashMap<UserId, Option<Card>>,
     /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
-    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -78,8 +75,7 @@ pub struct Blocked;
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
     pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>, StoreError> {
-        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.timeline(reader, query.author));
-        let page = match outage.and(known) {
+        let page = match self.outage.checked(self.stores.post_views.timeline(reader, query.author)).await {
             Ok((head, known)) => self.known_author_page(reader, query, head, &known).boxed().await,
             Err(error) => Err(error),
         };
@@ -136,7 +132,7 @@ impl Readers {
             let reacted = |seq| reactions.liked.contains(seq) || reactions.favorited.contains(seq);
             counts.retain(|post, _| !reacted(post.seq));
         }
-        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, page.texts, counts).await?;
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((page.texts, counts))).await?;
         let (items, next) = finished(posts, |seq| sight.is_read(seq), &reactions, (next, shortened));
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
@@ -157,7 +153,7 @@ impl Readers {
         let next = query.cut(&mut seqs);
         let posts = self.stores.posts.posts_of(author, &seqs).await?;
         let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
-        let (bodies, shortened) = self.bodies_of_facts(parts.texts, &mut posts).await?;
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, None).await?;
         let (items, next) = finished(posts, |seq| flags.is_read(seq), &reactions, (next, shortened));
         Ok(Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded }))
     }

@@ -3,16 +3,13 @@
 
 use std::collections::HashMap;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use futures::{FutureExt, future::BoxFuture};
 use tidemark_domain::{
     AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
 };
 
 use super::Readers;
-use crate::{error::StoreError, ports::Seed};
-
-/// The number of authors that are updated in parallel.
-const PARALLEL: usize = 16;
+use crate::{error::StoreError, in_parallel, ports::Seed};
 
 impl Readers {
     /// Returns the authors of whom the view lacks changes that are not pushed to it, with their heads.
@@ -52,8 +49,7 @@ impl Readers {
                 None => seeds.push(async { self.sync(user, &[*author]).await }.boxed()),
             }
         }
-        let seeded: Vec<Result<(), StoreError>> = stream::iter(seeds).buffer_unordered(PARALLEL).collect().await;
-        seeded.into_iter().collect()
+        in_parallel(seeds).await.into_iter().collect()
     }
 
     /// Adds the posts that an author published after `known`.

@@ -46,24 +46,23 @@ impl FeedItem {
     }
 }
 
-/// The page that a reader asks for.
+/// The page that a reader asks for. `Place` is a position in the order of the feed.
 #[derive(Debug, Clone, Copy)]
-pub struct FeedQuery {
+pub struct FeedQuery<Place> {
     /// The number of a list of the reader. The feed has the posts of the authors on it.
     pub list: Option<u32>,
     pub status: Status,
-    /// The page begins below this entry; at the newest if `None`.
-    pub before: Option<FeedKey>,
+    /// The page begins below this place; at the top if `None`.
+    pub before: Option<Place>,
     pub limit: usize,
-    /// The feed ends above this entry.
-    pub since: Option<FeedKey>,
+    /// The feed ends above this place.
+    pub since: Option<Place>,
     pub parts: PageParts,
 }
 
-/// A page in the order of the feed. `Place` is a position in that order.
+/// A page in the order of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage<Place> {
-    /// At most as many as requested.
     pub items: Vec<FeedItem>,
     /// The next page begins below this place. `None` only at the end.
     pub next: Option<Place>,
@@ -112,14 +111,13 @@ struct Walk {
     page: Collected,
     /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
-    /// The feed ends above this entry.
     since: Option<FeedKey>,
     /// Whether the facts have nothing more for the page.
     ended: bool,
 }
 
 impl Walk {
-    fn new(query: &FeedQuery) -> Self {
+    fn new(query: &FeedQuery<FeedKey>) -> Self {
         let page = Collected::new(query.limit, query.parts);
         Self { page, bound: query.before, since: query.since, ended: false }
     }
@@ -131,7 +129,7 @@ impl Walk {
 
 impl Readers {
     /// Returns one page of the feed, newest first.
-    pub async fn feed_page(&self, user: UserId, query: FeedQuery) -> Result<FeedPage<FeedKey>, StoreError> {
+    pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>, StoreError> {
         let FeedQuery { list, status, before, limit, .. } = query;
         let mut walk = Walk::new(&query);
         // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
@@ -168,7 +166,7 @@ impl Readers {
         let more = page.missing() == 0;
         let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
         posts.truncate(limit);
-        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, texts, counts).await?;
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((texts, counts))).await?;
         let score = |post: &PostSummary| scores.get(&post.id).copied();
         let next = posts.last().filter(|_| more || shortened).and_then(|post| place(post, score(post)));
         let reactions = self.reactions_of_page(user, &posts, reactions).await?;
@@ -274,7 +272,10 @@ impl Readers {
             } else if view.whole {
                 walk.ended = match status {
                     Status::All => state.meta.low.is_none(),
-                    Status::Unread => state.unread_total() == unread_stored(&view),
+                    Status::Unread => {
+                        let stored = view.entries.iter().filter(|key| state.shows(key) && state.is_unread(key.post));
+                        state.unread_total() == stored.count() as u64
+                    }
                 };
             }
             if !again && (walk.page.missing() == 0 || keys.is_empty()) {
@@ -289,7 +290,6 @@ impl Readers {
         }
     }
 
-    /// Continues the page from the facts.
     async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, walk: &mut Walk) -> Result<(), StoreError> {
         if snapshot.origin == Origin::View {
             let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
@@ -298,7 +298,7 @@ impl Readers {
             walk.bound = [walk.bound, low].into_iter().flatten().min();
         }
         let lanes = match status {
-            Status::All => Lane::of_feed(snapshot),
+            Status::All => Lane::of_feed(snapshot, false),
             Status::Unread => Lane::of_unread(snapshot),
         };
         let posts = Facts(&*self.stores.posts);
@@ -336,9 +336,4 @@ impl Readers {
             ids.iter().filter_map(|id| posts.remove(id)).partition(|post| post.deleted);
         Ok((live, deleted.into_iter().map(|post| post.id).collect()))
     }
-}
-
-/// Returns how many unread posts the view stores.
-fn unread_stored(view: &View) -> u64 {
-    view.entries.iter().filter(|key| view.state.shows(key) && view.state.is_unread(key.post)).count() as u64
 }

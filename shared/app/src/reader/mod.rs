@@ -4,10 +4,8 @@
 mod author_page;
 mod catch_up;
 mod feed;
-mod flags;
 mod post;
 mod ranked;
-mod reacted_page;
 mod reactions;
 mod rebuild;
 mod shared;
@@ -22,11 +20,10 @@ use tracing::warn;
 
 pub use author_page::{AuthorPage, AuthorQuery, Blocked};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
-pub(crate) use flags::Flags;
 pub use post::{Body, Found, MOST_TEXT, PostDetails, TooMuchText};
-pub use ranked::RankedQuery;
-pub use reacted_page::ReactedPage;
+pub use reactions::ReactedPage;
 use rebuild::Part;
+pub(crate) use sight::Flags;
 
 use crate::{
     Hot, Stores,
@@ -39,7 +36,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Readers {
     pub stores: Arc<Stores>,
-    /// Whether views may lack changes.
     pub outage: Outage,
     /// Hot posts, with the data that Redis has of them.
     pub hot_posts: Hot<PostId, KnownPost>,
@@ -79,7 +75,6 @@ pub struct PairFacts {
 }
 
 impl PairFacts {
-    /// Combines the facts of one user and several authors.
     fn of(edges: Vec<Edge>, heads: &HashMap<UserId, AuthorHead>, mut reads: HashMap<UserId, ReadState>) -> Vec<Self> {
         let pair = |edge: Edge| Self {
             author: edge.author,
@@ -113,7 +108,6 @@ impl Snapshot {
         }
     }
 
-    /// Derives a snapshot from these facts.
     fn of_pairs(pairs: Vec<PairFacts>, origin: Origin) -> Self {
         let mut snapshot = Self { state: ReaderState::default(), heads: HashMap::new(), origin };
         for pair in pairs {
@@ -145,7 +139,6 @@ impl Readers {
         self.snapshot_of_facts(user, origin).await
     }
 
-    /// Returns the snapshot that the facts imply.
     pub(crate) async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, StoreError> {
         Ok(Snapshot::of_pairs(self.pairs(user).await?, origin))
     }
@@ -158,7 +151,6 @@ impl Readers {
         Ok(PairFacts::of(edges, &heads, reads))
     }
 
-    /// Returns the facts of one pair.
     pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, StoreError> {
         let authors = [author];
         let (mut edges, mut heads, mut reads) = futures::try_join!(

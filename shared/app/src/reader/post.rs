@@ -12,8 +12,9 @@ use tracing::{error, warn};
 
 use super::{FeedItem, Readers, sight::Sight};
 use crate::{
+    PARALLEL,
     error::{Store, StoreError},
-    ports::{CountsVersion, KnownPost, KnownReader},
+    ports::{KnownPost, KnownReader},
 };
 
 /// A live post as one user sees it.
@@ -25,7 +26,6 @@ pub struct PostDetails {
     pub counts: ReactionCounts,
     /// The author's card, if the view returned it with the post.
     pub cards: HashMap<UserId, Option<Card>>,
-    /// Whether facts were read because Redis was unavailable.
     pub degraded: bool,
 }
 
@@ -39,6 +39,8 @@ pub enum Found<T> {
     Blocked,
 }
 
+type FoundPost = Result<Found<Box<PostDetails>>, StoreError>;
+
 /// The text of a post and its reaction counts. A page has them only with `include=body`.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
@@ -49,9 +51,6 @@ pub struct Body {
 /// The texts of these posts are longer than [`MOST_TEXT`] together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMuchText;
-
-/// The number of posts that are read in parallel.
-const PARALLEL: usize = 16;
 
 /// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.
 pub const MOST_TEXT: usize = 800 * 1024;
@@ -111,7 +110,7 @@ impl Readers {
 
     /// Returns a live post. A post that is read often costs one round trip to Redis.
     /// A hot post may be a second old, except for its author and for a caller who has made a change in the meantime.
-    pub async fn post(&self, reader: UserId, id: PostId) -> Result<Found<Box<PostDetails>>, StoreError> {
+    pub async fn post(&self, reader: UserId, id: PostId) -> FoundPost {
         let hot = self.hot_posts.is_hot(&id) && reader != id.author;
         let mut found = match hot.then(|| self.hot_posts.get(&id)).flatten() {
             Some(kept) => self.hot_post(reader, id, kept).boxed().await,
@@ -122,10 +121,8 @@ impl Readers {
             if hot && let Ok(Found::Post(details)) = &found {
                 let PostDetails { item: FeedItem { post, .. }, text, counts, cards, .. } = &**details;
                 let (text, card) = (Some(text.clone()), cards.get(&id.author).cloned());
-                self.hot_posts.put(
-                    id,
-                    KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), card, ..KnownPost::default() },
-                );
+                let kept = KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), card, ..KnownPost::default() };
+                self.hot_posts.put(id, kept);
             }
         }
         match found {
@@ -138,28 +135,18 @@ impl Readers {
     }
 
     /// Returns a post from memory; nothing if the reader has made a change.
-    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> Result<Found<Box<PostDetails>>, StoreError> {
-        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.of_reader(reader, id.author));
-        match outage.and(known)? {
-            known if known.changed_lately => Ok(Found::Nothing),
-            known => self.known_post(reader, id, kept, &known).await,
-        }
+    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> FoundPost {
+        let known = self.outage.checked(self.stores.post_views.of_reader(reader, id.author)).await?;
+        if known.changed_lately { Ok(Found::Nothing) } else { self.known_post(reader, id, kept, &known).await }
     }
 
-    async fn cached_post(&self, reader: UserId, id: PostId) -> Result<Found<Box<PostDetails>>, StoreError> {
-        let (outage, known) = futures::join!(self.outage.check(), self.stores.post_views.post(reader, id));
-        let (post, known) = outage.and(known)?;
+    async fn cached_post(&self, reader: UserId, id: PostId) -> FoundPost {
+        let (post, known) = self.outage.checked(self.stores.post_views.post(reader, id)).await?;
         self.known_post(reader, id, post, &known).await
     }
 
     /// Completes what Redis knows.
-    async fn known_post(
-        &self,
-        reader: UserId,
-        id: PostId,
-        known: KnownPost,
-        of_reader: &KnownReader,
-    ) -> Result<Found<Box<PostDetails>>, StoreError> {
+    async fn known_post(&self, reader: UserId, id: PostId, known: KnownPost, of_reader: &KnownReader) -> FoundPost {
         let KnownPost { summary, text, counts, counts_in_motion, card } = known;
         // A deleted post has no text.
         let text = if summary.as_ref().is_some_and(|summary| summary.deleted) { Some(PostText::default()) } else { text };
@@ -191,7 +178,7 @@ impl Readers {
         Ok(Found::Post(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
     }
 
-    async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> Result<Found<Box<PostDetails>>, StoreError> {
+    async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> FoundPost {
         let Some((post, text)) = self.fact_of(id).await?.filter(|(post, _)| !post.deleted) else { return Ok(Found::Nothing) };
         let (sight, reactions, counts) = futures::try_join!(
             self.sight_of_facts(reader, id.author),
@@ -212,23 +199,25 @@ impl Readers {
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of a page's live posts, if they are `wanted`. Redis has returned some of them already.
-    /// A post that was edited in the meantime gets its new title. A post with a damaged text has none.
+    /// Returns texts and counts of a page's live posts, if they are `wanted`. `known` is what Redis has returned already;
+    /// `None` if all of them have to come from the facts. A post that was edited in the meantime gets its new title. A
+    /// post with a damaged text has none.
     ///
     /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(
         &self,
         wanted: bool,
         posts: &mut Vec<PostSummary>,
-        mut texts: HashMap<PostId, PostText>,
-        counts: HashMap<PostId, ReactionCounts>,
+        known: Option<(HashMap<PostId, PostText>, HashMap<PostId, ReactionCounts>)>,
     ) -> Result<(HashMap<PostId, Body>, bool), StoreError> {
         if !wanted {
             return Ok(Default::default());
         }
+        let of_views = known.is_some();
+        let (mut texts, counts) = known.unwrap_or_default();
         let missing: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| !texts.contains_key(id)).collect();
         if !missing.is_empty() {
-            let lease = self.lease_posts(&missing).await;
+            let lease = if of_views { self.lease_posts(&missing).await } else { None };
             let read = self.load_texts(&missing, posts, &mut texts).await?;
             self.store_posts(&read, lease).await;
         }
@@ -237,7 +226,14 @@ impl Readers {
             .iter()
             .map(|&PostSummary { id, .. }| {
                 let known = counts.get(&id).copied();
-                async move { Ok((id, self.counts_or_exact(id, known).await?)) }.boxed()
+                async move {
+                    let counts = match of_views {
+                        true => self.counts_or_exact(id, known).await?,
+                        false => self.stores.reactions.counts(id).await?.counts,
+                    };
+                    Ok((id, counts))
+                }
+                .boxed()
             })
             .collect();
         let counted: Vec<(PostId, ReactionCounts)> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
@@ -247,42 +243,16 @@ impl Readers {
         ))
     }
 
-    /// The same from the facts alone.
-    pub(super) async fn bodies_of_facts(
-        &self,
-        wanted: bool,
-        posts: &mut Vec<PostSummary>,
-    ) -> Result<(HashMap<PostId, Body>, bool), StoreError> {
-        if !wanted {
-            return Ok(Default::default());
-        }
-        let (ids, mut texts) = (posts.iter().map(|post| post.id).collect::<Vec<_>>(), HashMap::new());
-        self.load_texts(&ids, posts, &mut texts).await?;
-        let shortened = shorten(posts, &texts);
-        let counted: Vec<BoxFuture<'_, _>> = posts.iter().map(|post| self.stores.reactions.counts(post.id)).collect();
-        let counted: Vec<CountsVersion> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
-        let body = |(post, counts): (&PostSummary, CountsVersion)| {
-            Some((post.id, Body { text: texts.remove(&post.id)?, counts: counts.counts }))
-        };
-        Ok((posts.iter().zip(counted).filter_map(body).collect(), shortened))
-    }
-
     /// Takes the leases for storing posts that are read from the facts next; `None` if Redis does not give them.
     pub(super) async fn lease_posts(&self, ids: &[PostId]) -> Option<u64> {
         let token = (self.stores.random)();
-        let leased = self.stores.post_views.lease(ids, token).await;
-        if let Err(error) = &leased {
-            warn!(error = error as &dyn std::error::Error, "posts not leased");
-        }
-        leased.ok().map(|()| token)
+        logged!(self.stores.post_views.lease(ids, token).await, "posts not leased").map(|()| token)
     }
 
     /// Stores leased posts. Without it, the next reader reads them from the facts again.
     pub(super) async fn store_posts(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) {
-        if lease.is_some()
-            && let Err(error) = self.stores.post_views.remember(posts, lease).await
-        {
-            warn!(error = &error as &dyn std::error::Error, "posts not stored");
+        if lease.is_some() {
+            logged!(self.stores.post_views.remember(posts, lease).await, "posts not stored");
         }
     }
 
@@ -321,9 +291,7 @@ impl Readers {
         let token = (self.stores.random)();
         self.stores.post_views.lease_counts(id, token).await?;
         let counts = self.stores.reactions.counts(id).await?;
-        if let Err(error) = self.stores.post_views.store_counts(id, counts, token).await {
-            warn!(%id, error = &error as &dyn std::error::Error, "counts not stored");
-        }
+        logged!(self.stores.post_views.store_counts(id, counts, token).await, "counts not stored", %id);
         Ok(counts.counts)
     }
 }

@@ -15,28 +15,16 @@ use std::{
 use tidemark_domain::{FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, UserId};
 
 use super::{
-    FeedPage, Origin, Readers, Snapshot, Status,
+    FeedPage, FeedQuery, Origin, Readers, Snapshot, Status,
     feed::{ALL, Collected, MARGIN},
     rebuild::Part,
 };
 use crate::{
     error::{Store, StoreError},
-    ports::{PageParts, View},
+    ports::View,
 };
 
-/// The page of a ranked feed that a reader asks for.
-#[derive(Debug, Clone, Copy)]
-pub struct RankedQuery {
-    /// The number of a list of the reader. The page has the posts of the authors on it.
-    pub list: Option<u32>,
-    pub status: Status,
-    /// The page begins below this place; at the top if `None`.
-    pub below: Option<RankedPlace>,
-    /// The feed ends above this place.
-    pub since: Option<RankedPlace>,
-    pub limit: usize,
-    pub parts: PageParts,
-}
+type RankedQuery = FeedQuery<RankedPlace>;
 
 impl RankedQuery {
     /// Returns whether a page of this query may have the post.
@@ -61,14 +49,14 @@ impl Readers {
             }
             Err(error) => return Err(error),
         };
-        let since = query.below.map_or(stamp, |place| place.since);
+        let since = query.before.map_or(stamp, |place| place.since);
         let place = |post: &PostSummary, score: Option<Score>| Some(RankedPlace { since, score: score?, key: post.key() });
         self.completed(user, page, snapshot, place).await
     }
 
     /// Collects a page from the view; `None` if there is no complete view now.
     async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collection>, StoreError> {
-        let RankedQuery { list, status, below, limit, parts, .. } = query;
+        let RankedQuery { list, status, before: below, limit, parts, .. } = query;
         let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
@@ -114,7 +102,7 @@ impl Readers {
         };
         let mut posts: Vec<(Score, FeedKey, Post)> =
             posts.into_iter().map(scored).filter(|(score, key, _)| query.takes(state, key, *score)).collect();
-        posts.retain(|(score, key, _)| query.below.is_none_or(|place| place.is_above(*score, key)));
+        posts.retain(|(score, key, _)| query.before.is_none_or(|place| place.is_above(*score, key)));
         posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
         posts.truncate(query.limit + 1);
         let mut page = Collected::new(query.limit, query.parts);

@@ -1,12 +1,29 @@
-//! A reader's reactions to the posts of a page.
+//! A reader's reactions to the posts of a page, and pages of the posts that a reader likes, or has as favorites.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 
-use tidemark_domain::{PostSummary, ReactionState, UserId};
+use tidemark_domain::{Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, UserId};
 use tracing::warn;
 
-use super::Readers;
-use crate::{error::StoreError, ports::KnownReactions};
+use super::{Body, FeedItem, Origin, Readers, sight::Sight};
+use crate::{
+    cut,
+    error::{Store, StoreError},
+    ports::{KnownPage, KnownReactions, PageParts},
+};
+
+/// A page, newest reaction first.
+#[derive(Debug, Clone)]
+pub struct ReactedPage {
+    /// Live posts. A page may be short because posts were deleted, or because authors block the reader.
+    pub items: Vec<FeedItem>,
+    /// The next page begins below this reaction. `None` only at the end.
+    pub next: Option<FeedKey>,
+    pub cards: HashMap<UserId, Option<Card>>,
+    /// Texts and counts of the items, if they were asked for.
+    pub bodies: HashMap<PostId, Body>,
+    pub degraded: bool,
+}
 
 impl Readers {
     /// Returns a user's reactions to an author's posts, from the facts.
@@ -29,10 +46,8 @@ impl Readers {
         posts: &[PostSummary],
         known: Option<KnownReactions>,
     ) -> Result<HashMap<UserId, ReactionState>, StoreError> {
-        let (mut of, view) = match known {
-            Some(known) => (known.of, Some(known.token)),
-            None => (HashMap::new(), None),
-        };
+        let view = known.as_ref().map(|known| known.token);
+        let mut of = known.unwrap_or_default().of;
         let authors: BTreeSet<UserId> =
             posts.iter().map(|post| post.id.author).filter(|author| !of.contains_key(author)).collect();
         if authors.is_empty() {
@@ -40,9 +55,11 @@ impl Readers {
         }
         // The view is opened before the facts are read. If it is lost in between, the facts are not stored.
         let token = match view {
-            Some(None) => self.kept(user, self.stores.reaction_views.open(user, (self.stores.random)()).await),
-            Some(token) => token,
-            None => None,
+            Some(None) => {
+                let opened = self.stores.reaction_views.open(user, (self.stores.random)()).await;
+                logged!(opened, "reactions not stored", %user)
+            }
+            view => view.flatten(),
         };
         let authors: Vec<UserId> = authors.into_iter().collect();
         let mut found = self.stores.reactions.reactions(user, &authors).await?;
@@ -51,14 +68,62 @@ impl Readers {
             found.entry(author).or_default();
         }
         if let Some(token) = token {
-            self.kept(user, self.stores.reaction_views.fill(user, token, &found).await);
+            logged!(self.stores.reaction_views.fill(user, token, &found).await, "reactions not stored", %user);
         }
         of.extend(found);
         Ok(of)
     }
 
-    /// Logs an error. A page does not fail because its reactions cannot be stored.
-    fn kept<T>(&self, user: UserId, outcome: Result<T, StoreError>) -> Option<T> {
-        outcome.map_err(|error| warn!(%user, error = &error as &dyn std::error::Error, "reactions not stored")).ok()
+    /// Returns one page below `before`.
+    pub async fn reacted_page(
+        &self,
+        reader: UserId,
+        reaction: Reaction,
+        before: Option<FeedKey>,
+        limit: usize,
+        parts: PageParts,
+    ) -> Result<ReactedPage, StoreError> {
+        // One more than requested shows whether there is a next page.
+        let mut keys = self.stores.reactions.reacted(reader, reaction, before, limit + 1).await?;
+        let mut next = cut(&mut keys, limit);
+        let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
+        let (known, degraded) = match self.outage.checked(self.stores.post_views.page(reader, &ids, parts)).await {
+            Ok(known) => (known, false),
+            Err(error) if error.store() == Store::Views => {
+                warn!(user = %reader, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
+                (KnownPage::default(), error.is_unavailable())
+            }
+            Err(error) => return Err(error),
+        };
+        let KnownPage { summaries, reactions, cards, texts, counts } = known;
+        let (mut posts, _) = self.fill_summaries(&ids, summaries).await?;
+        let reactions = self.reactions_of_page(reader, &posts, (!degraded).then_some(reactions)).await?;
+        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((texts, counts))).await?;
+        if shortened {
+            next = keys.into_iter().find(|key| posts.last().is_some_and(|post| post.id == key.post));
+        }
+        let snapshot = self.snapshot(reader).await?;
+        let degraded = degraded || snapshot.origin == Origin::Degraded;
+        let mut strangers: HashMap<UserId, Sight> = HashMap::new();
+        let mut items = Vec::with_capacity(posts.len());
+        for post in posts {
+            let PostId { author, seq } = post.id;
+            let read = match snapshot.state.authors.get(&author).filter(|state| state.knows(seq)) {
+                Some(state) => state.is_settled(seq),
+                None => {
+                    let sight = match strangers.entry(author) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(unknown) => unknown.insert(self.sight_of_facts(reader, author).await?),
+                    };
+                    if matches!(sight, Sight::Blocked) {
+                        continue;
+                    }
+                    sight.is_read(seq)
+                }
+            };
+            let reactions = reactions.get(&author).cloned().unwrap_or_default();
+            items.push(FeedItem::new(post, read, &reactions));
+        }
+        Ok(ReactedPage { items, next, cards, bodies, degraded })
     }
 }

@@ -1,7 +1,6 @@
 //! The rebuild of a view that is in use. First the view is flagged, so that deliveries, follows and marks reach it from
 //! then on. Then the facts are merged. Then the flag is removed.
 
-use futures::FutureExt;
 use tidemark_domain::{Edge, FeedKey, Post, Rank, RankedPlace, ReaderState, UserId, feed::FEED_CAP};
 use tracing::{debug, info, warn};
 
@@ -12,7 +11,7 @@ use super::{
 };
 use crate::{
     error::StoreError,
-    ports::{Begun, Metric, Seed, Seeded, View},
+    ports::{Begun, Metric, Seed, View},
 };
 
 /// The number of times that facts that changed during the rebuild are loaded again, and that a view that vanished
@@ -28,20 +27,14 @@ pub(super) enum Part {
     Ranked { below: Option<RankedPlace>, most: usize },
 }
 
-impl Part {
-    fn is_ranked(self) -> bool {
-        matches!(self, Self::Ranked { .. })
-    }
-}
-
 impl Readers {
     /// Returns a complete view with a part of its feed. Rebuilds a missing, damaged or abandoned view. Returns `None`
     /// while another process rebuilds it, and after `ROUNDS` rounds without a complete view.
     pub(super) async fn view(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
         // The posts of a walk stay where its first page found them.
+        let ranked = matches!(part, Part::Ranked { .. });
         let (mut anew, mut compared) = (false, matches!(part, Part::Ranked { below: Some(_), .. }));
-        let (outage, mut first) = futures::join!(self.outage.check(), self.part(user, part).map(Some));
-        outage?;
+        let mut first = Some(self.outage.checked(self.part(user, part)).await);
         for round in 1..=ROUNDS {
             let found = match first.take() {
                 Some(found) => found,
@@ -55,10 +48,10 @@ impl Readers {
                         continue;
                     }
                     // A ranked feed that is still not filled in the last round lacks only posts that just arrive.
-                    if round < ROUNDS && part.is_ranked() && self.improve_ranks(user, &view, &mut compared).await? {
+                    if round < ROUNDS && ranked && self.improve_ranks(user, &view, &mut compared).await? {
                         continue;
                     }
-                    self.extend_lifetime(user, &view.state, part.is_ranked()).await;
+                    self.extend_lifetime(user, &view.state, ranked).await;
                     return Ok(Some(view));
                 }
                 // A follow opened the gate, and its facts were not merged. Merge them now.
@@ -117,15 +110,15 @@ impl Readers {
         let mut seed = Seed { authors, entries, token: Some(token), low };
         for _ in 0..ROUNDS {
             match self.stores.reader_views.seed(user, &seed).await? {
-                Seeded::Gone => return Ok(true),
-                Seeded::Merged { stale } if stale.is_empty() => {
+                None => return Ok(true),
+                Some(stale) if stale.is_empty() => {
                     self.stores.reader_views.finish(user, token, self.stores.clock.now()).await?;
                     info!(%user, "view rebuilt");
                     self.stores.recorder.count(Metric::Rebuilds, 1);
                     self.store_times(places.read(), &known).await;
                     return Ok(true);
                 }
-                Seeded::Merged { stale } => seed = self.reload(user, &stale, &seed).await?,
+                Some(stale) => seed = self.reload(user, &stale, &seed).await?,
             }
         }
         Ok(false)
@@ -171,9 +164,7 @@ impl Readers {
         if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
             return;
         }
-        if let Err(error) = self.stores.reader_views.touch(user, now, ranked).await {
-            warn!(%user, error = &error as &dyn std::error::Error, "could not extend the lifetime of a view");
-        }
+        logged!(self.stores.reader_views.touch(user, now, ranked).await, "could not extend the lifetime of a view", %user);
     }
 }
 
@@ -182,7 +173,7 @@ const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
 /// Returns what `source` has of the newest posts of a view, at most the cap, and the lowest of them if there are older
 /// posts.
 async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>), StoreError> {
-    let mut merge = Merge::new(source, Lane::of_view(snapshot), None);
+    let mut merge = Merge::new(source, Lane::of_feed(snapshot, true), None);
     let mut posts: Vec<P> = Vec::new();
     while let Some(post) = merge.next().await? {
         if posts.len() == FEED_CAP {

@@ -17,7 +17,6 @@ use std::{
 use async_trait::async_trait;
 use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, Timestamp, UserId, feed::FEED_CAP};
-use tracing::warn;
 
 use super::{PairFacts, Readers, timeline::Source};
 use crate::{
@@ -90,8 +89,7 @@ impl Readers {
         if facts_alone {
             return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });
         }
-        let (outage, known) = futures::join!(self.outage.check(), self.stores.head_views.authors(authors));
-        let known = match outage.and(known) {
+        let known = match self.outage.checked(self.stores.head_views.authors(authors)).await {
             // Heads may lack posts that are delivered already.
             Err(error) if error.store() == Store::Views => HashMap::new(),
             known => known?,
@@ -113,14 +111,13 @@ impl Readers {
     /// the posts: a seed from an older head than a view knows is refused.
     pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts, StoreError> {
         let authors = [author];
-        let (outage, heads, edges, reads) = futures::join!(
-            self.outage.check(),
-            self.stores.head_views.heads(&authors),
+        let (heads, edges, reads) = futures::join!(
+            self.outage.checked(self.stores.head_views.heads(&authors)),
             self.stores.edges.edges(user, &authors),
             self.stores.reads.reads(user, &authors),
         );
         let (mut edges, mut reads) = (edges?, reads?);
-        let known = outage.and(heads).map(|mut heads| heads.remove(&author));
+        let known = heads.map(|mut heads| heads.remove(&author));
         let its = |mut heads: HashMap<UserId, AuthorHead>| heads.remove(&author).unwrap_or_default();
         let head = match known {
             Ok(Some(head)) if seqs.iter().all(|&seq| seq <= head.latest_seq) => head,
@@ -133,8 +130,7 @@ impl Readers {
 
     /// Returns those of these posts that are live.
     pub(crate) async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
-        let (outage, known) = futures::join!(self.outage.check(), self.summaries(ids));
-        match outage.and(known) {
+        match self.outage.checked(self.summaries(ids)).await {
             Err(error) if error.store() == Store::Views => {
                 let posts = self.posts_of_facts(ids).await?;
                 Ok(posts.into_iter().filter(|post| !post.deleted).map(|post| post.id).collect())
@@ -166,16 +162,11 @@ impl Readers {
             return Ok(HashMap::new());
         }
         let (views, token) = (&self.stores.head_views, (self.stores.random)());
-        let leased = views.lease_heads(authors, token).await.unwrap_or_else(|error| {
-            warn!(error = &error as &dyn std::error::Error, "heads not leased");
-            Vec::new()
-        });
+        let leased = logged!(views.lease_heads(authors, token).await, "heads not leased").unwrap_or_default();
         let heads = self.stores.posts.heads(authors).await?;
         let filled: Vec<(UserId, AuthorHead)> =
             leased.into_iter().map(|author| (author, heads.get(&author).cloned().unwrap_or_default())).collect();
-        if let Err(error) = views.fill_heads(&filled, token).await {
-            warn!(error = &error as &dyn std::error::Error, "heads not stored");
-        }
+        logged!(views.fill_heads(&filled, token).await, "heads not stored");
         Ok(heads)
     }
 
@@ -184,9 +175,7 @@ impl Readers {
     pub(super) async fn store_times(&self, read: BTreeSet<UserId>, authors: &Authors) {
         for author in read.into_iter().take(MOST_STORED) {
             let Some(head) = authors.heads.get(&author) else { continue };
-            if let Err(error) = self.store_times_of(author, head, authors.times.get(&author)).await {
-                warn!(%author, error = &error as &dyn std::error::Error, "times not stored");
-            }
+            logged!(self.store_times_of(author, head, authors.times.get(&author)).await, "times not stored", %author);
         }
     }
 

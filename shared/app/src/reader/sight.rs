@@ -1,14 +1,50 @@
-//! The read posts of one author, as one reader sees them, from the views. If the views do not know a post, the facts
-//! are read.
+//! The read posts of one author, as one reader sees them, from the views or the facts.
 
 use tidemark_domain::{AuthorState, Seq, SeqSet, UserId};
-use tracing::warn;
 
-use super::{Flags, Readers};
+use super::{PairFacts, Readers};
 use crate::{
     error::StoreError,
     ports::{KnownReader, Marks},
 };
+
+/// The posts of an author that are read, and those that count as unread, as one caller sees them.
+#[derive(Debug, Clone)]
+pub(crate) struct Flags {
+    pub(crate) facts: PairFacts,
+    /// `None` if the caller does not follow the author.
+    pub(crate) state: Option<AuthorState>,
+    own: bool,
+}
+
+impl Flags {
+    pub(crate) fn new(user: UserId, facts: PairFacts) -> Self {
+        Self { state: facts.state(), own: user == facts.author, facts }
+    }
+
+    /// Returns whether the post shows as read. If the caller follows the author, every post shows as read that does not
+    /// count as unread, including posts from before the follow. The caller's own posts always show as read. Posts of
+    /// other authors show as read if the caller has marked them.
+    pub(crate) fn is_read(&self, seq: Seq) -> bool {
+        match &self.state {
+            Some(state) => !state.is_unread(seq),
+            None => self.own || self.facts.reads.read.contains(seq),
+        }
+    }
+
+    pub(crate) fn unread(&self) -> u64 {
+        self.state.as_ref().map_or(0, AuthorState::unread)
+    }
+
+    /// Returns the posts that count as unread, newest first.
+    pub(crate) fn unread_seqs(&self) -> impl Iterator<Item = Seq> + '_ {
+        self.state.iter().flat_map(AuthorState::unread_seqs)
+    }
+
+    pub(crate) fn unread_upto(&self, seq: Seq) -> u64 {
+        self.unread_seqs().filter(|unread| *unread <= seq).count() as u64
+    }
+}
 
 /// The read posts of an author, as one reader sees them.
 #[derive(Debug, Clone)]
@@ -17,9 +53,7 @@ pub(super) enum Sight {
     Following(AuthorState),
     /// The reader does not follow the author, and has marked these posts read.
     Marked(SeqSet),
-    /// The author blocks the reader.
     Blocked,
-    /// The author's own posts.
     Own,
     Facts(Box<Flags>),
 }
@@ -41,6 +75,10 @@ impl Sight {
 }
 
 impl Readers {
+    pub(crate) async fn flags(&self, user: UserId, author: UserId) -> Result<Flags, StoreError> {
+        Ok(Flags::new(user, self.pair(user, author).await?))
+    }
+
     /// Returns what a reader sees of the posts `seqs` of an author. A missing view is rebuilt.
     pub(super) async fn sight(
         &self,
@@ -74,9 +112,7 @@ impl Readers {
             return Ok(Sight::Facts(Box::new(flags)));
         }
         let marks = Marks::new(flags.facts.reads, blocked);
-        if let Err(error) = views.fill_marks(reader, author, &marks, token).await {
-            warn!(user = %reader, error = &error as &dyn std::error::Error, "marks not stored");
-        }
+        logged!(views.fill_marks(reader, author, &marks, token).await, "marks not stored", user = %reader);
         Ok(Sight::of_marks(&marks))
     }
 

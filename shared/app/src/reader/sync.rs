@@ -5,7 +5,7 @@ use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP
 use super::{PairFacts, Readers, shared::Places, timeline::Source};
 use crate::{
     error::StoreError,
-    ports::{Gate, Seed, Seeded},
+    ports::{Gate, Seed},
 };
 
 /// The number of times that facts that changed during an update are loaded again.
@@ -46,8 +46,8 @@ impl Readers {
                     Gate::Opening => match self.author_seed(user, edge, round > 0).await? {
                         None => again.push(edge.author),
                         Some(seed) => match self.stores.reader_views.seed(user, &seed).await? {
-                            Seeded::Gone => return Ok(()),
-                            Seeded::Merged { stale } => again.extend(stale),
+                            None => return Ok(()),
+                            Some(stale) => again.extend(stale),
                         },
                     },
                 }
@@ -106,10 +106,7 @@ impl Readers {
         if authors.is_empty() {
             return Ok(Vec::new());
         }
-        match self.stores.reader_views.seed(user, &Seed { authors, ..Seed::default() }).await? {
-            Seeded::Gone => Ok(Vec::new()),
-            Seeded::Merged { stale } => Ok(stale),
-        }
+        Ok(self.stores.reader_views.seed(user, &Seed { authors, ..Seed::default() }).await?.unwrap_or_default())
     }
 
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same

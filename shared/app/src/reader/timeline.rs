@@ -7,10 +7,7 @@ use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
 use super::Snapshot;
-use crate::{error::StoreError, ports::Posts};
-
-/// The number of authors' timelines that are loaded in parallel.
-const PARALLEL: usize = 16;
+use crate::{PARALLEL, error::StoreError, ports::Posts};
 
 /// The number of posts of one author in the first load, and in each later load.
 const FIRST_LOAD: usize = 10;
@@ -81,14 +78,11 @@ pub(super) struct Lane<'a, P> {
 }
 
 impl<'a, P: Placed> Lane<'a, P> {
-    /// Returns the lanes of what a view stores: live posts above each author's floor, muted authors included.
-    pub(super) fn of_view(snapshot: &'a Snapshot) -> Vec<Self> {
-        Self::of_snapshot(snapshot, |state, head| Some((state.floor, head.latest_seq, Wanted::Feed(head))))
-    }
-
-    /// Returns the lanes of the whole feed.
-    pub(super) fn of_feed(snapshot: &'a Snapshot) -> Vec<Self> {
-        Self::of_snapshot(snapshot, |state, head| (!state.muted).then_some((state.floor, head.latest_seq, Wanted::Feed(head))))
+    /// Returns the lanes of a feed: live posts above each author's floor. A view also stores those of muted authors.
+    pub(super) fn of_feed(snapshot: &'a Snapshot, muted_too: bool) -> Vec<Self> {
+        Self::of_snapshot(snapshot, |state, head| {
+            (muted_too || !state.muted).then_some((state.floor, head.latest_seq, Wanted::Feed(head)))
+        })
     }
 
     /// Returns the lanes of the unread posts. No other posts are read.

@@ -23,7 +23,6 @@ use crate::{Problem, body::Body};
 
 /// The body of a request, which is read field by field, so that a refusal names the field.
 pub trait RequestBody: Sized {
-    /// # Errors
-    /// 400 with the first field that is absent or invalid.
+    /// Reads the fields; 400 with the first that is absent or invalid.
     fn read(body: &Body) -> Result<Self, Problem>;
 }

@@ -33,8 +33,7 @@ pub struct FollowRequest {
 
 impl RequestBody for FollowRequest {
     fn read(body: &Body) -> Result<Self, Problem> {
-        let preference = body.optional_integer("preference", *PREFERENCES.start(), *PREFERENCES.end())?;
-        Ok(Self { preference })
+        Ok(Self { preference: body.optional_integer("preference", *PREFERENCES.start(), *PREFERENCES.end())? })
     }
 }
 

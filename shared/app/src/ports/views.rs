@@ -1,0 +1,363 @@
+//! Ports of the views of readers, authors, posts, reactions and relations.
+
+use std::{collections::HashMap, time::Duration};
+
+use async_trait::async_trait;
+use tidemark_domain::{
+    AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, PostId, PostSummary, PostText, PostTimes, Rank,
+    RankedPlace, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet, Step, Timestamp, UserId,
+};
+
+use super::{facts::CountsVersion, live::Notified};
+use crate::error::StoreError;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// The caller owns the rebuild.
+    Begun,
+    /// Another process owns a rebuild, and its deadline has not passed.
+    Building,
+    /// A view exists, so there is nothing to rebuild.
+    Ready,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// The gate is open, and the facts have to be merged.
+    Opening,
+    /// The follow and its facts are in the view.
+    Complete,
+    /// The view has a later revision of the edge.
+    Stale,
+}
+
+/// Facts that are merged into one view.
+#[derive(Debug, Clone, Default)]
+pub struct Seed {
+    pub authors: Vec<(UserId, AuthorState)>,
+    pub entries: Vec<FeedKey>,
+    /// The token of the rebuild, if the seed is part of one.
+    pub token: Option<u64>,
+    /// From this entry on, `entries` is complete, and older posts exist. `None` if there are no older posts.
+    pub low: Option<FeedKey>,
+}
+
+/// A reader's view at one moment. Counts and feed agree.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    pub state: ReaderState,
+    /// The newest entries of the feed, newest first.
+    pub entries: Vec<FeedKey>,
+    /// Whether `entries` contains all entries that the view stores.
+    pub whole: bool,
+    /// The ranked feed, if it was asked for. `entries` is empty then.
+    pub ranked: Ranked,
+}
+
+/// A part of a ranked feed.
+#[derive(Debug, Clone, Default)]
+pub struct Ranked {
+    /// Entries with their scores, the highest score first.
+    pub entries: Vec<(FeedKey, Score)>,
+    /// Whether `entries` contains everything below the place where it begins.
+    pub whole: bool,
+    /// Whether the ranked feed has every entry of the feed.
+    pub filled: bool,
+    /// The stamp of the last move. Stamps only grow.
+    pub stamp: u64,
+    /// The stamps of posts whose scores have changed, and of authors whose preferences have. Only below a place.
+    pub moved: HashMap<FeedKey, u64>,
+    pub moved_authors: HashMap<UserId, u64>,
+}
+
+impl Ranked {
+    pub(crate) fn has_moved(&self, key: &FeedKey, since: u64) -> bool {
+        let stamps = [self.moved.get(key), self.moved_authors.get(&key.post.author)];
+        stamps.into_iter().flatten().any(|&stamp| stamp > since)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delivered {
+    /// The number of users whose view follows the author.
+    pub reached: u64,
+    /// Readers among them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
+    pub ranked: Vec<UserId>,
+    /// Readers among them to whose live connections the caller must send a task: the views rely on it.
+    pub notified: Notified,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Retracted {
+    /// The number of users who have a view.
+    pub reached: u64,
+    /// Readers among them who follow the author and are watched.
+    pub watched: Vec<UserId>,
+}
+
+/// Feeds and read states of live readers.
+#[async_trait]
+pub trait ReaderViews: Send + Sync {
+    /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError>;
+    /// Returns the state and at most `most` entries of the ranked feed below a place, or of its top, read atomically;
+    /// `None` if there is no view.
+    async fn ranked(
+        &self,
+        user: UserId,
+        half_life: HalfLife,
+        below: Option<RankedPlace>,
+        most: usize,
+    ) -> Result<Option<View>, StoreError>;
+    /// Returns the entries of the feed that the ranked feed lacks.
+    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError>;
+    /// Puts posts into the ranked feeds of these users, or moves them there. Posts that a user's feed does not have are
+    /// left out, as are steps that are older than those in the ranked feed. With `create`, a user with a feed and
+    /// without a ranked feed gets one.
+    async fn rank(
+        &self,
+        users: &[UserId],
+        half_life: HalfLife,
+        posts: &[(FeedKey, Rank)],
+        create: bool,
+    ) -> Result<(), StoreError>;
+    /// Starts a rebuild. With `anew` it starts even if a view exists, or another process rebuilds it.
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
+    /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
+    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError>;
+    /// Merges facts into the view. Returns the authors of whom the view has newer facts, or no field of this follow:
+    /// their facts have to be loaded again. `None` if there is no view, or the caller no longer owns the rebuild.
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>, StoreError>;
+    /// Ends a rebuild. Returns false if the caller no longer owns it.
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError>;
+    /// Removes an unfollowed author: state, counts and entries.
+    async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError>;
+    /// Takes the lease for storing the marks of an author whom the user does not follow.
+    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError>;
+    /// Stores marks that were read from the facts, if the caller still has the lease.
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError>;
+    /// Removes the marks of these users and authors, and the leases.
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError>;
+    /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes the oldest
+    /// entries beyond the cap, and old tombstones.
+    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
+    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds. A view that
+    /// cannot be decoded is deleted. The next read rebuilds it.
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError>;
+    /// Removes a deleted post from the views of these users. A view that cannot be decoded is deleted. `deletions` is
+    /// the author's number of deletions.
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError>;
+}
+
+/// The posts of an author that a user who does not follow the author has marked read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Marks {
+    /// The version of the read state.
+    pub version: u32,
+    pub read: SeqSet,
+    /// Whether the author blocks the user.
+    pub blocked: bool,
+}
+
+impl Marks {
+    pub fn new(ReadState { version, read, .. }: ReadState, blocked: bool) -> Self {
+        Self { version, read, blocked }
+    }
+}
+
+/// Heads of authors. Timelines of all authors, and feeds of readers who pull, are computed from them.
+#[async_trait]
+pub trait HeadViews: Send + Sync {
+    /// Returns the known heads of these authors. They may be a moment old.
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
+    /// Returns what is known of these authors now.
+    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError>;
+    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError>;
+    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError>;
+    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError>;
+    /// Takes the lease for storing the times of an author's posts. Returns false if another process has it.
+    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError>;
+    /// Stores times that were read from the facts, if the caller still has the lease.
+    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError>;
+}
+
+/// The data about an author's posts that Redis has.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KnownAuthor {
+    pub head: Option<AuthorHead>,
+    pub times: Option<PostTimes>,
+}
+
+/// The reactions of a reader that Redis knows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KnownReactions {
+    /// By author. Authors without an entry have to be read from the facts.
+    pub of: HashMap<UserId, ReactionState>,
+    /// The token of the view; `None` if there is no view.
+    pub token: Option<u64>,
+}
+
+/// The parts of a page that are read only if they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PageParts {
+    /// The cards of the authors.
+    pub cards: bool,
+    /// Texts and reaction counts.
+    pub texts: bool,
+}
+
+/// The data for a page that Redis has.
+#[derive(Debug, Clone, Default)]
+pub struct KnownPage {
+    pub summaries: HashMap<PostId, PostSummary>,
+    pub reactions: KnownReactions,
+    /// The cards of the authors; `None` for an author who has no profile.
+    pub cards: HashMap<UserId, Option<Card>>,
+    /// Texts in the revisions of the summaries.
+    pub texts: HashMap<PostId, PostText>,
+    pub counts: HashMap<PostId, ReactionCounts>,
+}
+
+/// The data of one post that Redis has.
+#[derive(Debug, Clone, Default)]
+pub struct KnownPost {
+    pub summary: Option<PostSummary>,
+    /// The text in the revision of the summary.
+    pub text: Option<PostText>,
+    pub counts: Option<ReactionCounts>,
+    /// Whether the counts may lack reactions of this moment.
+    pub counts_in_motion: bool,
+    /// The author's card, if it is known that there is one or none.
+    pub card: Option<Option<Card>>,
+}
+
+/// The data about one reader and one author that Redis has.
+#[derive(Debug, Clone, Default)]
+pub struct KnownReader {
+    /// The state of the author in the reader's view. Outer `None`: Redis has no usable view. Inner `None`: the reader
+    /// does not follow the author.
+    pub state: Option<Option<AuthorState>>,
+    pub reactions: KnownReactions,
+    /// The reader's marks, if it is known that the reader does not follow the author.
+    pub marks: Option<Marks>,
+    /// Whether a change of the reader was noted within the last seconds (`RelationViews::changed_lately`).
+    pub changed_lately: bool,
+}
+
+/// Posts of an author whose steps have changed since the last `Task::Rescore`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// The number of changes of each post's step.
+    pub posts: HashMap<Seq, u32>,
+    /// False if Redis may have lost posts.
+    pub whole: bool,
+}
+
+/// Posts, so that a page reads no facts.
+#[async_trait]
+pub trait PostViews: Send + Sync {
+    /// Returns the known summaries, those of deleted posts included.
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError>;
+    /// Returns what Redis knows for a page, in one round trip.
+    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError>;
+    /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip.
+    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader), StoreError>;
+    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError>;
+    /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
+    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError>;
+    /// Takes the leases for storing these posts. Redis must have them when the posts are stored.
+    async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError>;
+    /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
+    /// revision or knows that the post is deleted. `lease` is the token with which a reader leased the posts before it
+    /// read the facts; `None` if the caller has changed the post, or is a task that updates its view. If Redis loses an
+    /// edit while such a task runs, the view may show the post from before it.
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError>;
+    /// Takes the lease for storing the counts of a post. A reaction takes it away.
+    async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError>;
+    /// Stores counts that were read from the facts, unless Redis has a later version. Without the lease they are stored
+    /// for two seconds only.
+    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
+    /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
+    /// less than two seconds old stay until they are two seconds old.
+    ///
+    /// Returns whether the caller has to enqueue a `Task::Rank`. If not, another one is enqueued that has not called
+    /// [`Self::begin_rank`] yet, or its sender was killed. A repetition for the same user returns the same.
+    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError>;
+    /// Begins a `rank` task of a post: the next reaction enqueues another task.
+    async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
+    /// Notes that the step of a post has changed. Returns the delay after which a `Task::Rescore` of the author may
+    /// run; `None` if one was sent before ([`Self::note_rescore`]) and has not run.
+    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError>;
+    /// Notes that a `Task::Rescore` of the author was sent that runs at this time.
+    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError>;
+    /// Returns the posts of an author whose steps have changed.
+    async fn moved(&self, author: UserId) -> Result<Moved, StoreError>;
+    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further `Task::Rescore`
+    /// should run before `next`. Returns how many posts remain.
+    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError>;
+    async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
+}
+
+/// Readers' reactions by author, so that a page reads no facts.
+#[async_trait]
+pub trait ReactionViews: Send + Sync {
+    /// Returns the token of the reader's view. If there is no view, it is created with `token`. Facts are read after
+    /// this call and stored with the returned token.
+    async fn open(&self, user: UserId, token: u64) -> Result<u64, StoreError>;
+    /// Stores facts that were read after the view with this token was opened. Later versions are not replaced. Does
+    /// nothing if that view is gone.
+    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), StoreError>;
+    /// Stores a changed state in the view, if there is a view.
+    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), StoreError>;
+}
+
+/// A relation list of one user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// Authors whom the user follows. The cached list has all of them.
+    Following(UserId),
+    /// Followers of the user. The cached list has the newest.
+    Fans(UserId),
+}
+
+/// The start of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Below this entry; at the top if `None`.
+    Below(Option<Relation>),
+    /// After this many entries.
+    Offset(usize),
+}
+
+/// The part of a page that a cached list has, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListSlice {
+    pub items: Vec<Relation>,
+    /// The place where the page continues in the facts. `None` if the slice is full or the cached list is complete.
+    pub rest: Option<Start>,
+}
+
+/// Relation lists and counters.
+#[async_trait]
+pub trait RelationViews: Send + Sync {
+    /// Returns at most `limit` entries of a cached list; `None` if it is not cached. The result may be a moment old,
+    /// except for the owner of the list and for a caller who made a change within the last seconds.
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError>;
+    /// Takes the lease for filling a list. A later lease and a change of the list take it away.
+    async fn lease(&self, list: List, token: u64) -> Result<(), StoreError>;
+    /// Stores a list that is complete from `low` on, if the caller still has the lease.
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError>;
+    async fn note_change(&self, user: UserId) -> Result<(), StoreError>;
+    /// Returns whether a change of the user was noted within the last seconds.
+    async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError>;
+    /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
+    /// a change. The result depends only on the edges, so any number of these updates may run, in any order.
+    async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError>;
+    /// Returns the cached counters. If they are missing or damaged, takes the lease for storing them. They may be as
+    /// old as the result of [`Self::slice`].
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError>;
+    /// Stores counters, if the caller still has the lease.
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError>;
+    /// Removes counters and their lease, and notes that `changed_by` made a change.
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError>;
+}
