@@ -16,9 +16,9 @@ use tidemark_domain::{
 use tidemark_views::{
     Redis, heads,
     keys::{self, KeyType, Owner, View},
-    notices, people, posts,
-    ranks::Moves,
-    readers, record,
+    notices, people, posts, readers,
+    readers::Moves,
+    record,
     relations::{self, is_marker, is_marker_of},
     transaction,
 };

@@ -8,7 +8,7 @@ mod attempt;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -178,11 +178,7 @@ impl Cluster {
         let ping = [redis::cmd("PING")];
         let pings = topology.primaries();
         let responses = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
-        if let Some(error) = responses.into_iter().find_map(Result::err) {
-            self.refresh_behind(&topology);
-            return Err(error);
-        }
-        Ok(())
+        responses.into_iter().find_map(Result::err).map_or(Ok(()), Err).inspect_err(|_| self.refresh_behind(&topology))
     }
 
     /// One step of a walk over the keys of all primaries, one primary after another. The first byte of the cursor is
@@ -212,16 +208,14 @@ impl Cluster {
     fn group(&self, topology: &Topology, open: Vec<Open>) -> (Vec<Group>, Vec<Open>) {
         let (mut groups, mut unserved) = (BTreeMap::<(Address, Role), Group>::new(), Vec::new());
         for open in open {
-            let Some((member, role)) = self.way(topology, &open) else {
-                unserved.push(open);
-                continue;
-            };
-            if open.failed.as_ref().is_some_and(|(address, _)| *address == member.address) {
-                unserved.push(open);
-                continue;
+            let has_failed = |member: &Member| open.failed.as_ref().is_some_and(|(address, _)| *address == member.address);
+            match self.way(topology, &open).filter(|(member, _)| !has_failed(member)) {
+                Some((member, role)) => {
+                    let group = groups.entry((member.address.clone(), role));
+                    group.or_insert_with(|| (member, role, Vec::new())).2.push(open);
+                }
+                None => unserved.push(open),
             }
-            let key = (member.address.clone(), role);
-            groups.entry(key).or_insert_with(|| (member, role, Vec::new())).2.push(open);
         }
         (groups.into_values().collect(), unserved)
     }
@@ -290,7 +284,7 @@ impl Cluster {
         bundles: &[Open],
     ) -> Result<Vec<Outcome>, LinkError> {
         let mut commands = Vec::new();
-        let check = !role.is_replica() && !member.is_checked();
+        let check = !role.is_replica() && !member.checked.load(Ordering::Relaxed);
         if check {
             commands.push(Epoch::command());
         }
@@ -314,7 +308,7 @@ impl Cluster {
                 let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };
                 return Ok(bundles.iter().map(again).collect());
             }
-            member.set_checked();
+            member.checked.store(true, Ordering::Relaxed);
         }
         let epoch = if let Role::Replica(primary) = role { primary } else { epoch };
         if role.is_replica() {
@@ -324,8 +318,7 @@ impl Cluster {
                 return Ok(bundles.iter().map(lagging).collect());
             }
         }
-        let mut load = false;
-        let mut outcomes = Vec::with_capacity(bundles.len());
+        let (mut load, mut outcomes) = (false, Vec::with_capacity(bundles.len()));
         for open in bundles {
             if role == Role::Importing {
                 responses.next();

@@ -21,3 +21,4 @@ pub use connection::Link;
 pub use epoch::{BYTES as EPOCH_BYTES, Epoch};
 pub use error::LinkError;
 pub use options::RedisOptions;
+pub use reply::{Reply, read};

@@ -1,10 +1,11 @@
 //! [`Redis`]: function calls, commands and reads on the Redis that holds the views.
 
 use std::time::Duration;
-use tidemark_app::ports::{Store, StoreError};
 
-use redis::{Cmd, FromRedisValue, RedisError, Value};
-use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions};
+use redis::{Cmd, FromRedisValue, RedisError, ToRedisArgs, Value};
+use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions, Reply, read};
+use tidemark_app::ports::{Store, StoreError};
+use tracing::warn;
 
 use crate::library::{Function, LIBRARY};
 
@@ -43,25 +44,34 @@ impl Redis {
     /// # Errors
     /// Redis is unavailable, or the response has another shape.
     pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, StoreError> {
-        self.0.query(operation, command).await.map_err(view_error)
+        self.query_in_epoch(operation, command).await.map(|(value, _)| value)
     }
 
-    /// Runs one command and also returns the epoch of its server.
+    /// The same, with the epoch of the server.
     pub async fn query_in_epoch<T: FromRedisValue>(
         &self,
         operation: &'static str,
         command: impl Into<Bundle>,
     ) -> Result<(T, Epoch), StoreError> {
-        self.0.query_in_epoch(operation, command).await.map_err(view_error)
+        let (value, epoch) = self.one(operation, command.into()).await?.last();
+        Ok((read(operation, value).map_err(view_error)?, epoch))
     }
 
+    /// Runs commands on keys of one slot in one round trip. Returns the responses in order, and the epoch of the
+    /// server.
     pub(crate) async fn together<T: FromRedisValue>(
         &self,
         operation: &'static str,
         commands: Vec<Cmd>,
         consistency: Consistency,
     ) -> Result<(T, Epoch), StoreError> {
-        self.0.together(operation, commands, consistency).await.map_err(view_error)
+        let Reply { values, epoch } = self.one(operation, Bundle { commands, consistency, bulk: None }).await?;
+        Ok((read(operation, Value::Array(values)).map_err(view_error)?, epoch))
+    }
+
+    async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply, StoreError> {
+        let none = || Err(LinkError::Unavailable { operation, source: "no command was sent".into() });
+        self.0.run(operation, vec![bundle]).await.pop().unwrap_or_else(none).map_err(view_error)
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
@@ -74,7 +84,7 @@ impl Redis {
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
     ) -> Result<Vec<T>, StoreError> {
-        self.0.each(operation, commands).await.map_err(view_error)
+        self.results(operation, commands).await.into_iter().map(|result| Ok(result?.0)).collect()
     }
 
     /// The same as [`Self::each`], each response with the epoch of its server.
@@ -83,28 +93,35 @@ impl Redis {
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
     ) -> Result<Vec<(T, Epoch)>, StoreError> {
-        self.0.each_in_epoch(operation, commands).await.map_err(view_error)
+        self.results(operation, commands).await.into_iter().collect()
     }
 
-    /// The same as [`Self::each`], with a result for each command.
+    /// The same, with a result for each command: a node that is unavailable does not hide the responses of the others.
     pub(crate) async fn results<T: FromRedisValue>(
         &self,
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
-    ) -> Vec<Result<T, StoreError>> {
-        let results = self.0.results(operation, commands).await.into_iter();
-        results.map(|result| result.map(|(value, _)| value).map_err(view_error)).collect()
+    ) -> Vec<Result<(T, Epoch), StoreError>> {
+        let replies = self.0.run(operation, commands.into_iter().map(Into::into).collect()).await.into_iter();
+        let one = |reply: Result<Reply, LinkError>| {
+            let (value, epoch) = reply?.last();
+            Ok((read(operation, value)?, epoch))
+        };
+        replies.map(|reply| one(reply).map_err(view_error)).collect()
     }
 
+    /// The strings with these keys, each with the epoch of its server. If some nodes respond and others do not, the
+    /// strings of the latter count as missing, so they come from the facts.
     pub(crate) async fn strings(
         &self,
         operation: &'static str,
         keys: &[String],
         consistency: Consistency,
     ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, StoreError> {
-        self.0.strings(operation, keys, consistency).await.map_err(view_error)
+        self.strings_and(operation, keys, consistency, None).await.map(|(strings, _)| strings)
     }
 
+    /// The same. Also runs another command in the same round trip and returns its response.
     pub(crate) async fn strings_and(
         &self,
         operation: &'static str,
@@ -112,7 +129,37 @@ impl Redis {
         consistency: Consistency,
         other: Option<Cmd>,
     ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), StoreError> {
-        self.0.strings_and(operation, keys, consistency, other).await.map_err(view_error)
+        let parts = self.0.parts(keys);
+        let asks = parts.iter().map(|part| {
+            let mut command = redis::cmd("MGET");
+            for &index in part {
+                command.arg(&keys[index]);
+            }
+            Bundle::from(command).with(consistency)
+        });
+        let has_other = other.is_some();
+        let mut replies = self.0.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
+        let other = if has_other { replies.pop().transpose().map_err(view_error)?.map(Reply::last) } else { None };
+        let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
+        for (part, reply) in parts.into_iter().zip(replies) {
+            match reply {
+                Ok(reply) => {
+                    answered = true;
+                    let (values, epoch) = reply.last();
+                    let values: Vec<Option<Vec<u8>>> = read(operation, values).map_err(view_error)?;
+                    part.into_iter().zip(values).for_each(|(index, value)| strings[index] = value.map(|value| (value, epoch)));
+                }
+                Err(error) => lost = Some(error),
+            }
+        }
+        match lost {
+            Some(error) if !answered => return Err(view_error(error)),
+            Some(error) => {
+                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable; its values count as missing")
+            }
+            None => {}
+        }
+        Ok((strings, other))
     }
 
     /// One step of a walk over all keys with `SCAN`. Returns the cursor of the next step, and keys. The cursor 0 begins
@@ -139,6 +186,10 @@ fn view_error(error: LinkError) -> StoreError {
         LinkError::Unavailable { operation, source } => StoreError::Unavailable { store: Store::Views, operation, source },
         LinkError::Unexpected { detail } => StoreError::DamagedView { detail },
     }
+}
+
+pub(crate) fn damaged(detail: impl Into<String>) -> StoreError {
+    StoreError::DamagedView { detail: detail.into() }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,6 +233,11 @@ pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
 pub fn transaction(commands: impl IntoIterator<Item = Cmd>) -> Bundle {
     let commands = [redis::cmd("MULTI")].into_iter().chain(commands).chain([redis::cmd("EXEC")]).collect();
     Bundle { commands, consistency: Consistency::Strong, bulk: None }
+}
+
+/// The command that sets a string with this lifetime.
+pub(crate) fn set(key: &str, value: impl ToRedisArgs, lifetime: Duration) -> Cmd {
+    redis::cmd("SET").arg(key).arg(value).arg("PX").arg(lifetime.as_millis() as u64).clone()
 }
 
 /// A lifetime as an argument, in milliseconds.

@@ -11,10 +11,9 @@ use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
 use super::{
     keys,
-    library::Function,
-    record::{self, VERSION, current},
+    record::{self, VERSION, current, store},
 };
-use crate::connection::{Arg, Redis, fcall, ms, token_arg};
+use crate::connection::Redis;
 
 /// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
 /// deleted posts follows them.
@@ -49,18 +48,13 @@ impl HeadViews for Redis {
     }
 
     async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError> {
-        let store = |(author, head): &(UserId, AuthorHead)| {
-            let (_, record) = encode(head);
-            fcall(Function::Store, &keys::head(*author), &[token_arg(token), record, ms(keys::HEAD_LIFETIME)])
-        };
+        let store = |(author, head): &(_, _)| store(keys::head(*author), token, encode(head).1, keys::HEAD_LIFETIME);
         self.each::<Value>("fill_heads", heads.iter().map(store).collect()).await.map(drop)
     }
 
     async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError> {
         let (version, record) = encode(head);
-        self.call::<u8>(Function::Replace, &keys::head(author), &[version.into(), record, ms(keys::HEAD_LIFETIME)])
-            .await
-            .map(drop)
+        self.replace(keys::head(author), version, record, keys::HEAD_LIFETIME).await
     }
 
     async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError> {
@@ -68,8 +62,7 @@ impl HeadViews for Redis {
     }
 
     async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), encode_times(times).into(), ms(keys::TIMES_LIFETIME)];
-        self.call::<u8>(Function::Store, &keys::times(author), &args).await.map(drop)
+        self.store(keys::times(author), token, encode_times(times), keys::TIMES_LIFETIME).await
     }
 }
 
@@ -81,14 +74,14 @@ fn head_key(author: UserId) -> String {
 /// Version and record of a head. Every publish raises the first summand, and every deletion raises the second.
 /// Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's
 /// change, so a caller reads the head again after its change.
-fn encode(head: &AuthorHead) -> (u64, Arg) {
+fn encode(head: &AuthorHead) -> (u64, Vec<u8>) {
     let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;
     let numbers = [head.latest_seq, head.latest_at.ms(), head.posts, u64::from(changes), pulled];
     let mut bytes = record::start(version);
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     bytes.extend(head.deleted.to_bytes());
-    (version, bytes.into())
+    (version, bytes)
 }
 
 /// Decodes the fields that [`AuthorHead::for_views`] keeps.
@@ -148,7 +141,7 @@ mod tests {
             modes: Modes { changes: 3, pulled: 8 },
             ..Default::default()
         };
-        let (version, Arg::Bytes(stored)) = encode(&head) else { panic!("no bytes") };
+        let (version, stored) = encode(&head);
         assert_eq!((version, record::version(&stored).map(|(version, _)| version)), (11, Some(11)));
         assert_eq!(decode(&stored), Some(head));
         assert_eq!(decode(&stored[..40]), None);

@@ -15,7 +15,6 @@ pub mod notices;
 pub mod people;
 pub mod posts;
 mod progress;
-pub mod ranks;
 mod reactions;
 pub mod readers;
 pub mod record;

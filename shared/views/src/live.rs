@@ -11,7 +11,7 @@ use super::{
     library::Function,
     users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{Arg, Redis, fcall, ms};
+use crate::connection::{Arg, Redis, damaged, fcall, ms};
 
 /// The maximum number of connections of one reader. A further one takes the place of the one that expires first.
 pub(crate) const MOST_CONNECTIONS: u64 = 20;
@@ -48,8 +48,7 @@ impl LiveViews for Redis {
             let command = fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]);
             Bundle { commands: vec![command], consistency: Consistency::Strong, bulk: None }
         });
-        let responses: Vec<Result<Value, StoreError>> = self.results("claim", calls.collect()).await;
-        responses.into_iter().map(|response| decode_claim(response?)).collect()
+        self.results("claim", calls.collect()).await.into_iter().map(|response| decode_claim(response?.0)).collect()
     }
 
     async fn told(&self, told: &[Told]) -> Result<(), StoreError> {
@@ -86,7 +85,7 @@ fn decode_ms(bytes: &[u8]) -> Option<Timestamp> {
 }
 
 fn decode_claim(response: Value) -> Result<ClaimedUpdate, StoreError> {
-    let damaged = |detail: &str| StoreError::DamagedView { detail: format!("claim: {detail}") };
+    let damaged = |detail| damaged(format!("claim: {detail}"));
     match response {
         Value::Nil => Ok(ClaimedUpdate::Unwatched),
         Value::BulkString(word) if word == b"on its way" => Ok(ClaimedUpdate::OnItsWay),

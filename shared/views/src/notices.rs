@@ -1,6 +1,6 @@
 //! [`NoticeViews`] on Redis: heads of platforms, read states, and titles.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
@@ -11,11 +11,10 @@ use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestam
 
 use super::{
     keys,
-    library::Function,
-    record::{self, VERSION},
+    record::{self, VERSION, store},
     sets::{decode_set, encode_set},
 };
-use crate::connection::{Arg, Redis, fcall, ms, token_arg};
+use crate::connection::{Redis, set};
 
 #[async_trait]
 impl NoticeViews for Redis {
@@ -42,17 +41,16 @@ impl NoticeViews for Redis {
     }
 
     async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError> {
-        let call = |view: &NoticeView| {
+        let store = |view: &NoticeView| {
             let (_, record, lifetime) = encode(view);
-            fcall(Function::Store, &keys::notice_record(view.record()), &[token_arg(token), record, lifetime])
+            store(keys::notice_record(view.record()), token, record, lifetime)
         };
-        self.each::<Value>("fill_notices", views.iter().map(call).collect()).await.map(|_| ())
+        self.each::<Value>("fill_notices", views.iter().map(store).collect()).await.map(drop)
     }
 
     async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError> {
         let (version, record, lifetime) = encode(view);
-        let args = [version.into(), record, lifetime];
-        self.call::<u8>(Function::Replace, &keys::notice_record(view.record()), &args).await.map(|_| ())
+        self.replace(keys::notice_record(view.record()), version, record, lifetime).await
     }
 
     async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError> {
@@ -68,21 +66,19 @@ impl NoticeViews for Redis {
     async fn remember_titles(&self, notices: &[Notice]) -> Result<(), StoreError> {
         let set = |notice: &Notice| {
             let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
-            let key = keys::notice_title(notice.id, notice.revision);
-            redis::cmd("SET").arg(key).arg(value).arg("PX").arg(keys::POST_LIFETIME.as_millis() as u64).clone()
+            set(&keys::notice_title(notice.id, notice.revision), value, keys::POST_LIFETIME)
         };
-        self.each::<Value>("remember_titles", notices.iter().map(set).collect()).await.map(|_| ())
+        self.each::<Value>("remember_titles", notices.iter().map(set).collect()).await.map(drop)
     }
 }
 
 /// Version, record and lifetime of a view.
-fn encode(view: &NoticeView) -> (u64, Arg, Arg) {
+fn encode(view: &NoticeView) -> (u64, Vec<u8>, Duration) {
     let (version, rest, lifetime) = match view {
         NoticeView::Head(_, head) => (head.version, encode_head(head), keys::HEAD_LIFETIME),
         NoticeView::Reads(_, _, reads) => (reads.version, encode_set(&reads.read), keys::NOTICE_READS_LIFETIME),
     };
-    let record = [record::start(version), rest].concat();
-    (version, record.into(), ms(lifetime))
+    (version, [record::start(version), rest].concat(), lifetime)
 }
 
 fn encode_head(head: &PlatformHead) -> Vec<u8> {

@@ -11,10 +11,9 @@ use tidemark_domain::{Card, UserId};
 
 use super::{
     keys,
-    library::Function,
-    record::{self, current},
+    record::{self, current, store},
 };
-use crate::connection::{Redis, fcall, ms, token_arg};
+use crate::connection::{Redis, set};
 
 #[async_trait]
 impl CardViews for Redis {
@@ -31,16 +30,12 @@ impl CardViews for Redis {
     }
 
     async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<(), StoreError> {
-        let call = |(user, card): &(UserId, CardVersion)| {
-            let args = [token_arg(token), encode(card).into(), ms(keys::CARD_LIFETIME)];
-            fcall(Function::Store, &keys::card(*user), &args)
-        };
-        self.each::<Value>("fill_cards", cards.iter().map(call).collect()).await.map(|_| ())
+        let store = |(user, card): &(_, _)| store(keys::card(*user), token, encode(card), keys::CARD_LIFETIME);
+        self.each::<Value>("fill_cards", cards.iter().map(store).collect()).await.map(drop)
     }
 
     async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<(), StoreError> {
-        let args = [u64::from(card.version).into(), encode(card).into(), ms(keys::CARD_LIFETIME)];
-        self.call::<u8>(Function::Replace, &keys::card(user), &args).await.map(|_| ())
+        self.replace(keys::card(user), card.version.into(), encode(card), keys::CARD_LIFETIME).await
     }
 }
 
@@ -92,8 +87,7 @@ impl IdentityViews for Redis {
     }
 
     async fn remember_identity(&self, claim: &str, user: UserId) -> Result<(), StoreError> {
-        let lifetime = keys::IDENTITY_LIFETIME.as_millis() as u64;
-        let set = redis::cmd("SET").arg(keys::identity(claim)).arg(format!("{user} {claim}")).arg("PX").arg(lifetime).clone();
+        let set = set(&keys::identity(claim), format!("{user} {claim}"), keys::IDENTITY_LIFETIME);
         self.query::<Value>("remember_identity", set).await.map(drop)
     }
 }

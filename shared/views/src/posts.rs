@@ -21,7 +21,7 @@ use super::{
     readers::decode_marks,
     record::{self, current},
 };
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms, token_arg, transaction};
+use crate::connection::{Arg, MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
 /// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
@@ -73,7 +73,7 @@ impl PostViews for Redis {
             None => KnownReactions::default(),
             Some((states, epoch)) => {
                 let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
-                let states = states.map_err(|error| StoreError::DamagedView { detail: format!("page: {error}") })?;
+                let states = states.map_err(|error| damaged(format!("page: {error}")))?;
                 reactions::known(&authors, &states, epoch)
             }
         };
@@ -143,15 +143,13 @@ impl PostViews for Redis {
 
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError> {
         let [_, lease, ..] = keys::counts(post);
-        let args = [token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()];
-        self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
+        self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
     }
 
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError> {
         let ReactionCounts { likes, favorites } = counts.counts;
         let record = [record::start(counts.version), likes.encode_var_vec(), favorites.encode_var_vec()].concat();
-        let lifetimes = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME)];
-        let [long, short] = lifetimes;
+        let [long, short] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME].map(ms);
         let args = [token_arg(token), counts.version.into(), record.into(), long, short];
         self.call::<u8>(Function::Count, &keys::counts(post)[..2], &args).await.map(drop)
     }
@@ -238,18 +236,18 @@ fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Opti
 
 /// A state or reactions that cannot be read count as unknown and come from the facts.
 fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
-    let damaged = |_| StoreError::DamagedView { detail: "a reader's records".to_owned() };
+    let unreadable = |_| damaged("a reader's records");
     let Ok([(state, of), (reactions, of_reactions), (changed, _), (marks, of_marks)]) =
         <[_; READER_COMMANDS]>::try_from(responses)
     else {
         return Ok(KnownReader::default());
     };
-    let reactions: Vec<Option<Vec<u8>>> = redis::from_redis_value(reactions).map_err(damaged)?;
-    let marks: Option<Vec<u8>> = redis::from_redis_value(marks).map_err(damaged)?;
+    let reactions: Vec<Option<Vec<u8>>> = redis::from_redis_value(reactions).map_err(unreadable)?;
+    let marks: Option<Vec<u8>> = redis::from_redis_value(marks).map_err(unreadable)?;
     Ok(KnownReader {
-        state: known_state(redis::from_redis_value(state).map_err(damaged)?, of),
+        state: known_state(redis::from_redis_value(state).map_err(unreadable)?, of),
         reactions: reactions::known(&[author], &reactions, of_reactions),
-        changed_lately: redis::from_redis_value(changed).map_err(damaged)?,
+        changed_lately: redis::from_redis_value(changed).map_err(unreadable)?,
         marks: current(marks.map(|marks| (marks, of_marks)), decode_marks),
     })
 }

@@ -9,7 +9,7 @@ use tidemark_app::ports::{KnownReactions, ReactionViews, StoreError};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
 use super::{keys, library::Function};
-use crate::connection::{Arg, Redis, ms, token_arg};
+use crate::connection::{Arg, Redis, damaged, ms, token_arg};
 
 /// The maximum number of authors in a view. A view that would exceed it starts empty again.
 const MOST_AUTHORS: u64 = 1_000;
@@ -19,7 +19,7 @@ impl ReactionViews for Redis {
     async fn open(&self, user: UserId, token: u64) -> Result<u64, StoreError> {
         let args = [token_arg(token), ms(keys::REACTIONS_LIFETIME)];
         let token: Vec<u8> = self.call(Function::Open, &[keys::reactions(user)], &args).await?;
-        token_of(&token).ok_or_else(|| StoreError::DamagedView { detail: "token of reactions".to_owned() })
+        token_of(&token).ok_or_else(|| damaged("token of reactions"))
     }
 
     async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), StoreError> {

@@ -1,6 +1,9 @@
 //! Records that begin with a version, and the leases for storing records. The scripts `store`, `replace` and `count`
 //! write records. `store` also writes counters and times, which have no version.
 
+use std::time::Duration;
+
+use redis::Cmd;
 use redis_link::Epoch;
 use tidemark_app::ports::StoreError;
 
@@ -31,7 +34,40 @@ pub(crate) fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl FnOnce(&[
     decode(epoch.current(&value)?)
 }
 
+/// The call that stores a record from the facts, unless its lease is lost.
+pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Duration) -> Cmd {
+    fcall(Function::Store, &keys, &[token_arg(token), record.into(), ms(lifetime)])
+}
+
 impl Redis {
+    /// Takes the lease for storing a record, also from another caller.
+    pub(crate) async fn take_lease(&self, lease: &str, lifetime: Duration, token: u64) -> Result<(), StoreError> {
+        let args = [token_arg(token), ms(lifetime), 0.into()];
+        self.call::<u8>(Function::Lease, &[lease.to_owned()], &args).await.map(drop)
+    }
+
+    /// Stores a record from the facts, unless its lease is lost.
+    pub(crate) async fn store(
+        &self,
+        keys: [String; 2],
+        token: u64,
+        record: Vec<u8>,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        self.query("store", store(keys, token, record, lifetime)).await.map(drop::<u8>)
+    }
+
+    /// Replaces a record by a later version.
+    pub(crate) async fn replace(
+        &self,
+        keys: [String; 2],
+        version: u64,
+        record: Vec<u8>,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        self.call::<u8>(Function::Replace, &keys, &[version.into(), record.into(), ms(lifetime)]).await.map(drop)
+    }
+
     /// Takes the leases for storing these records, unless other callers have them. `keys_of` returns a record's key and
     /// that of its lease. Returns the records whose lease was taken.
     pub(crate) async fn free_leases<T: Copy>(

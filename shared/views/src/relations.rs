@@ -10,11 +10,14 @@ use tidemark_app::{
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
 use super::{keys, library::Function};
-use crate::connection::{Arg, Redis, fcall, ms, token_arg};
+use crate::connection::{Arg, Redis, damaged, fcall, ms, set, token_arg};
 
 /// The first byte of a list's marker; the epoch follows. The score of the marker is the time from which the list is
 /// complete. A marker of another epoch does not count. The marker sorts before every user.
 const MARKER: u8 = 0;
+
+/// The detail of the error about a list that cannot be read.
+const LIST: &str = "relation list";
 
 /// Whether a member of a list is a marker, of any epoch.
 pub fn is_marker(member: &[u8]) -> bool {
@@ -40,7 +43,7 @@ impl RelationViews for Redis {
 
     async fn lease(&self, list: List, token: u64) -> Result<(), StoreError> {
         let [_, _, lease] = keys::list(list);
-        self.take_lease(&lease, token).await
+        self.take_lease(&lease, keys::LEASE_LIFETIME, token).await
     }
 
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError> {
@@ -92,13 +95,12 @@ impl RelationViews for Redis {
                 return Ok(Some(counters));
             }
         }
-        self.take_lease(&lease, token).await?;
+        self.take_lease(&lease, keys::LEASE_LIFETIME, token).await?;
         Ok(None)
     }
 
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), encode(counters).into(), ms(keys::RELATIONS_LIFETIME)];
-        self.call::<u8>(Function::Store, &keys::counters(user), &args).await.map(|_| ())
+        self.store(keys::counters(user), token, encode(counters), keys::RELATIONS_LIFETIME).await
     }
 
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
@@ -136,7 +138,7 @@ impl Redis {
             }
         }
         let (mut responses, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
-        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(responses.remove(0)).map_err(|_| damaged())?;
+        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(responses.remove(0)).map_err(|_| damaged(LIST))?;
         let Some((_, low)) = lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)) else { return Ok(None) };
         let mut items = Vec::new();
         for part in &responses {
@@ -153,15 +155,10 @@ impl Redis {
         Ok(Some(ListSlice { items, rest }))
     }
 
-    async fn take_lease(&self, key: &str, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), ms(keys::LEASE_LIFETIME), 0.into()];
-        self.call::<u8>(Function::Lease, &[key.to_owned()], &args).await.map(|_| ())
-    }
-
     /// Notes a change of a user.
     fn change(&self, user: UserId) -> Cmd {
         let lifetime = if self.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
-        redis::cmd("SET").arg(keys::changed(user)).arg(1).arg("PX").arg(lifetime.as_millis() as u64).clone()
+        set(&keys::changed(user), 1, lifetime)
     }
 
     /// Whether a response about `owner` may come from a replica. It may if it cannot contain a recent change of
@@ -173,17 +170,13 @@ impl Redis {
 
 /// A member that cannot be read makes the whole list an error. Then pages come from the facts, until the list expires
 /// or reconcile deletes it.
-fn damaged() -> StoreError {
-    StoreError::DamagedView { detail: "relation list".to_owned() }
-}
-
 fn relations(part: &Value) -> Result<Vec<Relation>, StoreError> {
-    let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged())?;
+    let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged(LIST))?;
     pairs
         .into_iter()
         .filter(|(member, _)| !is_marker(member))
         .map(|(member, score)| {
-            let user = tidemark_domain::feed::author_of_prefix(&member).ok_or_else(damaged)?;
+            let user = tidemark_domain::feed::author_of_prefix(&member).ok_or_else(|| damaged(LIST))?;
             Ok(Relation { since: Timestamp::from_ms(score as u64), user })
         })
         .collect()

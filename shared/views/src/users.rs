@@ -81,7 +81,7 @@ impl Redis {
         let name = function.source_name();
         if !self.is_one_node() {
             let results = self.results(name, parts.iter().map(|users| call(users)).collect()).await;
-            return parts.into_iter().zip(results).collect();
+            return parts.into_iter().zip(results).map(|(users, result)| (users, result.map(|(value, _)| value))).collect();
         }
         let mut results = Vec::new();
         for users in parts {
