@@ -113,11 +113,11 @@ impl App {
         if let Some(endpoint) = &settings.aws.sqs_endpoint {
             sqs = sqs.endpoint_url(endpoint);
         }
-        let facts = DynamoFacts::new(
-            aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
-            settings.tables.clone(),
-            Limits { following: settings.following_limit, pull_threshold: settings.pull_threshold },
-        );
+        let facts = DynamoFacts {
+            client: aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
+            tables: settings.tables.clone(),
+            limits: Limits { following: settings.following_limit, pull_threshold: settings.pull_threshold },
+        };
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
         let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
         let walks = SqsEvents::new(sqs.clone(), settings.walk_queue_url.clone());

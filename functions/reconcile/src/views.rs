@@ -16,8 +16,8 @@ use tidemark_domain::{
 use tidemark_views::{
     Redis, heads,
     keys::{self, KeyType, Owner, View},
-    notices, people, posts, readers,
-    readers::Moves,
+    notices, people, posts,
+    readers::{self, Moves},
     record,
     relations::{self, is_marker, is_marker_of},
     transaction,

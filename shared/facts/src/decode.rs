@@ -28,6 +28,11 @@ impl Attribute {
         self.read::<NonZeroU64>(item).map(UserId::from)
     }
 
+    /// Decodes this attribute, a text, with `parse`.
+    pub fn parsed<T>(self, item: &Item, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+        parse(&self.read::<String>(item)?).ok_or_else(|| self.damaged(item))
+    }
+
     pub fn damaged(self, item: &Item) -> StoreError {
         self.damaged_at(schema::key_text(self.table, item))
     }

@@ -452,7 +452,9 @@ impl DynamoFacts {
             let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
             let Some(tombstone) = end(&known) else { return Ok(None) };
             let shard = shards[&author];
-            let written = self.write_unfollow(&tombstone, known.rev, &shard).await;
+            let mut writes = vec![self.put_edge(&tombstone, Some(known.rev))];
+            writes.extend(self.uncount(&tombstone, &shard));
+            let written = self.transact("unfollow", writes).await;
             if let Ok(Err(cancelled)) = &written {
                 held_up.note(self, &shard, cancelled, UNFOLLOWED).await;
             }
@@ -461,17 +463,6 @@ impl DynamoFacts {
             }
             tried = Some(tombstone);
         }
-    }
-
-    async fn write_unfollow(
-        &self,
-        tombstone: &Edge,
-        known_rev: u32,
-        shard: &FollowerShard,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
-        let mut writes = vec![self.put_edge(tombstone, Some(known_rev))];
-        writes.extend(self.uncount(tombstone, shard));
-        self.transact("unfollow", writes).await
     }
 
     /// Removes an ended follow from the list of followers and from both counters.
@@ -494,11 +485,7 @@ impl DynamoFacts {
         let range = between(FollowerItem::follower, string(first), string(last));
         let query = self.query(&self.tables.followers, [partition, range]).consistent_read(true);
         let items = queried("followers", only(query, &[FollowerItem::follower]), usize::MAX).await?;
-        let follower = |item: &Item| {
-            let follower = schema::follower_of(&FollowerItem::follower.read::<String>(item)?);
-            follower.ok_or_else(|| FollowerItem::follower.damaged(item))
-        };
-        items.iter().map(follower).collect()
+        items.iter().map(|item| FollowerItem::follower.parsed(item, schema::follower_of)).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
         ReadsItem, RunningItem,
     },
     unavailable,
-    write::{Cancelled, Write, absent, between, is, only, present, queried, still_number},
+    write::{Write, absent, between, is, only, present, queried, still_number},
 };
 
 /// Items that are deleted concurrently.
@@ -63,16 +63,8 @@ impl Erasures for DynamoFacts {
             return self.send("put_erasure", receipt).await;
         }
         let listed = Write::update(&self.tables.identities, schema::running_part(user)).take(RunningItem::running, one(user));
-        let mut attempts = attempts("put_erasure");
-        loop {
-            attempts.next().await?;
-            match self.transact("put_erasure", vec![receipt.clone(), listed.clone()]).await? {
-                Ok(()) => return Ok(true),
-                Err(Cancelled::Conditions(_)) => return Ok(false),
-                // Others of the same part begin or end.
-                Err(Cancelled::Conflict(_)) => {}
-            }
-        }
+        // Others of the same part begin or end.
+        self.transact_when_free("put_erasure", vec![receipt, listed]).await
     }
 
     async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>, StoreError>>, StoreError> {
@@ -298,7 +290,7 @@ impl DynamoFacts {
         limit: usize,
     ) -> Result<Vec<Item>, StoreError> {
         let of_shard = async |shard| {
-            let partition = is(ReactionItem::shard, string(schema::reactions_shard(author, shard)));
+            let partition = is(ReactionItem::shard, string(schema::follower_shard(author, shard)));
             let range = between(ReactionItem::item, string(first), string(last));
             let query = self.query(&self.tables.reactions, [partition, range]).consistent_read(true);
             queried(operation, query, limit).await

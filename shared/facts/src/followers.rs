@@ -75,6 +75,5 @@ impl Lane {
 
 /// An entry of a followee's list.
 pub fn read_follower(item: &Item) -> Result<Relation, StoreError> {
-    let since = FollowerItem::since;
-    schema::relation_of(&since.read::<String>(item)?).ok_or_else(|| since.damaged(item))
+    FollowerItem::since.parsed(item, schema::relation_of)
 }

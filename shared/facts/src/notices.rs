@@ -15,7 +15,7 @@ use super::{
     item::{Attribute, Bits, Item, encode},
     records::{new_record, valid_record},
     schema::{self, NoticeItem, NoticeReadsItem, PlatformHeadItem, RecordItem},
-    write::{Cancelled, Condition, Write, absent, present, still_number},
+    write::{Condition, Write, absent, present, still_number},
 };
 
 /// Items of reader counts in one transaction. The read state itself takes one more item, and a transaction takes at
@@ -240,22 +240,13 @@ impl DynamoFacts {
         after: &NoticeReads,
         changes: &[BlockChange],
     ) -> Result<bool, StoreError> {
-        const OPERATION: &str = "put_notice_reads";
         let mut writes = vec![self.put_notice_reads(user, platform, after, before.version)];
         for (block, slots) in changes {
             let key = schema::notice_readers(platform, schema::reader_shard(user), *block);
             writes.push(count_readers(Write::update(&self.tables.counters, key), slots));
         }
-        let mut attempts = attempts(OPERATION);
-        loop {
-            attempts.next().await?;
-            match self.transact(OPERATION, writes.clone()).await? {
-                Ok(()) => return Ok(true),
-                Err(Cancelled::Conditions(_)) => return Ok(false),
-                // Another reader changes the same counter item. The condition still shows whether this write is done.
-                Err(Cancelled::Conflict(_)) => (),
-            }
-        }
+        // Another reader may change the same counter item. The condition still shows whether this write is done.
+        self.transact_when_free("put_notice_reads", writes).await
     }
 
     /// Puts a head on the condition that the stored one is still `before`.

@@ -104,13 +104,13 @@ pub fn read_post(item: Item) -> Result<Post, StoreError> {
 
 /// The post in the key of a body's item.
 pub fn body_of(item: &Item) -> Result<PostId, StoreError> {
-    let seq = schema::body_seq(&BodyItem::item.read::<String>(item)?).ok_or_else(|| BodyItem::item.damaged(item))?;
+    let seq = BodyItem::item.parsed(item, schema::body_seq)?;
     Ok(PostId::new(BodyItem::author.user(item)?, seq))
 }
 
 /// The post in the key of an item.
 pub fn post_of(item: &Item) -> Result<PostId, StoreError> {
-    let seq = schema::post_seq(&PostItem::item.read::<String>(item)?).ok_or_else(|| PostItem::item.damaged(item))?;
+    let seq = PostItem::item.parsed(item, schema::post_seq)?;
     Ok(PostId::new(PostItem::author.user(item)?, seq))
 }
 

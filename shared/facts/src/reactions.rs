@@ -88,10 +88,7 @@ impl Reactions for DynamoFacts {
         };
         let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
         let items = queried("reacted", newest, limit).await?;
-        let key = |item: &Item| {
-            schema::reaction_of(&ReactedItem::at.read::<String>(item)?).ok_or_else(|| ReactedItem::at.damaged(item))
-        };
-        items.iter().map(key).collect()
+        items.iter().map(|item| ReactedItem::at.parsed(item, schema::reaction_of)).collect()
     }
 
     async fn counts(&self, post: PostId) -> Result<CountsVersion, StoreError> {
@@ -158,7 +155,7 @@ impl DynamoFacts {
     ) -> Vec<Write> {
         let reactions = &self.tables.reactions;
         let item = ReactionItem {
-            shard: schema::reactions_shard(post.author, user.shard()),
+            shard: schema::follower_shard(post.author, user.shard()),
             item: schema::reaction_sort_key(user),
             version: Some(state.version),
             liked: Some(Bits(state.liked.clone())),

@@ -190,13 +190,11 @@ impl DynamoFacts {
     /// lists.
     async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, StoreError> {
         let listed = listed(item);
-        let windows: Vec<(&str, Item, &AttributeValue)> = listed
-            .iter()
-            .filter_map(|(name, token)| {
-                let (set, window) = schema::named_window(name)?;
-                Some((set, schema::window(item, set, window)?, token))
-            })
-            .collect();
+        let named = |(name, token)| {
+            let (set, window) = schema::named_window(name)?;
+            Some((set, schema::window(item, set, window)?, token))
+        };
+        let windows: Vec<(&str, Item, &AttributeValue)> = listed.iter().filter_map(named).collect();
         let keys = windows.iter().map(|(_, key, _)| key.clone()).collect();
         let [found] = self.stored(operation, [(table, keys)]).await?;
         let mut sets: HashMap<&str, SeqSet> = HashMap::new();
@@ -206,12 +204,8 @@ impl DynamoFacts {
             };
             let Some(window) = found.iter().find(is_it) else { return Ok(false) };
             let Ok(Bits(bits)) = WindowItem::bits.read(window) else { return Ok(false) };
-            let whole = match sets.remove(set) {
-                Some(whole) => Some(whole),
-                None => inline(item, set),
-            };
-            // The set itself is damaged. Its reader reports that.
-            let Some(whole) = whole else { return Ok(true) };
+            // Otherwise the set itself is damaged. Its reader reports that.
+            let Some(whole) = sets.remove(set).or_else(|| inline(item, set)) else { return Ok(true) };
             sets.insert(set, whole.union(&bits));
         }
         let sets: Vec<(String, AttributeValue)> = sets.into_iter().map(|(set, whole)| (set.to_owned(), bits(&whole))).collect();

@@ -306,6 +306,19 @@ impl DynamoFacts {
         }
     }
 
+    /// Sends a transaction, again while others hold its items. Returns whether its conditions held.
+    pub(crate) async fn transact_when_free(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool, StoreError> {
+        let mut attempts = attempts(operation);
+        loop {
+            attempts.next().await?;
+            match self.transact(operation, writes.clone()).await? {
+                Ok(()) => return Ok(true),
+                Err(Cancelled::Conditions(_)) => return Ok(false),
+                Err(Cancelled::Conflict(_)) => (),
+            }
+        }
+    }
+
     /// Sends writes that belong together: one alone, several as a transaction. Returns whether they were done. If not,
     /// a condition did not hold, or another transaction held one of the items.
     pub async fn send_all(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool, StoreError> {

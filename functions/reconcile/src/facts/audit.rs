@@ -139,7 +139,7 @@ impl StoredFacts {
         shard: u16,
         most: usize,
     ) -> Result<Option<Decoded<ReactionShard>>, StoreError> {
-        let partition = schema::reactions_shard(author, shard);
+        let partition = schema::follower_shard(author, shard);
         // In the order of the keys, counts come before users, so they are read first.
         let Some(items) = self.partition("reactions_in", &self.tables.reactions, partition, most).await? else { return Ok(None) };
         let mut shard = ReactionShard::default();

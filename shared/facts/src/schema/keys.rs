@@ -80,7 +80,7 @@ pub fn edge_item(edge: &Edge) -> Item {
     })
 }
 
-/// followers: the partition of one shard.
+/// followers, reactions: the partition of the users of one shard.
 pub fn follower_shard(author: UserId, shard: u16) -> String {
     format!("{author}#{shard:02}")
 }
@@ -305,13 +305,7 @@ pub(crate) const HEAD: &str = "head";
 const TOTAL: &str = "total";
 
 fn of_shard(author: UserId, shard: u16, sort_key: String) -> Item {
-    let shard = string(reactions_shard(author, shard));
-    key([(ReactionItem::shard, shard), (ReactionItem::item, string(sort_key))])
-}
-
-/// reactions: the partition of the users of one shard; the format is that of followers.
-pub fn reactions_shard(author: UserId, shard: u16) -> String {
-    follower_shard(author, shard)
+    key([(ReactionItem::shard, string(follower_shard(author, shard))), (ReactionItem::item, string(sort_key))])
 }
 
 pub(crate) fn reaction_sort_key(user: UserId) -> String {
