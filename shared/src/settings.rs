@@ -35,7 +35,7 @@ pub struct Settings {
     pub redis: RedisOptions,
     /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
     pub legacy_redis_url: Option<String>,
-    /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): the users whom applications serve from
+    /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): users whom applications serve from
     /// here.
     pub rollout: Rollout,
     /// `FOLLOWING_LIMIT` (500).
@@ -44,8 +44,8 @@ pub struct Settings {
     pub pull_threshold: u64,
     /// `RANK_HALF_LIFE` (720): minutes by which a post must be newer to have one point more in ranked feeds.
     pub rank_half_life: Duration,
-    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute
-    /// of one user.
+    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, none): a user's requests a
+    /// minute.
     pub limits: PerMinute,
     /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
     pub user_claim: String,

@@ -1,5 +1,4 @@
-//! Logs and metrics: one JSON object on each line, in the form that CloudWatch reads. docs/LOGGING.md lists the logged
-//! events, and the data that must not be logged.
+//! Logs and metrics: one JSON object on each line, in CloudWatch's form. docs/LOGGING.md lists the events.
 
 use std::{collections::BTreeMap, io::Write};
 

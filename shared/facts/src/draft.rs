@@ -2,12 +2,11 @@
 //!
 //! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
 //! race leaves its post as a *draft* in one of the author's places. The one that waits longest writes all drafts in one
-//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from
-//! its record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The
-//! record also ensures that a post is written once, if a late repetition stores its draft again.
+//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. From its record a
+//! publish learns that its post is written, so every post of a group has one. It also prevents that a post is written
+//! twice, if a late repetition stores its draft again.
 //!
-//! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds, and
-//! another one takes its place.
+//! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -27,8 +26,7 @@ use super::{
     write::{Cancelled, Write, absent, at_most, is},
 };
 
-/// The places of an author, and so the most posts of a group: with four writes for each post and one of the head, a
-/// transaction has at most 97 of the 100 that it may have.
+/// The places of an author. With four writes for each post and one of the head, a transaction has at most 97 of 100.
 const PLACES: u64 = 24;
 
 /// After this many looks, a publish no longer leaves the write to the one that waits longest.
@@ -149,8 +147,7 @@ impl DynamoFacts {
                 return Ok(published);
             }
             attempts.outcome()?;
-            // Another publish deleted the draft and wrote no record, or one response has the deletion and not the
-            // record.
+            // Another publish deleted it and wrote no record, or one response has the deletion and not the record.
             let was_missing = std::mem::replace(&mut is_missing, !drafts.iter().any(|other| other.record == draft.record));
             if is_missing && was_missing {
                 return Err(StoreError::Contention { operation: "publish" });
@@ -197,8 +194,7 @@ impl DynamoFacts {
         Ok(Seen { head, drafts: fresh(drafts, author, now), published })
     }
 
-    /// Deletes the drafts whose records could not be written. Their requests have a response, so no later group may
-    /// write them.
+    /// Deletes drafts whose records could not be written. Their requests have a response, so no group may write them.
     async fn remove_acknowledged(&self, drafts: &[Draft], failed: &[usize]) {
         // The records come after the head.
         let acknowledged = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));
@@ -231,8 +227,7 @@ struct Seen {
     published: Option<Published>,
 }
 
-/// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One
-/// that cannot be read is left out.
+/// The drafts that are readable and not too old, the oldest first, one for each record: a request may wait twice.
 fn fresh(items: Vec<Item>, author: UserId, now: Timestamp) -> Vec<Draft> {
     let decoded = items.into_iter().filter_map(|item| match read(item, Ok::<DraftItem, _>) {
         Ok(draft) => Some(draft),

@@ -45,8 +45,7 @@ impl Kind {
     }
 }
 
-/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check
-/// of the author's head. The follower's counter takes one more.
+/// Edges in one transaction of at most 100 items: each takes up to five, and the follower's counter one more.
 const EDGES_PER_TRANSACTION: usize = 19;
 
 /// The index of the first edge's check for a block in the transaction of a follow.
@@ -274,8 +273,7 @@ impl DynamoFacts {
         Ok(follows.iter().map(outcome).collect())
     }
 
-    /// Writes follows, several in one transaction. Ends early if a transaction is not done; the next attempt reads
-    /// again.
+    /// Writes follows, several in one transaction. Ends at one that is not done; the next attempt reads again.
     async fn write_missing(
         &self,
         making: &mut Making,
@@ -298,8 +296,7 @@ impl DynamoFacts {
                     continue;
                 }
                 making.refused = failed(0);
-                // The counter may refuse only because the edge is counted already. A second attempt shows which is the
-                // case.
+                // Perhaps only because the edge is counted already. A second attempt shows that.
                 if making.refused && before {
                     return making.settle(chunk[0].author, Followed::LimitReached);
                 }
@@ -349,8 +346,7 @@ impl DynamoFacts {
         Ok(pairs.iter().map(|&(user, other)| flags(user, other).map(is_set)).collect())
     }
 
-    /// Writes the flags of a block, or of none, as the pair with this revision implies them. Returns false, and writes
-    /// nothing, if the pair has changed.
+    /// Writes the flags of a block, or of none. Returns false, and writes nothing, if the pair has another revision.
     pub async fn restore_block_flags(
         &self,
         user: UserId,
@@ -371,8 +367,7 @@ impl DynamoFacts {
         })
     }
 
-    /// Reads the edges to these authors, the shards that count the user for them, and other counters, in one request.
-    /// Every author has a shard in the result.
+    /// Reads the edges to these authors, the shards that count the user (one for each author), and other counters.
     async fn edges_and_shards(
         &self,
         operation: &'static str,
@@ -431,8 +426,7 @@ impl DynamoFacts {
         self.transact("follow", writes).await
     }
 
-    /// Ends a follow. `end` returns the tombstone of the edge, or `None` if the follow stays. Returns the tombstone
-    /// that was written, or `None`.
+    /// Ends a follow, if `end` returns its tombstone. Returns the tombstone that was written.
     pub async fn end_follow(
         &self,
         user: UserId,
@@ -489,8 +483,7 @@ impl DynamoFacts {
     }
 }
 
-/// Returns the two places where a block of `other` by `user` is noted for transactions that follow or react: in the
-/// reactions of both.
+/// The two places where a block is noted for transactions that follow or react: in the reactions of both.
 fn flags(user: UserId, other: UserId) -> [(Item, Attribute); 2] {
     [(schema::reaction(other, user), ReactionItem::blocked), (schema::reaction(user, other), ReactionItem::blocks)]
 }

@@ -25,8 +25,7 @@ struct Lane {
     exhausted: bool,
 }
 
-/// Followers below `before`, newest first, at most `limit`. The reads are consistent, because `by-time` is a local
-/// index.
+/// Followers below `before`, newest first. The reads are consistent, because `by-time` is a local index.
 pub(crate) async fn by_time(
     facts: &DynamoFacts,
     author: UserId,

@@ -10,8 +10,7 @@ use super::{
     write::Write,
 };
 
-/// The time that an author counts as contended after a transaction that wrote several posts: longer than a slow
-/// request.
+/// How long an author counts as contended after a transaction with several posts: longer than a slow request.
 const CONTENDED_MS: u64 = 5_000;
 
 /// Sets the latest post and the modes of a head.

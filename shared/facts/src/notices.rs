@@ -18,8 +18,7 @@ use super::{
     write::{Condition, Write, absent, present, still_number},
 };
 
-/// Items of reader counts in one transaction. The read state itself takes one more item, and a transaction takes at
-/// most 100.
+/// Items of reader counts in one transaction, which takes at most 100. The read state takes one more.
 const BLOCKS_PER_TRANSACTION: usize = 90;
 
 /// Notices that one transaction deletes. Their head takes one more item.
@@ -91,8 +90,7 @@ impl Notices for DynamoFacts {
                 let record = RecordItem { notices: Some(ids.join(" ")), at: Some(at.ms()), ..record };
                 writes.push(self.put_record(&record, now));
             }
-            // Otherwise another change of one of the platforms, or another publish with the same key, has written
-            // first.
+            // Otherwise another change of a platform, or another publish with the same key, has written first.
             if self.send_all("publish_notices", writes).await? {
                 return Ok(NoticesPublished::Created(created));
             }
@@ -230,8 +228,7 @@ impl DynamoFacts {
         }
     }
 
-    /// Moves a user's read state to the next version and updates the reader counts of these slots. Returns false if
-    /// another request has changed the state.
+    /// Moves a read state to the next version, with the reader counts of these slots. False if it has changed.
     async fn move_reads(
         &self,
         user: UserId,

@@ -64,8 +64,7 @@ impl Posts for DynamoFacts {
             }
             let (new, after) = draft::numbered(&head.fact, slice::from_ref(&draft), self.limits.pull_threshold);
             let Some(new) = new.into_iter().next() else { return Ok(Published::Full) };
-            // If a condition fails, another publish of the author or with the same key has written first. Or this one
-            // has, and its response was lost.
+            // If a condition fails, another publish has written first, or this one has and its response was lost.
             let written = self.write_posts(&head.fact, slice::from_ref(&draft), slice::from_ref(&new), &after, now).await;
             // Without a named item, this very transaction may still be in progress.
             is_contended =
@@ -90,8 +89,7 @@ impl Posts for DynamoFacts {
             let mut head = heads.first().cloned().map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                // An earlier attempt of this call has deleted the post, or an earlier request has, and its retraction
-                // is unfinished.
+                // An earlier attempt of this call has deleted it, or another request that has not retracted it yet.
                 return Ok(if tried || unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
             }
             attempts.outcome()?;
@@ -135,8 +133,8 @@ impl Posts for DynamoFacts {
                 }
                 match texts.remove(&id).unwrap_or_else(|| Some((1, PostText::default()))) {
                     Some((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
-                    // The two items may be from before and after an edit. The same difference twice is damage: items
-                    // are read consistently, so the second read has the edit.
+                    // They may be from before and after an edit. The same difference twice is damage: reads are
+                    // consistent.
                     Some((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
                     Some((of, _)) => {
                         error!(%id, revision, of, "the text of a post is of another revision");
@@ -316,8 +314,7 @@ impl DynamoFacts {
         Ok(Some(Published::Repeated(earlier)))
     }
 
-    /// The token of the publish that wrote a post; `None` if something else wrote it. The head counts the post, so a
-    /// missing item appears in a moment.
+    /// The token of the publish that wrote a post, if one did. The head counts the post, so its item appears soon.
     pub(crate) async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
         let mut attempts = attempts("publish");
         loop {
@@ -362,8 +359,7 @@ impl DynamoFacts {
         self.transact("publish", writes).await
     }
 
-    /// Writes a post and its text after an edit. The text of an edited post is an item also if it is empty: its
-    /// revision shows a reader of both items whether they belong together.
+    /// Writes a post and its text after an edit. Also an empty text: its revision shows whether both belong together.
     async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>, StoreError> {
         let posts = &self.tables.posts;
         let before = (next.revision > 2).then(|| number(next.revision - 1));
@@ -417,8 +413,7 @@ impl DynamoFacts {
         self.transact("delete", [post, layout.writes(head)].concat()).await
     }
 
-    /// The index by time lags. Continues from its result to the last post at or before `at`, with reads of the table
-    /// itself.
+    /// The index by time lags. Continues from its result to the last post at or before `at`, with consistent reads.
     async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq, StoreError> {
         loop {
             let next: Vec<PostId> = (seq + 1..=seq + CATCH_UP).map(|seq| PostId::new(author, seq)).collect();

@@ -33,9 +33,8 @@ impl Reactions for DynamoFacts {
         items.into_iter().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
     }
 
-    /// The transaction does not check the post. A check would make every like of a popular post lock one item, and
-    /// would delay the post's deletion. No other data depends on the check: a reaction that overlaps the deletion
-    /// counts as one from before it.
+    /// The transaction does not check the post: all likes of a popular post would lock one item, and delay its
+    /// deletion. A reaction that overlaps the deletion counts as one from before it.
     async fn react(
         &self,
         user: UserId,

@@ -69,8 +69,8 @@ impl Reads for DynamoFacts {
             let after = ReadState { version: known + 1, ..marked(&before, read) };
             (before, after)
         } else {
-            // The windows were written in the meantime, so the previous state is lost. The current state contains the
-            // marks. It is safe to assume that all of them are new.
+            // The windows were written since then, so the previous state is lost, and the current one has the marks. It
+            // is safe to assume that all of them are new.
             (marked(&before, !read), before)
         };
         if pending + seqs.len() > MOST_PENDING
@@ -87,8 +87,7 @@ impl Reads for DynamoFacts {
 }
 
 impl DynamoFacts {
-    /// Writes a state on the condition of its version. Without `imported`, the marks that came by migration stay
-    /// unchanged.
+    /// Writes a state on the condition of its version. Without `imported`, the marks from a migration stay.
     pub async fn put_state(
         &self,
         user: UserId,
@@ -178,8 +177,7 @@ pub fn read_reads(item: Item) -> Result<(UserId, ReadState), StoreError> {
     })
 }
 
-/// Attributes for marks that are not part of the bitmap yet: posts marked read, and posts marked unread. A number is in
-/// at most one of them.
+/// Marks that are not in the bitmap yet: posts marked read, and posts marked unread. No number is in both.
 const PENDING: [Attribute; 2] = [ReadsItem::marked, ReadsItem::unmarked];
 
 /// With more marks beside the bitmap than this, a mark folds them into it.

@@ -1,14 +1,12 @@
 //! Sets of sequence numbers that outgrow their item.
 //!
-//! A DynamoDB item holds 400 KB, and a set takes up to 8 KiB for each window of 65,536 numbers. A small set is one
-//! attribute of its item. When the set grows, its oldest windows move to items of their own. The attribute `windows` of
-//! the item lists them, each with a token.
+//! A DynamoDB item holds 400 KB, and a set takes up to 8 KiB for each window of 65,536 numbers. When the attribute of a
+//! set grows, its oldest windows move to items of their own. The attribute `windows` lists them, each with a token.
 //!
-//! One transaction writes the item and its windows. A reader reads first the item, then the windows. If a window has
-//! another token, it was written in between, and the reader reads the item again.
+//! One transaction writes the item and its windows. If a reader of an item finds a window with another token, the
+//! window was written in between, and the reader reads the item again.
 //!
-//! A window whose bits take few bytes moves back into its item. Its own item remains, and the next move of that window
-//! replaces it.
+//! A window of few bytes moves back. Its own item remains until the next move of that window replaces it.
 
 use std::collections::HashMap;
 
@@ -46,8 +44,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Distributes the sets of the item with this key. `stored` is that item with whole sets. Moves at most
-    /// [`MOST_WINDOWS`] windows out, and none if `moves` is false.
+    /// Distributes sets. `stored` is the item with whole sets. `moves` allows to move up to [`MOST_WINDOWS`] out.
     pub fn new(key: &Item, stored: Option<&Item>, sets: &[(Attribute, &SeqSet)], moves: bool) -> Result<Self, StoreError> {
         let listed = stored.map(listed).unwrap_or_default();
         let mut layout = Self { sets: Vec::new(), listed, windows: Vec::new() };
@@ -62,8 +59,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Writes the known windows of a set that change, and drops those that have few bits left. Returns the bits that
-    /// are in no window.
+    /// Writes listed windows that change, and drops those that have few bits left. Returns the bits in no window.
     fn update_windows(&mut self, key: &Item, name: Attribute, before: &SeqSet, set: &SeqSet) -> SeqSet {
         let mut inline = set.clone();
         let known = self.listed.keys().filter_map(|key| schema::named_window(key));
@@ -151,8 +147,7 @@ impl DynamoFacts {
         named.keys().filter_map(|name| schema::named_window(name)).filter_map(|(set, at)| schema::window(&key, set, at)).collect()
     }
 
-    /// Returns the items with whole sets, in any order. The attribute `windows` remains. If the windows of a set are
-    /// damaged, its attribute becomes one that cannot be read.
+    /// Makes sets whole, and changes the items' order. `windows` remains. A set with damaged windows is unreadable.
     pub(crate) async fn completed(
         &self,
         operation: &'static str,
@@ -186,8 +181,7 @@ impl DynamoFacts {
         Ok(whole)
     }
 
-    /// Makes an item's sets whole. Returns false if a window is missing, damaged, or has another token than the item
-    /// lists.
+    /// Makes an item's sets whole. False if a window is missing, damaged, or has another token than the item lists.
     async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, StoreError> {
         let listed = listed(item);
         let named = |(name, token)| {

@@ -20,8 +20,8 @@ use super::{
 pub enum Cancelled {
     /// The conditions of these writes failed. Writes are numbered by their index in the transaction.
     Conditions(Vec<usize>),
-    /// Other requests held these items, or their partitions were at their limit. A repetition may succeed. Nothing is
-    /// named if an earlier attempt of the same transaction is still in progress.
+    /// Other requests held these items, or their partitions were at their limit. A repetition may succeed. Empty if an
+    /// earlier attempt of the same transaction is still in progress.
     Conflict(Vec<usize>),
 }
 
@@ -99,8 +99,7 @@ pub fn unchanged(attribute: Attribute, seen: Option<&Item>) -> Condition {
     still(attribute, seen.and_then(|item| attribute.of(item)).cloned())
 }
 
-/// The names and values of a request. Every name gets a placeholder, because DynamoDB reserves many words. A map is
-/// absent while it would be empty, which DynamoDB refuses.
+/// The names and values of a request, if there are any. All names have placeholders: many words are reserved.
 #[derive(Debug, Clone, Default)]
 struct Placeholders {
     names: Option<HashMap<String, String>>,
@@ -250,8 +249,7 @@ impl Write {
 }
 
 impl DynamoFacts {
-    /// Sends a write, again while a transaction holds its item. Returns whether it was done: false means that a
-    /// condition did not hold.
+    /// Sends a write, again while a transaction holds its item. Returns false if a condition did not hold.
     pub async fn send(&self, operation: &'static str, write: Write) -> Result<bool, StoreError> {
         Ok(self.send_returning(operation, write, ReturnValue::None).await?.is_some())
     }
@@ -319,8 +317,8 @@ impl DynamoFacts {
         }
     }
 
-    /// Sends writes that belong together: one alone, several as a transaction. Returns whether they were done. If not,
-    /// a condition did not hold, or another transaction held one of the items.
+    /// Sends writes that belong together: one alone, several as a transaction. Returns false if a condition did not
+    /// hold, or another transaction held one of the items.
     pub async fn send_all(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool, StoreError> {
         match <[Write; 1]>::try_from(writes) {
             Ok([write]) => self.send(operation, write).await,

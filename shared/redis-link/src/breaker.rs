@@ -1,5 +1,4 @@
-//! A circuit breaker. After some failures in a row it stops calls to Redis for a while. So a hanging Redis costs a
-//! function some waits and not all of its time.
+//! A circuit breaker, so that a hanging Redis costs a function some waits and not all of its time.
 
 use std::{
     array,
@@ -19,8 +18,7 @@ use crate::LinkError;
 
 const FAILURES: u32 = 3;
 
-/// The times that the breaker stays open. Each failed attempt leads to the next pause; after the last one every pause
-/// is `LONGEST_PAUSE`.
+/// How long the breaker stays open: the n-th time in a row, the n-th pause, and then always `LONGEST_PAUSE`.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 

@@ -1,8 +1,7 @@
 //! A cluster. Commands go to the nodes that serve their slots, in parallel, and follow a slot that moves.
 //!
-//! Every node has a connection and a breaker of its own, so a lost master affects only the readers whose views it
-//! holds. The cluster connection of the `redis` crate sends no commands while it looks for a lost node. All operations
-//! are idempotent, so they may be repeated on another node.
+//! A lost master affects only the readers whose views it holds. The cluster connection of the `redis` crate sends no
+//! commands while it looks for a lost node. All operations are idempotent, so they may be repeated on another node.
 
 mod attempt;
 
@@ -106,8 +105,7 @@ impl Cluster {
         Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, paced, patience, library })
     }
 
-    /// Runs bundles, each on the node of its slot, and returns the replies in the order of the bundles. Bundles of one
-    /// node run in this order.
+    /// Runs each bundle on the node of its slot; bundles of one node in their order. Returns a reply for each.
     pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
         // The time of bulk work is mostly its wait for its turn.
         let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
@@ -181,8 +179,8 @@ impl Cluster {
         responses.into_iter().find_map(Result::err).map_or(Ok(()), Err).inspect_err(|_| self.refresh_behind(&topology))
     }
 
-    /// One step of a walk over the keys of all primaries, one primary after another. The first byte of the cursor is
-    /// the number of the primary. If a node joins or leaves during a walk, the walk may miss keys or return them twice.
+    /// One step of a walk over the keys of one primary after another. The first byte of the cursor numbers the primary.
+    /// If a node joins or leaves during a walk, the walk may miss keys or return them twice.
     pub(crate) async fn scan(
         self: &Arc<Self>,
         operation: &'static str,
@@ -203,8 +201,7 @@ impl Cluster {
         Ok((next, found))
     }
 
-    /// Groups bundles by their node, in order. The second list has the bundles that no node serves, or only the node
-    /// that failed.
+    /// Groups bundles by their node, in order. No node serves those of the second list, or only the one that failed.
     fn group(&self, topology: &Topology, open: Vec<Open>) -> (Vec<Group>, Vec<Open>) {
         let (mut groups, mut unserved) = (BTreeMap::<(Address, Role), Group>::new(), Vec::new());
         for open in open {
@@ -228,8 +225,7 @@ impl Cluster {
                 // A bundle without a key may go to any node.
                 let range = topology.range(open.slot.unwrap_or_default())?;
                 let old = self.replica_reads && open.bundle.consistency == Consistency::Eventual && open.way == Way::Map;
-                // A replica needs the epoch of its primary: without it, the views of another epoch cannot be
-                // recognized.
+                // Without its primary's epoch, a replica's views of another epoch cannot be recognized.
                 let replica = range.primary.node.epoch().filter(|_| old).zip(range.replicas.iter().choose(&mut rand::rng()));
                 Some(match replica {
                     Some((epoch, replica)) => (replica.clone(), Role::Replica(epoch)),
@@ -301,8 +297,8 @@ impl Cluster {
         let mut responses = values.into_iter();
         if check {
             if responses.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
-                // A replica has become master on this connection. Records written since then carry the previous epoch
-                // and count as missing.
+                // A replica became master on this connection. Records since then carry the old epoch and count as
+                // missing.
                 warn!(node = %member.address, "a node took over from another; its views are rebuilt");
                 member.node.learn_again().await;
                 let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };

@@ -15,8 +15,8 @@ use crate::{
     topology::slot,
 };
 
-/// A connection to one node, or to each node of a cluster. Clones share it. Every operation must be idempotent, because
-/// it is repeated after a broken connection.
+/// A connection to one node, or to each node of a cluster. Clones share it. It repeats operations after a broken
+/// connection, so they must be idempotent.
 #[derive(Clone)]
 pub struct Link(Arc<Servers>);
 
@@ -54,8 +54,7 @@ impl Link {
         Ok(Self(Arc::new(servers)))
     }
 
-    /// Splits keys into groups that one command may read: all keys on one node, the keys of one slot on a cluster. A
-    /// group contains indexes.
+    /// Splits the indexes of keys into groups that one command may read: on a cluster, the keys of one slot.
     pub fn parts(&self, keys: &[String]) -> Vec<Vec<usize>> {
         match &*self.0 {
             Servers::Node(_) => vec![(0..keys.len()).collect()],

@@ -1,5 +1,4 @@
-//! One Redis node: short timeouts, one retry on a new connection, a breaker, and the epoch that each connection has
-//! learned.
+//! One Redis node: short timeouts, one retry on a new connection, a breaker, and the epoch of each connection.
 
 use std::{
     slice,
@@ -34,8 +33,8 @@ struct Inner {
     /// Whether the node may be a replica. A reply of a replica has no epoch of its own.
     replicas: bool,
     live: ArcSwapOption<Live>,
-    /// Held while a connection is made. It contains the time and the error of the last failure. Callers that waited for
-    /// a failed attempt return its error instead of trying one after another.
+    /// Held while a connection is made. Time and error of the last failure: callers that waited for a failed attempt
+    /// return its error instead of trying one after another.
     connecting: Mutex<Option<(Instant, RedisError)>>,
     breaker: Breaker,
     /// `None` if bulk work is not paced.
@@ -44,8 +43,7 @@ struct Inner {
     library: Arc<str>,
 }
 
-/// A connection. The process at its other end stays the same for the life of the connection, so the epoch is learned
-/// once.
+/// A connection. The process at its other end stays the same, so the epoch is learned once.
 struct Live {
     connection: MultiplexedConnection,
     epoch: Epoch,
@@ -133,8 +131,7 @@ impl Node {
         read(operation, found.extract_error().map_err(|error| link_error(operation, error))?)
     }
 
-    /// Drops the connection, so that the next call learns the epoch again. The node may have become master on the same
-    /// connection.
+    /// Drops the connection, because the node may have become master on it. The next call learns the epoch again.
     pub(crate) async fn learn_again(&self) {
         let _one = self.0.connecting.lock().await;
         self.0.live.store(None);
@@ -222,8 +219,7 @@ fn name(command: &Cmd) -> Option<&[u8]> {
     }
 }
 
-/// Whether one of these commands changes a value. A change follows from facts, so it is tried even while the breaker is
-/// open.
+/// Whether one of these commands changes a value. A change is tried even while the breaker is open.
 fn changes(commands: &[Cmd]) -> bool {
     const CHANGES: [&[u8]; 6] = [b"FCALL", b"SET", b"DEL", b"UNLINK", b"HSET", b"FUNCTION"];
     commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))

@@ -43,8 +43,7 @@ impl RedisOptions {
     /// # Errors
     /// A URL or the certificate file cannot be read.
     pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
-        // The `redis` crate uses rustls without a crypto provider. A second installation is refused, and the first one
-        // remains.
+        // The `redis` crate uses rustls without a crypto provider. If there is one already, it remains.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let certificates = self.certificates()?;
         let urls = if self.cluster { self.url.split(',').collect() } else { vec![self.url.as_str()] };

@@ -70,8 +70,7 @@ impl Topology {
             let mut parts = range.into_iter();
             let mut slot = || from_redis_value::<u16>(parts.next()?).ok().filter(|slot| *slot < SLOTS);
             let (first, last) = (slot()?, slot()?);
-            // The host "?" is unknown, and such a node is left out. An empty or missing host stands for the host that
-            // responded.
+            // A node with the unknown host "?" is left out. An empty or missing host is the one that responded.
             let mut members = parts.filter_map(|node| {
                 // Host and port. More fields may follow.
                 let mut fields = from_redis_value::<Vec<Value>>(node).ok()?.into_iter();
@@ -111,8 +110,7 @@ fn distinct<'a>(members: impl Iterator<Item = &'a Arc<Member>>) -> Vec<Arc<Membe
     all
 }
 
-/// The slot of the first command that has a key; `None` if there is none. The key is the first argument of a command,
-/// and the third argument of `FCALL`.
+/// The slot of the first key in these commands. It is a command's first argument, and the third one of `FCALL`.
 pub(crate) fn slot_of(commands: &[Cmd]) -> Option<u16> {
     commands.iter().find_map(|command| {
         let mut args = command.args_iter().map(|arg| if let Arg::Simple(bytes) = arg { bytes } else { &[] });

@@ -1,5 +1,4 @@
-//! Settings of the functions that run outside of the VPC. They get neither the address of Redis nor the names of
-//! tables.
+//! Settings of the functions outside of the VPC. They get neither the address of Redis nor names of tables.
 
 use super::{AwsOverrides, SettingsError, process_environment};
 

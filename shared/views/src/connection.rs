@@ -14,9 +14,8 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 
 /// The Redis that holds the views. Clones share its connections.
 ///
-/// A command may run twice: again after a broken connection, or on the node of a cluster that took over. A write may
-/// have been done even if its call returns [`StoreError::Unavailable`]. So every command may be repeated. If a
-/// repetition has an effect of its own, the script says so under `Keeps`.
+/// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
+/// every command may be repeated. If a repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
 pub struct Redis(Link);
 
@@ -57,8 +56,7 @@ impl Redis {
         Ok((read(operation, value).map_err(view_error)?, epoch))
     }
 
-    /// Runs commands on keys of one slot in one round trip. Returns the responses in order, and the epoch of the
-    /// server.
+    /// Runs commands on keys of one slot in one round trip. Returns the responses in order, and the server's epoch.
     pub(crate) async fn together<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -110,8 +108,8 @@ impl Redis {
         replies.map(|reply| one(reply).map_err(view_error)).collect()
     }
 
-    /// The strings with these keys, each with the epoch of its server. If some nodes respond and others do not, the
-    /// strings of the latter count as missing, so they come from the facts.
+    /// The strings with these keys, each with the epoch of its server. They count as missing if their node is
+    /// unavailable and another one is not.
     pub(crate) async fn strings(
         &self,
         operation: &'static str,

@@ -15,8 +15,7 @@ use super::{
 };
 use crate::connection::Redis;
 
-/// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
-/// deleted posts follows them.
+/// Numbers after the version, before the deleted posts: latest_seq, latest_at, posts, changes, pulled (8 bytes each).
 const NUMBERS: usize = 5;
 
 #[async_trait]
@@ -71,9 +70,8 @@ fn head_key(author: UserId) -> String {
     head
 }
 
-/// Version and record of a head. Every publish raises the first summand, and every deletion raises the second.
-/// Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's
-/// change, so a caller reads the head again after its change.
+/// Version and record of a head. Every publish raises the first summand, and every deletion the second. Heads of a
+/// publish and a deletion at the same time may have one version and lack each other's change, so a caller reads again.
 fn encode(head: &AuthorHead) -> (u64, Vec<u8>) {
     let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;

@@ -40,10 +40,8 @@
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | the pages, done again |
 //! | `{post}:handled:<kind>` | number | followers handled in these pages | 7 days | progress | the pages, done again |
 //!
-//! "Written by" names the scripts of `lua/`, or the methods that send plain commands.
-//!
-//! The hash tag of a user's key is the user's bucket, one of 4,096. Users of one bucket share a slot, so one call
-//! serves many followers, on a cluster too.
+//! "Written by" names the scripts of `lua/`, or the methods that send plain commands. `{bucket}` is one of 4,096: users
+//! of one bucket share a slot, so one call serves many followers, on a cluster too.
 
 use std::time::Duration;
 
@@ -124,8 +122,7 @@ pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 /// The time that a live connection is registered after its last ping.
 pub(crate) const CONNECTION_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// The time that a relation list lives after its fill or the last follow, and that counters live after they were
-/// stored.
+/// How long a relation list lives after its fill or the last follow, and counters after they were stored.
 pub(crate) const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
 /// The time that an empty relation list is kept.
@@ -134,12 +131,11 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The time that Redis remembers that a user has begun or ended a follow or a block, has reacted, or has deleted a post
-/// of another user. It is longer than a first page stays in memory, and than counts from before the reaction are used.
+/// How long a user's change is noted: longer than a first page stays in memory, and than counts from before a reaction
+/// are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
-/// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and
-/// its response is not used. So no response is more stale than that.
+/// The same with replicas, which report 60 s without contact to their primary (`repl-timeout`) and are not read.
 pub(crate) const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
 
 pub(crate) const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -153,12 +149,10 @@ pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 /// The time that a read state of notices, and marks of an author who is not followed, live after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The time that a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no
-/// reaction within this time enqueues one.
+/// How long a reaction that has enqueued a task speaks for the next ones, also if its sender was killed before.
 pub(crate) const RANK_LIFETIME: Duration = Duration::from_secs(2);
 
-/// The time that an author's moved posts are kept after the last change. A task takes them within a minute, unless
-/// workers are stopped.
+/// How long an author's moved posts are kept after the last change. Usually a task takes them within a minute.
 pub(crate) const MOVED_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The greatest delay of a task for moved posts, after which the next change sends another.
@@ -241,8 +235,7 @@ pub fn text(post: PostId) -> String {
     format!("{{{}}}:b:{post}", post.author.bucket())
 }
 
-/// The reaction counts of a post, the lease for storing them, the number of its reactions in this moment, and the
-/// user whose reaction has enqueued a rank task.
+/// Counts, the lease for storing them, the number of reactions in this moment, and who has enqueued a rank task.
 pub fn counts(post: PostId) -> [String; 4] {
     let key = format!("{{{}}}:q:{post}", post.author.bucket());
     [key.clone(), format!("{key}:lease"), format!("{key}:recent"), format!("{key}:rank")]

@@ -1,9 +1,6 @@
 //! The views in Redis. They are derived from the facts and can be rebuilt at any time. A view that could be stale
 //! carries the epoch, and a version where copies compete. The traits in `tidemark_app::ports` say what each call
-//! guarantees, and the header of each script says what it keeps.
-//!
-//! [`keys`] formats the keys. `lua/` has one file for each atomic operation. [`library`] loads them as a function
-//! library.
+//! guarantees, and the header of each script in `lua/` says what it keeps.
 
 mod connection;
 pub mod heads;

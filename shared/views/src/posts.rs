@@ -222,8 +222,7 @@ fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }
 
-/// Returns the author's state in the reader's view: outer `None` if the view cannot be used, inner `None` if the reader
-/// does not follow the author.
+/// The author's state in a view: outer `None` if the view cannot be used, inner `None` without a follow.
 fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Option<AuthorState>> {
     let meta = ReaderMeta::decode(&meta?).filter(|meta| meta.epoch == epoch.as_bytes())?;
     let state = match field {
@@ -256,8 +255,7 @@ fn post_keys(posts: &[PostId]) -> Vec<String> {
     posts.iter().map(|&post| keys::post(post)[0].clone()).collect()
 }
 
-/// A summary that cannot be read counts as unknown, and the facts replace it. One that was damaged into a deletion or a
-/// later revision stays until its lifetime ends.
+/// A summary that cannot be read counts as unknown. One that was damaged into a deletion or a later revision stays.
 fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
     let summary = |(&post, value)| Some((post, current(value, |summary| decode(post, summary))?));
     posts.iter().zip(values).filter_map(summary).collect()
@@ -308,8 +306,7 @@ pub fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
     Some(PostSummary { id, title, created_at, revision, rank, deleted: kind == DELETED })
 }
 
-/// The revision, the body after its length plus one, and the data. An absent body has the length 0, and absent data is
-/// empty.
+/// The revision, the length of the body plus one (0 if it is absent), the body, and the data (empty if absent).
 fn encode_text(revision: u32, text: &PostText) -> Vec<u8> {
     let mut bytes = revision.to_le_bytes().to_vec();
     let body = text.body.as_deref();

@@ -24,8 +24,7 @@ impl ProgressViews for Redis {
 
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError> {
         let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
-        // The epoch is not compared. A page that an older dump marks as done was done, and its readers' views of that
-        // epoch count as missing.
+        // Of any epoch: a page in an older dump was done, and its readers' views of that epoch count as missing.
         let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) =
             self.together("progress", gets.into(), Consistency::Strong).await?;
         let bitmap = bitmap.unwrap_or_default();

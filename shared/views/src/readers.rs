@@ -35,9 +35,8 @@ const PLACES_PER_CALL: usize = 8 * USERS_PER_CALL;
 /// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// The age from which on `touch` removes the tombstone of an unfollow from a view. That of the fact lives for seven
-/// days. The tombstone blocks a follow that was read before the unfollow and is applied after it. A delivery needs
-/// none: without a field it changes nothing.
+/// The age from which on `touch` removes the tombstone of an unfollow from a view. It blocks a follow that was read
+/// before the unfollow and is applied after it. A delivery needs none: without a field it changes nothing.
 const VIEW_TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 /// The fields of a hash.
@@ -69,8 +68,7 @@ impl ReaderViews for Redis {
             entries.extend(&state.recent);
         }
         entries.sort_unstable_by(|a, b| b.cmp(a));
-        // A release without recent entries, which may have written to the view, appends what it does not find in the
-        // list.
+        // A release without recent entries, which may have written here, appends what is not in the list.
         entries.dedup();
         Ok(Some(View { state, entries, whole, ..View::default() }))
     }
@@ -224,8 +222,7 @@ impl ReaderViews for Redis {
         let mut entries = seed.entries.clone();
         entries.sort_unstable();
         let mut stale = Vec::new();
-        // Authors and entries share the smallest number of calls. The last call carries the low end, when all entries
-        // above it are stored.
+        // Authors and entries share the calls. The last one carries the low end, when all entries above it are stored.
         let calls = seed.authors.len().div_ceil(AUTHORS_PER_SEED).max(entries.len().div_ceil(ENTRIES_PER_SEED)).max(1);
         for call in 0..calls {
             let authors = part(&seed.authors, call, AUTHORS_PER_SEED);
@@ -378,8 +375,8 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::sets). Returns
-/// `None` if it does not say whether the author blocks the user, as records of earlier releases.
+/// Decodes version, whether the author blocks the user, and [the posts](super::sets). Records of earlier releases do
+/// not say whether, and are `None`.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;

@@ -1,5 +1,4 @@
-//! Records that begin with a version, and the leases for storing records. The scripts `store`, `replace` and `count`
-//! write records. `store` also writes counters and times, which have no version.
+//! Records, most of which begin with a version, and the leases for storing them.
 
 use std::time::Duration;
 
@@ -27,8 +26,7 @@ pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
     Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
 }
 
-/// Decodes a record of the current epoch. A record that cannot be read, or of another epoch, counts as unknown. The
-/// facts replace it.
+/// Decodes a record. One that cannot be read, or of another epoch, counts as unknown. The facts replace it.
 pub(crate) fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let (value, epoch) = value?;
     decode(epoch.current(&value)?)
@@ -68,8 +66,7 @@ impl Redis {
         self.call::<u8>(Function::Replace, &keys, &[version.into(), record.into(), ms(lifetime)]).await.map(drop)
     }
 
-    /// Takes the leases for storing these records, unless other callers have them. `keys_of` returns a record's key and
-    /// that of its lease. Returns the records whose lease was taken.
+    /// Takes the free leases for storing these records, and returns the records. `keys_of` returns key and lease.
     pub(crate) async fn free_leases<T: Copy>(
         &self,
         operation: &'static str,

@@ -12,8 +12,8 @@ use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_
 use super::{keys, library::Function};
 use crate::connection::{Arg, Redis, damaged, fcall, ms, set, token_arg};
 
-/// The first byte of a list's marker; the epoch follows. The score of the marker is the time from which the list is
-/// complete. A marker of another epoch does not count. The marker sorts before every user.
+/// The first byte of a list's marker, before the epoch; no user sorts below it. Its score is the time from which the
+/// list is complete. A marker of another epoch does not count.
 const MARKER: u8 = 0;
 
 /// The detail of the error about a list that cannot be read.
@@ -124,8 +124,8 @@ impl Redis {
         let mut commands = vec![range().arg(0).arg(0).arg("WITHSCORES").clone()];
         match start {
             Start::Below(before) => {
-                // Entries in the cursor's own millisecond need a range of their own: the cursor may lie anywhere among
-                // them.
+                // The cursor may lie anywhere among the entries of its own millisecond, so they need a range of their
+                // own.
                 let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
                 let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
                 commands.push(range().arg(&tied).arg(&tied).arg("BYSCORE").arg("REV").arg("WITHSCORES").clone());
@@ -161,15 +161,13 @@ impl Redis {
         set(&keys::changed(user), 1, lifetime)
     }
 
-    /// Whether a response about `owner` may come from a replica. It may if it cannot contain a recent change of
-    /// `caller`. False if this is unknown.
+    /// Whether a response about `owner` may come from a replica: if `caller` is known to have made no recent change.
     async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
         self.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
     }
 }
 
-/// A member that cannot be read makes the whole list an error. Then pages come from the facts, until the list expires
-/// or reconcile deletes it.
+/// A member that cannot be read makes an error of the list. Pages come from the facts until it expires.
 fn relations(part: &Value) -> Result<Vec<Relation>, StoreError> {
     let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged(LIST))?;
     pairs
