@@ -96,13 +96,7 @@ impl Clock for SystemClock {
 }
 
 impl App {
-    /// Prepares all clients. Connections are made at their first use. Metrics go to the standard output.
-    pub async fn connect(settings: Settings) -> Result<Self, StartError> {
-        let metrics = EmbeddedMetrics::to_stdout(settings.metrics_namespace.clone());
-        Self::connect_with(settings, Arc::new(metrics)).await
-    }
-
-    /// Does the same with other metrics.
+    /// Prepares all clients. Connections are made at their first use.
     pub async fn connect_with(settings: Settings, metrics: Arc<dyn Metrics>) -> Result<Self, StartError> {
         let config = aws_config(&settings.aws, [settings.aws_attempt_timeout, settings.aws_operation_timeout]).await;
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
@@ -201,7 +195,9 @@ where
     F: Into<Diagnostic> + std::fmt::Debug,
 {
     telemetry::init();
-    let app = App::connect(Settings::from_env()?).await?;
+    let settings = Settings::from_env()?;
+    let metrics = EmbeddedMetrics::to_stdout(settings.metrics_namespace.clone());
+    let app = App::connect_with(settings, Arc::new(metrics)).await?;
     let (app, handle) = (&app, &handle);
     lambda_runtime::run(service_fn(move |event| handle(app, event))).await
 }

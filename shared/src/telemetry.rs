@@ -28,10 +28,8 @@ pub fn lines(
 pub struct EmbeddedMetrics {
     /// The CloudWatch namespace of the metrics.
     namespace: String,
-    out: Out,
+    out: Box<dyn Fn(&str) + Send + Sync>,
 }
-
-type Out = Box<dyn Fn(&str) + Send + Sync>;
 
 impl EmbeddedMetrics {
     /// Calls `out` with each line.
