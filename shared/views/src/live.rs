@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
-use redis_link::{Bundle, Consistency};
 use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError, Told, Watched};
 use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 
@@ -44,10 +43,7 @@ impl LiveViews for Redis {
     }
 
     async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>> {
-        let calls = users.iter().map(|&user| {
-            let command = fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]);
-            Bundle { commands: vec![command], consistency: Consistency::Strong, bulk: None }
-        });
+        let calls = users.iter().map(|&user| fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]));
         self.results("claim", calls.collect()).await.into_iter().map(|response| decode_claim(response?.0)).collect()
     }
 

@@ -19,7 +19,7 @@ use super::{
     library::Function,
     people, reactions,
     readers::decode_marks,
-    record::{self, current},
+    record::{self, current, take_lease},
 };
 use crate::connection::{Arg, MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
 
@@ -123,11 +123,8 @@ impl PostViews for Redis {
     }
 
     async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError> {
-        let call = |&post: &PostId| {
-            let [_, lease] = keys::post(post);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()])
-        };
-        self.each::<Value>("lease", posts.iter().map(call).collect()).await.map(drop)
+        let lease = |&post: &PostId| take_lease(&keys::post(post)[1], keys::SHORT_LEASE_LIFETIME, token);
+        self.each::<Value>("lease", posts.iter().map(lease).collect()).await.map(drop)
     }
 
     async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError> {

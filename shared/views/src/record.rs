@@ -32,6 +32,11 @@ pub(crate) fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl FnOnce(&[
     decode(epoch.current(&value)?)
 }
 
+/// The call that takes the lease for storing a record, also from another caller.
+pub(crate) fn take_lease(lease: &str, lifetime: Duration, token: u64) -> Cmd {
+    fcall(Function::Lease, &[lease.to_owned()], &[token_arg(token), ms(lifetime), 0.into()])
+}
+
 /// The call that stores a record from the facts, unless its lease is lost.
 pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Duration) -> Cmd {
     fcall(Function::Store, &keys, &[token_arg(token), record.into(), ms(lifetime)])
@@ -40,8 +45,7 @@ pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Du
 impl Redis {
     /// Takes the lease for storing a record, also from another caller.
     pub(crate) async fn take_lease(&self, lease: &str, lifetime: Duration, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), ms(lifetime), 0.into()];
-        self.call::<u8>(Function::Lease, &[lease.to_owned()], &args).await.map(drop)
+        self.query("lease", take_lease(lease, lifetime, token)).await.map(drop::<u8>)
     }
 
     /// Stores a record from the facts, unless its lease is lost.
