@@ -123,22 +123,18 @@ impl DynamoFacts {
     pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16], StoreError> {
         let mut shards: [Vec<CounterItem>; 16] = Default::default();
         let mut keys: Vec<Item> = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
-        while !keys.is_empty() {
-            let is_first = shards.iter().all(Vec::is_empty);
+        for _trip in 0..2 {
             for item in self.get("follower_counts", &self.tables.counters, keys).await? {
                 let item: CounterItem = read(item, Ok)?;
                 let (_, shard) =
                     schema::counter_shard(&item.counter).ok_or_else(|| CounterItem::counter.damaged_at(item.counter.clone()))?;
                 shards[usize::from(shard)].push(item);
             }
-            keys = Vec::new();
-            if is_first {
-                let parts =
-                    (0..SHARDS).zip(&shards).map(|(shard, items)| (shard, items.first().map_or(1, CounterItem::number_of_parts)));
-                keys.extend(
-                    parts.flat_map(|(shard, parts)| (1..parts).map(move |part| schema::followers_part(author, shard, part))),
-                );
-            }
+            let further = |(shard, items): (u16, &Vec<CounterItem>)| {
+                let parts = items.first().map_or(1, CounterItem::number_of_parts);
+                (1..parts).map(move |part| schema::followers_part(author, shard, part))
+            };
+            keys = (0..SHARDS).zip(&shards).flat_map(further).collect();
         }
         Ok(shards)
     }

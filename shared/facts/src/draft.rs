@@ -209,7 +209,7 @@ impl DynamoFacts {
     /// Deletes what an author's requests have left in its places.
     pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<(), StoreError> {
         let keys = (0..PLACES).map(|place| schema::record(&schema::draft(author, place)));
-        self.delete_all(&self.tables.idempotency, keys.collect()).await
+        self.delete_all(&self.tables.idempotency, keys.collect()).await.map(drop)
     }
 
     /// The deletion of a draft from its place.

@@ -71,19 +71,6 @@ struct Making {
 }
 
 impl Making {
-    fn new(user: UserId, kind: Kind) -> Self {
-        Self {
-            user,
-            kind,
-            outcomes: HashMap::new(),
-            tried: Vec::new(),
-            refused: false,
-            together: EDGES_PER_TRANSACTION,
-            attempts: attempts("follow"),
-            held_up: HeldUp::default(),
-        }
-    }
-
     /// Notes the outcome of a follow if the stored edge decides it. Returns whether it does.
     fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
         if stored.blocked.is_some() {
@@ -241,7 +228,16 @@ impl DynamoFacts {
         now: Timestamp,
         kind: Kind,
     ) -> Result<Vec<Followed>, StoreError> {
-        let mut making = Making::new(user, kind);
+        let mut making = Making {
+            user,
+            kind,
+            outcomes: HashMap::new(),
+            tried: Vec::new(),
+            refused: false,
+            together: EDGES_PER_TRANSACTION,
+            attempts: attempts("follow"),
+            held_up: HeldUp::default(),
+        };
         loop {
             making.attempts.next().await?;
             let mut missing: Vec<NewFollow> =

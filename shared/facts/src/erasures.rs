@@ -29,7 +29,7 @@ const PARALLEL: usize = 16;
 impl Erasures for DynamoFacts {
     async fn erasure(&self, user: UserId) -> Result<Option<Erasure>, StoreError> {
         let item = self.get_one("erasure", &self.tables.identities, schema::erasure(user)).await?;
-        item.map(|item| read(item, |item: ErasureItem| item.try_into())).transpose()
+        item.map(|item| read(item, |item: ErasureItem| Ok(item.into()))).transpose()
     }
 
     async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure, StoreError> {
@@ -246,18 +246,13 @@ impl Erasures for DynamoFacts {
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
         let items = queried("remove_tombstones", query, limit).await?;
         // This includes posts that the head counts as deleted and that have no tombstone.
-        let keys: Vec<Item> = items.iter().map(schema::windowed_key).collect();
-        let found = keys.len();
-        self.delete_all(&self.tables.posts, keys).await?;
-        Ok(found)
+        self.delete_all(&self.tables.posts, items.iter().map(schema::windowed_key).collect()).await
     }
 
     async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize, StoreError> {
         let items = self.of_shards("remove_reaction_counts", user, schema::COUNTS, limit).await?;
-        let keys: Vec<Item> = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
-        let found = keys.len();
-        self.delete_all(&self.tables.reactions, keys).await?;
-        Ok(found)
+        let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
+        self.delete_all(&self.tables.reactions, keys).await
     }
 
     async fn remove_counters(&self, user: UserId) -> Result<(), StoreError> {
@@ -311,9 +306,10 @@ impl DynamoFacts {
         self.send("remove_reactions", item).await.map(drop)
     }
 
-    pub(crate) async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<(), StoreError> {
-        let deletes = keys.into_iter().map(|key| self.send("remove", Write::delete(table, key)));
-        stream::iter(deletes.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_for_each(async |_| Ok(())).await
+    /// Deletes the items with these keys, and returns their number.
+    pub(crate) async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<usize, StoreError> {
+        let deletes: Vec<_> = keys.into_iter().map(|key| self.send("remove", Write::delete(table, key))).collect();
+        stream::iter(deletes).buffer_unordered(PARALLEL).try_fold(0, async |deleted, _| Ok(deleted + 1)).await
     }
 }
 
@@ -340,11 +336,9 @@ fn erasure_item(user: UserId, erasure: &Erasure) -> Item {
     })
 }
 
-impl TryFrom<ErasureItem> for Erasure {
-    type Error = Attribute;
-
-    fn try_from(item: ErasureItem) -> Result<Self, Attribute> {
-        Ok(Self {
+impl From<ErasureItem> for Erasure {
+    fn from(item: ErasureItem) -> Self {
+        Self {
             started_at: Timestamp::from_ms(item.started_at),
             finished_at: item.finished_at.map(Timestamp::from_ms),
             removed: item.removed,
@@ -356,6 +350,6 @@ impl TryFrom<ErasureItem> for Erasure {
             incomplete: item.incomplete,
             touched_at: Timestamp::from_ms(item.touched_at),
             version: item.version,
-        })
+        }
     }
 }

@@ -117,12 +117,8 @@ impl Posts for DynamoFacts {
             let keys = left.iter().flat_map(|&post| [schema::post(post), schema::body(post)]).collect();
             let items = self.get("with_texts", &self.tables.posts, keys).await?;
             let (posts, texts): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| post_of(item).is_ok());
-            let mut damaged = HashMap::new();
-            let mut texts = texts.into_iter().map(|text| {
-                let id = body_of(&text)?;
-                Ok((id, read_text(text).map_err(|error| damaged.insert(id, error)).ok()))
-            });
-            let mut texts: HashMap<PostId, Option<(u32, PostText)>> = texts.by_ref().collect::<Result<_, StoreError>>()?;
+            let texts = texts.into_iter().map(|text| Ok((body_of(&text)?, read_text(text))));
+            let mut texts: HashMap<PostId, Result<(u32, PostText), StoreError>> = texts.collect::<Result<_, StoreError>>()?;
             left.clear();
             for post in posts {
                 let post = read_post(post)?;
@@ -131,18 +127,17 @@ impl Posts for DynamoFacts {
                     found.insert(id, (post, Some(PostText::default())));
                     continue;
                 }
-                match texts.remove(&id).unwrap_or_else(|| Some((1, PostText::default()))) {
-                    Some((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
+                match texts.remove(&id).unwrap_or_else(|| Ok((1, PostText::default()))) {
+                    Ok((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
                     // They may be from before and after an edit. The same difference twice is damage: reads are
                     // consistent.
-                    Some((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
-                    Some((of, _)) => {
+                    Ok((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
+                    Ok((of, _)) => {
                         error!(%id, revision, of, "the text of a post is of another revision");
                         found.insert(id, (post, None));
                     }
-                    None => {
-                        let error = damaged.get(&id).map(|error| error as &dyn std::error::Error);
-                        error!(%id, error, "the text of a post cannot be read");
+                    Err(error) => {
+                        error!(%id, error = &error as &dyn std::error::Error, "the text of a post cannot be read");
                         found.insert(id, (post, None));
                     }
                 }

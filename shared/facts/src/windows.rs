@@ -184,11 +184,11 @@ impl DynamoFacts {
     /// Makes an item's sets whole. False if a window is missing, damaged, or has another token than the item lists.
     async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, StoreError> {
         let listed = listed(item);
-        let named = |(name, token)| {
+        let windows = listed.iter().filter_map(|(name, token)| {
             let (set, window) = schema::named_window(name)?;
             Some((set, schema::window(item, set, window)?, token))
-        };
-        let windows: Vec<(&str, Item, &AttributeValue)> = listed.iter().filter_map(named).collect();
+        });
+        let windows: Vec<(&str, Item, &AttributeValue)> = windows.collect();
         let keys = windows.iter().map(|(_, key, _)| key.clone()).collect();
         let [found] = self.stored(operation, [(table, keys)]).await?;
         let mut sets: HashMap<&str, SeqSet> = HashMap::new();
