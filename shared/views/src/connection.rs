@@ -33,7 +33,7 @@ impl Redis {
         &self,
         function: Function,
         keys: &[String],
-        args: &[Arg],
+        args: impl ToRedisArgs + Send,
     ) -> Result<T, StoreError> {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
@@ -190,41 +190,10 @@ pub(crate) fn damaged(detail: impl Into<String>) -> StoreError {
     StoreError::DamagedView { detail: detail.into() }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Arg {
-    Bytes(Vec<u8>),
-    Number(u64),
-}
-
-impl From<u64> for Arg {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<Vec<u8>> for Arg {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Bytes(bytes)
-    }
-}
-
-impl From<&str> for Arg {
-    fn from(text: &str) -> Self {
-        Self::Bytes(text.as_bytes().to_vec())
-    }
-}
-
-pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
-    let mut command = redis::cmd("FCALL");
-    command.arg(function.name()).arg(keys.len()).arg(keys);
-    debug_assert!(keys.len() + args.len() <= MAX_ARGUMENTS, "{function:?}: {} arguments", keys.len() + args.len());
-    for arg in args {
-        match arg {
-            Arg::Bytes(bytes) => command.arg(bytes.as_slice()),
-            Arg::Number(number) => command.arg(*number),
-        };
-    }
-    command
+pub(crate) fn fcall(function: Function, keys: &[String], args: impl ToRedisArgs) -> Cmd {
+    let call = redis::cmd("FCALL").arg(function.name()).arg(keys.len()).arg(keys).arg(args).clone();
+    debug_assert!(call.args_iter().len() <= MAX_ARGUMENTS + 3, "{function:?}: {} arguments", call.args_iter().len());
+    call
 }
 
 /// A transaction on keys of one slot: no other command runs between these. Its response is the array of theirs.
@@ -235,14 +204,14 @@ pub fn transaction(commands: impl IntoIterator<Item = Cmd>) -> Bundle {
 
 /// The command that sets a string with this lifetime.
 pub(crate) fn set(key: &str, value: impl ToRedisArgs, lifetime: Duration) -> Cmd {
-    redis::cmd("SET").arg(key).arg(value).arg("PX").arg(lifetime.as_millis() as u64).clone()
+    redis::cmd("SET").arg(key).arg(value).arg("PX").arg(ms(lifetime)).clone()
 }
 
-/// A lifetime as an argument, in milliseconds.
-pub(crate) fn ms(duration: Duration) -> Arg {
-    Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+/// A lifetime in milliseconds.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn token_arg(token: u64) -> Arg {
-    Arg::Bytes(token.to_le_bytes().to_vec())
+pub(crate) fn token_arg(token: u64) -> Vec<u8> {
+    token.to_le_bytes().to_vec()
 }

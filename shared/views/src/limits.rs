@@ -13,13 +13,13 @@ use super::{
     keys::{self, View},
     library::Function,
 };
-use crate::connection::{Arg, Redis, ms};
+use crate::connection::{Redis, ms};
 
 #[async_trait]
 impl LimitViews for Redis {
     async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent, StoreError> {
-        let args = [budget.name().into(), u64::from(per_minute).into(), now.ms().into()];
-        let [wait, access]: [u64; 2] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], &args).await?;
+        let args = (budget.name(), per_minute, now.ms());
+        let [wait, access]: [u64; 2] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], args).await?;
         Ok(Spent { wait: (wait > 0).then(|| Duration::from_millis(wait)), access: (access > 0).then_some(access == 1) })
     }
 }
@@ -27,9 +27,8 @@ impl LimitViews for Redis {
 #[async_trait]
 impl ErasureViews for Redis {
     async fn note_access(&self, user: UserId, may: bool) -> Result<(), StoreError> {
-        let mut args: Vec<Arg> = vec![u64::from(if may { 1_u8 } else { 2 }).into(), ms(keys::ACCESS_LIFETIME)];
-        args.extend(may.then(|| 1.into()));
-        self.call::<u8>(Function::Lease, &[keys::access(user)], &args).await.map(drop)
+        let args = (if may { 1 } else { 2 }, ms(keys::ACCESS_LIFETIME), may.then_some(1));
+        self.call::<u8>(Function::Lease, &[keys::access(user)], args).await.map(drop)
     }
 
     async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError> {

@@ -21,7 +21,7 @@ use super::{
     readers::decode_marks,
     record::{self, current, take_lease},
 };
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
+use crate::connection::{MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
 /// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
@@ -130,12 +130,11 @@ impl PostViews for Redis {
     async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError> {
         let call = |(post, text): &(PostSummary, Option<PostText>)| {
             let text = text.as_ref().map(|text| encode_text(post.revision, text)).unwrap_or_default();
-            let token = lease.map_or_else(|| "".into(), token_arg);
+            let args = (encode(post), text, ms(keys::POST_LIFETIME), lease.map_or_else(Vec::new, token_arg));
             let [summary, of_post] = keys::post(post.id);
-            let args = [encode(post).into(), text.into(), ms(keys::POST_LIFETIME), token];
-            fcall(Function::Remember, &[summary, keys::text(post.id), of_post], &args)
+            fcall(Function::Remember, &[summary, keys::text(post.id), of_post], args)
         };
-        self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(|_| ())
+        self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(drop)
     }
 
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError> {
@@ -146,9 +145,9 @@ impl PostViews for Redis {
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError> {
         let ReactionCounts { likes, favorites } = counts.counts;
         let record = [record::start(counts.version), likes.encode_var_vec(), favorites.encode_var_vec()].concat();
-        let [long, short] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME].map(ms);
-        let args = [token_arg(token), counts.version.into(), record.into(), long, short];
-        self.call::<u8>(Function::Count, &keys::counts(post)[..2], &args).await.map(drop)
+        let lifetimes = (ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME));
+        let args = (token_arg(token), counts.version, record, lifetimes);
+        self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
     }
 
     async fn forget_counts(&self, post: PostId) -> Result<(), StoreError> {
@@ -157,8 +156,8 @@ impl PostViews for Redis {
 
     async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError> {
         let [counts, moment, rank] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME, keys::RANK_LIFETIME].map(ms);
-        let args = [counts, moment, keys::MANY_REACTIONS.into(), rank, by.get().into()];
-        self.call::<u8>(Function::Outdate, &keys::counts(post), &args).await.map(|due| due == 1)
+        let args = (counts, moment, keys::MANY_REACTIONS, rank, by.get());
+        self.call::<u8>(Function::Outdate, &keys::counts(post), args).await.map(|due| due == 1)
     }
 
     async fn begin_rank(&self, post: PostId) -> Result<(), StoreError> {
@@ -167,16 +166,15 @@ impl PostViews for Redis {
     }
 
     async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError> {
-        let times = [now.ms().into(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME)];
-        let args = [[post.seq.into(), u64::from(step.changes).into()].as_slice(), &times].concat();
-        let delay: i64 = self.call(Function::Moved, &[keys::moved(post.author)], &args).await?;
+        let args = (post.seq, step.changes, now.ms(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME));
+        let delay: i64 = self.call(Function::Moved, &[keys::moved(post.author)], args).await?;
         Ok(u64::try_from(delay).ok().map(Duration::from_millis))
     }
 
     async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError> {
         let key = keys::moved(author);
         let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
-        let expire = redis::cmd("PEXPIRE").arg(&key).arg(keys::MOVED_LIFETIME.as_millis() as u64).clone();
+        let expire = redis::cmd("PEXPIRE").arg(&key).arg(ms(keys::MOVED_LIFETIME)).clone();
         self.query_in_epoch::<Value>("note_rescore", transaction([sent, expire])).await.map(drop)
     }
 
@@ -190,15 +188,13 @@ impl PostViews for Redis {
     }
 
     async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError> {
-        let mut fields: Vec<[Arg; 2]> =
-            moved.posts.iter().map(|(seq, changes)| [(*seq).into(), u64::from(*changes).into()]).collect();
-        if !moved.whole {
-            fields.push([ALL.into(), "".into()]);
-        }
+        let posts = moved.posts.iter().map(|(seq, changes)| (seq.to_string(), changes.to_string()));
+        let missing = (!moved.whole).then(|| (ALL.to_owned(), String::new()));
+        let fields: Vec<(String, String)> = posts.chain(missing).collect();
         let mut left = 0;
         for fields in fields.chunks(MAX_ARGUMENTS / 3) {
-            let args = [vec![next.ms().into(), ms(keys::MOVED_LIFETIME)], fields.concat()].concat();
-            left = self.call(Function::Settle, &[keys::moved(author)], &args).await?;
+            let args = (next.ms(), ms(keys::MOVED_LIFETIME), fields);
+            left = self.call(Function::Settle, &[keys::moved(author)], args).await?;
         }
         Ok(left)
     }

@@ -12,13 +12,9 @@ use crate::connection::{Redis, ms};
 #[async_trait]
 impl ProgressViews for Redis {
     async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError> {
-        let (pages_done, handled) = self
-            .call(
-                Function::Progress,
-                &[keys::pages_done(kind, post), keys::handled(kind, post)],
-                &[u64::from(page).into(), handled.into(), ms(keys::PROGRESS_LIFETIME)],
-            )
-            .await?;
+        let keys = [keys::pages_done(kind, post), keys::handled(kind, post)];
+        let args = (page, handled, ms(keys::PROGRESS_LIFETIME));
+        let (pages_done, handled) = self.call(Function::Progress, &keys, args).await?;
         Ok(Progress { pages_done, handled })
     }
 

@@ -7,7 +7,7 @@ use redis::Value;
 use redis_link::Epoch;
 use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
+    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
     reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
@@ -20,7 +20,7 @@ use super::{
     sets::{decode_set, encode_set},
     users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
+use crate::connection::{MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 1_000;
@@ -38,6 +38,9 @@ const REBUILD_DEADLINE_MS: u64 = 10_000;
 /// The age from which on `touch` removes the tombstone of an unfollow from a view. It blocks a follow that was read
 /// before the unfollow and is applied after it. A delivery needs none: without a field it changes nothing.
 const VIEW_TOMBSTONE_SECONDS: u64 = 24 * 3600;
+
+/// The lifetimes of a view's state and feed, in ms.
+const LIFETIMES: (u64, u64) = (keys::STATE_LIFETIME.as_millis() as u64, keys::FEED_LIFETIME.as_millis() as u64);
 
 /// The fields of a hash.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -162,30 +165,21 @@ impl ReaderViews for Redis {
         create: bool,
     ) -> Result<(), StoreError> {
         for posts in posts.chunks(POSTS_PER_CALL) {
-            let lifetime = if create { ms(keys::FEED_LIFETIME) } else { "".into() };
-            let mut args: Vec<Arg> = vec![half_life.ms().into(), (FEED_CAP as u64).into(), lifetime];
-            for (key, rank) in posts {
-                let points = rank.points().to_string();
-                let changes = u64::from(rank.step.changes);
-                args.extend([key.post.author.get().into(), key.entry().into(), points.as_str().into(), changes.into()]);
-            }
+            let lifetime = if create { ms(keys::FEED_LIFETIME).to_string() } else { String::new() };
             let per_call = (PLACES_PER_CALL / posts.len()).clamp(1, USERS_PER_CALL);
+            let post = |(key, rank): &(FeedKey, Rank)| (key.post.author.get(), key.entry(), rank.points(), rank.step.changes);
+            let args = (half_life.ms(), FEED_CAP, lifetime, posts.iter().map(post).collect::<Vec<_>>());
             self.for_users::<u64>(Function::Rank, (users, per_call), all_keys, &args).await?;
         }
         Ok(())
     }
 
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError> {
-        let args = [
-            now.ms().into(),
-            now.plus_ms(REBUILD_DEADLINE_MS).ms().into(),
-            token_arg(token),
-            ms(keys::STATE_LIFETIME),
-            u64::from(anew).into(),
-        ];
+        let times = (now.ms(), now.plus_ms(REBUILD_DEADLINE_MS).ms());
+        let args = (times, token_arg(token), ms(keys::STATE_LIFETIME), anew);
         let mut keys = all_keys(user);
         keys.push(keys::connections(user));
-        let response: String = self.call(Function::Begin, &keys, &args).await?;
+        let response: String = self.call(Function::Begin, &keys, args).await?;
         match response.as_str() {
             "begun" => Ok(Begun::Begun),
             "building" => Ok(Begun::Building),
@@ -197,17 +191,13 @@ impl ReaderViews for Redis {
     async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError> {
         let mut admitted = Vec::with_capacity(edges.len());
         for edges in edges.chunks(MAX_ARGUMENTS / 6) {
-            let args: Vec<Arg> = edges
-                .iter()
-                .flat_map(|edge| {
-                    let [rev, begun] = [edge.rev, edge.begun()].map(|rev| u64::from(rev).into());
-                    let (state, prefix) = (AuthorState::opening(edge).encode(), author_prefix(edge.author));
-                    [edge.author.get().into(), rev, begun, state.into(), prefix.into()]
-                })
-                .collect();
+            let args = edges.iter().map(|edge| {
+                let (state, prefix) = (AuthorState::opening(edge).encode(), author_prefix(edge.author));
+                (edge.author.get(), edge.rev, edge.begun(), state, prefix)
+            });
             let [ranked, moves] = keys::ranked(user);
             let keys = [keys::reader_state(user), ranked, moves];
-            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, &args).await?;
+            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, args.collect::<Vec<_>>()).await?;
             let Some(response) = response else { return Ok(None) };
             admitted.extend(response.into_iter().map(|code| match code {
                 1 | 2 => Gate::Opening,
@@ -226,19 +216,13 @@ impl ReaderViews for Redis {
         let calls = seed.authors.len().div_ceil(AUTHORS_PER_SEED).max(entries.len().div_ceil(ENTRIES_PER_SEED)).max(1);
         for call in 0..calls {
             let authors = part(&seed.authors, call, AUTHORS_PER_SEED);
-            let mut args: Vec<Arg> = vec![
-                ms(keys::STATE_LIFETIME),
-                ms(keys::FEED_LIFETIME),
-                (FEED_CAP as u64).into(),
-                seed.token.map_or_else(|| "".into(), token_arg),
-                seed.low.filter(|_| call + 1 == calls).map_or_else(|| "".into(), |low| low.entry().into()),
-                (authors.len() as u64).into(),
-            ];
-            args.extend(
-                authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]),
-            );
-            args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
-            let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), &args).await?;
+            let token = seed.token.map_or_else(Vec::new, token_arg);
+            let low = seed.low.filter(|_| call + 1 == calls).map_or_else(Vec::new, |low| low.entry());
+            let states = authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode()));
+            let entries = part(&entries, call, ENTRIES_PER_SEED).iter().map(FeedKey::entry);
+            let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
+            let args = (LIFETIMES, FEED_CAP, token, low, facts);
+            let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), args).await?;
             let Some(response) = response else { return Ok(Seeded::Gone) };
             stale.extend(response.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
         }
@@ -246,13 +230,13 @@ impl ReaderViews for Redis {
     }
 
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError> {
-        let args = [token_arg(token), now.ms().into(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME)];
-        self.call::<u8>(Function::Finish, &[keys::reader_state(user)], &args).await.map(|done| done == 1)
+        let args = (token_arg(token), now.ms(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME));
+        self.call::<u8>(Function::Finish, &[keys::reader_state(user)], args).await.map(|done| done == 1)
     }
 
     async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError> {
-        let args = [tombstone.author.get().into(), u64::from(tombstone.rev).into(), author_prefix(tombstone.author).into()];
-        self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), &args).await.map(|_| ())
+        let args = (tombstone.author.get(), tombstone.rev, author_prefix(tombstone.author));
+        self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), args).await.map(drop)
     }
 
     async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError> {
@@ -275,30 +259,16 @@ impl ReaderViews for Redis {
     }
 
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError> {
-        let args = [
-            now.ms().into(),
-            ms(keys::STATE_LIFETIME),
-            ms(keys::FEED_LIFETIME),
-            (FEED_CAP as u64).into(),
-            now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS).into(),
-            u64::from(ranked).into(),
-        ];
-        self.call::<Option<u64>>(Function::Touch, &all_keys(user), &args).await.map(|_| ())
+        let oldest = now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS);
+        let args = (now.ms(), LIFETIMES, FEED_CAP, oldest, ranked);
+        self.call::<Option<u64>>(Function::Touch, &all_keys(user), args).await.map(drop)
     }
 
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError> {
-        let args: Vec<Arg> = vec![
-            ms(keys::STATE_LIFETIME),
-            ms(keys::FEED_LIFETIME),
-            (FEED_CAP as u64).into(),
-            post.post.author.get().into(),
-            post.post.seq.into(),
-            post.at.ms().into(),
-            post.entry().into(),
-            u64::from(modes.changes).into(),
-            modes.pulled.into(),
-            if announce { LEAST_BETWEEN_MS.into() } else { Arg::Bytes(Vec::new()) },
-        ];
+        let PostId { author, seq } = post.post;
+        let least = if announce { LEAST_BETWEEN_MS.to_string() } else { String::new() };
+        let of_post = (author.get(), seq, post.at.ms(), post.entry(), modes.changes, modes.pulled);
+        let args = (LIFETIMES, FEED_CAP, of_post, least);
         let mut delivered = Delivered::default();
         for (users, response) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
             let (reached, ranked, now, later): (u64, Vec<usize>, Vec<usize>, Vec<usize>) = response;
@@ -311,14 +281,8 @@ impl ReaderViews for Redis {
     }
 
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError> {
-        let args: Vec<Arg> = vec![
-            post.post.author.get().into(),
-            post.post.seq.into(),
-            u64::from(deletions).into(),
-            post.entry().into(),
-            u64::from(modes.changes).into(),
-            modes.pulled.into(),
-        ];
+        let PostId { author, seq } = post.post;
+        let args = (author.get(), seq, deletions, post.entry(), modes.changes, modes.pulled);
         let mut retracted = Retracted::default();
         for (users, response) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
             let (reached, watched): (u64, Vec<usize>) = response;

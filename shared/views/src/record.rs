@@ -34,12 +34,12 @@ pub(crate) fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl FnOnce(&[
 
 /// The call that takes the lease for storing a record, also from another caller.
 pub(crate) fn take_lease(lease: &str, lifetime: Duration, token: u64) -> Cmd {
-    fcall(Function::Lease, &[lease.to_owned()], &[token_arg(token), ms(lifetime), 0.into()])
+    fcall(Function::Lease, &[lease.to_owned()], (token_arg(token), ms(lifetime), 0))
 }
 
 /// The call that stores a record from the facts, unless its lease is lost.
 pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Duration) -> Cmd {
-    fcall(Function::Store, &keys, &[token_arg(token), record.into(), ms(lifetime)])
+    fcall(Function::Store, &keys, (token_arg(token), record, ms(lifetime)))
 }
 
 impl Redis {
@@ -67,7 +67,7 @@ impl Redis {
         record: Vec<u8>,
         lifetime: Duration,
     ) -> Result<(), StoreError> {
-        self.call::<u8>(Function::Replace, &keys, &[version.into(), record.into(), ms(lifetime)]).await.map(drop)
+        self.call(Function::Replace, &keys, (version, record, ms(lifetime))).await.map(drop::<u8>)
     }
 
     /// Takes the free leases for storing these records, and returns the records. `keys_of` returns key and lease.
@@ -80,7 +80,7 @@ impl Redis {
     ) -> Result<Vec<T>, StoreError> {
         let lease = |&record: &T| {
             let [_, lease] = keys_of(record);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
+            fcall(Function::Lease, &[lease], (token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1))
         };
         let taken: Vec<bool> = self.each(operation, records.iter().map(lease).collect()).await?;
         Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())

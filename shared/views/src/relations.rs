@@ -10,7 +10,7 @@ use tidemark_app::{
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
 use super::{keys, library::Function};
-use crate::connection::{Arg, Redis, damaged, fcall, ms, set, token_arg};
+use crate::connection::{Redis, damaged, fcall, ms, set, token_arg};
 
 /// The first byte of a list's marker, before the epoch; no user sorts below it. Its score is the time from which the
 /// list is complete. A marker of another epoch does not count.
@@ -48,9 +48,9 @@ impl RelationViews for Redis {
 
     async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError> {
         let lifetime = if members.is_empty() { keys::EMPTY_LIFETIME } else { keys::RELATIONS_LIFETIME };
-        let mut args = vec![token_arg(token), ms(lifetime), low.ms().into()];
-        args.extend(members.iter().flat_map(|member| [Arg::from(author_prefix(member.user)), member.since.ms().into()]));
-        self.call::<u8>(Function::Fill, &keys::list(list), &args).await.map(|_| ())
+        let members: Vec<_> = members.iter().map(|member| (author_prefix(member.user), member.since.ms())).collect();
+        let args = (token_arg(token), ms(lifetime), low.ms(), members);
+        self.call::<u8>(Function::Fill, &keys::list(list), args).await.map(drop)
     }
 
     async fn note_change(&self, user: UserId) -> Result<(), StoreError> {
@@ -67,22 +67,16 @@ impl RelationViews for Redis {
         }
         let (mut calls, mut then) = (Vec::with_capacity(edges.len() * 5), Vec::new());
         for edge in edges {
-            let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP as u64)];
+            let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP)];
             for (list, member, most) in sides {
-                let args = vec![
-                    u64::from(edge.following).into(),
-                    edge.since.ms().into(),
-                    author_prefix(member).into(),
-                    most.into(),
-                    ms(keys::RELATIONS_LIFETIME),
-                ];
-                calls.push(fcall(Function::Relate, &keys::list(list), &args));
+                let change = (edge.following, edge.since.ms(), author_prefix(member));
+                calls.push(fcall(Function::Relate, &keys::list(list), (change, most, ms(keys::RELATIONS_LIFETIME))));
             }
             then.extend([edge.user, edge.author].map(|user| Cmd::del(&keys::counters(user))));
             then.push(self.change(edge.user));
         }
         calls.append(&mut then);
-        self.each::<Value>("apply", calls).await.map(|_| ())
+        self.each::<Value>("apply", calls).await.map(drop)
     }
 
     async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError> {
@@ -106,7 +100,7 @@ impl RelationViews for Redis {
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
         let note = changed_by.map(|by| self.change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
-        self.each::<Value>("forget_counters", commands).await.map(|_| ())
+        self.each::<Value>("forget_counters", commands).await.map(drop)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Calls of one function for many users.
 
-use redis::FromRedisValue;
+use redis::{FromRedisValue, ToRedisArgs};
 use redis_link::{Bundle, Consistency};
 use tidemark_app::ports::StoreError;
 use tidemark_domain::UserId;
 use tracing::warn;
 
 use crate::{
-    connection::{Arg, Redis, fcall},
+    connection::{Redis, fcall},
     keys::View,
     library::Function,
 };
@@ -31,7 +31,7 @@ impl Redis {
         function: Function,
         (users, per_call): (&'a [UserId], usize),
         keys_of: impl Fn(UserId) -> Vec<String>,
-        args: &[Arg],
+        args: &(impl ToRedisArgs + Sync),
     ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
         let is_bulk = users.len() > 1;
         let call = |users: &[UserId]| {
