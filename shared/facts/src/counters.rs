@@ -10,12 +10,11 @@
 //! requires the head that it read ([decision 23](../../../docs/adr/0023-counters-grow-and-are-a-fence.md)).
 
 use aws_sdk_dynamodb::types::ReturnValue;
-use tidemark_app::ports::StoreError;
 use tidemark_domain::{UserId, ids::SHARDS};
 use tracing::warn;
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     item::{Attribute, Count, Item, number},
     schema::{self, CounterItem},
@@ -50,7 +49,7 @@ impl FollowerShard {
     }
 
     /// The shard as this item has it. A fence that cannot be read protects nothing, so it is an error.
-    pub(crate) fn read(item: &CounterItem) -> Result<(UserId, Self), StoreError> {
+    pub(crate) fn read(item: &CounterItem) -> Result<(UserId, Self)> {
         let damaged = |attribute: Attribute| attribute.damaged_at(item.counter.clone());
         let (author, shard) = schema::counter_shard(&item.counter).ok_or_else(|| damaged(CounterItem::counter))?;
         let exact = |count: Option<Count>, of| count.map_or(Some(0), |Count(count)| count).ok_or_else(|| damaged(of));
@@ -120,7 +119,7 @@ impl CounterItem {
 impl DynamoFacts {
     /// Reads all parts of an author's shards, the first part first. Split shards take a second trip. A shard without an
     /// item has no parts.
-    pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16], StoreError> {
+    pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16]> {
         let mut shards: [Vec<CounterItem>; 16] = Default::default();
         let mut keys: Vec<Item> = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
         for _trip in 0..2 {

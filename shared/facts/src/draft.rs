@@ -18,7 +18,7 @@ use tidemark_domain::{AuthorHead, NewPost, Post, PostText, Timestamp, UserId};
 use tracing::{error, warn};
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     heads::seen_head,
     item::{Item, encode, number},
@@ -87,7 +87,7 @@ impl DynamoFacts {
         mut draft: Draft,
         now: &impl Fn() -> Timestamp,
         attempts: &mut Attempts,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<Published> {
         let unnamed = || (schema::publish_record(draft.post.author, &format!("#{:016x}", draft.token)), String::new());
         draft.record = Some(draft.record.take().unwrap_or_else(unnamed));
         let published = match self.take_place(&mut draft, now, attempts).await {
@@ -111,12 +111,7 @@ impl DynamoFacts {
     }
 
     /// Stores the draft in a free place, or in one whose draft is too old.
-    async fn take_place(
-        &self,
-        draft: &mut Draft,
-        now: &impl Fn() -> Timestamp,
-        attempts: &mut Attempts,
-    ) -> Result<(), StoreError> {
+    async fn take_place(&self, draft: &mut Draft, now: &impl Fn() -> Timestamp, attempts: &mut Attempts) -> Result<()> {
         loop {
             let key = schema::draft(draft.post.author, rand::random_range(0..PLACES));
             let too_old = at_most(DraftItem::expires_at, number(now().seconds()));
@@ -134,12 +129,7 @@ impl DynamoFacts {
     }
 
     /// Waits until the draft is written. The publish that has waited longest writes all drafts.
-    async fn wait_in_place(
-        &self,
-        draft: &Draft,
-        now: &impl Fn() -> Timestamp,
-        attempts: &mut Attempts,
-    ) -> Result<Published, StoreError> {
+    async fn wait_in_place(&self, draft: &Draft, now: &impl Fn() -> Timestamp, attempts: &mut Attempts) -> Result<Published> {
         let (mut looks, mut is_missing) = (0, false);
         loop {
             let Seen { head, drafts, published } = self.look(draft, now()).await?;
@@ -172,7 +162,7 @@ impl DynamoFacts {
         }
     }
 
-    async fn look(&self, draft: &Draft, now: Timestamp) -> Result<Seen, StoreError> {
+    async fn look(&self, draft: &Draft, now: Timestamp) -> Result<Seen> {
         let author = draft.post.author;
         let places = (0..PLACES).map(|place| schema::draft(author, place));
         let keys = draft.record.iter().map(|(key, _)| key.clone()).chain(places).map(|key| schema::record(&key)).collect();
@@ -207,7 +197,7 @@ impl DynamoFacts {
     }
 
     /// Deletes what an author's requests have left in its places.
-    pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<(), StoreError> {
+    pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<()> {
         let keys = (0..PLACES).map(|place| schema::record(&schema::draft(author, place)));
         self.delete_all(&self.tables.idempotency, keys.collect()).await.map(drop)
     }

@@ -1,9 +1,9 @@
 //! The items of posts and texts: how they are encoded and decoded.
 
-use tidemark_app::ports::StoreError;
 use tidemark_domain::{Delivery, DeliveryState, Post, PostId, PostText, Step, Timestamp, UserId};
 
 use super::{
+    Result,
     decode::read,
     item::{Attribute, Item},
     schema::{self, BodyItem, PostItem},
@@ -58,7 +58,7 @@ pub(crate) fn text_item(post: PostId, text: &PostText, revision: Option<u32>) ->
 }
 
 /// Returns a text and its revision.
-pub(crate) fn read_text(item: Item) -> Result<(u32, PostText), StoreError> {
+pub(crate) fn read_text(item: Item) -> Result<(u32, PostText)> {
     read(item, |BodyItem { body, data, revision, .. }| Ok((revision.unwrap_or(1), PostText { body, data })))
 }
 
@@ -97,18 +97,18 @@ impl TryFrom<PostItem> for Post {
     }
 }
 
-pub fn read_post(item: Item) -> Result<Post, StoreError> {
+pub fn read_post(item: Item) -> Result<Post> {
     read(item, |post: PostItem| post.try_into())
 }
 
 /// The post in the key of a body's item.
-pub fn body_of(item: &Item) -> Result<PostId, StoreError> {
+pub fn body_of(item: &Item) -> Result<PostId> {
     let seq = BodyItem::item.parsed(item, schema::body_seq)?;
     Ok(PostId::new(BodyItem::author.user(item)?, seq))
 }
 
 /// The post in the key of an item.
-pub fn post_of(item: &Item) -> Result<PostId, StoreError> {
+pub fn post_of(item: &Item) -> Result<PostId> {
     let seq = PostItem::item.parsed(item, schema::post_seq)?;
     Ok(PostId::new(PostItem::author.user(item)?, seq))
 }

@@ -8,12 +8,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published, StoreError};
+use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published};
 use tidemark_domain::{AuthorHead, DeliveryState, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId};
 use tracing::error;
 
 use super::{
-    DynamoFacts, attempts, distinct,
+    DynamoFacts, Result, attempts, distinct,
     draft::{self, Draft},
     heads::{SeenHead, read_head, read_head_of, seen_head, with_modes},
     item::{Item, encode, flag, number, string, variant},
@@ -26,7 +26,7 @@ use super::{
 
 #[async_trait]
 impl Posts for DynamoFacts {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         let keys = distinct(authors).into_iter().map(schema::head).collect();
         let items = self.get("heads", &self.tables.posts, keys).await?;
         items.into_iter().map(read_head_of).collect()
@@ -38,7 +38,7 @@ impl Posts for DynamoFacts {
         followers: u64,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<Published> {
         let draft = Draft::new(post, followers, idempotency, now);
         let mut tried: Option<(Post, AuthorHead)> = None;
         let mut is_contended = false;
@@ -76,7 +76,7 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError> {
+    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted> {
         let mut tried = false;
         let mut attempts = attempts("delete");
         loop {
@@ -101,13 +101,13 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError> {
+    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         let items = self.get("posts", &self.tables.posts, keys).await?;
         items.into_iter().map(|item| read_post(item).map(|post| (post.id, post))).collect()
     }
 
-    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>, StoreError> {
+    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>> {
         let mut left = distinct(posts);
         let mut different = HashMap::new();
         let mut found = HashMap::with_capacity(left.len());
@@ -118,7 +118,7 @@ impl Posts for DynamoFacts {
             let items = self.get("with_texts", &self.tables.posts, keys).await?;
             let (posts, texts): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| post_of(item).is_ok());
             let texts = texts.into_iter().map(|text| Ok((body_of(&text)?, read_text(text))));
-            let mut texts: HashMap<PostId, Result<(u32, PostText), StoreError>> = texts.collect::<Result<_, StoreError>>()?;
+            let mut texts: HashMap<PostId, Result<(u32, PostText)>> = texts.collect::<Result<_>>()?;
             left.clear();
             for post in posts {
                 let post = read_post(post)?;
@@ -146,7 +146,7 @@ impl Posts for DynamoFacts {
         Ok(found)
     }
 
-    async fn edit(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError> {
+    async fn edit(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>> {
         let mut attempts = attempts("edit");
         loop {
             attempts.next().await?;
@@ -163,7 +163,7 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError> {
+    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>> {
         if after >= upto || limit == 0 {
             return Ok(Vec::new());
         }
@@ -171,7 +171,7 @@ impl Posts for DynamoFacts {
         items.into_iter().map(read_post).collect()
     }
 
-    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError> {
+    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
         let (Some(&newest), Some(&oldest)) = (seqs.first(), seqs.last()) else { return Ok(Vec::new()) };
         let span = usize::try_from(newest - oldest).unwrap_or(usize::MAX).saturating_add(1);
         if span > seqs.len().saturating_mul(DENSE) {
@@ -186,7 +186,7 @@ impl Posts for DynamoFacts {
         items.into_iter().filter(is_wanted).map(read_post).collect()
     }
 
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq> {
         let end = below(PostItem::time, string(schema::post_time_end(at)));
         let posts = self.query(&self.tables.posts, [is(PostItem::author, number(author.get())), end]);
         let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false);
@@ -194,13 +194,13 @@ impl Posts for DynamoFacts {
         self.catch_up(author, indexed.map_or(0, |post| post.seq), at).await
     }
 
-    async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>, StoreError> {
+    async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>> {
         let Some(item) = self.get_one("ranked_by", &self.tables.posts, schema::post(id)).await? else { return Ok(None) };
         let by = PostItem::step_by.optional(&item)?;
         Ok(Some((read_post(item)?, by)))
     }
 
-    async fn set_step(&self, id: PostId, step: Step, token: u64) -> Result<bool, StoreError> {
+    async fn set_step(&self, id: PostId, step: Step, token: u64) -> Result<bool> {
         let update = Write::update(&self.tables.posts, schema::post(id))
             .set(PostItem::step, number(step.level))
             .set(PostItem::step_changes, number(step.changes))
@@ -211,7 +211,7 @@ impl Posts for DynamoFacts {
         self.send("set_step", update).await
     }
 
-    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool, StoreError> {
+    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool> {
         let is_same = match kind {
             FanOutKind::Deliver => absent(PostItem::tombstone),
             FanOutKind::Retract => present(PostItem::tombstone),
@@ -243,7 +243,7 @@ impl Posts for DynamoFacts {
         self.send("note_look", update).await
     }
 
-    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool, StoreError> {
+    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool> {
         let update = self
             .live_post_in(post, DeliveryState::Pending)
             .set(PostItem::state, variant(DeliveryState::Done))
@@ -254,7 +254,7 @@ impl Posts for DynamoFacts {
         self.send("finish_delivery", update).await
     }
 
-    async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError> {
+    async fn finish_retraction(&self, post: PostId) -> Result<()> {
         let update = Write::update(&self.tables.posts, schema::post(post)).remove([PostItem::unfinished]);
         self.send("finish_retraction", update.when(present(PostItem::tombstone))).await.map(drop)
     }
@@ -268,7 +268,7 @@ impl DynamoFacts {
         author: UserId,
         seqs: RangeInclusive<Seq>,
         limit: usize,
-    ) -> Result<Vec<Item>, StoreError> {
+    ) -> Result<Vec<Item>> {
         let [first, last] = [seqs.start(), seqs.end()].map(|seq| string(schema::post_sort_key(*seq)));
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true).scan_index_forward(false);
@@ -282,7 +282,7 @@ impl DynamoFacts {
     }
 
     /// The author's head, and the outcome that an earlier publish with the same key implies.
-    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<(SeenHead, Option<Published>), StoreError> {
+    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<(SeenHead, Option<Published>)> {
         let records = draft.record.iter().map(|(key, _)| schema::record(key)).collect();
         let head = (self.tables.posts.as_str(), vec![schema::head(draft.post.author)]);
         let [head, records] = self.batch_get("publish", [head, (&self.tables.idempotency, records)]).await?;
@@ -290,12 +290,7 @@ impl DynamoFacts {
     }
 
     /// The outcome that the record of an earlier publish with the same key implies.
-    pub(crate) async fn published_before(
-        &self,
-        draft: &Draft,
-        records: Vec<Item>,
-        now: Timestamp,
-    ) -> Result<Option<Published>, StoreError> {
+    pub(crate) async fn published_before(&self, draft: &Draft, records: Vec<Item>, now: Timestamp) -> Result<Option<Published>> {
         let (Some(record), Some((_, fingerprint))) = (valid_record(records, now)?, &draft.record) else { return Ok(None) };
         if record.fingerprint != *fingerprint {
             return Ok(Some(Published::KeyReused));
@@ -310,7 +305,7 @@ impl DynamoFacts {
     }
 
     /// The token of the publish that wrote a post, if one did. The head counts the post, so its item appears soon.
-    pub(crate) async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
+    pub(crate) async fn token_of(&self, post: PostId) -> Result<Option<u64>> {
         let mut attempts = attempts("publish");
         loop {
             attempts.next().await?;
@@ -328,7 +323,7 @@ impl DynamoFacts {
         new: &[Post],
         after: &AuthorHead,
         now: Timestamp,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
+    ) -> Result<Result<(), Cancelled>> {
         let Some(first) = new.first() else { return Ok(Ok(())) };
         let posts = &self.tables.posts;
         let head = with_modes(Write::update(posts, schema::head(first.id.author)), after);
@@ -355,7 +350,7 @@ impl DynamoFacts {
     }
 
     /// Writes a post and its text after an edit. Also an empty text: its revision shows whether both belong together.
-    async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>, StoreError> {
+    async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>> {
         let posts = &self.tables.posts;
         let before = (next.revision > 2).then(|| number(next.revision - 1));
         let post = Write::update(posts, schema::post(next.id))
@@ -370,12 +365,7 @@ impl DynamoFacts {
     }
 
     /// Writes a tombstone and the head `after` the deletion. `stored` is the head's item before it.
-    async fn write_tombstone(
-        &self,
-        post: &Post,
-        after: &AuthorHead,
-        stored: Option<&Item>,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
+    async fn write_tombstone(&self, post: &Post, after: &AuthorHead, stored: Option<&Item>) -> Result<Result<(), Cancelled>> {
         let (posts, head) = (&self.tables.posts, schema::head(post.id.author));
         let mut sets = vec![(HeadItem::deleted, &after.deleted)];
         if post.archived {
@@ -409,7 +399,7 @@ impl DynamoFacts {
     }
 
     /// The index by time lags. Continues from its result to the last post at or before `at`, with consistent reads.
-    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq, StoreError> {
+    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq> {
         loop {
             let next: Vec<PostId> = (seq + 1..=seq + CATCH_UP).map(|seq| PostId::new(author, seq)).collect();
             let posts = self.posts(&next).await?;

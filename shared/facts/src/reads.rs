@@ -7,11 +7,11 @@ use std::{
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
-use tidemark_app::ports::{Reads, StoreError};
+use tidemark_app::ports::Reads;
 use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     distinct,
     item::{Attribute, Bits, Item, number, numbers, string},
@@ -22,12 +22,12 @@ use super::{
 
 #[async_trait]
 impl Reads for DynamoFacts {
-    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError> {
+    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>> {
         let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         self.get("reads", &self.tables.reads, keys).await?.into_iter().map(read_reads).collect()
     }
 
-    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError> {
+    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>> {
         const OPERATION: &str = "reads_from";
         let authors = between(ReadsItem::author, number(author.get()), number(u64::MAX));
         let query = self.query(&self.tables.reads, [is(ReadsItem::user, number(user.get())), authors]).consistent_read(true);
@@ -38,11 +38,11 @@ impl Reads for DynamoFacts {
         Ok(states)
     }
 
-    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError> {
+    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>> {
         self.of_user("all_reads", &self.tables.reads, user).await?.into_iter().map(read_reads).collect()
     }
 
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), StoreError> {
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState)> {
         const OPERATION: &str = "mark";
         let (into, out_of) = if read { (PENDING[0], PENDING[1]) } else { (PENDING[1], PENDING[0]) };
         let update = Write::update(&self.tables.reads, schema::reads(user, author))
@@ -81,20 +81,14 @@ impl Reads for DynamoFacts {
         Ok((before, after))
     }
 
-    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError> {
+    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool> {
         self.put_state(user, author, state, None).await
     }
 }
 
 impl DynamoFacts {
     /// Writes a state on the condition of its version. Without `imported`, the marks from a migration stay.
-    pub async fn put_state(
-        &self,
-        user: UserId,
-        author: UserId,
-        state: &ReadState,
-        imported: Option<&SeqSet>,
-    ) -> Result<bool, StoreError> {
+    pub async fn put_state(&self, user: UserId, author: UserId, state: &ReadState, imported: Option<&SeqSet>) -> Result<bool> {
         const OPERATION: &str = "put_reads";
         let key = schema::reads(user, author);
         let known = state.version.saturating_sub(1);
@@ -121,7 +115,7 @@ impl DynamoFacts {
     }
 
     /// Moves marks into the bitmap, for at most [`MOST_WINDOWS`] windows. Returns the new state if this call wrote it.
-    async fn fold(&self, user: UserId, author: UserId) -> Result<Option<ReadState>, StoreError> {
+    async fn fold(&self, user: UserId, author: UserId) -> Result<Option<ReadState>> {
         let key = schema::reads(user, author);
         let Some(item) = self.get_one("put_reads", &self.tables.reads, key.clone()).await? else { return Ok(None) };
         let state = read_reads(item.clone())?.1;
@@ -165,7 +159,7 @@ pub fn by(user: UserId, author: UserId) -> AttributeValue {
     string(schema::follower_shard(author, user.shard()))
 }
 
-pub fn read_reads(item: Item) -> Result<(UserId, ReadState), StoreError> {
+pub fn read_reads(item: Item) -> Result<(UserId, ReadState)> {
     read(item, |item: ReadsItem| {
         let Bits(mut read) = item.read.unwrap_or_default();
         for (seqs, is_read) in [(item.marked, true), (item.unmarked, false)] {
@@ -183,7 +177,7 @@ const PENDING: [Attribute; 2] = [ReadsItem::marked, ReadsItem::unmarked];
 /// With more marks beside the bitmap than this, a mark folds them into it.
 const MOST_PENDING: usize = 100;
 
-fn pending(item: &Item) -> Result<[Vec<Seq>; 2], StoreError> {
+fn pending(item: &Item) -> Result<[Vec<Seq>; 2]> {
     let [marked, unmarked] = PENDING.map(|attribute| attribute.optional(item));
     Ok([marked?.unwrap_or_default(), unmarked?.unwrap_or_default()])
 }

@@ -11,11 +11,10 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use tidemark_app::ports::StoreError;
 use tidemark_domain::SeqSet;
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, Result, attempts,
     item::{Attribute, Bits, Item, bits, encode, number},
     schema::{self, HeadItem, WindowItem},
     write::Write,
@@ -45,7 +44,7 @@ pub struct Layout {
 
 impl Layout {
     /// Distributes sets. `stored` is the item with whole sets. `moves` allows to move up to [`MOST_WINDOWS`] out.
-    pub fn new(key: &Item, stored: Option<&Item>, sets: &[(Attribute, &SeqSet)], moves: bool) -> Result<Self, StoreError> {
+    pub fn new(key: &Item, stored: Option<&Item>, sets: &[(Attribute, &SeqSet)], moves: bool) -> Result<Self> {
         let listed = stored.map(listed).unwrap_or_default();
         let mut layout = Self { sets: Vec::new(), listed, windows: Vec::new() };
         for &(name, set) in sets {
@@ -148,12 +147,7 @@ impl DynamoFacts {
     }
 
     /// Makes sets whole, and changes the items' order. `windows` remains. A set with damaged windows is unreadable.
-    pub(crate) async fn completed(
-        &self,
-        operation: &'static str,
-        table: &str,
-        items: Vec<Item>,
-    ) -> Result<Vec<Item>, StoreError> {
+    pub(crate) async fn completed(&self, operation: &'static str, table: &str, items: Vec<Item>) -> Result<Vec<Item>> {
         let (mut incomplete, mut whole): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| WINDOWS.of(item).is_some());
         let mut attempts = attempts(operation);
         attempts.next().await?;
@@ -182,7 +176,7 @@ impl DynamoFacts {
     }
 
     /// Makes an item's sets whole. False if a window is missing, damaged, or has another token than the item lists.
-    async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, StoreError> {
+    async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool> {
         let listed = listed(item);
         let windows = listed.iter().filter_map(|(name, token)| {
             let (set, window) = schema::named_window(name)?;

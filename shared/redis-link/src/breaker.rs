@@ -14,7 +14,7 @@ use failsafe::{
 };
 use tracing::{info, warn};
 
-use crate::LinkError;
+use crate::{LinkError, Result};
 
 const FAILURES: u32 = 3;
 
@@ -69,12 +69,7 @@ impl Breaker {
 
     /// Runs one operation, or handles it as `open` says while the breaker is open. Only [`LinkError::Unavailable`]
     /// counts as a failure.
-    pub(crate) async fn run<T>(
-        &self,
-        operation: &'static str,
-        open: While,
-        call: impl Future<Output = Result<T, LinkError>>,
-    ) -> Result<T, LinkError> {
+    pub(crate) async fn run<T>(&self, operation: &'static str, open: While, call: impl Future<Output = Result<T>>) -> Result<T> {
         if open == While::Tried && !self.state.is_call_permitted() {
             let late = |_| LinkError::Unavailable { operation, source: "no response while the circuit breaker is open".into() };
             return tokio::time::timeout(PATIENCE, call).await.map_err(late)?;

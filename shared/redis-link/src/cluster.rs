@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 
 use self::attempt::{Open, Outcome, Responses, Role, Way};
 use crate::{
-    LinkError,
+    LinkError, Result,
     bundle::{Bundle, Consistency, work_of},
     epoch::Epoch,
     error::{is_unknown_function, link_error},
@@ -106,7 +106,7 @@ impl Cluster {
     }
 
     /// Runs each bundle on the node of its slot; bundles of one node in their order. Returns a reply for each.
-    pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
+    pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply>> {
         // The time of bulk work is mostly its wait for its turn.
         let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
         let until = (!bulk).then(|| Instant::now() + self.patience);
@@ -171,7 +171,7 @@ impl Cluster {
     }
 
     /// Checks that every primary responds.
-    pub(crate) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<(), LinkError> {
+    pub(crate) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<()> {
         let topology = self.topology(operation).await?;
         let ping = [redis::cmd("PING")];
         let pings = topology.primaries();
@@ -186,7 +186,7 @@ impl Cluster {
         operation: &'static str,
         cursor: u64,
         options: &[&str],
-    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+    ) -> Result<(u64, Vec<Vec<u8>>)> {
         const NODE: u32 = 56;
         let (place, of_node) = (cursor >> NODE, cursor & ((1 << NODE) - 1));
         let primaries = self.topology(operation).await?.primaries();
@@ -272,13 +272,7 @@ impl Cluster {
     }
 
     /// Makes one round trip. If the node lacks the function library, this loads it.
-    async fn trip(
-        &self,
-        operation: &'static str,
-        member: &Member,
-        role: Role,
-        bundles: &[Open],
-    ) -> Result<Vec<Outcome>, LinkError> {
+    async fn trip(&self, operation: &'static str, member: &Member, role: Role, bundles: &[Open]) -> Result<Vec<Outcome>> {
         let mut commands = Vec::new();
         let check = !role.is_replica() && !member.checked.load(Ordering::Relaxed);
         if check {
@@ -330,7 +324,7 @@ impl Cluster {
     }
 
     /// Returns the map. Reads it if there is none, and refreshes an old one in the background.
-    async fn topology(self: &Arc<Self>, operation: &'static str) -> Result<Arc<Topology>, LinkError> {
+    async fn topology(self: &Arc<Self>, operation: &'static str) -> Result<Arc<Topology>> {
         if let Some(topology) = self.topology.load_full() {
             if topology.read_at.elapsed() > REFRESH_WITHIN {
                 self.refresh_behind(&topology);
@@ -360,7 +354,7 @@ impl Cluster {
         }
     }
 
-    async fn read(&self, seen: Option<&Arc<Topology>>) -> Result<(), LinkError> {
+    async fn read(&self, seen: Option<&Arc<Topology>>) -> Result<()> {
         let mut failed = self.refreshing.lock().await;
         let known = self.topology.load_full();
         if known.as_ref().map(Arc::as_ptr) != seen.map(Arc::as_ptr) {
@@ -382,7 +376,7 @@ impl Cluster {
     }
 
     /// Reads the map from one node.
-    async fn ask(&self, asked: Arc<Member>) -> Result<Topology, LinkError> {
+    async fn ask(&self, asked: Arc<Member>) -> Result<Topology> {
         const OPERATION: &str = "topology";
         let command = [redis::cmd("CLUSTER").arg("SLOTS").clone()];
         let response = asked.node.send(OPERATION, &command).await?.values.pop().unwrap_or(Value::Nil);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
 
 use crate::{
-    LinkError,
+    LinkError, Result,
     bundle::{Bundle, work_of},
     cluster::Cluster,
     error::{is_unknown_function, link_error},
@@ -80,7 +80,7 @@ impl Link {
 
     /// One step of a walk over all keys with `SCAN` and these options. Returns the cursor of the next step, and keys.
     /// The cursor 0 begins the walk and ends it.
-    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         match &*self.0 {
             Servers::Node(node) => node.scan(operation, cursor, options).await,
             Servers::Cluster(cluster) => cluster.scan(operation, cursor, options).await,
@@ -88,7 +88,7 @@ impl Link {
     }
 
     /// Checks that the node, or every master of the cluster, responds.
-    pub async fn responds(&self, operation: &'static str) -> Result<(), LinkError> {
+    pub async fn responds(&self, operation: &'static str) -> Result<()> {
         match &*self.0 {
             Servers::Node(node) => node.send(operation, &[redis::cmd("PING")]).await.map(|_| ()),
             Servers::Cluster(cluster) => cluster.ping(operation).await,
@@ -97,7 +97,7 @@ impl Link {
 
     /// Runs bundles on keys of any slots: all in one round trip on one node, up to 50 commands in a trip to a node of a
     /// cluster. Returns one reply for each bundle, in order. If one fails, each of the others may have run.
-    pub async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
+    pub async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply>> {
         match &*self.0 {
             Servers::Cluster(cluster) => cluster.run(operation, bundles).await,
             Servers::Node(_) if bundles.is_empty() => Vec::new(),
@@ -124,7 +124,7 @@ impl Link {
     }
 }
 
-async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply, LinkError> {
+async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> Result<Reply> {
     let work = work_of(&bundles);
     let commands: Vec<Cmd> = bundles.into_iter().flat_map(|bundle| bundle.commands).collect();
     let reply = node.send_paced(operation, &commands, work).await?;
@@ -136,6 +136,6 @@ async fn on_node(node: &Node, operation: &'static str, bundles: Vec<Bundle>) -> 
 }
 
 /// The values, or the first error among them.
-fn checked(operation: &'static str, values: Vec<Value>) -> Result<Vec<Value>, LinkError> {
+fn checked(operation: &'static str, values: Vec<Value>) -> Result<Vec<Value>> {
     values.into_iter().map(Value::extract_error).collect::<Result<_, _>>().map_err(|error| link_error(operation, error))
 }

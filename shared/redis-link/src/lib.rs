@@ -22,3 +22,5 @@ pub use epoch::{BYTES as EPOCH_BYTES, Epoch};
 pub use error::LinkError;
 pub use options::RedisOptions;
 pub use reply::{Reply, read};
+
+type Result<T, E = LinkError> = std::result::Result<T, E>;

@@ -15,7 +15,7 @@ use redis::{
 use tokio::sync::Mutex;
 
 use crate::{
-    LinkError,
+    Result,
     breaker::{Breaker, While},
     epoch::Epoch,
     error::{link_error, server_error},
@@ -57,12 +57,7 @@ impl Node {
     }
 
     /// Sends these commands in one round trip; bulk work in its [turn](Turn), with its [`work`](pace::ask).
-    pub(crate) async fn send_paced(
-        &self,
-        operation: &'static str,
-        commands: &[Cmd],
-        work: Option<usize>,
-    ) -> Result<Reply, LinkError> {
+    pub(crate) async fn send_paced(&self, operation: &'static str, commands: &[Cmd], work: Option<usize>) -> Result<Reply> {
         match self.0.pace.as_ref().zip(work) {
             None => self.send(operation, commands).await,
             // Boxed, because many futures contain this one.
@@ -70,13 +65,7 @@ impl Node {
         }
     }
 
-    async fn send_in_turn(
-        &self,
-        operation: &'static str,
-        commands: &[Cmd],
-        mut turn: Turn<'_>,
-        ask: Cmd,
-    ) -> Result<Reply, LinkError> {
+    async fn send_in_turn(&self, operation: &'static str, commands: &[Cmd], mut turn: Turn<'_>, ask: Cmd) -> Result<Reply> {
         if !turn.wait().await {
             let mut reply = self.send(operation, slice::from_ref(&ask)).await?;
             turn.end(&mut reply, Duration::ZERO);
@@ -92,7 +81,7 @@ impl Node {
     }
 
     /// Sends these commands in one round trip. A function call gets the connection's epoch as its last argument.
-    pub(crate) async fn send(&self, operation: &'static str, commands: &[Cmd]) -> Result<Reply, LinkError> {
+    pub(crate) async fn send(&self, operation: &'static str, commands: &[Cmd]) -> Result<Reply> {
         let attempts = async {
             let outcome = match self.attempt(commands).await {
                 // Only a broken connection causes a retry. A slow Redis does not get the same commands twice.
@@ -106,12 +95,12 @@ impl Node {
     }
 
     /// Loads the caller's library into this node.
-    pub(crate) async fn load_library(&self) -> Result<(), LinkError> {
+    pub(crate) async fn load_library(&self) -> Result<()> {
         self.load(&self.0.library).await
     }
 
     /// Loads a library into this node. Replication brings it to the node's replicas.
-    async fn load(&self, code: &str) -> Result<(), LinkError> {
+    async fn load(&self, code: &str) -> Result<()> {
         const OPERATION: &str = "load_library";
         let load = redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(code).clone();
         for value in self.send(OPERATION, &[load]).await?.values {
@@ -121,12 +110,7 @@ impl Node {
     }
 
     /// One step of a walk over the node's keys.
-    pub(crate) async fn scan(
-        &self,
-        operation: &'static str,
-        cursor: u64,
-        options: &[&str],
-    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+    pub(crate) async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         let (found, _) = self.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?.last();
         read(operation, found.extract_error().map_err(|error| link_error(operation, error))?)
     }

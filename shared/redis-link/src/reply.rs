@@ -2,10 +2,7 @@
 
 use redis::{FromRedisValue, Value, from_redis_value};
 
-use crate::{
-    epoch::Epoch,
-    error::{LinkError, link_error},
-};
+use crate::{Result, epoch::Epoch, error::link_error};
 
 /// The response to a [`Bundle`](crate::Bundle), or to all of a trip.
 #[derive(Debug)]
@@ -24,6 +21,6 @@ impl Reply {
 }
 
 /// Decodes a value of a [`Reply`].
-pub fn read<T: FromRedisValue>(operation: &'static str, response: Value) -> Result<T, LinkError> {
+pub fn read<T: FromRedisValue>(operation: &'static str, response: Value) -> Result<T> {
     from_redis_value(response).map_err(|error| link_error(operation, error.into()))
 }

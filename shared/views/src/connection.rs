@@ -7,7 +7,10 @@ use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions, Repl
 use tidemark_app::ports::{Store, StoreError};
 use tracing::warn;
 
-use crate::library::{Function, LIBRARY};
+use crate::{
+    Result,
+    library::{Function, LIBRARY},
+};
 
 /// The maximum number of arguments that serverless ElastiCache accepts in one call.
 pub(crate) const MAX_ARGUMENTS: usize = 3_999;
@@ -34,7 +37,7 @@ impl Redis {
         function: Function,
         keys: &[String],
         args: impl ToRedisArgs + Send,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T> {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
 
@@ -42,7 +45,7 @@ impl Redis {
     ///
     /// # Errors
     /// Redis is unavailable, or the response has another shape.
-    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, StoreError> {
+    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T> {
         self.query_in_epoch(operation, command).await.map(|(value, _)| value)
     }
 
@@ -51,7 +54,7 @@ impl Redis {
         &self,
         operation: &'static str,
         command: impl Into<Bundle>,
-    ) -> Result<(T, Epoch), StoreError> {
+    ) -> Result<(T, Epoch)> {
         let (value, epoch) = self.one(operation, command.into()).await?.last();
         Ok((read(operation, value).map_err(view_error)?, epoch))
     }
@@ -62,12 +65,12 @@ impl Redis {
         operation: &'static str,
         commands: Vec<Cmd>,
         consistency: Consistency,
-    ) -> Result<(T, Epoch), StoreError> {
+    ) -> Result<(T, Epoch)> {
         let Reply { values, epoch } = self.one(operation, Bundle { commands, consistency, bulk: None }).await?;
         Ok((read(operation, Value::Array(values)).map_err(view_error)?, epoch))
     }
 
-    async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply, StoreError> {
+    async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply> {
         let none = || Err(LinkError::Unavailable { operation, source: "no command was sent".into() });
         self.0.run(operation, vec![bundle]).await.pop().unwrap_or_else(none).map_err(view_error)
     }
@@ -77,11 +80,7 @@ impl Redis {
     ///
     /// # Errors
     /// At least one command failed. Each of the others may have run.
-    pub async fn each<T: FromRedisValue>(
-        &self,
-        operation: &'static str,
-        commands: Vec<impl Into<Bundle>>,
-    ) -> Result<Vec<T>, StoreError> {
+    pub async fn each<T: FromRedisValue>(&self, operation: &'static str, commands: Vec<impl Into<Bundle>>) -> Result<Vec<T>> {
         self.results(operation, commands).await.into_iter().map(|result| Ok(result?.0)).collect()
     }
 
@@ -90,7 +89,7 @@ impl Redis {
         &self,
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
-    ) -> Result<Vec<(T, Epoch)>, StoreError> {
+    ) -> Result<Vec<(T, Epoch)>> {
         self.results(operation, commands).await.into_iter().collect()
     }
 
@@ -99,7 +98,7 @@ impl Redis {
         &self,
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
-    ) -> Vec<Result<(T, Epoch), StoreError>> {
+    ) -> Vec<Result<(T, Epoch)>> {
         let replies = self.0.run(operation, commands.into_iter().map(Into::into).collect()).await.into_iter();
         let one = |reply: Result<Reply, LinkError>| {
             let (value, epoch) = reply?.last();
@@ -115,7 +114,7 @@ impl Redis {
         operation: &'static str,
         keys: &[String],
         consistency: Consistency,
-    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, StoreError> {
+    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>> {
         self.strings_and(operation, keys, consistency, None).await.map(|(strings, _)| strings)
     }
 
@@ -126,7 +125,7 @@ impl Redis {
         keys: &[String],
         consistency: Consistency,
         other: Option<Cmd>,
-    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), StoreError> {
+    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>)> {
         let parts = self.0.parts(keys);
         let asks = parts.iter().map(|part| {
             let mut command = redis::cmd("MGET");
@@ -162,11 +161,11 @@ impl Redis {
 
     /// One step of a walk over all keys with `SCAN`. Returns the cursor of the next step, and keys. The cursor 0 begins
     /// the walk and ends it.
-    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
+    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
 
-    pub(crate) async fn responds(&self, operation: &'static str) -> Result<(), StoreError> {
+    pub(crate) async fn responds(&self, operation: &'static str) -> Result<()> {
         self.0.responds(operation).await.map_err(view_error)
     }
 

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::Value;
 use redis_link::Consistency;
-use tidemark_app::ports::{HeadViews, KnownAuthor, StoreError};
+use tidemark_app::ports::{HeadViews, KnownAuthor};
 use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
 use super::{
-    keys,
+    Result, keys,
     record::{self, VERSION, current, store},
 };
 use crate::connection::Redis;
@@ -20,7 +20,7 @@ const NUMBERS: usize = 5;
 
 #[async_trait]
 impl HeadViews for Redis {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
@@ -30,7 +30,7 @@ impl HeadViews for Redis {
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }
 
-    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError> {
+    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>> {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
@@ -42,25 +42,25 @@ impl HeadViews for Redis {
         Ok(authors.iter().copied().zip(heads.into_iter().zip(times).map(known)).collect())
     }
 
-    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
+    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>> {
         self.free_leases("lease_heads", authors, keys::head, token).await
     }
 
-    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError> {
+    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<()> {
         let store = |(author, head): &(_, _)| store(keys::head(*author), token, encode(head).1, keys::HEAD_LIFETIME);
         self.each::<Value>("fill_heads", heads.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError> {
+    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<()> {
         let (version, record) = encode(head);
         self.replace(keys::head(author), version, record, keys::HEAD_LIFETIME).await
     }
 
-    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError> {
+    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool> {
         Ok(!self.free_leases("lease_times", &[author], keys::times, token).await?.is_empty())
     }
 
-    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError> {
+    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<()> {
         self.store(keys::times(author), token, encode_times(times), keys::TIMES_LIFETIME).await
     }
 }

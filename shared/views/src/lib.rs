@@ -19,6 +19,10 @@ pub mod relations;
 mod sets;
 mod users;
 
+use tidemark_app::ports::StoreError;
+
 pub use connection::{Redis, transaction};
 pub use redis_link::RedisOptions;
 pub use users::USERS_PER_CALL;
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;

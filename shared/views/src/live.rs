@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
-use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError, Told, Watched};
+use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, Told, Watched};
 use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 
 use super::{
-    keys,
+    Result, keys,
     library::Function,
     users::{USERS_PER_CALL, at_positions},
 };
@@ -20,19 +20,19 @@ pub(crate) const LEAST_BETWEEN_MS: u64 = 1_000;
 
 #[async_trait]
 impl LiveViews for Redis {
-    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched, StoreError> {
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched> {
         let args = (connection, ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS);
         let [known, built]: [Vec<u8>; 2] = self.call(Function::Watch, &own_keys(user), args).await?;
         Ok(Watched { known: decode_digest(&known), built: decode_ms(&built).unwrap_or_default() })
     }
 
-    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<(), StoreError> {
+    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()> {
         let found_at = found_at.map_or_else(String::new, |at| at.ms().to_string());
         let args = (connection, found_at, ms(keys::CONNECTION_LIFETIME));
         self.call::<u64>(Function::Unwatch, &own_keys(user), args).await.map(drop)
     }
 
-    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError> {
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified> {
         let args = (LEAST_BETWEEN_MS, post.map_or_else(Vec::new, encode_post));
         let mut notified = Notified::default();
         for (users, (now, later)) in self.for_users(Function::Notify, (users, USERS_PER_CALL), own_keys, &args).await? {
@@ -42,12 +42,12 @@ impl LiveViews for Redis {
         Ok(notified)
     }
 
-    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>> {
+    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>> {
         let calls = users.iter().map(|&user| fcall(Function::Claim, &own_keys(user), LEAST_BETWEEN_MS));
         self.results("claim", calls.collect()).await.into_iter().map(|response| decode_claim(response?.0)).collect()
     }
 
-    async fn told(&self, told: &[Told]) -> Result<(), StoreError> {
+    async fn told(&self, told: &[Told]) -> Result<()> {
         let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest) }| {
             fcall(Function::Told, &[keys::connections(*user)], (at.ms(), &digest.to_le_bytes(), connections))
         });
@@ -78,7 +78,7 @@ fn decode_ms(bytes: &[u8]) -> Option<Timestamp> {
     std::str::from_utf8(bytes).ok()?.parse().ok().map(Timestamp::from_ms)
 }
 
-fn decode_claim(response: Value) -> Result<ClaimedUpdate, StoreError> {
+fn decode_claim(response: Value) -> Result<ClaimedUpdate> {
     let damaged = |detail| damaged(format!("claim: {detail}"));
     match response {
         Value::Nil => Ok(ClaimedUpdate::Unwatched),

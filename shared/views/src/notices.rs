@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, StoreError};
+use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews};
 use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestamp, UserId};
 
 use super::{
-    keys,
+    Result, keys,
     record::{self, VERSION, store},
     sets::{decode_set, encode_set},
 };
@@ -18,13 +18,13 @@ use crate::connection::{Redis, set};
 
 #[async_trait]
 impl NoticeViews for Redis {
-    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>, StoreError> {
+    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_head", vec![Cmd::get(head)]).await?;
         Ok(records.pop().and_then(|(record, epoch)| decode_head(epoch.current(&record?)?)))
     }
 
-    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError> {
+    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>)> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
         // Reads from the master, because the publisher of a notice, or a reader who has marked one, reads this next.
@@ -36,11 +36,11 @@ impl NoticeViews for Redis {
         Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
     }
 
-    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError> {
+    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>> {
         self.free_leases("lease_notices", records, keys::notice_record, token).await
     }
 
-    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError> {
+    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<()> {
         let store = |view: &NoticeView| {
             let (_, record, lifetime) = encode(view);
             store(keys::notice_record(view.record()), token, record, lifetime)
@@ -48,12 +48,12 @@ impl NoticeViews for Redis {
         self.each::<Value>("fill_notices", views.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError> {
+    async fn replace_notices(&self, view: &NoticeView) -> Result<()> {
         let (version, record, lifetime) = encode(view);
         self.replace(keys::notice_record(view.record()), version, record, lifetime).await
     }
 
-    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError> {
+    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>> {
         if notices.is_empty() {
             return Ok(HashMap::new());
         }
@@ -63,7 +63,7 @@ impl NoticeViews for Redis {
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
 
-    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), StoreError> {
+    async fn remember_titles(&self, notices: &[Notice]) -> Result<()> {
         let set = |notice: &Notice| {
             let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
             set(&keys::notice_title(notice.id, notice.revision), value, keys::POST_LIFETIME)

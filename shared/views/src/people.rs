@@ -6,18 +6,18 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{CardVersion, CardViews, IdentityViews, StoreError};
+use tidemark_app::ports::{CardVersion, CardViews, IdentityViews};
 use tidemark_domain::{Card, UserId};
 
 use super::{
-    keys,
+    Result, keys,
     record::{self, current, store},
 };
 use crate::connection::{Redis, set};
 
 #[async_trait]
 impl CardViews for Redis {
-    async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>, StoreError> {
+    async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>> {
         if users.is_empty() {
             return Ok(HashMap::new());
         }
@@ -25,16 +25,16 @@ impl CardViews for Redis {
         Ok(known(users, values))
     }
 
-    async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
+    async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>> {
         self.free_leases("lease_cards", users, keys::card, token).await
     }
 
-    async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<(), StoreError> {
+    async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<()> {
         let store = |(user, card): &(_, _)| store(keys::card(*user), token, encode(card), keys::CARD_LIFETIME);
         self.each::<Value>("fill_cards", cards.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<(), StoreError> {
+    async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<()> {
         self.replace(keys::card(user), card.version.into(), encode(card), keys::CARD_LIFETIME).await
     }
 }
@@ -80,13 +80,13 @@ pub fn decode(bytes: &[u8]) -> Option<CardVersion> {
 
 #[async_trait]
 impl IdentityViews for Redis {
-    async fn known_identity(&self, claim: &str) -> Result<Option<UserId>, StoreError> {
+    async fn known_identity(&self, claim: &str) -> Result<Option<UserId>> {
         let record: Option<String> = self.query("known_identity", Cmd::get(keys::identity(claim))).await?;
         // The record repeats the claim, of which the key has only a hash.
         Ok(record.and_then(|record| record.split_once(' ').filter(|(_, of)| *of == claim)?.0.parse().ok()))
     }
 
-    async fn remember_identity(&self, claim: &str, user: UserId) -> Result<(), StoreError> {
+    async fn remember_identity(&self, claim: &str, user: UserId) -> Result<()> {
         let set = set(&keys::identity(claim), format!("{user} {claim}"), keys::IDENTITY_LIFETIME);
         self.query::<Value>("remember_identity", set).await.map(drop)
     }

@@ -6,16 +6,14 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{
-    CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, StoreError,
-};
+use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews};
 use tidemark_domain::{
     AuthorHead, AuthorState, PostId, PostSummary, PostText, Rank, ReactionCounts, Step, Timestamp, UserId,
     reader_state::{META_FIELD, ReaderMeta},
 };
 
 use super::{
-    heads, keys,
+    Result, heads, keys,
     library::Function,
     people, reactions,
     readers::decode_marks,
@@ -34,7 +32,7 @@ const RANKED: u8 = 3;
 
 #[async_trait]
 impl PostViews for Redis {
-    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError> {
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>> {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
@@ -43,7 +41,7 @@ impl PostViews for Redis {
         Ok(known(posts, values))
     }
 
-    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError> {
+    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage> {
         if posts.is_empty() {
             return Ok(KnownPage::default());
         }
@@ -80,11 +78,11 @@ impl PostViews for Redis {
         Ok(KnownPage { summaries, reactions, cards, texts, counts })
     }
 
-    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError> {
+    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader> {
         known_reader(author, self.each_in_epoch("of_reader", of_reader(reader, author).to_vec()).await?)
     }
 
-    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader), StoreError> {
+    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader)> {
         let mut commands = of_reader(reader, id.author).to_vec();
         let [counts, ..] = keys::counts(id);
         let [card, _] = keys::card(id.author);
@@ -110,7 +108,7 @@ impl PostViews for Redis {
         Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
     }
 
-    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError> {
+    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader)> {
         let mut commands = of_reader(reader, author).to_vec();
         let [head, _] = keys::head(author);
         commands.push(Cmd::get(head));
@@ -122,12 +120,12 @@ impl PostViews for Redis {
         Ok((head, known_reader(author, responses)?))
     }
 
-    async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError> {
+    async fn lease(&self, posts: &[PostId], token: u64) -> Result<()> {
         let lease = |&post: &PostId| take_lease(&keys::post(post)[1], keys::SHORT_LEASE_LIFETIME, token);
         self.each::<Value>("lease", posts.iter().map(lease).collect()).await.map(drop)
     }
 
-    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError> {
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<()> {
         let call = |(post, text): &(PostSummary, Option<PostText>)| {
             let text = text.as_ref().map(|text| encode_text(post.revision, text)).unwrap_or_default();
             let args = (encode(post), text, ms(keys::POST_LIFETIME), lease.map_or_else(Vec::new, token_arg));
@@ -137,12 +135,12 @@ impl PostViews for Redis {
         self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(drop)
     }
 
-    async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError> {
+    async fn lease_counts(&self, post: PostId, token: u64) -> Result<()> {
         let [_, lease, ..] = keys::counts(post);
         self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
     }
 
-    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError> {
+    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()> {
         let ReactionCounts { likes, favorites } = counts.counts;
         let record = [record::start(counts.version), likes.encode_var_vec(), favorites.encode_var_vec()].concat();
         let lifetimes = (ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME));
@@ -150,35 +148,35 @@ impl PostViews for Redis {
         self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
     }
 
-    async fn forget_counts(&self, post: PostId) -> Result<(), StoreError> {
+    async fn forget_counts(&self, post: PostId) -> Result<()> {
         self.query::<u64>("forget_counts", Cmd::del(keys::counts(post)[..3].to_vec())).await.map(drop)
     }
 
-    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError> {
+    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool> {
         let [counts, moment, rank] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME, keys::RANK_LIFETIME].map(ms);
         let args = (counts, moment, keys::MANY_REACTIONS, rank, by.get());
         self.call::<u8>(Function::Outdate, &keys::counts(post), args).await.map(|due| due == 1)
     }
 
-    async fn begin_rank(&self, post: PostId) -> Result<(), StoreError> {
+    async fn begin_rank(&self, post: PostId) -> Result<()> {
         let [.., rank] = keys::counts(post);
         self.query::<u64>("begin_rank", Cmd::del(rank)).await.map(drop)
     }
 
-    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError> {
+    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>> {
         let args = (post.seq, step.changes, now.ms(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME));
         let delay: i64 = self.call(Function::Moved, &[keys::moved(post.author)], args).await?;
         Ok(u64::try_from(delay).ok().map(Duration::from_millis))
     }
 
-    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()> {
         let key = keys::moved(author);
         let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
         let expire = redis::cmd("PEXPIRE").arg(&key).arg(ms(keys::MOVED_LIFETIME)).clone();
         self.query_in_epoch::<Value>("note_rescore", transaction([sent, expire])).await.map(drop)
     }
 
-    async fn moved(&self, author: UserId) -> Result<Moved, StoreError> {
+    async fn moved(&self, author: UserId) -> Result<Moved> {
         let all = redis::cmd("HGETALL").arg(keys::moved(author)).clone();
         let (fields, epoch): (HashMap<String, Vec<u8>>, Epoch) = self.query_in_epoch("moved", all).await?;
         let whole = fields.get(EPOCH).is_some_and(|of| of == epoch.as_bytes()) && !fields.contains_key(ALL);
@@ -187,7 +185,7 @@ impl PostViews for Redis {
         Ok(Moved { posts: fields.iter().filter_map(change).collect(), whole })
     }
 
-    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError> {
+    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64> {
         let posts = moved.posts.iter().map(|(seq, changes)| (seq.to_string(), changes.to_string()));
         let missing = (!moved.whole).then(|| (ALL.to_owned(), String::new()));
         let fields: Vec<(String, String)> = posts.chain(missing).collect();
@@ -227,7 +225,7 @@ fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Opti
 }
 
 /// A state or reactions that cannot be read count as unknown and come from the facts.
-fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
+fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader> {
     let unreadable = |_| damaged("a reader's records");
     let Ok([(state, of), (reactions, of_reactions), (changed, _), (marks, of_marks)]) =
         <[_; READER_COMMANDS]>::try_from(responses)

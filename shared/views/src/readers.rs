@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use redis::Value;
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Retracted, Seed, Seeded, StoreError, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Retracted, Seed, Seeded, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -13,7 +13,7 @@ use tidemark_domain::{
 };
 
 use super::{
-    keys,
+    Result, keys,
     library::Function,
     live::LEAST_BETWEEN_MS,
     record,
@@ -47,7 +47,7 @@ type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[async_trait]
 impl ReaderViews for Redis {
-    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError> {
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>> {
         let state_key = keys::reader_state(user);
         let ((fields, entries), epoch): ((Fields, Vec<Vec<u8>>), Epoch) = if newest == 0 {
             let (fields, epoch) = self.query_in_epoch("state", redis::cmd("HGETALL").arg(state_key).clone()).await?;
@@ -76,13 +76,7 @@ impl ReaderViews for Redis {
         Ok(Some(View { state, entries, whole, ..View::default() }))
     }
 
-    async fn ranked(
-        &self,
-        user: UserId,
-        half_life: HalfLife,
-        below: Option<RankedPlace>,
-        most: usize,
-    ) -> Result<Option<View>, StoreError> {
+    async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>> {
         let [ranked, moves] = keys::ranked(user);
         // Entries with the score of the place come first. Some of them may be above it.
         let top = below.map_or_else(|| "+inf".to_owned(), |place| place.score.get().to_string());
@@ -133,7 +127,7 @@ impl ReaderViews for Redis {
         Ok(Some(View { state, ranked, ..View::default() }))
     }
 
-    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError> {
+    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
         let [ranked, moves] = keys::ranked(user);
         let commands = [
             redis::cmd("LRANGE").arg(keys::feed(user)).arg(0).arg(-1).clone(),
@@ -157,13 +151,7 @@ impl ReaderViews for Redis {
         missing.collect::<Option<_>>().ok_or_else(|| damaged("feed entry"))
     }
 
-    async fn rank(
-        &self,
-        users: &[UserId],
-        half_life: HalfLife,
-        posts: &[(FeedKey, Rank)],
-        create: bool,
-    ) -> Result<(), StoreError> {
+    async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()> {
         for posts in posts.chunks(POSTS_PER_CALL) {
             let lifetime = if create { ms(keys::FEED_LIFETIME).to_string() } else { String::new() };
             let per_call = (PLACES_PER_CALL / posts.len()).clamp(1, USERS_PER_CALL);
@@ -174,7 +162,7 @@ impl ReaderViews for Redis {
         Ok(())
     }
 
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError> {
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun> {
         let times = (now.ms(), now.plus_ms(REBUILD_DEADLINE_MS).ms());
         let args = (times, token_arg(token), ms(keys::STATE_LIFETIME), anew);
         let mut keys = all_keys(user);
@@ -188,7 +176,7 @@ impl ReaderViews for Redis {
         }
     }
 
-    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError> {
+    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>> {
         let mut admitted = Vec::with_capacity(edges.len());
         for edges in edges.chunks(MAX_ARGUMENTS / 6) {
             let args = edges.iter().map(|edge| {
@@ -208,7 +196,7 @@ impl ReaderViews for Redis {
         Ok(Some(admitted))
     }
 
-    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded, StoreError> {
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Seeded> {
         let mut entries = seed.entries.clone();
         entries.sort_unstable();
         let mut stale = Vec::new();
@@ -229,28 +217,28 @@ impl ReaderViews for Redis {
         Ok(Seeded::Merged { stale })
     }
 
-    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError> {
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool> {
         let args = (token_arg(token), now.ms(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME));
         self.call::<u8>(Function::Finish, &[keys::reader_state(user)], args).await.map(|done| done == 1)
     }
 
-    async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError> {
+    async fn drop_author(&self, tombstone: &Edge) -> Result<()> {
         let args = (tombstone.author.get(), tombstone.rev, author_prefix(tombstone.author));
         self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), args).await.map(drop)
     }
 
-    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError> {
+    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<()> {
         let [_, lease] = keys::marks(user, author);
         self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
     }
 
-    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError> {
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
         let blocked = if marks.blocked { BLOCKED } else { NOT_BLOCKED };
         let record = [record::start(marks.version.into()), vec![blocked], encode_set(&marks.read)].concat();
         self.store(keys::marks(user, author), token, record, keys::NOTICE_READS_LIFETIME).await
     }
 
-    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError> {
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()> {
         if pairs.is_empty() {
             return Ok(());
         }
@@ -258,13 +246,13 @@ impl ReaderViews for Redis {
         self.each::<redis::Value>("forget_marks", forget.collect()).await.map(drop)
     }
 
-    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError> {
+    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()> {
         let oldest = now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS);
         let args = (now.ms(), LIFETIMES, FEED_CAP, oldest, ranked);
         self.call::<Option<u64>>(Function::Touch, &all_keys(user), args).await.map(drop)
     }
 
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError> {
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered> {
         let PostId { author, seq } = post.post;
         let least = if announce { LEAST_BETWEEN_MS.to_string() } else { String::new() };
         let of_post = (author.get(), seq, post.at.ms(), post.entry(), modes.changes, modes.pulled);
@@ -280,7 +268,7 @@ impl ReaderViews for Redis {
         Ok(delivered)
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError> {
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted> {
         let PostId { author, seq } = post.post;
         let args = (author.get(), seq, deletions, post.entry(), modes.changes, modes.pulled);
         let mut retracted = Retracted::default();

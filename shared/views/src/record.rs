@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redis::Cmd;
 use redis_link::Epoch;
-use tidemark_app::ports::StoreError;
 
 use crate::{
+    Result,
     connection::{Redis, fcall, ms, token_arg},
     keys,
     library::Function,
@@ -44,29 +44,17 @@ pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Du
 
 impl Redis {
     /// Takes the lease for storing a record, also from another caller.
-    pub(crate) async fn take_lease(&self, lease: &str, lifetime: Duration, token: u64) -> Result<(), StoreError> {
+    pub(crate) async fn take_lease(&self, lease: &str, lifetime: Duration, token: u64) -> Result<()> {
         self.query("lease", take_lease(lease, lifetime, token)).await.map(drop::<u8>)
     }
 
     /// Stores a record from the facts, unless its lease is lost.
-    pub(crate) async fn store(
-        &self,
-        keys: [String; 2],
-        token: u64,
-        record: Vec<u8>,
-        lifetime: Duration,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn store(&self, keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Duration) -> Result<()> {
         self.query("store", store(keys, token, record, lifetime)).await.map(drop::<u8>)
     }
 
     /// Replaces a record by a later version.
-    pub(crate) async fn replace(
-        &self,
-        keys: [String; 2],
-        version: u64,
-        record: Vec<u8>,
-        lifetime: Duration,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn replace(&self, keys: [String; 2], version: u64, record: Vec<u8>, lifetime: Duration) -> Result<()> {
         self.call(Function::Replace, &keys, (version, record, ms(lifetime))).await.map(drop::<u8>)
     }
 
@@ -77,7 +65,7 @@ impl Redis {
         records: &[T],
         keys_of: impl Fn(T) -> [String; 2],
         token: u64,
-    ) -> Result<Vec<T>, StoreError> {
+    ) -> Result<Vec<T>> {
         let lease = |&record: &T| {
             let [_, lease] = keys_of(record);
             fcall(Function::Lease, &[lease], (token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1))

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use redis::{Cmd, Value};
 use redis_link::{Bundle, Consistency, Epoch};
 use tidemark_app::{
-    ports::{List, ListSlice, RelationViews, Start, StoreError},
+    ports::{List, ListSlice, RelationViews, Start},
     relations::FANS_CAP,
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
-use super::{keys, library::Function};
+use super::{Result, keys, library::Function};
 use crate::connection::{Redis, damaged, fcall, ms, set, token_arg};
 
 /// The first byte of a list's marker, before the epoch; no user sorts below it. Its score is the time from which the
@@ -31,7 +31,7 @@ pub fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
 
 #[async_trait]
 impl RelationViews for Redis {
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
         let (List::Following(owner) | List::Fans(owner)) = list;
         if self.may_be_old(caller, owner).await
             && let Some(slice) = self.read_slice(list, start, limit, Consistency::Eventual).await?
@@ -41,27 +41,27 @@ impl RelationViews for Redis {
         self.read_slice(list, start, limit, Consistency::Strong).await
     }
 
-    async fn lease(&self, list: List, token: u64) -> Result<(), StoreError> {
+    async fn lease(&self, list: List, token: u64) -> Result<()> {
         let [_, _, lease] = keys::list(list);
         self.take_lease(&lease, keys::LEASE_LIFETIME, token).await
     }
 
-    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError> {
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<()> {
         let lifetime = if members.is_empty() { keys::EMPTY_LIFETIME } else { keys::RELATIONS_LIFETIME };
         let members: Vec<_> = members.iter().map(|member| (author_prefix(member.user), member.since.ms())).collect();
         let args = (token_arg(token), ms(lifetime), low.ms(), members);
         self.call::<u8>(Function::Fill, &keys::list(list), args).await.map(drop)
     }
 
-    async fn note_change(&self, user: UserId) -> Result<(), StoreError> {
+    async fn note_change(&self, user: UserId) -> Result<()> {
         self.query("note_change", self.change(user)).await
     }
 
-    async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError> {
+    async fn changed_lately(&self, user: UserId) -> Result<bool> {
         self.query("changed_lately", Cmd::exists(keys::changed(user))).await
     }
 
-    async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError> {
+    async fn apply(&self, edges: &[Edge]) -> Result<()> {
         if edges.is_empty() {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl RelationViews for Redis {
         self.each::<Value>("apply", calls).await.map(drop)
     }
 
-    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError> {
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>> {
         let [key, lease] = keys::counters(user);
         let old = self.may_be_old(caller, user).await;
         for consistency in old.then_some(Consistency::Eventual).into_iter().chain([Consistency::Strong]) {
@@ -93,11 +93,11 @@ impl RelationViews for Redis {
         Ok(None)
     }
 
-    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError> {
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()> {
         self.store(keys::counters(user), token, encode(counters), keys::RELATIONS_LIFETIME).await
     }
 
-    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<()> {
         let note = changed_by.map(|by| self.change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
         self.each::<Value>("forget_counters", commands).await.map(drop)
@@ -105,13 +105,7 @@ impl RelationViews for Redis {
 }
 
 impl Redis {
-    async fn read_slice(
-        &self,
-        list: List,
-        start: Start,
-        limit: usize,
-        consistency: Consistency,
-    ) -> Result<Option<ListSlice>, StoreError> {
+    async fn read_slice(&self, list: List, start: Start, limit: usize, consistency: Consistency) -> Result<Option<ListSlice>> {
         let [key, ..] = keys::list(list);
         let range = || redis::cmd("ZRANGE").arg(&key).clone();
         // The marker is the lowest member.
@@ -162,7 +156,7 @@ impl Redis {
 }
 
 /// A member that cannot be read makes an error of the list. Pages come from the facts until it expires.
-fn relations(part: &Value) -> Result<Vec<Relation>, StoreError> {
+fn relations(part: &Value) -> Result<Vec<Relation>> {
     let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged(LIST))?;
     pairs
         .into_iter()

@@ -7,6 +7,7 @@ use tidemark_domain::UserId;
 use tracing::warn;
 
 use crate::{
+    Result,
     connection::{Redis, fcall},
     keys::View,
     library::Function,
@@ -32,7 +33,7 @@ impl Redis {
         (users, per_call): (&'a [UserId], usize),
         keys_of: impl Fn(UserId) -> Vec<String>,
         args: &(impl ToRedisArgs + Sync),
-    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
+    ) -> Result<Vec<(&'a [UserId], T)>> {
         let is_bulk = users.len() > 1;
         let call = |users: &[UserId]| {
             let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();
@@ -73,7 +74,7 @@ impl Redis {
         function: Function,
         parts: Vec<&'a [UserId]>,
         call: impl Fn(&[UserId]) -> Bundle,
-    ) -> Vec<(&'a [UserId], Result<T, StoreError>)> {
+    ) -> Vec<(&'a [UserId], Result<T>)> {
         let name = function.source_name();
         if !self.is_one_node() {
             let results = self.results(name, parts.iter().map(|users| call(users)).collect()).await;
@@ -92,7 +93,7 @@ impl Redis {
     }
 
     /// Deletes the views of these users. If they are the majority, and many, the script may be wrong: returns an error.
-    async fn drop_damaged(&self, mut damaged: Vec<(UserId, StoreError)>, healthy: usize) -> Result<(), StoreError> {
+    async fn drop_damaged(&self, mut damaged: Vec<(UserId, StoreError)>, healthy: usize) -> Result<()> {
         if damaged.len() > healthy.max(MOST_DAMAGED)
             && let Some((_, error)) = damaged.pop()
         {
