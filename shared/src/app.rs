@@ -96,13 +96,7 @@ impl Clock for SystemClock {
 }
 
 impl App {
-    /// Prepares all clients. Connections are made at their first use. Metrics go to the standard output.
-    pub async fn connect(settings: Settings) -> Result<Self, StartError> {
-        let metrics = EmbeddedMetrics::to_stdout(settings.metrics_namespace.clone());
-        Self::connect_with(settings, Arc::new(metrics)).await
-    }
-
-    /// Does the same with other metrics.
+    /// Prepares all clients. Connections are made at their first use.
     pub async fn connect_with(settings: Settings, metrics: Arc<dyn Metrics>) -> Result<Self, StartError> {
         let config = aws_config(&settings.aws, [settings.aws_attempt_timeout, settings.aws_operation_timeout]).await;
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
@@ -113,11 +107,11 @@ impl App {
         if let Some(endpoint) = &settings.aws.sqs_endpoint {
             sqs = sqs.endpoint_url(endpoint);
         }
-        let facts = DynamoFacts::new(
-            aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
-            settings.tables.clone(),
-            Limits { following: settings.following_limit, pull_threshold: settings.pull_threshold },
-        );
+        let facts = DynamoFacts {
+            client: aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
+            tables: settings.tables.clone(),
+            limits: Limits { following: settings.following_limit, pull_threshold: settings.pull_threshold },
+        };
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
         let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
         let walks = SqsEvents::new(sqs.clone(), settings.walk_queue_url.clone());
@@ -201,7 +195,9 @@ where
     F: Into<Diagnostic> + std::fmt::Debug,
 {
     telemetry::init();
-    let app = App::connect(Settings::from_env()?).await?;
+    let settings = Settings::from_env()?;
+    let metrics = EmbeddedMetrics::to_stdout(settings.metrics_namespace.clone());
+    let app = App::connect_with(settings, Arc::new(metrics)).await?;
     let (app, handle) = (&app, &handle);
     lambda_runtime::run(service_fn(move |event| handle(app, event))).await
 }

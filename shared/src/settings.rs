@@ -1,15 +1,11 @@
 //! Settings from environment variables.
 
-mod outside;
-
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use tidemark_app::PerMinute;
 use tidemark_domain::{Rollout, UserId};
 use tidemark_facts::Tables;
 use tidemark_views::RedisOptions;
-
-pub use outside::{AuthorizerSettings, SenderSettings};
 
 /// The settings of a function. Parentheses contain the default of a variable that may be absent.
 #[derive(Debug, Clone)]
@@ -35,7 +31,7 @@ pub struct Settings {
     pub redis: RedisOptions,
     /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
     pub legacy_redis_url: Option<String>,
-    /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): the users whom applications serve from
+    /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): users whom applications serve from
     /// here.
     pub rollout: Rollout,
     /// `FOLLOWING_LIMIT` (500).
@@ -44,8 +40,8 @@ pub struct Settings {
     pub pull_threshold: u64,
     /// `RANK_HALF_LIFE` (720): minutes by which a post must be newer to have one point more in ranked feeds.
     pub rank_half_life: Duration,
-    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute
-    /// of one user.
+    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, none): a user's requests a
+    /// minute.
     pub limits: PerMinute,
     /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
     pub user_claim: String,
@@ -126,7 +122,7 @@ impl Settings {
 
     /// Reads variables with `lookup` instead of the process environment.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
-        let required = |name| lookup(name).filter(|value| !value.is_empty()).ok_or(SettingsError::Missing(name));
+        let required = |name| required(&lookup, name);
         let number = |name, default| match lookup(name) {
             None => Ok(default),
             Some(text) => text.parse::<u64>().map_err(|_| SettingsError::NotANumber(name)),
@@ -181,6 +177,80 @@ impl Settings {
             aws: AwsOverrides::from_lookup(&lookup),
         })
     }
+}
+
+/// The settings of `live-sender`.
+#[derive(Debug, Clone)]
+pub struct SenderSettings {
+    /// `LIVE_QUEUE_URL`.
+    pub live_queue_url: String,
+    /// `LIVE_POSTS_QUEUE_URL`.
+    pub live_posts_queue_url: String,
+    /// `LIVE_ENDPOINT`: the address under which API Gateway accepts messages to connections.
+    pub live_endpoint: String,
+    /// `METRICS_NAMESPACE` (`Tidemark`).
+    pub metrics_namespace: String,
+    /// As for the other functions.
+    pub aws: AwsOverrides,
+}
+
+impl SenderSettings {
+    /// Reads the process environment.
+    pub fn from_env() -> Result<Self, SettingsError> {
+        let mut settings = Self::from_lookup(process_environment)?;
+        // The client of connections has an address of its own, which a variable of the SDK would not replace.
+        let connections_endpoint = settings.aws.connections_endpoint.take();
+        settings.aws = AwsOverrides { connections_endpoint, ..AwsOverrides::default() };
+        Ok(settings)
+    }
+
+    /// Reads variables with `lookup` instead of the process environment.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        Ok(Self {
+            live_queue_url: required(&lookup, "LIVE_QUEUE_URL")?,
+            live_posts_queue_url: required(&lookup, "LIVE_POSTS_QUEUE_URL")?,
+            live_endpoint: required(&lookup, "LIVE_ENDPOINT")?,
+            metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
+            aws: AwsOverrides::from_lookup(&lookup),
+        })
+    }
+}
+
+/// The settings of `live-authorizer`. They are those of the HTTP API's authorizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthorizerSettings {
+    /// `JWT_ISSUER`: the issuer (`iss`) of accepted tokens.
+    pub issuer: String,
+    /// `JWT_AUDIENCE`: accepted audiences (`aud`, or `client_id`), separated by commas.
+    pub audiences: Vec<String>,
+    /// `JWT_SCOPE`: the scope that a token needs; may be absent.
+    pub scope: Option<String>,
+    /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
+    pub user_claim: String,
+    /// `METRICS_NAMESPACE` (`Tidemark`).
+    pub metrics_namespace: String,
+}
+
+impl AuthorizerSettings {
+    /// Reads the process environment.
+    pub fn from_env() -> Result<Self, SettingsError> {
+        Self::from_lookup(process_environment)
+    }
+
+    /// Reads variables with `lookup` instead of the process environment.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        Ok(Self {
+            issuer: required(&lookup, "JWT_ISSUER")?,
+            audiences: required(&lookup, "JWT_AUDIENCE")?.split(',').map(|name| name.trim().to_owned()).collect(),
+            scope: lookup("JWT_SCOPE").filter(|scope| !scope.is_empty()),
+            user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
+            metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
+        })
+    }
+}
+
+fn required(lookup: &impl Fn(&str) -> Option<String>, name: &'static str) -> Result<String, SettingsError> {
+    lookup(name).filter(|value| !value.is_empty()).ok_or(SettingsError::Missing(name))
 }
 
 /// The names of the tables. `required` returns the value of a variable.
@@ -247,5 +317,19 @@ mod tests {
         assert!(with("ROLLOUT_USERS", "7,18446744073709551615").is_ok());
         let redis = with("REDIS_CLUSTER", "true").unwrap().redis;
         assert!(redis.cluster && !redis.replica_reads && redis.ca_file.is_none());
+    }
+
+    #[test]
+    fn a_function_outside_of_the_vpc_needs_no_redis_and_no_table() {
+        let lookup = |name: &str| match name {
+            "LIVE_QUEUE_URL" | "LIVE_POSTS_QUEUE_URL" | "LIVE_ENDPOINT" | "JWT_ISSUER" => Some(name.to_owned()),
+            "JWT_AUDIENCE" => Some("web, app".to_owned()),
+            _ => None,
+        };
+        assert_eq!(SenderSettings::from_lookup(lookup).unwrap().live_endpoint, "LIVE_ENDPOINT");
+        let settings = AuthorizerSettings::from_lookup(lookup).unwrap();
+        assert_eq!((settings.audiences, settings.scope), (vec!["web".to_owned(), "app".to_owned()], None));
+        let error = AuthorizerSettings::from_lookup(|_| None).unwrap_err();
+        assert_eq!(error.to_string(), "environment variable JWT_ISSUER is not set");
     }
 }

@@ -1,5 +1,4 @@
-//! Logs and metrics: one JSON object on each line, in the form that CloudWatch reads. docs/LOGGING.md lists the logged
-//! events, and the data that must not be logged.
+//! Logs and metrics: one JSON object on each line, in CloudWatch's form. docs/LOGGING.md lists the events.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -29,10 +28,8 @@ pub fn lines(
 pub struct EmbeddedMetrics {
     /// The CloudWatch namespace of the metrics.
     namespace: String,
-    out: Out,
+    out: Box<dyn Fn(&str) + Send + Sync>,
 }
-
-type Out = Box<dyn Fn(&str) + Send + Sync>;
 
 impl EmbeddedMetrics {
     /// Calls `out` with each line.

@@ -18,8 +18,8 @@ use tidemark_views::{
     Redis, heads,
     keys::{self, KeyType, Owner, View},
     notices, people, posts,
-    ranks::Moves,
-    readers, record,
+    readers::{self, Moves},
+    record,
     relations::{self, is_marker, is_marker_of},
     transaction,
 };

@@ -1,23 +1,20 @@
-//! Counts of an author's followers: sixteen shards, each of one or more parts.
+//! Counts of an author's followers: sixteen shards, each of 1, 4 or 16 parts. The first part stores how many.
 //!
-//! Every follow and unfollow changes one part in its transaction, and a transaction holds its items until it ends. So
-//! one part takes about a hundred changes a second. A part that holds up the same change twice in a row is split. A
-//! shard has 1, 4 or 16 parts. The first part stores how many. Only the sum of a shard's parts has a meaning: an
+//! A follow or unfollow holds one part until its transaction ends, so a part takes about a hundred changes a second. A
+//! part that holds up the same change twice in a row is split. Only the sum of a shard's parts has a meaning: an
 //! unfollow may take from another part than its follow added to.
 //!
-//! The counters also protect follows from an import of older posts. `imports_begun` is a fence: an import raises it in
-//! every part before its first post. A follow reads the first part of its shard, then the author's head, and requires
-//! that its part has no higher fence than the one that was read. While `imports_ended` is below `imports_begun`, a
-//! follow also requires that the head is still the one that it read ([decision
-//! 23](../../../docs/adr/0023-counters-grow-and-are-a-fence.md)).
+//! The counters also protect follows from an import of older posts. `imports_begun` is a fence, which an import raises
+//! in every part before its first post. A follow reads the first part of its shard, then the author's head, and
+//! requires that its part has no higher fence than that. While `imports_ended` is below `imports_begun`, it also
+//! requires the head that it read ([decision 23](../../../docs/adr/0023-counters-grow-and-are-a-fence.md)).
 
 use aws_sdk_dynamodb::types::ReturnValue;
-use tidemark_app::ports::StoreError;
 use tidemark_domain::{UserId, ids::SHARDS};
 use tracing::warn;
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     item::{Attribute, Count, Item, number},
     schema::{self, CounterItem},
@@ -52,7 +49,7 @@ impl FollowerShard {
     }
 
     /// The shard as this item has it. A fence that cannot be read protects nothing, so it is an error.
-    pub(crate) fn read(item: &CounterItem) -> Result<(UserId, Self), StoreError> {
+    pub(crate) fn read(item: &CounterItem) -> Result<(UserId, Self)> {
         let damaged = |attribute: Attribute| attribute.damaged_at(item.counter.clone());
         let (author, shard) = schema::counter_shard(&item.counter).ok_or_else(|| damaged(CounterItem::counter))?;
         let exact = |count: Option<Count>, of| count.map_or(Some(0), |Count(count)| count).ok_or_else(|| damaged(of));
@@ -74,8 +71,7 @@ impl FollowerShard {
     }
 }
 
-/// Finds the counters to split: those that hold up a change twice in a row. Two changes that meet by chance split
-/// nothing.
+/// Finds counters to split: those that hold up a change twice in a row, because two may meet by chance.
 #[derive(Debug, Default)]
 pub(crate) struct HeldUp(Option<UserId>);
 
@@ -110,8 +106,7 @@ impl CounterItem {
         u64::try_from(counts.sum::<Option<i128>>()?).ok()
     }
 
-    /// Returns the sum of the parts, or zero if it is negative or cannot be read, so that no response fails until
-    /// reconcile repairs it.
+    /// The sum; zero if it is negative or cannot be read, so that no response fails until reconcile repairs it.
     pub(crate) fn total_or_zero(parts: &[Self]) -> u64 {
         Self::total(parts).unwrap_or_else(|| {
             let key = parts.first().map(|part| part.counter.as_str());
@@ -122,27 +117,23 @@ impl CounterItem {
 }
 
 impl DynamoFacts {
-    /// Reads all parts of the shards of an author, the first part of each first. Shards that are split take a second
-    /// trip. A shard without an item has no parts.
-    pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16], StoreError> {
+    /// Reads all parts of an author's shards, the first part first. Split shards take a second trip. A shard without an
+    /// item has no parts.
+    pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16]> {
         let mut shards: [Vec<CounterItem>; 16] = Default::default();
         let mut keys: Vec<Item> = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();
-        while !keys.is_empty() {
-            let is_first = shards.iter().all(Vec::is_empty);
+        for _trip in 0..2 {
             for item in self.get("follower_counts", &self.tables.counters, keys).await? {
                 let item: CounterItem = read(item, Ok)?;
                 let (_, shard) =
                     schema::counter_shard(&item.counter).ok_or_else(|| CounterItem::counter.damaged_at(item.counter.clone()))?;
                 shards[usize::from(shard)].push(item);
             }
-            keys = Vec::new();
-            if is_first {
-                let parts =
-                    (0..SHARDS).zip(&shards).map(|(shard, items)| (shard, items.first().map_or(1, CounterItem::number_of_parts)));
-                keys.extend(
-                    parts.flat_map(|(shard, parts)| (1..parts).map(move |part| schema::followers_part(author, shard, part))),
-                );
-            }
+            let further = |(shard, items): (u16, &Vec<CounterItem>)| {
+                let parts = items.first().map_or(1, CounterItem::number_of_parts);
+                (1..parts).map(move |part| schema::followers_part(author, shard, part))
+            };
+            keys = (0..SHARDS).zip(&shards).flat_map(further).collect();
         }
         Ok(shards)
     }
@@ -151,8 +142,7 @@ impl DynamoFacts {
         Write::update(&self.tables.counters, key).add(CounterItem::count, change).add(CounterItem::changes, 1)
     }
 
-    /// Splits a shard further. If a transaction holds its first part now, or another change has split it, this does
-    /// nothing: the next attempt of the change sees what is stored.
+    /// Splits a shard further, unless a transaction holds its first part, or another change has split it.
     async fn split(&self, shard: &FollowerShard) {
         let parts = shard.parts * SPLIT;
         if parts > MOST_PARTS {

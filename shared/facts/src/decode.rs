@@ -8,24 +8,30 @@ use tidemark_app::ports::StoreError;
 use tidemark_domain::UserId;
 
 use super::{
+    Result,
     item::{Attribute, Item, Stored},
     schema,
 };
 
 impl Attribute {
     /// Decodes this attribute alone.
-    pub fn read<T: DeserializeOwned>(self, item: &Item) -> Result<T, StoreError> {
+    pub fn read<T: DeserializeOwned>(self, item: &Item) -> Result<T> {
         self.optional(item)?.ok_or_else(|| self.damaged(item))
     }
 
-    pub fn optional<T: DeserializeOwned>(self, item: &Item) -> Result<Option<T>, StoreError> {
+    pub fn optional<T: DeserializeOwned>(self, item: &Item) -> Result<Option<T>> {
         let value = self.of(item).cloned().map(serde_dynamo::from_attribute_value);
         value.transpose().map_err(|_| self.damaged(item))
     }
 
     /// Decodes this attribute as a user id.
-    pub fn user(self, item: &Item) -> Result<UserId, StoreError> {
+    pub fn user(self, item: &Item) -> Result<UserId> {
         self.read::<NonZeroU64>(item).map(UserId::from)
+    }
+
+    /// Decodes this attribute, a text, with `parse`.
+    pub fn parsed<T>(self, item: &Item, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+        parse(&self.read::<String>(item)?).ok_or_else(|| self.damaged(item))
     }
 
     pub fn damaged(self, item: &Item) -> StoreError {
@@ -38,7 +44,7 @@ impl Attribute {
 }
 
 /// Decodes an item, and makes a fact of it. `fact` returns the attribute that has a wrong value.
-pub fn read<T: Stored, F>(item: Item, fact: impl FnOnce(T) -> Result<F, Attribute>) -> Result<F, StoreError> {
+pub fn read<T: Stored, F>(item: Item, fact: impl FnOnce(T) -> Result<F, Attribute>) -> Result<F> {
     let key = schema::key_text(T::TABLE, &item);
     let item = serde_dynamo::AttributeValue::M(serde_dynamo::Item::from(item).into_inner());
     match serde_path_to_error::deserialize(serde_dynamo::Deserializer::from_attribute_value(item)) {

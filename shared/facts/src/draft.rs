@@ -2,12 +2,11 @@
 //!
 //! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
 //! race leaves its post as a *draft* in one of the author's places. The one that waits longest writes all drafts in one
-//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from
-//! its record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The
-//! record also ensures that a post is written once, if a late repetition stores its draft again.
+//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. From its record a
+//! publish learns that its post is written, so every post of a group has one. It also prevents that a post is written
+//! twice, if a late repetition stores its draft again.
 //!
-//! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds, and
-//! another one takes its place.
+//! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -19,7 +18,7 @@ use tidemark_domain::{AuthorHead, NewPost, Post, PostText, Timestamp, UserId};
 use tracing::{error, warn};
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     heads::seen_head,
     item::{Item, encode, number},
@@ -27,8 +26,7 @@ use super::{
     write::{Cancelled, Write, absent, at_most, is},
 };
 
-/// The places of an author, and so the most posts of a group: with four writes for each post and one of the head, a
-/// transaction has at most 97 of the 100 that it may have.
+/// The places of an author. With four writes for each post and one of the head, a transaction has at most 97 of 100.
 const PLACES: u64 = 24;
 
 /// After this many looks, a publish no longer leaves the write to the one that waits longest.
@@ -89,7 +87,7 @@ impl DynamoFacts {
         mut draft: Draft,
         now: &impl Fn() -> Timestamp,
         attempts: &mut Attempts,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<Published> {
         let unnamed = || (schema::publish_record(draft.post.author, &format!("#{:016x}", draft.token)), String::new());
         draft.record = Some(draft.record.take().unwrap_or_else(unnamed));
         let published = match self.take_place(&mut draft, now, attempts).await {
@@ -113,12 +111,7 @@ impl DynamoFacts {
     }
 
     /// Stores the draft in a free place, or in one whose draft is too old.
-    async fn take_place(
-        &self,
-        draft: &mut Draft,
-        now: &impl Fn() -> Timestamp,
-        attempts: &mut Attempts,
-    ) -> Result<(), StoreError> {
+    async fn take_place(&self, draft: &mut Draft, now: &impl Fn() -> Timestamp, attempts: &mut Attempts) -> Result<()> {
         loop {
             let key = schema::draft(draft.post.author, rand::random_range(0..PLACES));
             let too_old = at_most(DraftItem::expires_at, number(now().seconds()));
@@ -136,12 +129,7 @@ impl DynamoFacts {
     }
 
     /// Waits until the draft is written. The publish that has waited longest writes all drafts.
-    async fn wait_in_place(
-        &self,
-        draft: &Draft,
-        now: &impl Fn() -> Timestamp,
-        attempts: &mut Attempts,
-    ) -> Result<Published, StoreError> {
+    async fn wait_in_place(&self, draft: &Draft, now: &impl Fn() -> Timestamp, attempts: &mut Attempts) -> Result<Published> {
         let (mut looks, mut is_missing) = (0, false);
         loop {
             let Seen { head, drafts, published } = self.look(draft, now()).await?;
@@ -149,8 +137,7 @@ impl DynamoFacts {
                 return Ok(published);
             }
             attempts.outcome()?;
-            // Another publish deleted the draft and wrote no record, or one response has the deletion and not the
-            // record.
+            // Another publish deleted it and wrote no record, or one response has the deletion and not the record.
             let was_missing = std::mem::replace(&mut is_missing, !drafts.iter().any(|other| other.record == draft.record));
             if is_missing && was_missing {
                 return Err(StoreError::Contention { operation: "publish" });
@@ -175,7 +162,7 @@ impl DynamoFacts {
         }
     }
 
-    async fn look(&self, draft: &Draft, now: Timestamp) -> Result<Seen, StoreError> {
+    async fn look(&self, draft: &Draft, now: Timestamp) -> Result<Seen> {
         let author = draft.post.author;
         let places = (0..PLACES).map(|place| schema::draft(author, place));
         let keys = draft.record.iter().map(|(key, _)| key.clone()).chain(places).map(|key| schema::record(&key)).collect();
@@ -197,8 +184,7 @@ impl DynamoFacts {
         Ok(Seen { head, drafts: fresh(drafts, author, now), published })
     }
 
-    /// Deletes the drafts whose records could not be written. Their requests have a response, so no later group may
-    /// write them.
+    /// Deletes drafts whose records could not be written. Their requests have a response, so no group may write them.
     async fn remove_acknowledged(&self, drafts: &[Draft], failed: &[usize]) {
         // The records come after the head.
         let acknowledged = failed.iter().filter_map(|index| drafts.get(index.checked_sub(1)?));
@@ -211,9 +197,9 @@ impl DynamoFacts {
     }
 
     /// Deletes what an author's requests have left in its places.
-    pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<(), StoreError> {
+    pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<()> {
         let keys = (0..PLACES).map(|place| schema::record(&schema::draft(author, place)));
-        self.delete_all(&self.tables.idempotency, keys.collect()).await
+        self.delete_all(&self.tables.idempotency, keys.collect()).await.map(drop)
     }
 
     /// The deletion of a draft from its place.
@@ -231,8 +217,7 @@ struct Seen {
     published: Option<Published>,
 }
 
-/// The drafts that are not too old, the oldest first, and one for each record: the same request may wait twice. One
-/// that cannot be read is left out.
+/// The drafts that are readable and not too old, the oldest first, one for each record: a request may wait twice.
 fn fresh(items: Vec<Item>, author: UserId, now: Timestamp) -> Vec<Draft> {
     let decoded = items.into_iter().filter_map(|item| match read(item, Ok::<DraftItem, _>) {
         Ok(draft) => Some(draft),

@@ -51,12 +51,6 @@ pub struct Limits {
     pub pull_threshold: u64,
 }
 
-impl DynamoFacts {
-    pub fn new(client: Client, tables: Tables, limits: Limits) -> Self {
-        Self { client, tables, limits }
-    }
-}
-
 /// Starts the attempts of an optimistic change: it may read, decide and write again for eight seconds.
 pub fn attempts(operation: &'static str) -> Attempts {
     Attempts::begin(operation, |time| tokio::time::sleep(time).boxed(), rand::random)

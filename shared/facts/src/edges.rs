@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
 use tidemark_app::{
-    ports::{ChangeOfPair, Edges, Followed, StoreError},
+    ports::{ChangeOfPair, Edges, Followed},
     retry::Attempts,
 };
 use tidemark_domain::{
@@ -19,7 +19,7 @@ use tidemark_domain::{
 use tracing::debug;
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, Result, attempts,
     counters::{FollowerShard, HeldUp},
     decode::read,
     distinct,
@@ -45,8 +45,7 @@ impl Kind {
     }
 }
 
-/// Edges in one transaction of at most 100 items. Each edge takes three items, a check for a block, and perhaps a check
-/// of the author's head. The follower's counter takes one more.
+/// Edges in one transaction of at most 100 items: each takes up to five, and the follower's counter one more.
 const EDGES_PER_TRANSACTION: usize = 19;
 
 /// The index of the first edge's check for a block in the transaction of a follow.
@@ -72,19 +71,6 @@ struct Making {
 }
 
 impl Making {
-    fn new(user: UserId, kind: Kind) -> Self {
-        Self {
-            user,
-            kind,
-            outcomes: HashMap::new(),
-            tried: Vec::new(),
-            refused: false,
-            together: EDGES_PER_TRANSACTION,
-            attempts: attempts("follow"),
-            held_up: HeldUp::default(),
-        }
-    }
-
     /// Notes the outcome of a follow if the stored edge decides it. Returns whether it does.
     fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
         if stored.blocked.is_some() {
@@ -105,30 +91,30 @@ impl Making {
 
 #[async_trait]
 impl Edges for DynamoFacts {
-    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, StoreError> {
+    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>> {
         let keys = distinct(authors).into_iter().map(|author| schema::edge(user, author)).collect();
         by_author(self.get("edges", &self.tables.following, keys).await?)
     }
 
-    async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
+    async fn following(&self, user: UserId) -> Result<Vec<Edge>> {
         Ok(self.kept("following", user).await?.into_iter().filter(|edge| edge.following).collect())
     }
 
-    async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>, StoreError> {
+    async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>> {
         let follows = authors.iter().map(|&author| NewFollow::from_now(author, &AuthorHead::default(), now));
         self.make_follows(user, follows.collect(), now, Kind::Made).await
     }
 
-    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError> {
+    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>> {
         self.end_follow(user, author, |edge| Some(edge.ended(now))).await
     }
 
-    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError> {
+    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>> {
         let hides = |edge: &Edge| edge.muted.is_some() || edge.blocked.is_some();
         Ok(self.kept("hidden", user).await?.into_iter().filter(hides).collect())
     }
 
-    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError> {
+    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>> {
         let mut attempts = attempts("change");
         loop {
             attempts.next().await?;
@@ -142,13 +128,7 @@ impl Edges for DynamoFacts {
         }
     }
 
-    async fn set_blocked(
-        &self,
-        user: UserId,
-        other: UserId,
-        blocked: bool,
-        now: Timestamp,
-    ) -> Result<[Option<Edge>; 2], StoreError> {
+    async fn set_blocked(&self, user: UserId, other: UserId, blocked: bool, now: Timestamp) -> Result<[Option<Edge>; 2]> {
         let mut attempts = attempts("set_blocked");
         loop {
             attempts.next().await?;
@@ -192,32 +172,27 @@ impl Edges for DynamoFacts {
         }
     }
 
-    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError> {
+    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16]> {
         Ok(self.follower_parts(author).await?.map(|parts| CounterItem::total_or_zero(&parts)))
     }
 
-    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, StoreError> {
+    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>> {
         let keys = distinct(pairs).into_iter().map(|(user, author)| schema::edge(user, author)).collect();
         let items = self.get("live", &self.tables.following, keys).await?;
         let edges: Vec<Edge> = items.into_iter().map(read_edge).collect::<Result<_, _>>()?;
         Ok(edges.into_iter().filter(|edge| edge.following).map(|edge| (edge.user, edge.author)).collect())
     }
 
-    async fn followings(&self, user: UserId) -> Result<u64, StoreError> {
+    async fn followings(&self, user: UserId) -> Result<u64> {
         let counter = self.get_one("followings", &self.tables.counters, schema::followings_counter(user)).await?;
         followings(counter)
     }
 
-    async fn followers_by_time(
-        &self,
-        author: UserId,
-        before: Option<Relation>,
-        limit: usize,
-    ) -> Result<Vec<Relation>, StoreError> {
+    async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
         super::followers::by_time(self, author, before, limit).await
     }
 
-    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, StoreError> {
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>> {
         let per_shard = BUCKETS / SHARDS;
         let shards = buckets.start / per_shard..=buckets.end.saturating_sub(1) / per_shard;
         let listed = try_join_all(shards.map(|shard| self.followers_of_shard(author, shard, &buckets))).await?;
@@ -227,7 +202,7 @@ impl Edges for DynamoFacts {
 
 impl DynamoFacts {
     /// Returns all pairs of a user, without tombstones.
-    async fn kept(&self, operation: &'static str, user: UserId) -> Result<Vec<Edge>, StoreError> {
+    async fn kept(&self, operation: &'static str, user: UserId) -> Result<Vec<Edge>> {
         let query = self.query(&self.tables.following, [is(EdgeItem::user, number(user.get()))]);
         let items = queried(operation, query.index_name(schema::KEPT).consistent_read(true), usize::MAX).await?;
         items.into_iter().map(read_edge).collect()
@@ -235,14 +210,17 @@ impl DynamoFacts {
 
     /// Makes follows of one user, several in one transaction. Returns one outcome for each follow, in order. `base` and
     /// `floor` of a follow that is made now are those of its author's head, which is read here: after the counters.
-    pub async fn make_follows(
-        &self,
-        user: UserId,
-        follows: Vec<NewFollow>,
-        now: Timestamp,
-        kind: Kind,
-    ) -> Result<Vec<Followed>, StoreError> {
-        let mut making = Making::new(user, kind);
+    pub async fn make_follows(&self, user: UserId, follows: Vec<NewFollow>, now: Timestamp, kind: Kind) -> Result<Vec<Followed>> {
+        let mut making = Making {
+            user,
+            kind,
+            outcomes: HashMap::new(),
+            tried: Vec::new(),
+            refused: false,
+            together: EDGES_PER_TRANSACTION,
+            attempts: attempts("follow"),
+            held_up: HeldUp::default(),
+        };
         loop {
             making.attempts.next().await?;
             let mut missing: Vec<NewFollow> =
@@ -274,8 +252,7 @@ impl DynamoFacts {
         Ok(follows.iter().map(outcome).collect())
     }
 
-    /// Writes follows, several in one transaction. Ends early if a transaction is not done; the next attempt reads
-    /// again.
+    /// Writes follows, several in one transaction. Ends at one that is not done; the next attempt reads again.
     async fn write_missing(
         &self,
         making: &mut Making,
@@ -298,8 +275,7 @@ impl DynamoFacts {
                     continue;
                 }
                 making.refused = failed(0);
-                // The counter may refuse only because the edge is counted already. A second attempt shows which is the
-                // case.
+                // Perhaps only because the edge is counted already. A second attempt shows that.
                 if making.refused && before {
                     return making.settle(chunk[0].author, Followed::LimitReached);
                 }
@@ -320,7 +296,7 @@ impl DynamoFacts {
     }
 
     /// Makes follows begin at their authors' heads. Removes those of authors who have left, and returns these authors.
-    async fn begin_at_heads(&self, follows: &mut Vec<NewFollow>, now: Timestamp) -> Result<Vec<UserId>, StoreError> {
+    async fn begin_at_heads(&self, follows: &mut Vec<NewFollow>, now: Timestamp) -> Result<Vec<UserId>> {
         let authors: Vec<UserId> = follows.iter().map(|follow| follow.author).collect();
         let keys = distinct(&authors).into_iter().map(schema::head).collect();
         let heads = self.get("heads", &self.tables.posts, keys).await?;
@@ -339,7 +315,7 @@ impl DynamoFacts {
     }
 
     /// Returns the two flags of each block (user, other): the other user may not react to the user, and the reverse.
-    pub async fn block_flags(&self, pairs: &[(UserId, UserId)]) -> Result<Vec<[bool; 2]>, StoreError> {
+    pub async fn block_flags(&self, pairs: &[(UserId, UserId)]) -> Result<Vec<[bool; 2]>> {
         let both = distinct(&pairs.iter().flat_map(|&(user, other)| [(other, user), (user, other)]).collect::<Vec<_>>());
         let keys = both.into_iter().map(|(user, author)| schema::reaction(user, author)).collect();
         let [items] = self.stored("block_flags", [(&self.tables.reactions, keys)]).await?;
@@ -349,15 +325,8 @@ impl DynamoFacts {
         Ok(pairs.iter().map(|&(user, other)| flags(user, other).map(is_set)).collect())
     }
 
-    /// Writes the flags of a block, or of none, as the pair with this revision implies them. Returns false, and writes
-    /// nothing, if the pair has changed.
-    pub async fn restore_block_flags(
-        &self,
-        user: UserId,
-        other: UserId,
-        blocked: bool,
-        rev: Option<u32>,
-    ) -> Result<bool, StoreError> {
+    /// Writes the flags of a block, or of none. Returns false, and writes nothing, if the pair has another revision.
+    pub async fn restore_block_flags(&self, user: UserId, other: UserId, blocked: bool, rev: Option<u32>) -> Result<bool> {
         let check = Write::check(&self.tables.following, schema::edge(user, other));
         let mut writes = vec![check.when(still(EdgeItem::rev, rev.map(number)))];
         writes.extend(self.flags(user, other, blocked));
@@ -371,15 +340,14 @@ impl DynamoFacts {
         })
     }
 
-    /// Reads the edges to these authors, the shards that count the user for them, and other counters, in one request.
-    /// Every author has a shard in the result.
+    /// Reads the edges to these authors, the shards that count the user (one for each author), and other counters.
     async fn edges_and_shards(
         &self,
         operation: &'static str,
         user: UserId,
         authors: &[UserId],
         others: Vec<Item>,
-    ) -> Result<(HashMap<UserId, Edge>, HashMap<UserId, FollowerShard>, Vec<Item>), StoreError> {
+    ) -> Result<(HashMap<UserId, Edge>, HashMap<UserId, FollowerShard>, Vec<Item>)> {
         let mut shards: HashMap<UserId, FollowerShard> =
             authors.iter().map(|&author| (author, FollowerShard::new(author, user))).collect();
         let counters = shards.values().map(FollowerShard::key).chain(others).collect();
@@ -404,7 +372,7 @@ impl DynamoFacts {
         known: &HashMap<UserId, Edge>,
         shards: &HashMap<UserId, FollowerShard>,
         kind: Kind,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
+    ) -> Result<Result<(), Cancelled>> {
         let Some(user) = edges.first().map(|edge| edge.user) else { return Ok(Ok(())) };
         let added = edges.len() as u64;
         let Some(most) = self.limits.following.checked_sub(added) else { return Ok(Err(Cancelled::Conditions(vec![0]))) };
@@ -431,14 +399,13 @@ impl DynamoFacts {
         self.transact("follow", writes).await
     }
 
-    /// Ends a follow. `end` returns the tombstone of the edge, or `None` if the follow stays. Returns the tombstone
-    /// that was written, or `None`.
+    /// Ends a follow, if `end` returns its tombstone. Returns the tombstone that was written.
     pub async fn end_follow(
         &self,
         user: UserId,
         author: UserId,
         end: impl Fn(&Edge) -> Option<Edge> + Send + Sync,
-    ) -> Result<Option<Edge>, StoreError> {
+    ) -> Result<Option<Edge>> {
         let mut tried: Option<Edge> = None;
         let (mut attempts, mut held_up) = (attempts("unfollow"), HeldUp::default());
         loop {
@@ -452,7 +419,9 @@ impl DynamoFacts {
             let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
             let Some(tombstone) = end(&known) else { return Ok(None) };
             let shard = shards[&author];
-            let written = self.write_unfollow(&tombstone, known.rev, &shard).await;
+            let mut writes = vec![self.put_edge(&tombstone, Some(known.rev))];
+            writes.extend(self.uncount(&tombstone, &shard));
+            let written = self.transact("unfollow", writes).await;
             if let Ok(Err(cancelled)) = &written {
                 held_up.note(self, &shard, cancelled, UNFOLLOWED).await;
             }
@@ -461,17 +430,6 @@ impl DynamoFacts {
             }
             tried = Some(tombstone);
         }
-    }
-
-    async fn write_unfollow(
-        &self,
-        tombstone: &Edge,
-        known_rev: u32,
-        shard: &FollowerShard,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
-        let mut writes = vec![self.put_edge(tombstone, Some(known_rev))];
-        writes.extend(self.uncount(tombstone, shard));
-        self.transact("unfollow", writes).await
     }
 
     /// Removes an ended follow from the list of followers and from both counters.
@@ -488,27 +446,22 @@ impl DynamoFacts {
         Write::put(&self.tables.following, schema::edge_item(edge)).when(still(EdgeItem::rev, known.map(number)))
     }
 
-    async fn followers_of_shard(&self, author: UserId, shard: u16, buckets: &Range<u16>) -> Result<Vec<UserId>, StoreError> {
+    async fn followers_of_shard(&self, author: UserId, shard: u16, buckets: &Range<u16>) -> Result<Vec<UserId>> {
         let (first, last) = schema::follower_range(buckets);
         let partition = is(FollowerItem::shard, string(schema::follower_shard(author, shard)));
         let range = between(FollowerItem::follower, string(first), string(last));
         let query = self.query(&self.tables.followers, [partition, range]).consistent_read(true);
         let items = queried("followers", only(query, &[FollowerItem::follower]), usize::MAX).await?;
-        let follower = |item: &Item| {
-            let follower = schema::follower_of(&FollowerItem::follower.read::<String>(item)?);
-            follower.ok_or_else(|| FollowerItem::follower.damaged(item))
-        };
-        items.iter().map(follower).collect()
+        items.iter().map(|item| FollowerItem::follower.parsed(item, schema::follower_of)).collect()
     }
 }
 
-/// Returns the two places where a block of `other` by `user` is noted for transactions that follow or react: in the
-/// reactions of both.
+/// The two places where a block is noted for transactions that follow or react: in the reactions of both.
 fn flags(user: UserId, other: UserId) -> [(Item, Attribute); 2] {
     [(schema::reaction(other, user), ReactionItem::blocked), (schema::reaction(user, other), ReactionItem::blocks)]
 }
 
-pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
+pub fn read_edge(item: Item) -> Result<Edge> {
     read(
         item,
         |EdgeItem {
@@ -524,16 +477,16 @@ pub fn read_edge(item: Item) -> Result<Edge, StoreError> {
 }
 
 /// The pairs of distinct users.
-fn by_user(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
+fn by_user(items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
     items.into_iter().map(|item| read_edge(item).map(|edge| (edge.user, edge))).collect()
 }
 
-fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>, StoreError> {
+fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
     items.into_iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
 }
 
 /// The number of followed authors in a user's counter.
-fn followings(counter: Option<Item>) -> Result<u64, StoreError> {
+fn followings(counter: Option<Item>) -> Result<u64> {
     let counter = counter.map(|item| read(item, Ok::<CounterItem, _>)).transpose()?;
     Ok(CounterItem::total_or_zero(counter.as_slice()))
 }

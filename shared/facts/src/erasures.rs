@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashSet};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles, StoreError};
+use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles};
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, Result, attempts,
     decode::read,
     distinct,
     item::{Attribute, Item, Stored as _, encode, flag, number, string},
@@ -19,7 +19,7 @@ use super::{
         ReadsItem, RunningItem,
     },
     unavailable,
-    write::{Cancelled, Write, absent, between, is, only, present, queried, still_number},
+    write::{Write, absent, between, is, only, present, queried, still_number},
 };
 
 /// Items that are deleted concurrently.
@@ -27,12 +27,12 @@ const PARALLEL: usize = 16;
 
 #[async_trait]
 impl Erasures for DynamoFacts {
-    async fn erasure(&self, user: UserId) -> Result<Option<Erasure>, StoreError> {
+    async fn erasure(&self, user: UserId) -> Result<Option<Erasure>> {
         let item = self.get_one("erasure", &self.tables.identities, schema::erasure(user)).await?;
-        item.map(|item| read(item, |item: ErasureItem| item.try_into())).transpose()
+        item.map(|item| read(item, |item: ErasureItem| Ok(item.into()))).transpose()
     }
 
-    async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure, StoreError> {
+    async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure> {
         let begun = Erasure::begin(now);
         let mut attempts = attempts("begin_erasure");
         loop {
@@ -56,32 +56,24 @@ impl Erasures for DynamoFacts {
         }
     }
 
-    async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool, StoreError> {
+    async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool> {
         let receipt = Write::put(&self.tables.identities, erasure_item(user, next));
         let receipt = receipt.when(is(ErasureItem::version, number(next.version.saturating_sub(1))));
         if next.finished_at.is_none() {
             return self.send("put_erasure", receipt).await;
         }
         let listed = Write::update(&self.tables.identities, schema::running_part(user)).take(RunningItem::running, one(user));
-        let mut attempts = attempts("put_erasure");
-        loop {
-            attempts.next().await?;
-            match self.transact("put_erasure", vec![receipt.clone(), listed.clone()]).await? {
-                Ok(()) => return Ok(true),
-                Err(Cancelled::Conditions(_)) => return Ok(false),
-                // Others of the same part begin or end.
-                Err(Cancelled::Conflict(_)) => {}
-            }
-        }
+        // Others of the same part begin or end.
+        self.transact_when_free("put_erasure", vec![receipt, listed]).await
     }
 
-    async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>, StoreError>>, StoreError> {
+    async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>>>> {
         let parts = self.get("running_erasures", &self.tables.identities, schema::running_erasures()).await?;
         let users = |item: RunningItem| Ok(item.running.unwrap_or_default().into_iter().map(UserId::from).collect());
         Ok(parts.into_iter().map(|part| read(part, users)).collect())
     }
 
-    async fn forget_running(&self, user: UserId) -> Result<(), StoreError> {
+    async fn forget_running(&self, user: UserId) -> Result<()> {
         for part in [schema::running_part(user), schema::all_running()] {
             let taken = Write::update(&self.tables.identities, part).take(RunningItem::running, one(user));
             self.send("forget_running", taken.when(present(RunningItem::running))).await?;
@@ -89,7 +81,7 @@ impl Erasures for DynamoFacts {
         Ok(())
     }
 
-    async fn count_traces(&self, user: UserId) -> Result<Removed, StoreError> {
+    async fn count_traces(&self, user: UserId) -> Result<Removed> {
         let users = [user];
         let (heads, follows, followers, lists, hidden) = futures::try_join!(
             self.heads(&users),
@@ -109,12 +101,7 @@ impl Erasures for DynamoFacts {
         })
     }
 
-    async fn count_some(
-        &self,
-        user: UserId,
-        reaction: Option<Reaction>,
-        after: Option<String>,
-    ) -> Result<(u64, Option<String>), StoreError> {
+    async fn count_some(&self, user: UserId, reaction: Option<Reaction>, after: Option<String>) -> Result<(u64, Option<String>)> {
         const OPERATION: &str = "count_some";
         // The sort key of both tables is the place of an item.
         let (query, (partition, value), sort_key) = match reaction {
@@ -136,13 +123,13 @@ impl Erasures for DynamoFacts {
         Ok((u64::try_from(page.count()).unwrap_or(0), last))
     }
 
-    async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
+    async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
         let own = queried("related", self.query_user(&self.tables.following, user), limit);
         let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
         let naming = queried("related", naming.index_name(schema::NAMED), limit);
         let (followers, own, naming) = futures::try_join!(self.followers_by_time(user, None, limit), own, naming)?;
         let mut found: BTreeSet<UserId> = followers.into_iter().map(|relation| relation.user).collect();
-        let ids = |items: Vec<Item>, attribute: Attribute| -> Result<Vec<UserId>, StoreError> {
+        let ids = |items: Vec<Item>, attribute: Attribute| -> Result<Vec<UserId>> {
             items.iter().map(|item| attribute.user(item)).collect()
         };
         found.extend(ids(own, EdgeItem::author)?);
@@ -150,7 +137,7 @@ impl Erasures for DynamoFacts {
         Ok(found.into_iter().take(limit).collect())
     }
 
-    async fn remove_pair(&self, user: UserId, other: UserId) -> Result<(), StoreError> {
+    async fn remove_pair(&self, user: UserId, other: UserId) -> Result<()> {
         for (one, other) in [(user, other), (other, user)] {
             let edge = Write::delete(&self.tables.following, schema::edge(one, other));
             // A follow that began since then is ended by a later run.
@@ -164,20 +151,16 @@ impl Erasures for DynamoFacts {
         Ok(())
     }
 
-    async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
+    async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
         self.unreact(user, post, reaction).await
     }
 
-    async fn reactions_to(
-        &self,
-        author: UserId,
-        limit: usize,
-    ) -> Result<Vec<Result<(UserId, ReactionState), StoreError>>, StoreError> {
+    async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<Result<(UserId, ReactionState)>>> {
         let items = self.of_shards("reactions_to", author, schema::USERS, limit).await?;
         Ok(items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect())
     }
 
-    async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<(), StoreError> {
+    async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<()> {
         let given =
             |reaction, seqs: Vec<u64>| seqs.into_iter().map(move |seq| schema::reacted(user, reaction, PostId::new(author, seq)));
         let keys = given(Reaction::Like, state.liked.iter().collect())
@@ -188,13 +171,13 @@ impl Erasures for DynamoFacts {
         self.send("remove_reactions", item.when(still_number(ReactionItem::version, state.version))).await.map(drop)
     }
 
-    async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
+    async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
         let query = only(self.query_user(&self.tables.reads, user), &[ReadsItem::author]);
         let items = queried("marked_authors", query, limit).await?;
         items.iter().map(|item| ReadsItem::author.user(item)).collect()
     }
 
-    async fn markers(&self, author: UserId, limit: usize) -> Result<Vec<UserId>, StoreError> {
+    async fn markers(&self, author: UserId, limit: usize) -> Result<Vec<UserId>> {
         let of_shard = async |shard| {
             let by = is(ReadsItem::by, string(schema::follower_shard(author, shard)));
             let query = self.query(&self.tables.reads, [by]).index_name(schema::BY_AUTHOR);
@@ -204,7 +187,7 @@ impl Erasures for DynamoFacts {
         items.map(|item| ReadsItem::user.user(&item)).collect()
     }
 
-    async fn remove_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    async fn remove_reads(&self, user: UserId, author: UserId) -> Result<()> {
         let key = schema::reads(user, author);
         let mut attempts = attempts("remove_reads");
         loop {
@@ -221,18 +204,18 @@ impl Erasures for DynamoFacts {
         }
     }
 
-    async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>, StoreError> {
+    async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>> {
         let query = self.query(&self.tables.notice_reads, [is(NoticeReadsItem::user, number(user.get()))]).consistent_read(true);
         let items = queried("read_platforms", query, usize::MAX).await?;
         items.iter().map(|item| NoticeReadsItem::platform.read(item)).collect()
     }
 
-    async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool, StoreError> {
+    async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool> {
         let item = Write::delete(&self.tables.notice_reads, schema::notice_reads(user, platform));
         self.send("remove_notice_reads", item.when(still_number(NoticeReadsItem::version, version))).await
     }
 
-    async fn remove_profile(&self, user: UserId) -> Result<(), StoreError> {
+    async fn remove_profile(&self, user: UserId) -> Result<()> {
         let mut attempts = attempts("remove_profile");
         loop {
             attempts.next().await?;
@@ -248,27 +231,22 @@ impl Erasures for DynamoFacts {
         }
     }
 
-    async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize, StoreError> {
+    async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize> {
         let [first, last] = schema::post_sort_keys().map(string);
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
         let items = queried("remove_tombstones", query, limit).await?;
         // This includes posts that the head counts as deleted and that have no tombstone.
-        let keys: Vec<Item> = items.iter().map(schema::windowed_key).collect();
-        let found = keys.len();
-        self.delete_all(&self.tables.posts, keys).await?;
-        Ok(found)
+        self.delete_all(&self.tables.posts, items.iter().map(schema::windowed_key).collect()).await
     }
 
-    async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize, StoreError> {
+    async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize> {
         let items = self.of_shards("remove_reaction_counts", user, schema::COUNTS, limit).await?;
-        let keys: Vec<Item> = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
-        let found = keys.len();
-        self.delete_all(&self.tables.reactions, keys).await?;
-        Ok(found)
+        let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
+        self.delete_all(&self.tables.reactions, keys).await
     }
 
-    async fn remove_counters(&self, user: UserId) -> Result<(), StoreError> {
+    async fn remove_counters(&self, user: UserId) -> Result<()> {
         let parts = self.follower_parts(user).await?;
         let key = |item: &CounterItem| schema::counter(item.counter.clone());
         let further = parts.iter().flat_map(|parts| parts.iter().skip(1)).map(key).collect();
@@ -283,7 +261,7 @@ impl Erasures for DynamoFacts {
 
 impl DynamoFacts {
     /// Returns those of these users who have asked to leave.
-    pub async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>, StoreError> {
+    pub async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>> {
         let keys = distinct(users).into_iter().map(schema::head).collect();
         let heads = self.get("erased", &self.tables.posts, keys).await?;
         heads.iter().filter(|head| HeadItem::erased.of(head).is_some()).map(|head| HeadItem::author.user(head)).collect()
@@ -296,9 +274,9 @@ impl DynamoFacts {
         author: UserId,
         [first, last]: [&str; 2],
         limit: usize,
-    ) -> Result<Vec<Item>, StoreError> {
+    ) -> Result<Vec<Item>> {
         let of_shard = async |shard| {
-            let partition = is(ReactionItem::shard, string(schema::reactions_shard(author, shard)));
+            let partition = is(ReactionItem::shard, string(schema::follower_shard(author, shard)));
             let range = between(ReactionItem::item, string(first), string(last));
             let query = self.query(&self.tables.reactions, [partition, range]).consistent_read(true);
             queried(operation, query, limit).await
@@ -307,7 +285,7 @@ impl DynamoFacts {
     }
 
     /// Deletes the reactions of a user to an author, if there are neither reactions nor blocks left.
-    async fn remove_empty_reactions(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    async fn remove_empty_reactions(&self, user: UserId, author: UserId) -> Result<()> {
         let key = schema::reaction(user, author);
         let Some(item) = self.get_one("remove_reactions", &self.tables.reactions, key.clone()).await? else { return Ok(()) };
         let (_, _, state) = read_reactions(item)?;
@@ -319,9 +297,10 @@ impl DynamoFacts {
         self.send("remove_reactions", item).await.map(drop)
     }
 
-    pub(crate) async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<(), StoreError> {
-        let deletes = keys.into_iter().map(|key| self.send("remove", Write::delete(table, key)));
-        stream::iter(deletes.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_for_each(async |_| Ok(())).await
+    /// Deletes the items with these keys, and returns their number.
+    pub(crate) async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<usize> {
+        let deletes: Vec<_> = keys.into_iter().map(|key| self.send("remove", Write::delete(table, key))).collect();
+        stream::iter(deletes).buffer_unordered(PARALLEL).try_fold(0, async |deleted, _| Ok(deleted + 1)).await
     }
 }
 
@@ -348,11 +327,9 @@ fn erasure_item(user: UserId, erasure: &Erasure) -> Item {
     })
 }
 
-impl TryFrom<ErasureItem> for Erasure {
-    type Error = Attribute;
-
-    fn try_from(item: ErasureItem) -> Result<Self, Attribute> {
-        Ok(Self {
+impl From<ErasureItem> for Erasure {
+    fn from(item: ErasureItem) -> Self {
+        Self {
             started_at: Timestamp::from_ms(item.started_at),
             finished_at: item.finished_at.map(Timestamp::from_ms),
             removed: item.removed,
@@ -364,6 +341,6 @@ impl TryFrom<ErasureItem> for Erasure {
             incomplete: item.incomplete,
             touched_at: Timestamp::from_ms(item.touched_at),
             version: item.version,
-        })
+        }
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use futures::future::try_join_all;
-use tidemark_app::ports::StoreError;
 use tidemark_domain::{Relation, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     item::{Item, string},
     schema::{self, FollowerItem},
     unavailable,
@@ -25,14 +24,13 @@ struct Lane {
     exhausted: bool,
 }
 
-/// Followers below `before`, newest first, at most `limit`. The reads are consistent, because `by-time` is a local
-/// index.
+/// Followers below `before`, newest first. The reads are consistent, because `by-time` is a local index.
 pub(crate) async fn by_time(
     facts: &DynamoFacts,
     author: UserId,
     before: Option<Relation>,
     limit: usize,
-) -> Result<Vec<Relation>, StoreError> {
+) -> Result<Vec<Relation>> {
     let mut lanes: Vec<Lane> =
         (0..SHARDS).map(|shard| Lane { shard, before, loaded: VecDeque::new(), exhausted: false }).collect();
     // Followers spread evenly over the shards: a sixteenth of the page and some more is usually enough from each.
@@ -52,7 +50,7 @@ pub(crate) async fn by_time(
 }
 
 impl Lane {
-    async fn load(&mut self, facts: &DynamoFacts, author: UserId, limit: usize) -> Result<(), StoreError> {
+    async fn load(&mut self, facts: &DynamoFacts, author: UserId, limit: usize) -> Result<()> {
         let end = self.before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
         let partition = is(FollowerItem::shard, string(schema::follower_shard(author, self.shard)));
         let response = facts
@@ -74,7 +72,6 @@ impl Lane {
 }
 
 /// An entry of a followee's list.
-pub fn read_follower(item: &Item) -> Result<Relation, StoreError> {
-    let since = FollowerItem::since;
-    schema::relation_of(&since.read::<String>(item)?).ok_or_else(|| since.damaged(item))
+pub fn read_follower(item: &Item) -> Result<Relation> {
+    FollowerItem::since.parsed(item, schema::relation_of)
 }

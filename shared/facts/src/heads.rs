@@ -1,17 +1,16 @@
 //! Heads of authors: how they are read and written.
 
-use tidemark_app::ports::StoreError;
 use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
 
 use super::{
+    Result,
     decode::read,
     item::{Count, Item, number},
     schema::HeadItem,
     write::Write,
 };
 
-/// The time that an author counts as contended after a transaction that wrote several posts: longer than a slow
-/// request.
+/// How long an author counts as contended after a transaction with several posts: longer than a slow request.
 const CONTENDED_MS: u64 = 5_000;
 
 /// Sets the latest post and the modes of a head.
@@ -54,17 +53,17 @@ impl SeenHead {
     }
 }
 
-pub(crate) fn seen_head(items: Vec<Item>) -> Result<SeenHead, StoreError> {
+pub(crate) fn seen_head(items: Vec<Item>) -> Result<SeenHead> {
     let contended_at = items.first().map(|head| HeadItem::contended_at.optional(head)).transpose()?.flatten();
     let fact = items.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
     Ok(SeenHead { fact, contended_at })
 }
 
-pub fn read_head(item: Item) -> Result<AuthorHead, StoreError> {
+pub fn read_head(item: Item) -> Result<AuthorHead> {
     read_head_of(item).map(|(_, head)| head)
 }
 
 /// The author and the head.
-pub(crate) fn read_head_of(item: Item) -> Result<(UserId, AuthorHead), StoreError> {
+pub(crate) fn read_head_of(item: Item) -> Result<(UserId, AuthorHead)> {
     read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
 }

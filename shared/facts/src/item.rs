@@ -38,8 +38,7 @@ impl Attribute {
     }
 }
 
-/// Encodes an item. A struct of numbers, texts, flags and bytes has an encoding. An empty item would be refused by
-/// DynamoDB, because it has no key.
+/// Encodes a struct of numbers, texts, flags and bytes, which cannot fail. DynamoDB would refuse an empty item.
 pub fn encode(item: &impl Serialize) -> Item {
     let encoded = serde_dynamo::to_item(item);
     debug_assert!(encoded.is_ok());
@@ -97,8 +96,7 @@ impl From<Bits> for ByteBuf {
     }
 }
 
-/// A count; `None` if it is not a number of this type. That does not damage its item, so that no response fails until
-/// reconcile repairs the count.
+/// A count; `None` if it is not a number of this type. No response fails for that. Reconcile repairs the count.
 #[derive(Debug, Clone, Copy)]
 pub struct Count<N = u64>(pub Option<N>);
 

@@ -24,5 +24,9 @@ mod stream;
 pub mod windows;
 pub mod write;
 
+use tidemark_app::ports::StoreError;
+
 pub use dynamo::{DynamoFacts, Limits, Tables, attempts, distinct, unavailable};
 pub use stream::{edge_of_record, may_change_follow, post_of_record};
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;

@@ -1,11 +1,11 @@
 //! [`AuthorLists`] on DynamoDB: one item of the table `counters` for each user.
 
 use async_trait::async_trait;
-use tidemark_app::ports::{AuthorLists, StoreError};
+use tidemark_app::ports::AuthorLists;
 use tidemark_domain::{UserId, UserLists};
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     item::{Item, encode},
     schema::{self, ListsItem},
@@ -14,18 +14,18 @@ use super::{
 
 #[async_trait]
 impl AuthorLists for DynamoFacts {
-    async fn lists(&self, user: UserId) -> Result<UserLists, StoreError> {
+    async fn lists(&self, user: UserId) -> Result<UserLists> {
         let item = self.get_one("lists", &self.tables.counters, schema::lists(user)).await?;
         Ok(item.map(read_lists).transpose()?.unwrap_or_default())
     }
 
-    async fn put_lists(&self, user: UserId, UserLists { version, last, lists }: &UserLists) -> Result<bool, StoreError> {
+    async fn put_lists(&self, user: UserId, UserLists { version, last, lists }: &UserLists) -> Result<bool> {
         let item = ListsItem { counter: schema::lists_key(user), version: *version, last: *last, lists: lists.clone() };
         let unchanged = still_number(ListsItem::version, version.saturating_sub(1));
         self.send("put_lists", Write::put(&self.tables.counters, encode(&item)).when(unchanged)).await
     }
 }
 
-fn read_lists(item: Item) -> Result<UserLists, StoreError> {
+fn read_lists(item: Item) -> Result<UserLists> {
     read(item, |ListsItem { version, last, lists, .. }| Ok(UserLists { version, last, lists }))
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::KeysAndAttributes};
 use futures::future::try_join_all;
-use tidemark_app::ports::StoreError;
 use tidemark_domain::UserId;
 
 use super::{
+    Result,
     dynamo::{DynamoFacts, attempts, unavailable},
     item::{Item, number},
     schema::{self, EdgeItem},
@@ -19,12 +19,12 @@ const BATCH_GET: usize = 100;
 
 impl DynamoFacts {
     /// Checks that DynamoDB responds.
-    pub async fn ping(&self) -> Result<(), StoreError> {
+    pub async fn ping(&self) -> Result<()> {
         self.get_one("ping", &self.tables.counters, schema::followings_counter(UserId::MIN)).await.map(|_| ())
     }
 
     /// Reads all items of a user from `following` or `reads`, consistently and with whole sets.
-    pub async fn of_user(&self, operation: &'static str, table: &str, user: UserId) -> Result<Vec<Item>, StoreError> {
+    pub async fn of_user(&self, operation: &'static str, table: &str, user: UserId) -> Result<Vec<Item>> {
         let items = queried(operation, self.query_user(table, user), usize::MAX).await?;
         self.completed(operation, table, items).await
     }
@@ -36,12 +36,12 @@ impl DynamoFacts {
     }
 
     /// Reads one item, consistently and with whole sets.
-    pub async fn get_one(&self, operation: &'static str, table: &str, key: Item) -> Result<Option<Item>, StoreError> {
+    pub async fn get_one(&self, operation: &'static str, table: &str, key: Item) -> Result<Option<Item>> {
         Ok(self.get(operation, table, vec![key]).await?.pop())
     }
 
     /// Reads any number of items of a table, consistently and with whole sets. Absent items are left out.
-    pub async fn get(&self, operation: &'static str, table: &str, keys: Vec<Item>) -> Result<Vec<Item>, StoreError> {
+    pub async fn get(&self, operation: &'static str, table: &str, keys: Vec<Item>) -> Result<Vec<Item>> {
         let [items] = self.batch_get(operation, [(table, keys)]).await?;
         Ok(items)
     }
@@ -51,7 +51,7 @@ impl DynamoFacts {
         &self,
         operation: &'static str,
         wanted: [(&str, Vec<Item>); N],
-    ) -> Result<[Vec<Item>; N], StoreError> {
+    ) -> Result<[Vec<Item>; N]> {
         let tables = wanted.each_ref().map(|(table, _)| *table);
         let mut found = self.stored(operation, wanted).await?;
         let whole = found.iter_mut().zip(tables).map(|(items, table)| self.completed(operation, table, std::mem::take(items)));
@@ -65,7 +65,7 @@ impl DynamoFacts {
         &self,
         operation: &'static str,
         wanted: [(&str, Vec<Item>); N],
-    ) -> Result<[Vec<Item>; N], StoreError> {
+    ) -> Result<[Vec<Item>; N]> {
         let tables = wanted.each_ref().map(|(table, _)| *table);
         let keys = wanted.into_iter().enumerate().flat_map(|(index, (_, keys))| keys.into_iter().map(move |key| (index, key)));
         let keys: Vec<(usize, Item)> = keys.collect();
@@ -82,7 +82,7 @@ impl DynamoFacts {
         operation: &'static str,
         tables: &[&str],
         keys: &[(usize, Item)],
-    ) -> Result<Vec<(usize, Item)>, StoreError> {
+    ) -> Result<Vec<(usize, Item)>> {
         let mut request = HashMap::new();
         for (index, table) in tables.iter().enumerate() {
             let keys: Vec<Item> = keys.iter().filter(|(of, _)| *of == index).map(|(_, key)| key.clone()).collect();

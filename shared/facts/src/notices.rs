@@ -3,23 +3,22 @@
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
-use tidemark_app::ports::{IdempotencyKey, Notices, NoticesPublished, StoreError};
+use tidemark_app::ports::{IdempotencyKey, Notices, NoticesPublished};
 use tidemark_domain::{
     LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, Result, attempts,
     decode::read,
     distinct,
     item::{Attribute, Bits, Item, encode},
     records::{new_record, valid_record},
     schema::{self, NoticeItem, NoticeReadsItem, PlatformHeadItem, RecordItem},
-    write::{Cancelled, Condition, Write, absent, present, still_number},
+    write::{Condition, Write, absent, present, still_number},
 };
 
-/// Items of reader counts in one transaction. The read state itself takes one more item, and a transaction takes at
-/// most 100.
+/// Items of reader counts in one transaction, which takes at most 100. The read state takes one more.
 const BLOCKS_PER_TRANSACTION: usize = 90;
 
 /// Notices that one transaction deletes. Their head takes one more item.
@@ -27,17 +26,17 @@ const DELETES_PER_TRANSACTION: usize = 99;
 
 #[async_trait]
 impl Notices for DynamoFacts {
-    async fn head(&self, platform: Platform) -> Result<PlatformHead, StoreError> {
+    async fn head(&self, platform: Platform) -> Result<PlatformHead> {
         let head = self.get_one("platform_head", &self.tables.notices, schema::platform_head(platform)).await?;
         head.map_or_else(|| Ok(PlatformHead::default()), read_head)
     }
 
-    async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads, StoreError> {
+    async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads> {
         let reads = self.get_one("notice_reads", &self.tables.notice_reads, schema::notice_reads(user, platform)).await?;
         reads.map_or_else(|| Ok(NoticeReads::default()), read_reads)
     }
 
-    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError> {
+    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads)> {
         let head = (self.tables.notices.as_str(), vec![schema::platform_head(platform)]);
         let reads = (self.tables.notice_reads.as_str(), vec![schema::notice_reads(user, platform)]);
         let [mut head, mut reads] = self.batch_get("notice_state", [head, reads]).await?;
@@ -45,7 +44,7 @@ impl Notices for DynamoFacts {
         Ok((head, reads.pop().map(read_reads).transpose()?.unwrap_or_default()))
     }
 
-    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>, StoreError> {
+    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>> {
         let keys = distinct(ids).into_iter().map(schema::notice).collect();
         let items = self.get("notices", &self.tables.notices, keys).await?;
         items.into_iter().map(|item| read_notice(item).map(|notice| (notice.id, notice))).collect()
@@ -58,7 +57,7 @@ impl Notices for DynamoFacts {
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<NoticesPublished, StoreError> {
+    ) -> Result<NoticesPublished> {
         let mut attempts = attempts("publish_notices");
         loop {
             attempts.next().await?;
@@ -91,8 +90,7 @@ impl Notices for DynamoFacts {
                 let record = RecordItem { notices: Some(ids.join(" ")), at: Some(at.ms()), ..record };
                 writes.push(self.put_record(&record, now));
             }
-            // Otherwise another change of one of the platforms, or another publish with the same key, has written
-            // first.
+            // Otherwise another change of a platform, or another publish with the same key, has written first.
             if self.send_all("publish_notices", writes).await? {
                 return Ok(NoticesPublished::Created(created));
             }
@@ -105,7 +103,7 @@ impl Notices for DynamoFacts {
         content: &NoticeContent,
         renotify: bool,
         now: Timestamp,
-    ) -> Result<Option<(Notice, PlatformHead)>, StoreError> {
+    ) -> Result<Option<(Notice, PlatformHead)>> {
         let mut attempts = attempts("edit_notice");
         loop {
             attempts.next().await?;
@@ -121,7 +119,7 @@ impl Notices for DynamoFacts {
         }
     }
 
-    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, StoreError> {
+    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead> {
         let mut head = PlatformHead::default();
         for seqs in seqs.chunks(DELETES_PER_TRANSACTION) {
             head = self.remove_some(platform, seqs).await?;
@@ -129,7 +127,7 @@ impl Notices for DynamoFacts {
         Ok(head)
     }
 
-    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64, StoreError> {
+    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64> {
         let (block, count) = schema::reader_block(slot);
         let keys = (0..schema::READER_SHARDS).map(|shard| schema::notice_readers(platform, shard, block)).collect();
         let items = self.get("notice_readers", &self.tables.counters, keys).await?;
@@ -142,7 +140,7 @@ impl Notices for DynamoFacts {
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
-    ) -> Result<Option<NoticeReads>, StoreError> {
+    ) -> Result<Option<NoticeReads>> {
         let changes = changes(&before.read, &after.read);
         let mut known = before.clone();
         let mut parts = changes.chunks(BLOCKS_PER_TRANSACTION).peekable();
@@ -192,13 +190,13 @@ impl DynamoFacts {
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<(HashMap<Platform, PlatformHead>, Option<NoticesPublished>), StoreError> {
+    ) -> Result<(HashMap<Platform, PlatformHead>, Option<NoticesPublished>)> {
         let key = |record: &IdempotencyKey| schema::record(&schema::notices_record(user, &record.key));
         let records = (self.tables.idempotency.as_str(), idempotency.map(key).into_iter().collect());
         let heads = platforms.iter().map(|&platform| schema::platform_head(platform)).collect();
         let [heads, records] = self.batch_get("publish_notices", [(&self.tables.notices, heads), records]).await?;
         let heads = heads.into_iter().map(|item| Ok((PlatformHeadItem::platform.read(&item)?, read_head(item)?)));
-        let heads = heads.collect::<Result<_, StoreError>>()?;
+        let heads = heads.collect::<Result<_>>()?;
         let (Some(record), Some(request)) = (valid_record(records, now)?, idempotency) else { return Ok((heads, None)) };
         if record.fingerprint != request.fingerprint {
             return Ok((heads, Some(NoticesPublished::KeyReused)));
@@ -211,7 +209,7 @@ impl DynamoFacts {
         Ok((heads, Some(NoticesPublished::Repeated(earlier))))
     }
 
-    async fn remove_some(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, StoreError> {
+    async fn remove_some(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead> {
         let mut attempts = attempts("remove_notices");
         loop {
             attempts.next().await?;
@@ -230,8 +228,7 @@ impl DynamoFacts {
         }
     }
 
-    /// Moves a user's read state to the next version and updates the reader counts of these slots. Returns false if
-    /// another request has changed the state.
+    /// Moves a read state to the next version, with the reader counts of these slots. False if it has changed.
     async fn move_reads(
         &self,
         user: UserId,
@@ -239,23 +236,14 @@ impl DynamoFacts {
         before: &NoticeReads,
         after: &NoticeReads,
         changes: &[BlockChange],
-    ) -> Result<bool, StoreError> {
-        const OPERATION: &str = "put_notice_reads";
+    ) -> Result<bool> {
         let mut writes = vec![self.put_notice_reads(user, platform, after, before.version)];
         for (block, slots) in changes {
             let key = schema::notice_readers(platform, schema::reader_shard(user), *block);
             writes.push(count_readers(Write::update(&self.tables.counters, key), slots));
         }
-        let mut attempts = attempts(OPERATION);
-        loop {
-            attempts.next().await?;
-            match self.transact(OPERATION, writes.clone()).await? {
-                Ok(()) => return Ok(true),
-                Err(Cancelled::Conditions(_)) => return Ok(false),
-                // Another reader changes the same counter item. The condition still shows whether this write is done.
-                Err(Cancelled::Conflict(_)) => (),
-            }
-        }
+        // Another reader may change the same counter item. The condition still shows whether this write is done.
+        self.transact_when_free("put_notice_reads", writes).await
     }
 
     /// Puts a head on the condition that the stored one is still `before`.
@@ -310,7 +298,7 @@ pub fn noticed(ids: &str) -> Option<Vec<NoticeId>> {
     ids.split(' ').map(|id| id.parse().ok()).collect()
 }
 
-fn read_head(item: Item) -> Result<PlatformHead, StoreError> {
+fn read_head(item: Item) -> Result<PlatformHead> {
     read(item, |item: PlatformHeadItem| {
         let head = PlatformHead {
             version: item.version,
@@ -323,13 +311,13 @@ fn read_head(item: Item) -> Result<PlatformHead, StoreError> {
     })
 }
 
-fn read_reads(item: Item) -> Result<NoticeReads, StoreError> {
+fn read_reads(item: Item) -> Result<NoticeReads> {
     read(item, |NoticeReadsItem { version, through, through_slot, read, .. }| {
         Ok(NoticeReads { version, through, through_slot, read: read.unwrap_or_default().0 })
     })
 }
 
-fn read_notice(item: Item) -> Result<Notice, StoreError> {
+fn read_notice(item: Item) -> Result<Notice> {
     read(item, |item: NoticeItem| {
         let seq = schema::notice_seq(&item.item).ok_or(NoticeItem::item)?;
         let content = NoticeContent { title: item.title, body: item.body, expires_at: item.until.map(Timestamp::from_ms) };

@@ -1,11 +1,11 @@
 //! [`Outages`] on DynamoDB: one item of the table `counters`.
 
 use async_trait::async_trait;
-use tidemark_app::ports::{Outages, StoreError};
+use tidemark_app::ports::Outages;
 use tidemark_domain::Timestamp;
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     item::number,
     schema::{self, OutageItem},
@@ -14,13 +14,13 @@ use super::{
 
 #[async_trait]
 impl Outages for DynamoFacts {
-    async fn outage_until(&self) -> Result<Timestamp, StoreError> {
+    async fn outage_until(&self) -> Result<Timestamp> {
         let note = self.get_one("outage", &self.tables.counters, schema::outage()).await?;
         let until = note.map(|item| read(item, |note: OutageItem| Ok(Timestamp::from_ms(note.until))));
         Ok(until.transpose()?.unwrap_or_default())
     }
 
-    async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError> {
+    async fn note_outage(&self, until: Timestamp) -> Result<()> {
         let until = number(until.ms());
         let note = Write::update(&self.tables.counters, schema::outage()).set(OutageItem::until, until.clone());
         // A failed condition means that a later end is noted already.

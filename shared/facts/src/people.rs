@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use tidemark_app::ports::{Identities, ProfileSet, Profiles, StoreError};
+use tidemark_app::ports::{Identities, ProfileSet, Profiles};
 use tidemark_domain::{Card, Handle, Profile, ProfileContent, Timestamp, UserId, profile::HANDLE_REST_SECONDS};
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, Result, attempts,
     decode::read,
     distinct,
     item::{Item, encode, number},
@@ -17,13 +17,13 @@ use super::{
 
 #[async_trait]
 impl Profiles for DynamoFacts {
-    async fn profiles(&self, users: &[UserId]) -> Result<HashMap<UserId, Profile>, StoreError> {
+    async fn profiles(&self, users: &[UserId]) -> Result<HashMap<UserId, Profile>> {
         let keys = distinct(users).into_iter().map(schema::profile).collect();
         let items = self.get("profiles", &self.tables.profiles, keys).await?;
         items.into_iter().map(|item| read_profile(item).map(|profile| (profile.user, profile))).collect()
     }
 
-    async fn set_profile(&self, user: UserId, content: &ProfileContent, now: Timestamp) -> Result<ProfileSet, StoreError> {
+    async fn set_profile(&self, user: UserId, content: &ProfileContent, now: Timestamp) -> Result<ProfileSet> {
         let mut attempts = attempts("set_profile");
         loop {
             attempts.next().await?;
@@ -35,8 +35,7 @@ impl Profiles for DynamoFacts {
             let version = known.as_ref().map_or(0, |known| known.version) + 1;
             let next = Profile { user, version, content: content.clone(), updated_at: now };
             let written = self.write_profile(&next, known.and_then(|known| known.content.card.handle), now).await;
-            // The handle's condition is the second. The first is that of the profile itself, which another device of
-            // the user has changed.
+            // The first condition is that of the profile, which another device of the user has changed.
             if let Ok(Err(Cancelled::Conditions(failed))) = &written
                 && *failed == [1]
             {
@@ -48,7 +47,7 @@ impl Profiles for DynamoFacts {
         }
     }
 
-    async fn user_of(&self, handle: &Handle) -> Result<Option<UserId>, StoreError> {
+    async fn user_of(&self, handle: &Handle) -> Result<Option<UserId>> {
         let item = self.get_one("user_of", &self.tables.handles, schema::handle(handle)).await?;
         item.map(read_handle).transpose().map(Option::flatten)
     }
@@ -56,12 +55,7 @@ impl Profiles for DynamoFacts {
 
 impl DynamoFacts {
     /// Writes a profile, takes its handle, and gives up the handle `before`.
-    async fn write_profile(
-        &self,
-        next: &Profile,
-        before: Option<Handle>,
-        now: Timestamp,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
+    async fn write_profile(&self, next: &Profile, before: Option<Handle>, now: Timestamp) -> Result<Result<(), Cancelled>> {
         let (user, after) = (next.user, next.content.card.handle.as_ref());
         let unchanged = still_number(ProfileItem::version, next.version - 1);
         let mut writes = vec![Write::put(&self.tables.profiles, profile_item(next)).when(unchanged)];
@@ -87,7 +81,7 @@ impl DynamoFacts {
 }
 
 /// Returns the user of a handle; `None` if the user has given it up, and it becomes free at a later time.
-pub fn read_handle(item: Item) -> Result<Option<UserId>, StoreError> {
+pub fn read_handle(item: Item) -> Result<Option<UserId>> {
     read(item, |item: HandleItem| Ok(item.expires_at.is_none().then(|| item.user.into())))
 }
 
@@ -105,7 +99,7 @@ fn profile_item(profile: &Profile) -> Item {
     })
 }
 
-pub fn read_profile(item: Item) -> Result<Profile, StoreError> {
+pub fn read_profile(item: Item) -> Result<Profile> {
     read(item, |ProfileItem { user, version, name, updated_at, handle, picture, bio, data }| {
         let handle = handle.map(|handle| handle.parse()).transpose().map_err(|_| ProfileItem::handle)?;
         let content = ProfileContent { card: Card { name, handle, picture }, bio, data };
@@ -115,12 +109,12 @@ pub fn read_profile(item: Item) -> Result<Profile, StoreError> {
 
 #[async_trait]
 impl Identities for DynamoFacts {
-    async fn identity(&self, claim: &str) -> Result<Option<UserId>, StoreError> {
+    async fn identity(&self, claim: &str) -> Result<Option<UserId>> {
         let item = self.get_one("identity", &self.tables.identities, schema::identity(claim)).await?;
         item.map(|item| read(item, |item: IdentityItem| item.user.map(UserId::from).ok_or(IdentityItem::user))).transpose()
     }
 
-    async fn assign(&self, claim: &str, candidate: UserId) -> Result<Option<UserId>, StoreError> {
+    async fn assign(&self, claim: &str, candidate: UserId) -> Result<Option<UserId>> {
         let identity = IdentityItem { identity: schema::identity_key(claim), user: Some(candidate.into()) };
         let given = IdentityItem { identity: schema::given_key(candidate), user: None };
         let put = |item| Write::put(&self.tables.identities, encode(&item)).when(absent(IdentityItem::identity));

@@ -1,9 +1,9 @@
 //! The items of posts and texts: how they are encoded and decoded.
 
-use tidemark_app::ports::StoreError;
 use tidemark_domain::{Delivery, DeliveryState, Post, PostId, PostText, Step, Timestamp, UserId};
 
 use super::{
+    Result,
     decode::read,
     item::{Attribute, Item},
     schema::{self, BodyItem, PostItem},
@@ -18,8 +18,7 @@ pub fn unfinished_shard(author: UserId) -> String {
     schema::unfinished_shard(index_shard(author))
 }
 
-/// The item of a new post. `order` decides its place among its author's posts. It is the post's own time unless the
-/// post is archived.
+/// The item of a new post. `order` is its place among its author's posts: its time unless it is archived.
 pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
     let &Delivery { mode, state, followers, pages, finished_at, .. } = &post.delivery;
     PostItem {
@@ -59,7 +58,7 @@ pub(crate) fn text_item(post: PostId, text: &PostText, revision: Option<u32>) ->
 }
 
 /// Returns a text and its revision.
-pub(crate) fn read_text(item: Item) -> Result<(u32, PostText), StoreError> {
+pub(crate) fn read_text(item: Item) -> Result<(u32, PostText)> {
     read(item, |BodyItem { body, data, revision, .. }| Ok((revision.unwrap_or(1), PostText { body, data })))
 }
 
@@ -98,19 +97,19 @@ impl TryFrom<PostItem> for Post {
     }
 }
 
-pub fn read_post(item: Item) -> Result<Post, StoreError> {
+pub fn read_post(item: Item) -> Result<Post> {
     read(item, |post: PostItem| post.try_into())
 }
 
 /// The post in the key of a body's item.
-pub fn body_of(item: &Item) -> Result<PostId, StoreError> {
-    let seq = schema::body_seq(&BodyItem::item.read::<String>(item)?).ok_or_else(|| BodyItem::item.damaged(item))?;
+pub fn body_of(item: &Item) -> Result<PostId> {
+    let seq = BodyItem::item.parsed(item, schema::body_seq)?;
     Ok(PostId::new(BodyItem::author.user(item)?, seq))
 }
 
 /// The post in the key of an item.
-pub fn post_of(item: &Item) -> Result<PostId, StoreError> {
-    let seq = schema::post_seq(&PostItem::item.read::<String>(item)?).ok_or_else(|| PostItem::item.damaged(item))?;
+pub fn post_of(item: &Item) -> Result<PostId> {
+    let seq = PostItem::item.parsed(item, schema::post_seq)?;
     Ok(PostId::new(PostItem::author.user(item)?, seq))
 }
 

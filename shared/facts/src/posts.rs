@@ -8,12 +8,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published, StoreError};
+use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published};
 use tidemark_domain::{AuthorHead, DeliveryState, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId};
 use tracing::error;
 
 use super::{
-    DynamoFacts, attempts, distinct,
+    DynamoFacts, Result, attempts, distinct,
     draft::{self, Draft},
     heads::{SeenHead, read_head, read_head_of, seen_head, with_modes},
     item::{Item, encode, flag, number, string, variant},
@@ -26,7 +26,7 @@ use super::{
 
 #[async_trait]
 impl Posts for DynamoFacts {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         let keys = distinct(authors).into_iter().map(schema::head).collect();
         let items = self.get("heads", &self.tables.posts, keys).await?;
         items.into_iter().map(read_head_of).collect()
@@ -38,7 +38,7 @@ impl Posts for DynamoFacts {
         followers: u64,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<Published> {
         let draft = Draft::new(post, followers, idempotency, now);
         let mut tried: Option<(Post, AuthorHead)> = None;
         let mut is_contended = false;
@@ -64,8 +64,7 @@ impl Posts for DynamoFacts {
             }
             let (new, after) = draft::numbered(&head.fact, slice::from_ref(&draft), self.limits.pull_threshold);
             let Some(new) = new.into_iter().next() else { return Ok(Published::Full) };
-            // If a condition fails, another publish of the author or with the same key has written first. Or this one
-            // has, and its response was lost.
+            // If a condition fails, another publish has written first, or this one has and its response was lost.
             let written = self.write_posts(&head.fact, slice::from_ref(&draft), slice::from_ref(&new), &after, now).await;
             // Without a named item, this very transaction may still be in progress.
             is_contended =
@@ -77,7 +76,7 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError> {
+    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted> {
         let mut tried = false;
         let mut attempts = attempts("delete");
         loop {
@@ -90,8 +89,7 @@ impl Posts for DynamoFacts {
             let mut head = heads.first().cloned().map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
             if known.deleted {
-                // An earlier attempt of this call has deleted the post, or an earlier request has, and its retraction
-                // is unfinished.
+                // An earlier attempt of this call has deleted it, or another request that has not retracted it yet.
                 return Ok(if tried || unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
             }
             attempts.outcome()?;
@@ -103,13 +101,13 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError> {
+    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         let items = self.get("posts", &self.tables.posts, keys).await?;
         items.into_iter().map(|item| read_post(item).map(|post| (post.id, post))).collect()
     }
 
-    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>, StoreError> {
+    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>> {
         let mut left = distinct(posts);
         let mut different = HashMap::new();
         let mut found = HashMap::with_capacity(left.len());
@@ -119,12 +117,8 @@ impl Posts for DynamoFacts {
             let keys = left.iter().flat_map(|&post| [schema::post(post), schema::body(post)]).collect();
             let items = self.get("with_texts", &self.tables.posts, keys).await?;
             let (posts, texts): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| post_of(item).is_ok());
-            let mut damaged = HashMap::new();
-            let mut texts = texts.into_iter().map(|text| {
-                let id = body_of(&text)?;
-                Ok((id, read_text(text).map_err(|error| damaged.insert(id, error)).ok()))
-            });
-            let mut texts: HashMap<PostId, Option<(u32, PostText)>> = texts.by_ref().collect::<Result<_, StoreError>>()?;
+            let texts = texts.into_iter().map(|text| Ok((body_of(&text)?, read_text(text))));
+            let mut texts: HashMap<PostId, Result<(u32, PostText)>> = texts.collect::<Result<_>>()?;
             left.clear();
             for post in posts {
                 let post = read_post(post)?;
@@ -133,18 +127,17 @@ impl Posts for DynamoFacts {
                     found.insert(id, (post, Some(PostText::default())));
                     continue;
                 }
-                match texts.remove(&id).unwrap_or_else(|| Some((1, PostText::default()))) {
-                    Some((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
-                    // The two items may be from before and after an edit. The same difference twice is damage: items
-                    // are read consistently, so the second read has the edit.
-                    Some((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
-                    Some((of, _)) => {
+                match texts.remove(&id).unwrap_or_else(|| Ok((1, PostText::default()))) {
+                    Ok((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
+                    // They may be from before and after an edit. The same difference twice is damage: reads are
+                    // consistent.
+                    Ok((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
+                    Ok((of, _)) => {
                         error!(%id, revision, of, "the text of a post is of another revision");
                         found.insert(id, (post, None));
                     }
-                    None => {
-                        let error = damaged.get(&id).map(|error| error as &dyn std::error::Error);
-                        error!(%id, error, "the text of a post cannot be read");
+                    Err(error) => {
+                        error!(%id, error = &error as &dyn std::error::Error, "the text of a post cannot be read");
                         found.insert(id, (post, None));
                     }
                 }
@@ -153,7 +146,7 @@ impl Posts for DynamoFacts {
         Ok(found)
     }
 
-    async fn edit(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError> {
+    async fn edit(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>> {
         let mut attempts = attempts("edit");
         loop {
             attempts.next().await?;
@@ -170,7 +163,7 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError> {
+    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>> {
         if after >= upto || limit == 0 {
             return Ok(Vec::new());
         }
@@ -178,7 +171,7 @@ impl Posts for DynamoFacts {
         items.into_iter().map(read_post).collect()
     }
 
-    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError> {
+    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
         let (Some(&newest), Some(&oldest)) = (seqs.first(), seqs.last()) else { return Ok(Vec::new()) };
         let span = usize::try_from(newest - oldest).unwrap_or(usize::MAX).saturating_add(1);
         if span > seqs.len().saturating_mul(DENSE) {
@@ -193,7 +186,7 @@ impl Posts for DynamoFacts {
         items.into_iter().filter(is_wanted).map(read_post).collect()
     }
 
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq> {
         let end = below(PostItem::time, string(schema::post_time_end(at)));
         let posts = self.query(&self.tables.posts, [is(PostItem::author, number(author.get())), end]);
         let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false);
@@ -201,13 +194,13 @@ impl Posts for DynamoFacts {
         self.catch_up(author, indexed.map_or(0, |post| post.seq), at).await
     }
 
-    async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>, StoreError> {
+    async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>> {
         let Some(item) = self.get_one("ranked_by", &self.tables.posts, schema::post(id)).await? else { return Ok(None) };
         let by = PostItem::step_by.optional(&item)?;
         Ok(Some((read_post(item)?, by)))
     }
 
-    async fn set_step(&self, id: PostId, step: Step, token: u64) -> Result<bool, StoreError> {
+    async fn set_step(&self, id: PostId, step: Step, token: u64) -> Result<bool> {
         let update = Write::update(&self.tables.posts, schema::post(id))
             .set(PostItem::step, number(step.level))
             .set(PostItem::step_changes, number(step.changes))
@@ -218,7 +211,7 @@ impl Posts for DynamoFacts {
         self.send("set_step", update).await
     }
 
-    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool, StoreError> {
+    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool> {
         let is_same = match kind {
             FanOutKind::Deliver => absent(PostItem::tombstone),
             FanOutKind::Retract => present(PostItem::tombstone),
@@ -250,7 +243,7 @@ impl Posts for DynamoFacts {
         self.send("note_look", update).await
     }
 
-    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool, StoreError> {
+    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool> {
         let update = self
             .live_post_in(post, DeliveryState::Pending)
             .set(PostItem::state, variant(DeliveryState::Done))
@@ -261,7 +254,7 @@ impl Posts for DynamoFacts {
         self.send("finish_delivery", update).await
     }
 
-    async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError> {
+    async fn finish_retraction(&self, post: PostId) -> Result<()> {
         let update = Write::update(&self.tables.posts, schema::post(post)).remove([PostItem::unfinished]);
         self.send("finish_retraction", update.when(present(PostItem::tombstone))).await.map(drop)
     }
@@ -275,7 +268,7 @@ impl DynamoFacts {
         author: UserId,
         seqs: RangeInclusive<Seq>,
         limit: usize,
-    ) -> Result<Vec<Item>, StoreError> {
+    ) -> Result<Vec<Item>> {
         let [first, last] = [seqs.start(), seqs.end()].map(|seq| string(schema::post_sort_key(*seq)));
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true).scan_index_forward(false);
@@ -289,7 +282,7 @@ impl DynamoFacts {
     }
 
     /// The author's head, and the outcome that an earlier publish with the same key implies.
-    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<(SeenHead, Option<Published>), StoreError> {
+    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<(SeenHead, Option<Published>)> {
         let records = draft.record.iter().map(|(key, _)| schema::record(key)).collect();
         let head = (self.tables.posts.as_str(), vec![schema::head(draft.post.author)]);
         let [head, records] = self.batch_get("publish", [head, (&self.tables.idempotency, records)]).await?;
@@ -297,12 +290,7 @@ impl DynamoFacts {
     }
 
     /// The outcome that the record of an earlier publish with the same key implies.
-    pub(crate) async fn published_before(
-        &self,
-        draft: &Draft,
-        records: Vec<Item>,
-        now: Timestamp,
-    ) -> Result<Option<Published>, StoreError> {
+    pub(crate) async fn published_before(&self, draft: &Draft, records: Vec<Item>, now: Timestamp) -> Result<Option<Published>> {
         let (Some(record), Some((_, fingerprint))) = (valid_record(records, now)?, &draft.record) else { return Ok(None) };
         if record.fingerprint != *fingerprint {
             return Ok(Some(Published::KeyReused));
@@ -316,9 +304,8 @@ impl DynamoFacts {
         Ok(Some(Published::Repeated(earlier)))
     }
 
-    /// The token of the publish that wrote a post; `None` if something else wrote it. The head counts the post, so a
-    /// missing item appears in a moment.
-    pub(crate) async fn token_of(&self, post: PostId) -> Result<Option<u64>, StoreError> {
+    /// The token of the publish that wrote a post, if one did. The head counts the post, so its item appears soon.
+    pub(crate) async fn token_of(&self, post: PostId) -> Result<Option<u64>> {
         let mut attempts = attempts("publish");
         loop {
             attempts.next().await?;
@@ -336,7 +323,7 @@ impl DynamoFacts {
         new: &[Post],
         after: &AuthorHead,
         now: Timestamp,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
+    ) -> Result<Result<(), Cancelled>> {
         let Some(first) = new.first() else { return Ok(Ok(())) };
         let posts = &self.tables.posts;
         let head = with_modes(Write::update(posts, schema::head(first.id.author)), after);
@@ -362,9 +349,8 @@ impl DynamoFacts {
         self.transact("publish", writes).await
     }
 
-    /// Writes a post and its text after an edit. The text of an edited post is an item also if it is empty: its
-    /// revision shows a reader of both items whether they belong together.
-    async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>, StoreError> {
+    /// Writes a post and its text after an edit. Also an empty text: its revision shows whether both belong together.
+    async fn write_edit(&self, next: &Post, text: &PostText, now: Timestamp) -> Result<Result<(), Cancelled>> {
         let posts = &self.tables.posts;
         let before = (next.revision > 2).then(|| number(next.revision - 1));
         let post = Write::update(posts, schema::post(next.id))
@@ -379,12 +365,7 @@ impl DynamoFacts {
     }
 
     /// Writes a tombstone and the head `after` the deletion. `stored` is the head's item before it.
-    async fn write_tombstone(
-        &self,
-        post: &Post,
-        after: &AuthorHead,
-        stored: Option<&Item>,
-    ) -> Result<Result<(), Cancelled>, StoreError> {
+    async fn write_tombstone(&self, post: &Post, after: &AuthorHead, stored: Option<&Item>) -> Result<Result<(), Cancelled>> {
         let (posts, head) = (&self.tables.posts, schema::head(post.id.author));
         let mut sets = vec![(HeadItem::deleted, &after.deleted)];
         if post.archived {
@@ -417,9 +398,8 @@ impl DynamoFacts {
         self.transact("delete", [post, layout.writes(head)].concat()).await
     }
 
-    /// The index by time lags. Continues from its result to the last post at or before `at`, with reads of the table
-    /// itself.
-    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq, StoreError> {
+    /// The index by time lags. Continues from its result to the last post at or before `at`, with consistent reads.
+    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq> {
         loop {
             let next: Vec<PostId> = (seq + 1..=seq + CATCH_UP).map(|seq| PostId::new(author, seq)).collect();
             let posts = self.posts(&next).await?;

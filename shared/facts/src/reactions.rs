@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use tidemark_app::ports::{CountsVersion, Reacted, Reactions, StoreError};
+use tidemark_app::ports::{CountsVersion, Reacted, Reactions};
 use tidemark_domain::{FeedKey, PostId, Reaction, ReactionCounts, ReactionState, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, Result, attempts,
     decode::read,
     distinct,
     item::{Attribute, Bits, Count, Item, encode, string},
@@ -27,23 +27,15 @@ struct Blocks {
 
 #[async_trait]
 impl Reactions for DynamoFacts {
-    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, StoreError> {
+    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
         let items = self.get("reactions", &self.tables.reactions, keys).await?;
         items.into_iter().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
     }
 
-    /// The transaction does not check the post. A check would make every like of a popular post lock one item, and
-    /// would delay the post's deletion. No other data depends on the check: a reaction that overlaps the deletion
-    /// counts as one from before it.
-    async fn react(
-        &self,
-        user: UserId,
-        post: PostId,
-        reaction: Reaction,
-        given: bool,
-        now: Timestamp,
-    ) -> Result<Reacted, StoreError> {
+    /// The transaction does not check the post: all likes of a popular post would lock one item, and delay its
+    /// deletion. A reaction that overlaps the deletion counts as one from before it.
+    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted> {
         let mut attempts = attempts("react");
         loop {
             attempts.next().await?;
@@ -68,18 +60,12 @@ impl Reactions for DynamoFacts {
         }
     }
 
-    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
+    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool> {
         let item = self.get_one("is_blocked", &self.tables.reactions, schema::reaction(user, author)).await?;
         Ok(item.map(read_item).transpose()?.is_some_and(|(_, _, _, blocks)| blocks.by_author))
     }
 
-    async fn reacted(
-        &self,
-        user: UserId,
-        reaction: Reaction,
-        before: Option<FeedKey>,
-        limit: usize,
-    ) -> Result<Vec<FeedKey>, StoreError> {
+    async fn reacted(&self, user: UserId, reaction: Reaction, before: Option<FeedKey>, limit: usize) -> Result<Vec<FeedKey>> {
         let by = is(ReactedItem::user, string(schema::reacted_by(user, reaction)));
         let reacted = &self.tables.reacted;
         let query = match before {
@@ -88,19 +74,16 @@ impl Reactions for DynamoFacts {
         };
         let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
         let items = queried("reacted", newest, limit).await?;
-        let key = |item: &Item| {
-            schema::reaction_of(&ReactedItem::at.read::<String>(item)?).ok_or_else(|| ReactedItem::at.damaged(item))
-        };
-        items.iter().map(key).collect()
+        items.iter().map(|item| ReactedItem::at.parsed(item, schema::reaction_of)).collect()
     }
 
-    async fn counts(&self, post: PostId) -> Result<CountsVersion, StoreError> {
+    async fn counts(&self, post: PostId) -> Result<CountsVersion> {
         let keys = (0..SHARDS).map(|shard| schema::post_reactions(post, shard)).collect();
         let (counts, version) = self.sum("reaction_counts", keys).await?;
         Ok(CountsVersion { version, counts })
     }
 
-    async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError> {
+    async fn received(&self, author: UserId) -> Result<ReactionCounts> {
         let keys = (0..SHARDS).map(|shard| schema::author_reactions(author, shard)).collect();
         Ok(self.sum("reactions_received", keys).await?.0)
     }
@@ -108,7 +91,7 @@ impl Reactions for DynamoFacts {
 
 impl DynamoFacts {
     /// Takes a reaction back, also that to a deleted post. May be repeated.
-    pub(crate) async fn unreact(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
+    pub(crate) async fn unreact(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
         let mut attempts = attempts("unreact");
         loop {
             attempts.next().await?;
@@ -133,7 +116,7 @@ impl DynamoFacts {
     }
 
     /// The sums of counts, and of their change numbers.
-    async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<(ReactionCounts, u64), StoreError> {
+    async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<(ReactionCounts, u64)> {
         let items = self.get(operation, &self.tables.reactions, keys).await?;
         let counts = items.into_iter().map(|item| {
             read(item, |ReactionCountsItem { shard, item, likes, favorites, changes }| {
@@ -143,7 +126,7 @@ impl DynamoFacts {
                 Ok((ReactionCounts { likes, favorites }, count(changes, ReactionCountsItem::changes)))
             })
         });
-        let counts: Vec<(ReactionCounts, u64)> = counts.collect::<Result<_, StoreError>>()?;
+        let counts: Vec<(ReactionCounts, u64)> = counts.collect::<Result<_>>()?;
         Ok((counts.iter().map(|(counts, _)| *counts).sum(), counts.iter().map(|(_, changes)| changes).sum()))
     }
 
@@ -158,7 +141,7 @@ impl DynamoFacts {
     ) -> Vec<Write> {
         let reactions = &self.tables.reactions;
         let item = ReactionItem {
-            shard: schema::reactions_shard(post.author, user.shard()),
+            shard: schema::follower_shard(post.author, user.shard()),
             item: schema::reaction_sort_key(user),
             version: Some(state.version),
             liked: Some(Bits(state.liked.clone())),
@@ -197,11 +180,11 @@ pub fn counted(reaction: Reaction) -> Attribute {
 }
 
 /// User, author and the user's reactions to the author's posts.
-pub fn read_reactions(item: Item) -> Result<(UserId, UserId, ReactionState), StoreError> {
+pub fn read_reactions(item: Item) -> Result<(UserId, UserId, ReactionState)> {
     read_item(item).map(|(user, author, state, _)| (user, author, state))
 }
 
-fn read_item(item: Item) -> Result<(UserId, UserId, ReactionState, Blocks), StoreError> {
+fn read_item(item: Item) -> Result<(UserId, UserId, ReactionState, Blocks)> {
     read(item, |ReactionItem { shard, item, version, liked, favorited, blocked, blocks }| {
         let author = schema::shard_author(&shard).ok_or(ReactionItem::shard)?;
         let user = schema::reacting_user(&item).ok_or(ReactionItem::item)?;

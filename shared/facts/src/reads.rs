@@ -7,11 +7,11 @@ use std::{
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
-use tidemark_app::ports::{Reads, StoreError};
+use tidemark_app::ports::Reads;
 use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 use super::{
-    DynamoFacts,
+    DynamoFacts, Result,
     decode::read,
     distinct,
     item::{Attribute, Bits, Item, number, numbers, string},
@@ -22,12 +22,12 @@ use super::{
 
 #[async_trait]
 impl Reads for DynamoFacts {
-    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError> {
+    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>> {
         let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         self.get("reads", &self.tables.reads, keys).await?.into_iter().map(read_reads).collect()
     }
 
-    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError> {
+    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>> {
         const OPERATION: &str = "reads_from";
         let authors = between(ReadsItem::author, number(author.get()), number(u64::MAX));
         let query = self.query(&self.tables.reads, [is(ReadsItem::user, number(user.get())), authors]).consistent_read(true);
@@ -38,11 +38,11 @@ impl Reads for DynamoFacts {
         Ok(states)
     }
 
-    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError> {
+    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>> {
         self.of_user("all_reads", &self.tables.reads, user).await?.into_iter().map(read_reads).collect()
     }
 
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), StoreError> {
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState)> {
         const OPERATION: &str = "mark";
         let (into, out_of) = if read { (PENDING[0], PENDING[1]) } else { (PENDING[1], PENDING[0]) };
         let update = Write::update(&self.tables.reads, schema::reads(user, author))
@@ -69,8 +69,8 @@ impl Reads for DynamoFacts {
             let after = ReadState { version: known + 1, ..marked(&before, read) };
             (before, after)
         } else {
-            // The windows were written in the meantime, so the previous state is lost. The current state contains the
-            // marks. It is safe to assume that all of them are new.
+            // The windows were written since then, so the previous state is lost, and the current one has the marks. It
+            // is safe to assume that all of them are new.
             (marked(&before, !read), before)
         };
         if pending + seqs.len() > MOST_PENDING
@@ -81,21 +81,14 @@ impl Reads for DynamoFacts {
         Ok((before, after))
     }
 
-    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError> {
+    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool> {
         self.put_state(user, author, state, None).await
     }
 }
 
 impl DynamoFacts {
-    /// Writes a state on the condition of its version. Without `imported`, the marks that came by migration stay
-    /// unchanged.
-    pub async fn put_state(
-        &self,
-        user: UserId,
-        author: UserId,
-        state: &ReadState,
-        imported: Option<&SeqSet>,
-    ) -> Result<bool, StoreError> {
+    /// Writes a state on the condition of its version. Without `imported`, the marks from a migration stay.
+    pub async fn put_state(&self, user: UserId, author: UserId, state: &ReadState, imported: Option<&SeqSet>) -> Result<bool> {
         const OPERATION: &str = "put_reads";
         let key = schema::reads(user, author);
         let known = state.version.saturating_sub(1);
@@ -122,7 +115,7 @@ impl DynamoFacts {
     }
 
     /// Moves marks into the bitmap, for at most [`MOST_WINDOWS`] windows. Returns the new state if this call wrote it.
-    async fn fold(&self, user: UserId, author: UserId) -> Result<Option<ReadState>, StoreError> {
+    async fn fold(&self, user: UserId, author: UserId) -> Result<Option<ReadState>> {
         let key = schema::reads(user, author);
         let Some(item) = self.get_one("put_reads", &self.tables.reads, key.clone()).await? else { return Ok(None) };
         let state = read_reads(item.clone())?.1;
@@ -166,7 +159,7 @@ pub fn by(user: UserId, author: UserId) -> AttributeValue {
     string(schema::follower_shard(author, user.shard()))
 }
 
-pub fn read_reads(item: Item) -> Result<(UserId, ReadState), StoreError> {
+pub fn read_reads(item: Item) -> Result<(UserId, ReadState)> {
     read(item, |item: ReadsItem| {
         let Bits(mut read) = item.read.unwrap_or_default();
         for (seqs, is_read) in [(item.marked, true), (item.unmarked, false)] {
@@ -178,14 +171,13 @@ pub fn read_reads(item: Item) -> Result<(UserId, ReadState), StoreError> {
     })
 }
 
-/// Attributes for marks that are not part of the bitmap yet: posts marked read, and posts marked unread. A number is in
-/// at most one of them.
+/// Marks that are not in the bitmap yet: posts marked read, and posts marked unread. No number is in both.
 const PENDING: [Attribute; 2] = [ReadsItem::marked, ReadsItem::unmarked];
 
 /// With more marks beside the bitmap than this, a mark folds them into it.
 const MOST_PENDING: usize = 100;
 
-fn pending(item: &Item) -> Result<[Vec<Seq>; 2], StoreError> {
+fn pending(item: &Item) -> Result<[Vec<Seq>; 2]> {
     let [marked, unmarked] = PENDING.map(|attribute| attribute.optional(item));
     Ok([marked?.unwrap_or_default(), unmarked?.unwrap_or_default()])
 }

@@ -1,9 +1,9 @@
 //! Idempotency records: the responses to earlier requests.
 
-use tidemark_app::ports::StoreError;
 use tidemark_domain::Timestamp;
 
 use super::{
+    Result,
     decode::read,
     dynamo::DynamoFacts,
     item::{Item, encode, number},
@@ -26,7 +26,7 @@ pub(crate) fn new_record(key: String, fingerprint: &str, now: Timestamp) -> Reco
 }
 
 /// The idempotency record among the items with its key; `None` if it is absent or expired.
-pub(crate) fn valid_record(found: Vec<Item>, now: Timestamp) -> Result<Option<RecordItem>, StoreError> {
+pub(crate) fn valid_record(found: Vec<Item>, now: Timestamp) -> Result<Option<RecordItem>> {
     let record = found.into_iter().next().map(|item| read(item, Ok::<RecordItem, _>)).transpose()?;
     Ok(record.filter(|record| record.expires_at > now.seconds()))
 }

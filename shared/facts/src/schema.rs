@@ -33,16 +33,14 @@
 //! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number, and is ignored after 12 s (see [`super::draft`]) | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
 //!
 //! One transaction writes:
-//! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and
-//!   author for blocks;
+//! - for a follow or an unfollow, both edges and both counters; a follow checks for blocks in the reactions of the
+//! pair;
 //! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
 //! - for a publish, head, post, body and idempotency record, or these of several posts that waited, and their drafts;
-//! - for a deletion, head, post and body;
+//! - for a deletion, head, post and body; for an edit, post and text;
 //! - for a notice, the notice and its platform's head;
 //! - for a read state of notices, the state and the counters of the slots that changed;
-//! - for an edit, post and text;
-//! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time; a given reaction
-//!   requires that its item has no block;
+//! - for a reaction, the reaction if its item has no block, its two counts in one partition, and its entry by time;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.
@@ -50,11 +48,9 @@
 //! A DynamoDB item holds at most 400 KB. When a set is larger than 64 KiB, its oldest windows of 65,536 numbers move to
 //! items of their own. `windows` names them, each with the token that its item must carry ([`super::windows`]).
 //!
-//! `changes` grows by one with every write that changes the counted items. A repair sets a count only if `changes` is
-//! still the number that it read before it listed the items. For a head's `posts`, the pair of `latest_seq` and
-//! `deletions` serves this purpose. `write_token` tells a publish whether a stored post is its own, and
-//! `step_by` tells a `rank` task whether it made the last change of a post's step. `sent_by` tells a run of reconcile
-//! whether it is the one that sends a fan-out's pages.
+//! `changes` grows with every write of the counted items. A repair sets a count only if `changes` is still the number
+//! from before it listed them. For a head's `posts`, `latest_seq` and `deletions` serve this purpose. The last writer
+//! has a token: of a post `write_token`, of its step `step_by`, of the messages of its fan-out `sent_by`.
 
 mod keys;
 
@@ -73,8 +69,7 @@ pub const BY_TIME: &str = "by-time";
 /// Sparse index of a user's pairs, without tombstones. A user may leave any number of them within 7 days.
 pub const KEPT: &str = "kept";
 
-/// Sparse index of pairs that mute or block without a follow, by the user whom they name. The table `followers` finds
-/// follows.
+/// Sparse index of pairs that mute or block without a follow, by the user whom they name.
 pub(crate) const NAMED: &str = "named";
 
 /// Index of read states by author and shard of the user.

@@ -1,23 +1,20 @@
 //! Sets of sequence numbers that outgrow their item.
 //!
-//! A DynamoDB item holds 400 KB, and a set takes up to 8 KiB for each window of 65,536 numbers. A small set is one
-//! attribute of its item. When the set grows, its oldest windows move to items of their own. The attribute `windows` of
-//! the item lists them, each with a token.
+//! A DynamoDB item holds 400 KB, and a set takes up to 8 KiB for each window of 65,536 numbers. When the attribute of a
+//! set grows, its oldest windows move to items of their own. The attribute `windows` lists them, each with a token.
 //!
-//! One transaction writes the item and its windows. A reader reads first the item, then the windows. If a window has
-//! another token, it was written in between, and the reader reads the item again.
+//! One transaction writes the item and its windows. If a reader of an item finds a window with another token, the
+//! window was written in between, and the reader reads the item again.
 //!
-//! A window whose bits take few bytes moves back into its item. Its own item remains, and the next move of that window
-//! replaces it.
+//! A window of few bytes moves back. Its own item remains until the next move of that window replaces it.
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use tidemark_app::ports::StoreError;
 use tidemark_domain::SeqSet;
 
 use super::{
-    DynamoFacts, attempts,
+    DynamoFacts, Result, attempts,
     item::{Attribute, Bits, Item, bits, encode, number},
     schema::{self, HeadItem, WindowItem},
     write::Write,
@@ -46,9 +43,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Distributes the sets of the item with this key. `stored` is that item with whole sets. Moves at most
-    /// [`MOST_WINDOWS`] windows out, and none if `moves` is false.
-    pub fn new(key: &Item, stored: Option<&Item>, sets: &[(Attribute, &SeqSet)], moves: bool) -> Result<Self, StoreError> {
+    /// Distributes sets. `stored` is the item with whole sets. `moves` allows to move up to [`MOST_WINDOWS`] out.
+    pub fn new(key: &Item, stored: Option<&Item>, sets: &[(Attribute, &SeqSet)], moves: bool) -> Result<Self> {
         let listed = stored.map(listed).unwrap_or_default();
         let mut layout = Self { sets: Vec::new(), listed, windows: Vec::new() };
         for &(name, set) in sets {
@@ -62,8 +58,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Writes the known windows of a set that change, and drops those that have few bits left. Returns the bits that
-    /// are in no window.
+    /// Writes listed windows that change, and drops those that have few bits left. Returns the bits in no window.
     fn update_windows(&mut self, key: &Item, name: Attribute, before: &SeqSet, set: &SeqSet) -> SeqSet {
         let mut inline = set.clone();
         let known = self.listed.keys().filter_map(|key| schema::named_window(key));
@@ -151,14 +146,8 @@ impl DynamoFacts {
         named.keys().filter_map(|name| schema::named_window(name)).filter_map(|(set, at)| schema::window(&key, set, at)).collect()
     }
 
-    /// Returns the items with whole sets, in any order. The attribute `windows` remains. If the windows of a set are
-    /// damaged, its attribute becomes one that cannot be read.
-    pub(crate) async fn completed(
-        &self,
-        operation: &'static str,
-        table: &str,
-        items: Vec<Item>,
-    ) -> Result<Vec<Item>, StoreError> {
+    /// Makes sets whole, and changes the items' order. `windows` remains. A set with damaged windows is unreadable.
+    pub(crate) async fn completed(&self, operation: &'static str, table: &str, items: Vec<Item>) -> Result<Vec<Item>> {
         let (mut incomplete, mut whole): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| WINDOWS.of(item).is_some());
         let mut attempts = attempts(operation);
         attempts.next().await?;
@@ -186,17 +175,14 @@ impl DynamoFacts {
         Ok(whole)
     }
 
-    /// Makes an item's sets whole. Returns false if a window is missing, damaged, or has another token than the item
-    /// lists.
-    async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool, StoreError> {
+    /// Makes an item's sets whole. False if a window is missing, damaged, or has another token than the item lists.
+    async fn complete(&self, operation: &'static str, table: &str, item: &mut Item) -> Result<bool> {
         let listed = listed(item);
-        let windows: Vec<(&str, Item, &AttributeValue)> = listed
-            .iter()
-            .filter_map(|(name, token)| {
-                let (set, window) = schema::named_window(name)?;
-                Some((set, schema::window(item, set, window)?, token))
-            })
-            .collect();
+        let windows = listed.iter().filter_map(|(name, token)| {
+            let (set, window) = schema::named_window(name)?;
+            Some((set, schema::window(item, set, window)?, token))
+        });
+        let windows: Vec<(&str, Item, &AttributeValue)> = windows.collect();
         let keys = windows.iter().map(|(_, key, _)| key.clone()).collect();
         let [found] = self.stored(operation, [(table, keys)]).await?;
         let mut sets: HashMap<&str, SeqSet> = HashMap::new();
@@ -206,12 +192,8 @@ impl DynamoFacts {
             };
             let Some(window) = found.iter().find(is_it) else { return Ok(false) };
             let Ok(Bits(bits)) = WindowItem::bits.read(window) else { return Ok(false) };
-            let whole = match sets.remove(set) {
-                Some(whole) => Some(whole),
-                None => inline(item, set),
-            };
-            // The set itself is damaged. Its reader reports that.
-            let Some(whole) = whole else { return Ok(true) };
+            // Otherwise the set itself is damaged. Its reader reports that.
+            let Some(whole) = sets.remove(set).or_else(|| inline(item, set)) else { return Ok(true) };
             sets.insert(set, whole.union(&bits));
         }
         let sets: Vec<(String, AttributeValue)> = sets.into_iter().map(|(set, whole)| (set.to_owned(), bits(&whole))).collect();

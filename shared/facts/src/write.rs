@@ -7,10 +7,10 @@ use aws_sdk_dynamodb::{
     operation::{query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError},
     types::{AttributeValue, ConditionCheck, Delete, Put, ReturnValue, Select, TransactWriteItem, Update},
 };
-use tidemark_app::ports::StoreError;
 use tidemark_domain::SeqSet;
 
 use super::{
+    Result,
     dynamo::{DynamoFacts, attempts, unavailable},
     item::{Attribute, Item, bits, number, string},
 };
@@ -20,8 +20,8 @@ use super::{
 pub enum Cancelled {
     /// The conditions of these writes failed. Writes are numbered by their index in the transaction.
     Conditions(Vec<usize>),
-    /// Other requests held these items, or their partitions were at their limit. A repetition may succeed. Nothing is
-    /// named if an earlier attempt of the same transaction is still in progress.
+    /// Other requests held these items, or their partitions were at their limit. A repetition may succeed. Empty if an
+    /// earlier attempt of the same transaction is still in progress.
     Conflict(Vec<usize>),
 }
 
@@ -99,8 +99,7 @@ pub fn unchanged(attribute: Attribute, seen: Option<&Item>) -> Condition {
     still(attribute, seen.and_then(|item| attribute.of(item)).cloned())
 }
 
-/// The names and values of a request. Every name gets a placeholder, because DynamoDB reserves many words. A map is
-/// absent while it would be empty, which DynamoDB refuses.
+/// The names and values of a request, if there are any. All names have placeholders: many words are reserved.
 #[derive(Debug, Clone, Default)]
 struct Placeholders {
     names: Option<HashMap<String, String>>,
@@ -250,14 +249,13 @@ impl Write {
 }
 
 impl DynamoFacts {
-    /// Sends a write, again while a transaction holds its item. Returns whether it was done: false means that a
-    /// condition did not hold.
-    pub async fn send(&self, operation: &'static str, write: Write) -> Result<bool, StoreError> {
+    /// Sends a write, again while a transaction holds its item. Returns false if a condition did not hold.
+    pub async fn send(&self, operation: &'static str, write: Write) -> Result<bool> {
         Ok(self.send_returning(operation, write, ReturnValue::None).await?.is_some())
     }
 
     /// The same for an update. Returns the item after it, or `None` if a condition did not hold.
-    pub async fn updated(&self, operation: &'static str, update: Write) -> Result<Option<Item>, StoreError> {
+    pub async fn updated(&self, operation: &'static str, update: Write) -> Result<Option<Item>> {
         self.send_returning(operation, update, ReturnValue::AllNew).await
     }
 
@@ -267,7 +265,7 @@ impl DynamoFacts {
         operation: &'static str,
         write: Write,
         returned: ReturnValue,
-    ) -> Result<Option<Item>, StoreError> {
+    ) -> Result<Option<Item>> {
         let mut attempts = attempts(operation);
         loop {
             attempts.next().await?;
@@ -285,7 +283,7 @@ impl DynamoFacts {
         operation: &'static str,
         write: Write,
         returned: ReturnValue,
-    ) -> Result<Result<Option<Item>, Cancelled>, StoreError> {
+    ) -> Result<Result<Option<Item>, Cancelled>> {
         macro_rules! sent {
             ($request:expr) => {
                 match $request.return_values(returned).send().await {
@@ -306,9 +304,22 @@ impl DynamoFacts {
         }
     }
 
-    /// Sends writes that belong together: one alone, several as a transaction. Returns whether they were done. If not,
-    /// a condition did not hold, or another transaction held one of the items.
-    pub async fn send_all(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool, StoreError> {
+    /// Sends a transaction, again while others hold its items. Returns whether its conditions held.
+    pub(crate) async fn transact_when_free(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool> {
+        let mut attempts = attempts(operation);
+        loop {
+            attempts.next().await?;
+            match self.transact(operation, writes.clone()).await? {
+                Ok(()) => return Ok(true),
+                Err(Cancelled::Conditions(_)) => return Ok(false),
+                Err(Cancelled::Conflict(_)) => (),
+            }
+        }
+    }
+
+    /// Sends writes that belong together: one alone, several as a transaction. Returns false if a condition did not
+    /// hold, or another transaction held one of the items.
+    pub async fn send_all(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool> {
         match <[Write; 1]>::try_from(writes) {
             Ok([write]) => self.send(operation, write).await,
             Err(writes) => Ok(self.transact(operation, writes).await?.is_ok()),
@@ -321,7 +332,7 @@ impl DynamoFacts {
     /// repetition. After the SDK's last attempt, the outcome may still be unknown: the transaction may be in progress
     /// (`TransactionInProgressException`), or done without a response. A caller that tries again with a new transaction
     /// must compare the stored items with those that it was writing.
-    pub async fn transact(&self, operation: &'static str, writes: Vec<Write>) -> Result<Result<(), Cancelled>, StoreError> {
+    pub async fn transact(&self, operation: &'static str, writes: Vec<Write>) -> Result<Result<(), Cancelled>> {
         let actions: Result<Vec<TransactWriteItem>, BuildError> = writes.into_iter().map(Write::into_action).collect();
         let actions = actions.map_err(|error| unavailable(operation, error))?;
         let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
@@ -366,7 +377,7 @@ pub fn only(query: QueryFluentBuilder, attributes: &[Attribute]) -> QueryFluentB
 }
 
 /// Sends a query, and again for its next page, until there are `most` items or no more.
-pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: usize) -> Result<Vec<Item>, StoreError> {
+pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: usize) -> Result<Vec<Item>> {
     let mut pages = query.set_limit(i32::try_from(most).ok()).into_paginator().items().send();
     let mut items = Vec::new();
     while items.len() < most
@@ -378,7 +389,7 @@ pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: u
 }
 
 /// The number of items that a query finds.
-pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -> Result<u64, StoreError> {
+pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -> Result<u64> {
     let mut pages = query.select(Select::Count).into_paginator().send();
     let mut count = 0;
     while let Some(page) = pages.next().await {
@@ -387,7 +398,7 @@ pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -
     Ok(count)
 }
 
-fn refusal<T, E, R>(operation: &'static str, error: SdkError<E, R>) -> Result<Result<T, Cancelled>, StoreError>
+fn refusal<T, E, R>(operation: &'static str, error: SdkError<E, R>) -> Result<Result<T, Cancelled>>
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     R: std::fmt::Debug + Send + Sync + 'static,

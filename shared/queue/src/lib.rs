@@ -50,8 +50,7 @@ pub enum MalformedTask {
     Version(u8),
 }
 
-/// Whether a message with these attributes was received before. The worker that had it was interrupted, or gave it
-/// back.
+/// Whether a message was received before, by a worker that was interrupted or gave it back.
 pub fn is_repeated(attributes: &HashMap<String, String>) -> bool {
     attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1")
 }
@@ -125,8 +124,7 @@ fn group(task: &Task) -> String {
     }
 }
 
-/// Sends at most [`BATCH_MESSAGES`] messages, each with its group. The delay is rounded up to whole seconds, as SQS
-/// counts it.
+/// Sends at most [`BATCH_MESSAGES`] messages, each with its group. SQS counts the delay in whole seconds.
 async fn send_batch(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
     let delay = i32::try_from(delay.as_millis().div_ceil(1_000)).ok().filter(|delay| *delay > 0);
     let mut request = client.send_message_batch().queue_url(queue_url);

@@ -1,5 +1,4 @@
-//! A circuit breaker. After some failures in a row it stops calls to Redis for a while. So a hanging Redis costs a
-//! function some waits and not all of its time.
+//! A circuit breaker, so that a hanging Redis costs a function some waits and not all of its time.
 
 use std::{
     array,
@@ -15,12 +14,11 @@ use failsafe::{
 };
 use tracing::{info, warn};
 
-use crate::LinkError;
+use crate::{LinkError, Result};
 
 const FAILURES: u32 = 3;
 
-/// The times that the breaker stays open. Each failed attempt leads to the next pause; after the last one every pause
-/// is `LONGEST_PAUSE`.
+/// How long the breaker stays open: the n-th time in a row, the n-th pause, and then always `LONGEST_PAUSE`.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
@@ -71,12 +69,7 @@ impl Breaker {
 
     /// Runs one operation, or handles it as `open` says while the breaker is open. Only [`LinkError::Unavailable`]
     /// counts as a failure.
-    pub(crate) async fn run<T>(
-        &self,
-        operation: &'static str,
-        open: While,
-        call: impl Future<Output = Result<T, LinkError>>,
-    ) -> Result<T, LinkError> {
+    pub(crate) async fn run<T>(&self, operation: &'static str, open: While, call: impl Future<Output = Result<T>>) -> Result<T> {
         if open == While::Tried && !self.state.is_call_permitted() {
             let late = |_| LinkError::Unavailable { operation, source: "no response while the circuit breaker is open".into() };
             return tokio::time::timeout(PATIENCE, call).await.map_err(late)?;

@@ -9,8 +9,7 @@ use crate::pace::CALL;
 pub enum Consistency {
     /// The response contains every change that was made before the request.
     Strong,
-    /// The response may be stale by a moment. It need not contain recent changes, so the caller must not depend on
-    /// its own.
+    /// The response may be stale by a moment, so the caller must not depend on its own recent changes.
     Eventual,
 }
 

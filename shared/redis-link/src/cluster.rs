@@ -1,14 +1,13 @@
 //! A cluster. Commands go to the nodes that serve their slots, in parallel, and follow a slot that moves.
 //!
-//! Every node has a connection and a breaker of its own, so a lost master affects only the readers whose views it
-//! holds. The cluster connection of the `redis` crate sends no commands while it looks for a lost node. All operations
-//! are idempotent, so they may be repeated on another node.
+//! A lost master affects only the readers whose views it holds. The cluster connection of the `redis` crate sends no
+//! commands while it looks for a lost node. All operations are idempotent, so they may be repeated on another node.
 
 mod attempt;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -24,7 +23,7 @@ use tracing::{debug, warn};
 
 use self::attempt::{Open, Outcome, Responses, Role, Way};
 use crate::{
-    LinkError,
+    LinkError, Result,
     bundle::{Bundle, Consistency, work_of},
     epoch::Epoch,
     error::{is_unknown_function, link_error},
@@ -106,9 +105,8 @@ impl Cluster {
         Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, paced, patience, library })
     }
 
-    /// Runs bundles, each on the node of its slot, and returns the replies in the order of the bundles. Bundles of one
-    /// node run in this order.
-    pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
+    /// Runs each bundle on the node of its slot; bundles of one node in their order. Returns a reply for each.
+    pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply>> {
         // The time of bulk work is mostly its wait for its turn.
         let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
         let until = (!bulk).then(|| Instant::now() + self.patience);
@@ -173,26 +171,22 @@ impl Cluster {
     }
 
     /// Checks that every primary responds.
-    pub(crate) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<(), LinkError> {
+    pub(crate) async fn ping(self: &Arc<Self>, operation: &'static str) -> Result<()> {
         let topology = self.topology(operation).await?;
         let ping = [redis::cmd("PING")];
         let pings = topology.primaries();
         let responses = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
-        if let Some(error) = responses.into_iter().find_map(Result::err) {
-            self.refresh_behind(&topology);
-            return Err(error);
-        }
-        Ok(())
+        responses.into_iter().find_map(Result::err).map_or(Ok(()), Err).inspect_err(|_| self.refresh_behind(&topology))
     }
 
-    /// One step of a walk over the keys of all primaries, one primary after another. The first byte of the cursor is
-    /// the number of the primary. If a node joins or leaves during a walk, the walk may miss keys or return them twice.
+    /// One step of a walk over the keys of one primary after another. The first byte of the cursor numbers the primary.
+    /// If a node joins or leaves during a walk, the walk may miss keys or return them twice.
     pub(crate) async fn scan(
         self: &Arc<Self>,
         operation: &'static str,
         cursor: u64,
         options: &[&str],
-    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+    ) -> Result<(u64, Vec<Vec<u8>>)> {
         const NODE: u32 = 56;
         let (place, of_node) = (cursor >> NODE, cursor & ((1 << NODE) - 1));
         let primaries = self.topology(operation).await?.primaries();
@@ -207,21 +201,18 @@ impl Cluster {
         Ok((next, found))
     }
 
-    /// Groups bundles by their node, in order. The second list has the bundles that no node serves, or only the node
-    /// that failed.
+    /// Groups bundles by their node, in order. No node serves those of the second list, or only the one that failed.
     fn group(&self, topology: &Topology, open: Vec<Open>) -> (Vec<Group>, Vec<Open>) {
         let (mut groups, mut unserved) = (BTreeMap::<(Address, Role), Group>::new(), Vec::new());
         for open in open {
-            let Some((member, role)) = self.way(topology, &open) else {
-                unserved.push(open);
-                continue;
-            };
-            if open.failed.as_ref().is_some_and(|(address, _)| *address == member.address) {
-                unserved.push(open);
-                continue;
+            let has_failed = |member: &Member| open.failed.as_ref().is_some_and(|(address, _)| *address == member.address);
+            match self.way(topology, &open).filter(|(member, _)| !has_failed(member)) {
+                Some((member, role)) => {
+                    let group = groups.entry((member.address.clone(), role));
+                    group.or_insert_with(|| (member, role, Vec::new())).2.push(open);
+                }
+                None => unserved.push(open),
             }
-            let key = (member.address.clone(), role);
-            groups.entry(key).or_insert_with(|| (member, role, Vec::new())).2.push(open);
         }
         (groups.into_values().collect(), unserved)
     }
@@ -234,8 +225,7 @@ impl Cluster {
                 // A bundle without a key may go to any node.
                 let range = topology.range(open.slot.unwrap_or_default())?;
                 let old = self.replica_reads && open.bundle.consistency == Consistency::Eventual && open.way == Way::Map;
-                // A replica needs the epoch of its primary: without it, the views of another epoch cannot be
-                // recognized.
+                // Without its primary's epoch, a replica's views of another epoch cannot be recognized.
                 let replica = range.primary.node.epoch().filter(|_| old).zip(range.replicas.iter().choose(&mut rand::rng()));
                 Some(match replica {
                     Some((epoch, replica)) => (replica.clone(), Role::Replica(epoch)),
@@ -282,15 +272,9 @@ impl Cluster {
     }
 
     /// Makes one round trip. If the node lacks the function library, this loads it.
-    async fn trip(
-        &self,
-        operation: &'static str,
-        member: &Member,
-        role: Role,
-        bundles: &[Open],
-    ) -> Result<Vec<Outcome>, LinkError> {
+    async fn trip(&self, operation: &'static str, member: &Member, role: Role, bundles: &[Open]) -> Result<Vec<Outcome>> {
         let mut commands = Vec::new();
-        let check = !role.is_replica() && !member.is_checked();
+        let check = !role.is_replica() && !member.checked.load(Ordering::Relaxed);
         if check {
             commands.push(Epoch::command());
         }
@@ -307,14 +291,14 @@ impl Cluster {
         let mut responses = values.into_iter();
         if check {
             if responses.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
-                // A replica has become master on this connection. Records written since then carry the previous epoch
-                // and count as missing.
+                // A replica became master on this connection. Records since then carry the old epoch and count as
+                // missing.
                 warn!(node = %member.address, "a node took over from another; its views are rebuilt");
                 member.node.learn_again().await;
                 let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };
                 return Ok(bundles.iter().map(again).collect());
             }
-            member.set_checked();
+            member.checked.store(true, Ordering::Relaxed);
         }
         let epoch = if let Role::Replica(primary) = role { primary } else { epoch };
         if role.is_replica() {
@@ -324,8 +308,7 @@ impl Cluster {
                 return Ok(bundles.iter().map(lagging).collect());
             }
         }
-        let mut load = false;
-        let mut outcomes = Vec::with_capacity(bundles.len());
+        let (mut load, mut outcomes) = (false, Vec::with_capacity(bundles.len()));
         for open in bundles {
             if role == Role::Importing {
                 responses.next();
@@ -341,7 +324,7 @@ impl Cluster {
     }
 
     /// Returns the map. Reads it if there is none, and refreshes an old one in the background.
-    async fn topology(self: &Arc<Self>, operation: &'static str) -> Result<Arc<Topology>, LinkError> {
+    async fn topology(self: &Arc<Self>, operation: &'static str) -> Result<Arc<Topology>> {
         if let Some(topology) = self.topology.load_full() {
             if topology.read_at.elapsed() > REFRESH_WITHIN {
                 self.refresh_behind(&topology);
@@ -371,7 +354,7 @@ impl Cluster {
         }
     }
 
-    async fn read(&self, seen: Option<&Arc<Topology>>) -> Result<(), LinkError> {
+    async fn read(&self, seen: Option<&Arc<Topology>>) -> Result<()> {
         let mut failed = self.refreshing.lock().await;
         let known = self.topology.load_full();
         if known.as_ref().map(Arc::as_ptr) != seen.map(Arc::as_ptr) {
@@ -393,7 +376,7 @@ impl Cluster {
     }
 
     /// Reads the map from one node.
-    async fn ask(&self, asked: Arc<Member>) -> Result<Topology, LinkError> {
+    async fn ask(&self, asked: Arc<Member>) -> Result<Topology> {
         const OPERATION: &str = "topology";
         let command = [redis::cmd("CLUSTER").arg("SLOTS").clone()];
         let response = asked.node.send(OPERATION, &command).await?.values.pop().unwrap_or(Value::Nil);

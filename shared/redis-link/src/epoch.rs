@@ -1,9 +1,8 @@
-//! The life of a Redis server in which a view was written.
+//! The life of a Redis server in which a view was written, which `lua/epoch.lua` names.
 //!
 //! A server that restarts from an older dump, or a replica that becomes master without the last writes, holds views
-//! that lack acknowledged changes. Such views must not be used. `lua/epoch.lua` names the life of a server. A new
-//! connection learns this name, the epoch. Every view carries the epoch in which it was written, and a view of another
-//! epoch counts as missing. Responses of a replica are compared with the epoch of its master.
+//! that lack acknowledged changes. So a connection learns the epoch of its server, or of a replica's master, and every
+//! view carries the epoch in which it was written. A view of another epoch counts as missing.
 
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, aio::MultiplexedConnection};
 
@@ -33,24 +32,18 @@ impl Epoch {
     /// # Errors
     /// The server does not return an epoch. Its views could be stale, so it is not used.
     pub(crate) async fn learn(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
-        let told: Result<Option<String>, RedisError> = Self::command().query_async(connection).await;
-        let told = match told {
-            Err(error) if unknown_function(&error) => {
-                let load: Result<String, RedisError> =
-                    redis::cmd("FUNCTION").arg("LOAD").arg(LIBRARY).query_async(connection).await;
-                match load {
-                    // Another connection has loaded the library in the meantime, or this is a replica and receives it
-                    // from its master.
-                    Err(error) if error.is_io_error() => return Err(error),
-                    Err(_) | Ok(_) => {}
-                }
-                match Self::command().query_async(connection).await {
-                    Err(error) if unknown_function(&error) => Ok(None),
-                    told => told,
-                }
+        let mut told: Result<Option<String>, RedisError> = Self::command().query_async(connection).await;
+        if told.as_ref().is_err_and(unknown_function) {
+            let load: Result<String, _> = redis::cmd("FUNCTION").arg("LOAD").arg(LIBRARY).query_async(connection).await;
+            // Otherwise another connection has loaded it, or this is a replica, which receives it from its master.
+            if let Some(error) = load.err().filter(RedisError::is_io_error) {
+                return Err(error);
             }
-            told => told,
-        };
+            told = Self::command().query_async(connection).await;
+            if told.as_ref().is_err_and(unknown_function) {
+                told = Ok(None);
+            }
+        }
         match told {
             Ok(told) => Self::read(told),
             Err(error) if error.is_io_error() => Err(error),

@@ -21,3 +21,6 @@ pub use connection::Link;
 pub use epoch::{BYTES as EPOCH_BYTES, Epoch};
 pub use error::LinkError;
 pub use options::RedisOptions;
+pub use reply::{Reply, read};
+
+type Result<T, E = LinkError> = std::result::Result<T, E>;

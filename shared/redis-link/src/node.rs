@@ -1,5 +1,4 @@
-//! One Redis node: short timeouts, one retry on a new connection, a breaker, and the epoch that each connection has
-//! learned.
+//! One Redis node: short timeouts, one retry on a new connection, a breaker, and the epoch of each connection.
 
 use std::{
     slice,
@@ -16,7 +15,7 @@ use redis::{
 use tokio::sync::Mutex;
 
 use crate::{
-    LinkError,
+    Result,
     breaker::{Breaker, While},
     epoch::Epoch,
     error::{link_error, server_error},
@@ -34,8 +33,8 @@ struct Inner {
     /// Whether the node may be a replica. A reply of a replica has no epoch of its own.
     replicas: bool,
     live: ArcSwapOption<Live>,
-    /// Held while a connection is made. It contains the time and the error of the last failure. Callers that waited for
-    /// a failed attempt return its error instead of trying one after another.
+    /// Held while a connection is made. Time and error of the last failure: callers that waited for a failed attempt
+    /// return its error instead of trying one after another.
     connecting: Mutex<Option<(Instant, RedisError)>>,
     breaker: Breaker,
     /// `None` if bulk work is not paced.
@@ -44,8 +43,7 @@ struct Inner {
     library: Arc<str>,
 }
 
-/// A connection. The process at its other end stays the same for the life of the connection, so the epoch is learned
-/// once.
+/// A connection. The process at its other end stays the same, so the epoch is learned once.
 struct Live {
     connection: MultiplexedConnection,
     epoch: Epoch,
@@ -59,12 +57,7 @@ impl Node {
     }
 
     /// Sends these commands in one round trip; bulk work in its [turn](Turn), with its [`work`](pace::ask).
-    pub(crate) async fn send_paced(
-        &self,
-        operation: &'static str,
-        commands: &[Cmd],
-        work: Option<usize>,
-    ) -> Result<Reply, LinkError> {
+    pub(crate) async fn send_paced(&self, operation: &'static str, commands: &[Cmd], work: Option<usize>) -> Result<Reply> {
         match self.0.pace.as_ref().zip(work) {
             None => self.send(operation, commands).await,
             // Boxed, because many futures contain this one.
@@ -72,13 +65,7 @@ impl Node {
         }
     }
 
-    async fn send_in_turn(
-        &self,
-        operation: &'static str,
-        commands: &[Cmd],
-        mut turn: Turn<'_>,
-        ask: Cmd,
-    ) -> Result<Reply, LinkError> {
+    async fn send_in_turn(&self, operation: &'static str, commands: &[Cmd], mut turn: Turn<'_>, ask: Cmd) -> Result<Reply> {
         if !turn.wait().await {
             let mut reply = self.send(operation, slice::from_ref(&ask)).await?;
             turn.end(&mut reply, Duration::ZERO);
@@ -94,7 +81,7 @@ impl Node {
     }
 
     /// Sends these commands in one round trip. A function call gets the connection's epoch as its last argument.
-    pub(crate) async fn send(&self, operation: &'static str, commands: &[Cmd]) -> Result<Reply, LinkError> {
+    pub(crate) async fn send(&self, operation: &'static str, commands: &[Cmd]) -> Result<Reply> {
         let attempts = async {
             let outcome = match self.attempt(commands).await {
                 // Only a broken connection causes a retry. A slow Redis does not get the same commands twice.
@@ -108,12 +95,12 @@ impl Node {
     }
 
     /// Loads the caller's library into this node.
-    pub(crate) async fn load_library(&self) -> Result<(), LinkError> {
+    pub(crate) async fn load_library(&self) -> Result<()> {
         self.load(&self.0.library).await
     }
 
     /// Loads a library into this node. Replication brings it to the node's replicas.
-    async fn load(&self, code: &str) -> Result<(), LinkError> {
+    async fn load(&self, code: &str) -> Result<()> {
         const OPERATION: &str = "load_library";
         let load = redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(code).clone();
         for value in self.send(OPERATION, &[load]).await?.values {
@@ -123,18 +110,12 @@ impl Node {
     }
 
     /// One step of a walk over the node's keys.
-    pub(crate) async fn scan(
-        &self,
-        operation: &'static str,
-        cursor: u64,
-        options: &[&str],
-    ) -> Result<(u64, Vec<Vec<u8>>), LinkError> {
+    pub(crate) async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         let (found, _) = self.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?.last();
         read(operation, found.extract_error().map_err(|error| link_error(operation, error))?)
     }
 
-    /// Drops the connection, so that the next call learns the epoch again. The node may have become master on the same
-    /// connection.
+    /// Drops the connection, because the node may have become master on it. The next call learns the epoch again.
     pub(crate) async fn learn_again(&self) {
         let _one = self.0.connecting.lock().await;
         self.0.live.store(None);
@@ -222,8 +203,7 @@ fn name(command: &Cmd) -> Option<&[u8]> {
     }
 }
 
-/// Whether one of these commands changes a value. A change follows from facts, so it is tried even while the breaker is
-/// open.
+/// Whether one of these commands changes a value. A change is tried even while the breaker is open.
 fn changes(commands: &[Cmd]) -> bool {
     const CHANGES: [&[u8]; 6] = [b"FCALL", b"SET", b"DEL", b"UNLINK", b"HSET", b"FUNCTION"];
     commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))

@@ -1,27 +1,26 @@
-//! [`Reply`]: the response of a node to one trip.
+//! [`Reply`], and how its values are decoded.
 
 use redis::{FromRedisValue, Value, from_redis_value};
 
-use crate::{
-    epoch::Epoch,
-    error::{LinkError, link_error},
-};
+use crate::{Result, epoch::Epoch, error::link_error};
 
+/// The response to a [`Bundle`](crate::Bundle), or to all of a trip.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    /// One value for each command. A value may be an error.
-    pub(crate) values: Vec<Value>,
+pub struct Reply {
+    /// One value for each command. Only a value of a trip may be an error.
+    pub values: Vec<Value>,
     /// The epoch of the server that returned the values.
-    pub(crate) epoch: Epoch,
+    pub epoch: Epoch,
 }
 
 impl Reply {
     /// The last value, and the epoch.
-    pub(crate) fn last(mut self) -> (Value, Epoch) {
+    pub fn last(mut self) -> (Value, Epoch) {
         (self.values.pop().unwrap_or(Value::Nil), self.epoch)
     }
 }
 
-pub(crate) fn read<T: FromRedisValue>(operation: &'static str, response: Value) -> Result<T, LinkError> {
+/// Decodes a value of a [`Reply`].
+pub fn read<T: FromRedisValue>(operation: &'static str, response: Value) -> Result<T> {
     from_redis_value(response).map_err(|error| link_error(operation, error.into()))
 }

@@ -1,10 +1,7 @@
 //! The map of a cluster: which node serves which slot.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -41,20 +38,12 @@ pub(crate) struct Member {
     pub(crate) address: Address,
     pub(crate) node: Node,
     /// Whether the epoch of the connection has been compared with the node's current epoch since this map was read.
-    checked: AtomicBool,
+    pub(crate) checked: AtomicBool,
 }
 
 impl Member {
     pub(crate) fn new(address: Address, node: Node) -> Arc<Self> {
         Arc::new(Self { address, node, checked: AtomicBool::new(false) })
-    }
-
-    pub(crate) fn is_checked(&self) -> bool {
-        self.checked.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_checked(&self) {
-        self.checked.store(true, Ordering::Relaxed);
     }
 }
 
@@ -81,10 +70,12 @@ impl Topology {
             let mut parts = range.into_iter();
             let mut slot = || from_redis_value::<u16>(parts.next()?).ok().filter(|slot| *slot < SLOTS);
             let (first, last) = (slot()?, slot()?);
-            // The host "?" is unknown, and such a node is left out. An empty or missing host stands for the host that
-            // responded.
+            // A node with the unknown host "?" is left out. An empty or missing host is the one that responded.
             let mut members = parts.filter_map(|node| {
-                let (host, port, ..) = node_of(node)?;
+                // Host and port. More fields may follow.
+                let mut fields = from_redis_value::<Vec<Value>>(node).ok()?.into_iter();
+                let host: Option<String> = from_redis_value(fields.next()?).ok()?;
+                let port = from_redis_value(fields.next()?).ok()?;
                 let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| here.to_owned());
                 if host == "?" { None } else { member(Address { host, port }) }
             });
@@ -119,26 +110,12 @@ fn distinct<'a>(members: impl Iterator<Item = &'a Arc<Member>>) -> Vec<Arc<Membe
     all
 }
 
-/// Host and port of a node in `CLUSTER SLOTS`. More fields may follow.
-fn node_of(node: Value) -> Option<(Option<String>, u16)> {
-    let mut parts = from_redis_value::<Vec<Value>>(node).ok()?.into_iter();
-    let host = from_redis_value(parts.next()?).ok()?;
-    Some((host, from_redis_value(parts.next()?).ok()?))
-}
-
-/// The slot of the first command that has a key; `None` if there is none. The key is the first argument of a command,
-/// and the third argument of `FCALL`.
+/// The slot of the first key in these commands. It is a command's first argument, and the third one of `FCALL`.
 pub(crate) fn slot_of(commands: &[Cmd]) -> Option<u16> {
     commands.iter().find_map(|command| {
-        let mut args = command.args_iter().map(|arg| match arg {
-            Arg::Simple(bytes) => bytes,
-            _ => &[],
-        });
-        let key = match args.next()? {
-            b"FCALL" => args.nth(2)?,
-            _ => args.next()?,
-        };
-        Some(slot(key))
+        let mut args = command.args_iter().map(|arg| if let Arg::Simple(bytes) = arg { bytes } else { &[] });
+        let place = if args.next()? == b"FCALL" { 2 } else { 0 };
+        args.nth(place).map(slot)
     })
 }
 

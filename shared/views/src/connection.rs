@@ -1,21 +1,24 @@
 //! [`Redis`]: function calls, commands and reads on the Redis that holds the views.
 
 use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, RedisError, ToRedisArgs, Value};
+use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions, Reply, read};
 use tidemark_app::ports::{Store, StoreError};
+use tracing::warn;
 
-use redis::{Cmd, FromRedisValue, RedisError, Value};
-use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions};
-
-use crate::library::{Function, LIBRARY};
+use crate::{
+    Result,
+    library::{Function, LIBRARY},
+};
 
 /// The maximum number of arguments that serverless ElastiCache accepts in one call.
 pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 
 /// The Redis that holds the views. Clones share its connections.
 ///
-/// A command may run twice: again after a broken connection, or on the node of a cluster that took over. A write may
-/// have been done even if its call returns [`StoreError::Unavailable`]. So every command may be repeated. If a
-/// repetition has an effect of its own, the script says so under `Keeps`.
+/// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
+/// every command may be repeated. If a repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
 pub struct Redis(Link);
 
@@ -33,8 +36,8 @@ impl Redis {
         &self,
         function: Function,
         keys: &[String],
-        args: &[Arg],
-    ) -> Result<T, StoreError> {
+        args: impl ToRedisArgs + Send,
+    ) -> Result<T> {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
 
@@ -42,26 +45,34 @@ impl Redis {
     ///
     /// # Errors
     /// Redis is unavailable, or the response has another shape.
-    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T, StoreError> {
-        self.0.query(operation, command).await.map_err(view_error)
+    pub async fn query<T: FromRedisValue>(&self, operation: &'static str, command: impl Into<Bundle>) -> Result<T> {
+        self.query_in_epoch(operation, command).await.map(|(value, _)| value)
     }
 
-    /// Runs one command and also returns the epoch of its server.
+    /// The same, with the epoch of the server.
     pub async fn query_in_epoch<T: FromRedisValue>(
         &self,
         operation: &'static str,
         command: impl Into<Bundle>,
-    ) -> Result<(T, Epoch), StoreError> {
-        self.0.query_in_epoch(operation, command).await.map_err(view_error)
+    ) -> Result<(T, Epoch)> {
+        let (value, epoch) = self.one(operation, command.into()).await?.last();
+        Ok((read(operation, value).map_err(view_error)?, epoch))
     }
 
+    /// Runs commands on keys of one slot in one round trip. Returns the responses in order, and the server's epoch.
     pub(crate) async fn together<T: FromRedisValue>(
         &self,
         operation: &'static str,
         commands: Vec<Cmd>,
         consistency: Consistency,
-    ) -> Result<(T, Epoch), StoreError> {
-        self.0.together(operation, commands, consistency).await.map_err(view_error)
+    ) -> Result<(T, Epoch)> {
+        let Reply { values, epoch } = self.one(operation, Bundle { commands, consistency, bulk: None }).await?;
+        Ok((read(operation, Value::Array(values)).map_err(view_error)?, epoch))
+    }
+
+    async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply> {
+        let none = || Err(LinkError::Unavailable { operation, source: "no command was sent".into() });
+        self.0.run(operation, vec![bundle]).await.pop().unwrap_or_else(none).map_err(view_error)
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
@@ -69,12 +80,8 @@ impl Redis {
     ///
     /// # Errors
     /// At least one command failed. Each of the others may have run.
-    pub async fn each<T: FromRedisValue>(
-        &self,
-        operation: &'static str,
-        commands: Vec<impl Into<Bundle>>,
-    ) -> Result<Vec<T>, StoreError> {
-        self.0.each(operation, commands).await.map_err(view_error)
+    pub async fn each<T: FromRedisValue>(&self, operation: &'static str, commands: Vec<impl Into<Bundle>>) -> Result<Vec<T>> {
+        self.results(operation, commands).await.into_iter().map(|result| Ok(result?.0)).collect()
     }
 
     /// The same as [`Self::each`], each response with the epoch of its server.
@@ -82,46 +89,83 @@ impl Redis {
         &self,
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
-    ) -> Result<Vec<(T, Epoch)>, StoreError> {
-        self.0.each_in_epoch(operation, commands).await.map_err(view_error)
+    ) -> Result<Vec<(T, Epoch)>> {
+        self.results(operation, commands).await.into_iter().collect()
     }
 
-    /// The same as [`Self::each`], with a result for each command.
+    /// The same, with a result for each command: a node that is unavailable does not hide the responses of the others.
     pub(crate) async fn results<T: FromRedisValue>(
         &self,
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
-    ) -> Vec<Result<T, StoreError>> {
-        let results = self.0.results(operation, commands).await.into_iter();
-        results.map(|result| result.map(|(value, _)| value).map_err(view_error)).collect()
+    ) -> Vec<Result<(T, Epoch)>> {
+        let replies = self.0.run(operation, commands.into_iter().map(Into::into).collect()).await.into_iter();
+        let one = |reply: Result<Reply, LinkError>| {
+            let (value, epoch) = reply?.last();
+            Ok((read(operation, value)?, epoch))
+        };
+        replies.map(|reply| one(reply).map_err(view_error)).collect()
     }
 
+    /// The strings with these keys, each with the epoch of its server. They count as missing if their node is
+    /// unavailable and another one is not.
     pub(crate) async fn strings(
         &self,
         operation: &'static str,
         keys: &[String],
         consistency: Consistency,
-    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>, StoreError> {
-        self.0.strings(operation, keys, consistency).await.map_err(view_error)
+    ) -> Result<Vec<Option<(Vec<u8>, Epoch)>>> {
+        self.strings_and(operation, keys, consistency, None).await.map(|(strings, _)| strings)
     }
 
+    /// The same. Also runs another command in the same round trip and returns its response.
     pub(crate) async fn strings_and(
         &self,
         operation: &'static str,
         keys: &[String],
         consistency: Consistency,
         other: Option<Cmd>,
-    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>), StoreError> {
-        self.0.strings_and(operation, keys, consistency, other).await.map_err(view_error)
+    ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>)> {
+        let parts = self.0.parts(keys);
+        let asks = parts.iter().map(|part| {
+            let mut command = redis::cmd("MGET");
+            for &index in part {
+                command.arg(&keys[index]);
+            }
+            Bundle::from(command).with(consistency)
+        });
+        let has_other = other.is_some();
+        let mut replies = self.0.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
+        let other = if has_other { replies.pop().transpose().map_err(view_error)?.map(Reply::last) } else { None };
+        let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
+        for (part, reply) in parts.into_iter().zip(replies) {
+            match reply {
+                Ok(reply) => {
+                    answered = true;
+                    let (values, epoch) = reply.last();
+                    let values: Vec<Option<Vec<u8>>> = read(operation, values).map_err(view_error)?;
+                    part.into_iter().zip(values).for_each(|(index, value)| strings[index] = value.map(|value| (value, epoch)));
+                }
+                Err(error) => lost = Some(error),
+            }
+        }
+        match lost {
+            Some(error) if !answered => return Err(view_error(error)),
+            Some(error) => {
+                warn!(operation, error = &error as &dyn std::error::Error, "a node is unavailable; its values count as missing")
+            }
+            None => {}
+        }
+        Ok((strings, other))
     }
 
     /// One step of a walk over all keys with `SCAN`. Returns the cursor of the next step, and keys. The cursor 0 begins
     /// the walk and ends it.
-    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
+    pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
 
-    pub(crate) async fn responds(&self, operation: &'static str) -> Result<(), StoreError> {
+    pub(crate) async fn responds(&self, operation: &'static str) -> Result<()> {
         self.0.responds(operation).await.map_err(view_error)
     }
 
@@ -141,41 +185,14 @@ fn view_error(error: LinkError) -> StoreError {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Arg {
-    Bytes(Vec<u8>),
-    Number(u64),
+pub(crate) fn damaged(detail: impl Into<String>) -> StoreError {
+    StoreError::DamagedView { detail: detail.into() }
 }
 
-impl From<u64> for Arg {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<Vec<u8>> for Arg {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Bytes(bytes)
-    }
-}
-
-impl From<&str> for Arg {
-    fn from(text: &str) -> Self {
-        Self::Bytes(text.as_bytes().to_vec())
-    }
-}
-
-pub(crate) fn fcall(function: Function, keys: &[String], args: &[Arg]) -> Cmd {
-    let mut command = redis::cmd("FCALL");
-    command.arg(function.name()).arg(keys.len()).arg(keys);
-    debug_assert!(keys.len() + args.len() <= MAX_ARGUMENTS, "{function:?}: {} arguments", keys.len() + args.len());
-    for arg in args {
-        match arg {
-            Arg::Bytes(bytes) => command.arg(bytes.as_slice()),
-            Arg::Number(number) => command.arg(*number),
-        };
-    }
-    command
+pub(crate) fn fcall(function: Function, keys: &[String], args: impl ToRedisArgs) -> Cmd {
+    let call = redis::cmd("FCALL").arg(function.name()).arg(keys.len()).arg(keys).arg(args).clone();
+    debug_assert!(call.args_iter().len() <= MAX_ARGUMENTS + 3, "{function:?}: {} arguments", call.args_iter().len());
+    call
 }
 
 /// A transaction on keys of one slot: no other command runs between these. Its response is the array of theirs.
@@ -184,11 +201,16 @@ pub fn transaction(commands: impl IntoIterator<Item = Cmd>) -> Bundle {
     Bundle { commands, consistency: Consistency::Strong, bulk: None }
 }
 
-/// A lifetime as an argument, in milliseconds.
-pub(crate) fn ms(duration: Duration) -> Arg {
-    Arg::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+/// The command that sets a string with this lifetime.
+pub(crate) fn set(key: &str, value: impl ToRedisArgs, lifetime: Duration) -> Cmd {
+    redis::cmd("SET").arg(key).arg(value).arg("PX").arg(ms(lifetime)).clone()
 }
 
-pub(crate) fn token_arg(token: u64) -> Arg {
-    Arg::Bytes(token.to_le_bytes().to_vec())
+/// A lifetime in milliseconds.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn token_arg(token: u64) -> Vec<u8> {
+    token.to_le_bytes().to_vec()
 }

@@ -6,23 +6,21 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::Value;
 use redis_link::Consistency;
-use tidemark_app::ports::{HeadViews, KnownAuthor, StoreError};
+use tidemark_app::ports::{HeadViews, KnownAuthor};
 use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
 use super::{
-    keys,
-    library::Function,
-    record::{self, VERSION, current},
+    Result, keys,
+    record::{self, VERSION, current, store},
 };
-use crate::connection::{Arg, Redis, fcall, ms, token_arg};
+use crate::connection::Redis;
 
-/// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
-/// deleted posts follows them.
+/// Numbers after the version, before the deleted posts: latest_seq, latest_at, posts, changes, pulled (8 bytes each).
 const NUMBERS: usize = 5;
 
 #[async_trait]
 impl HeadViews for Redis {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
@@ -32,7 +30,7 @@ impl HeadViews for Redis {
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }
 
-    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError> {
+    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>> {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
@@ -44,32 +42,26 @@ impl HeadViews for Redis {
         Ok(authors.iter().copied().zip(heads.into_iter().zip(times).map(known)).collect())
     }
 
-    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
+    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>> {
         self.free_leases("lease_heads", authors, keys::head, token).await
     }
 
-    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError> {
-        let store = |(author, head): &(UserId, AuthorHead)| {
-            let (_, record) = encode(head);
-            fcall(Function::Store, &keys::head(*author), &[token_arg(token), record, ms(keys::HEAD_LIFETIME)])
-        };
+    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<()> {
+        let store = |(author, head): &(_, _)| store(keys::head(*author), token, encode(head).1, keys::HEAD_LIFETIME);
         self.each::<Value>("fill_heads", heads.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError> {
+    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<()> {
         let (version, record) = encode(head);
-        self.call::<u8>(Function::Replace, &keys::head(author), &[version.into(), record, ms(keys::HEAD_LIFETIME)])
-            .await
-            .map(drop)
+        self.replace(keys::head(author), version, record, keys::HEAD_LIFETIME).await
     }
 
-    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError> {
+    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool> {
         Ok(!self.free_leases("lease_times", &[author], keys::times, token).await?.is_empty())
     }
 
-    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), encode_times(times).into(), ms(keys::TIMES_LIFETIME)];
-        self.call::<u8>(Function::Store, &keys::times(author), &args).await.map(drop)
+    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<()> {
+        self.store(keys::times(author), token, encode_times(times), keys::TIMES_LIFETIME).await
     }
 }
 
@@ -78,17 +70,16 @@ fn head_key(author: UserId) -> String {
     head
 }
 
-/// Version and record of a head. Every publish raises the first summand, and every deletion raises the second.
-/// Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's
-/// change, so a caller reads the head again after its change.
-fn encode(head: &AuthorHead) -> (u64, Arg) {
+/// Version and record of a head. Every publish raises the first summand, and every deletion the second. Heads of a
+/// publish and a deletion at the same time may have one version and lack each other's change, so a caller reads again.
+fn encode(head: &AuthorHead) -> (u64, Vec<u8>) {
     let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;
     let numbers = [head.latest_seq, head.latest_at.ms(), head.posts, u64::from(changes), pulled];
     let mut bytes = record::start(version);
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     bytes.extend(head.deleted.to_bytes());
-    (version, bytes.into())
+    (version, bytes)
 }
 
 /// Decodes the fields that [`AuthorHead::for_views`] keeps.
@@ -148,7 +139,7 @@ mod tests {
             modes: Modes { changes: 3, pulled: 8 },
             ..Default::default()
         };
-        let (version, Arg::Bytes(stored)) = encode(&head) else { panic!("no bytes") };
+        let (version, stored) = encode(&head);
         assert_eq!((version, record::version(&stored).map(|(version, _)| version)), (11, Some(11)));
         assert_eq!(decode(&stored), Some(head));
         assert_eq!(decode(&stored[..40]), None);

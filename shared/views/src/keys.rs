@@ -40,10 +40,8 @@
 //! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | the pages, done again |
 //! | `{post}:handled:<kind>` | number | followers handled in these pages | 7 days | progress | the pages, done again |
 //!
-//! "Written by" names the scripts of `lua/`, or the methods that send plain commands.
-//!
-//! The hash tag of a user's key is the user's bucket, one of 4,096. Users of one bucket share a slot, so one call
-//! serves many followers, on a cluster too.
+//! "Written by" names the scripts of `lua/`, or the methods that send plain commands. `{bucket}` is one of 4,096: users
+//! of one bucket share a slot, so one call serves many followers, on a cluster too.
 
 use std::time::Duration;
 
@@ -124,8 +122,7 @@ pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
 /// The time that a live connection is registered after its last ping.
 pub(crate) const CONNECTION_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// The time that a relation list lives after its fill or the last follow, and that counters live after they were
-/// stored.
+/// How long a relation list lives after its fill or the last follow, and counters after they were stored.
 pub(crate) const RELATIONS_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 
 /// The time that an empty relation list is kept.
@@ -134,12 +131,11 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The time that Redis remembers that a user has begun or ended a follow or a block, has reacted, or has deleted a post
-/// of another user. It is longer than a first page stays in memory, and than counts from before the reaction are used.
+/// How long a user's change is noted: longer than a first page stays in memory, and than counts from before a reaction
+/// are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
-/// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and
-/// its response is not used. So no response is more stale than that.
+/// The same with replicas, which report 60 s without contact to their primary (`repl-timeout`) and are not read.
 pub(crate) const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
 
 pub(crate) const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -153,12 +149,10 @@ pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 /// The time that a read state of notices, and marks of an author who is not followed, live after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The time that a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no
-/// reaction within this time enqueues one.
+/// How long a reaction that has enqueued a task speaks for the next ones, also if its sender was killed before.
 pub(crate) const RANK_LIFETIME: Duration = Duration::from_secs(2);
 
-/// The time that an author's moved posts are kept after the last change. A task takes them within a minute, unless
-/// workers are stopped.
+/// How long an author's moved posts are kept after the last change. Usually a task takes them within a minute.
 pub(crate) const MOVED_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The greatest delay of a task for moved posts, after which the next change sends another.
@@ -185,47 +179,55 @@ pub(crate) const SHORT_LEASE_LIFETIME: Duration = Duration::from_secs(1);
 
 pub(crate) const PROGRESS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// A key of a user.
+fn of(name: &str, user: UserId) -> String {
+    format!("{{{}}}:{name}:{user}", user.bucket())
+}
+
+/// The key of a record, and that of the lease for storing it.
+fn with_lease(key: String) -> [String; 2] {
+    let lease = format!("{key}:lease");
+    [key, lease]
+}
+
 pub fn reader_state(user: UserId) -> String {
-    format!("{{{}}}:r:{user}", user.bucket())
+    of("r", user)
 }
 
 pub const ANY_READER_STATE: &str = "{*}:r:*";
 
 pub fn feed(user: UserId) -> String {
-    format!("{{{}}}:f:{user}", user.bucket())
+    of("f", user)
 }
 
 /// The ranked feed of a reader, and its moves.
 pub fn ranked(user: UserId) -> [String; 2] {
-    let key = format!("{{{}}}:k:{user}", user.bucket());
+    let key = of("k", user);
     [key.clone(), format!("{key}:moves")]
 }
 
 /// The head of an author, and the lease for filling it.
 pub fn head(author: UserId) -> [String; 2] {
-    let key = format!("{{{}}}:h:{author}", author.bucket());
-    [key.clone(), format!("{key}:lease")]
+    with_lease(of("h", author))
 }
 
 /// The times of an author's newest posts, and the lease for storing them.
 pub fn times(author: UserId) -> [String; 2] {
-    let key = format!("{{{}}}:t:{author}", author.bucket());
-    [key.clone(), format!("{key}:lease")]
+    with_lease(of("t", author))
 }
 
 /// The live connections of a reader.
 pub fn connections(user: UserId) -> String {
-    format!("{{{}}}:w:{user}", user.bucket())
+    of("w", user)
 }
 
 pub fn reactions(user: UserId) -> String {
-    format!("{{{}}}:x:{user}", user.bucket())
+    of("x", user)
 }
 
 /// The summary of a post, and the lease for storing the post.
 pub fn post(post: PostId) -> [String; 2] {
-    let key = format!("{{{}}}:p:{post}", post.author.bucket());
-    [key.clone(), format!("{key}:lease")]
+    with_lease(format!("{{{}}}:p:{post}", post.author.bucket()))
 }
 
 /// The text of a post.
@@ -233,8 +235,7 @@ pub fn text(post: PostId) -> String {
     format!("{{{}}}:b:{post}", post.author.bucket())
 }
 
-/// The reaction counts of a post, the lease for storing them, the number of its reactions in this moment, and the
-/// user whose reaction has enqueued a rank task.
+/// Counts, the lease for storing them, the number of reactions in this moment, and who has enqueued a rank task.
 pub fn counts(post: PostId) -> [String; 4] {
     let key = format!("{{{}}}:q:{post}", post.author.bucket());
     [key.clone(), format!("{key}:lease"), format!("{key}:recent"), format!("{key}:rank")]
@@ -243,22 +244,20 @@ pub fn counts(post: PostId) -> [String; 4] {
 /// A relation list, its departures, and the lease for filling it.
 pub fn list(list: List) -> [String; 3] {
     let key = match list {
-        List::Following(user) => format!("{{{}}}:following:{user}", user.bucket()),
-        List::Fans(user) => format!("{{{}}}:fans:{user}", user.bucket()),
+        List::Following(user) => of("following", user),
+        List::Fans(user) => of("fans", user),
     };
     [key.clone(), format!("{key}:gone"), format!("{key}:lease")]
 }
 
 /// The counters and the lease for storing them.
 pub fn counters(user: UserId) -> [String; 2] {
-    let key = format!("{{{}}}:counters:{user}", user.bucket());
-    [key.clone(), format!("{key}:lease")]
+    with_lease(of("counters", user))
 }
 
 /// A user's card and the lease for storing it.
 pub fn card(user: UserId) -> [String; 2] {
-    let key = format!("{{{}}}:u:{user}", user.bucket());
-    [key.clone(), format!("{key}:lease")]
+    with_lease(of("u", user))
 }
 
 /// The user id of a claim.
@@ -269,37 +268,35 @@ pub fn identity(claim: &str) -> String {
 
 /// A user's marks of an author whom the user does not follow, and the lease for storing them.
 pub fn marks(user: UserId, author: UserId) -> [String; 2] {
-    let key = format!("{{{}}}:m:{user}:{author}", user.bucket());
-    [key.clone(), format!("{key}:lease")]
+    with_lease(format!("{}:{author}", of("m", user)))
 }
 
 /// The token buckets of a user.
 pub fn limits(user: UserId) -> String {
-    format!("{{{}}}:l:{user}", user.bucket())
+    of("l", user)
 }
 
 /// Whether a user may call.
 pub fn access(user: UserId) -> String {
-    format!("{{{}}}:a:{user}", user.bucket())
+    of("a", user)
 }
 
 /// The posts of an author whose steps have changed.
 pub fn moved(author: UserId) -> String {
-    format!("{{{}}}:s:{author}", author.bucket())
+    of("s", author)
 }
 
 /// The note of a user's recent change. A mute, a preference and a change of a list leave none.
 pub fn changed(user: UserId) -> String {
-    format!("{{{}}}:changed:{user}", user.bucket())
+    of("changed", user)
 }
 
 /// The head of a platform or a user's read state on it, and the lease for storing it.
 pub fn notice_record(record: NoticeRecord) -> [String; 2] {
-    let key = match record {
+    with_lease(match record {
         NoticeRecord::Head(platform) => format!("{{n{platform}}}:h"),
-        NoticeRecord::Reads(user, platform) => format!("{{{}}}:n:{user}:{platform}", user.bucket()),
-    };
-    [key.clone(), format!("{key}:lease")]
+        NoticeRecord::Reads(user, platform) => format!("{}:{platform}", of("n", user)),
+    })
 }
 
 pub fn notice_title(notice: NoticeId, revision: u64) -> String {
@@ -336,30 +333,31 @@ impl KeyType {
 
 /// The keys of a view, with their types.
 pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
-    let list_keys = |of: List| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]).collect();
-    let record_keys = |of: NoticeRecord| notice_record(of).map(|key| (key, KeyType::String)).to_vec();
-    match view {
-        View::Reader(user) => vec![(reader_state(*user), KeyType::Hash), (feed(*user), KeyType::List)],
-        View::Ranked(user) => ranked(*user).into_iter().zip([KeyType::SortedSet, KeyType::Hash]).collect(),
-        View::Following(user) => list_keys(List::Following(*user)),
-        View::Fans(user) => list_keys(List::Fans(*user)),
-        View::Counters(user) => counters(*user).map(|key| (key, KeyType::String)).to_vec(),
-        View::Connections(user) => vec![(connections(*user), KeyType::Hash)],
-        View::Reactions(user) => vec![(reactions(*user), KeyType::Hash)],
-        View::Head(author) => head(*author).map(|key| (key, KeyType::String)).to_vec(),
-        View::Times(author) => times(*author).map(|key| (key, KeyType::String)).to_vec(),
-        View::Limits(user) => vec![(limits(*user), KeyType::Hash)],
-        View::Access(user) => vec![(access(*user), KeyType::String)],
-        View::Moved(author) => vec![(moved(*author), KeyType::Hash)],
-        View::Card(user) => card(*user).map(|key| (key, KeyType::String)).to_vec(),
-        View::Summary(id) => post(*id).map(|key| (key, KeyType::String)).to_vec(),
-        View::Marks(user, author) => marks(*user, *author).map(|key| (key, KeyType::String)).to_vec(),
-        View::Text(id) => vec![(text(*id), KeyType::String)],
-        View::Counts(id) => counts(*id).map(|key| (key, KeyType::String)).to_vec(),
-        View::Platform(platform) => record_keys(NoticeRecord::Head(*platform)),
-        View::NoticeReads(user, platform) => record_keys(NoticeRecord::Reads(*user, *platform)),
-        View::Title(notice, revision) => vec![(notice_title(*notice, *revision), KeyType::String)],
-        View::Key(key) => vec![(key.clone(), KeyType::String)],
+    let strings = |keys: &[String]| keys.iter().map(|key| (key.clone(), KeyType::String)).collect();
+    let one = |key: String, kind| vec![(key, kind)];
+    let list_keys = |of| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]).collect();
+    match *view {
+        View::Reader(user) => vec![(reader_state(user), KeyType::Hash), (feed(user), KeyType::List)],
+        View::Ranked(user) => ranked(user).into_iter().zip([KeyType::SortedSet, KeyType::Hash]).collect(),
+        View::Following(user) => list_keys(List::Following(user)),
+        View::Fans(user) => list_keys(List::Fans(user)),
+        View::Counters(user) => strings(&counters(user)),
+        View::Connections(user) => one(connections(user), KeyType::Hash),
+        View::Reactions(user) => one(reactions(user), KeyType::Hash),
+        View::Head(author) => strings(&head(author)),
+        View::Times(author) => strings(&times(author)),
+        View::Limits(user) => one(limits(user), KeyType::Hash),
+        View::Access(user) => one(access(user), KeyType::String),
+        View::Moved(author) => one(moved(author), KeyType::Hash),
+        View::Card(user) => strings(&card(user)),
+        View::Summary(id) => strings(&post(id)),
+        View::Marks(user, author) => strings(&marks(user, author)),
+        View::Text(id) => one(text(id), KeyType::String),
+        View::Counts(id) => strings(&counts(id)),
+        View::Platform(platform) => strings(&notice_record(NoticeRecord::Head(platform))),
+        View::NoticeReads(user, platform) => strings(&notice_record(NoticeRecord::Reads(user, platform))),
+        View::Title(notice, revision) => one(notice_title(notice, revision), KeyType::String),
+        View::Key(ref key) => one(key.clone(), KeyType::String),
     }
 }
 
@@ -397,33 +395,26 @@ pub fn owner(key: &str) -> Option<Owner> {
         return Some(owner);
     }
     let (name, rest) = rest.split_once(':')?;
-    let in_bucket = |user: UserId, owner: Owner| {
-        if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) }
+    let record = rest.strip_suffix(":lease").unwrap_or(rest);
+    let first = rest.split(':').next()?;
+    let of_user = |user: &str| user.parse().ok().map(|user: UserId| (user, Owner::User(user)));
+    let (user, owner) = match name {
+        "r" | "f" | "x" | "w" | "l" | "a" | "s" | "changed" => of_user(rest)?,
+        "h" | "t" => of_user(record)?,
+        "following" | "fans" | "counters" | "u" | "k" => of_user(first)?,
+        "n" | "m" => {
+            let (user, other) = record.split_once(':')?;
+            let user = user.parse().ok()?;
+            (
+                user,
+                if name == "n" { Owner::NoticeReads(user, other.parse().ok()?) } else { Owner::Marks(user, other.parse().ok()?) },
+            )
+        }
+        "p" | "b" | "q" => first.parse().ok().map(|post: PostId| (post.author, Owner::Post(post)))?,
+        "pages" | "handled" => return tag.parse().ok().map(Owner::Post),
+        _ => return None,
     };
-    match name {
-        "r" | "f" | "x" | "w" | "l" | "a" | "s" | "changed" => rest.parse().ok().map(|user| in_bucket(user, Owner::User(user))),
-        "h" | "t" => {
-            let user = rest.strip_suffix(":lease").unwrap_or(rest).parse().ok()?;
-            Some(in_bucket(user, Owner::User(user)))
-        }
-        "following" | "fans" | "counters" | "u" | "k" => {
-            let user = rest.split(':').next()?.parse().ok()?;
-            Some(in_bucket(user, Owner::User(user)))
-        }
-        "n" => {
-            let (user, platform) = rest.strip_suffix(":lease").unwrap_or(rest).split_once(':')?;
-            let (user, platform) = (user.parse().ok()?, platform.parse().ok()?);
-            Some(in_bucket(user, Owner::NoticeReads(user, platform)))
-        }
-        "m" => {
-            let (user, author) = rest.strip_suffix(":lease").unwrap_or(rest).split_once(':')?;
-            let (user, author) = (user.parse().ok()?, author.parse().ok()?);
-            Some(in_bucket(user, Owner::Marks(user, author)))
-        }
-        "p" | "b" | "q" => rest.split(':').next()?.parse().ok().map(|post: PostId| in_bucket(post.author, Owner::Post(post))),
-        "pages" | "handled" => tag.parse().ok().map(Owner::Post),
-        _ => None,
-    }
+    Some(if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) })
 }
 
 /// The owner of a key with a platform's hash tag; `None` if the key is neither a head nor a title.

@@ -1,9 +1,6 @@
 //! The views in Redis. They are derived from the facts and can be rebuilt at any time. A view that could be stale
 //! carries the epoch, and a version where copies compete. The traits in `tidemark_app::ports` say what each call
-//! guarantees, and the header of each script says what it keeps.
-//!
-//! [`keys`] formats the keys. `lua/` has one file for each atomic operation. [`library`] loads them as a function
-//! library.
+//! guarantees, and the header of each script in `lua/` says what it keeps.
 
 mod connection;
 pub mod heads;
@@ -15,7 +12,6 @@ pub mod notices;
 pub mod people;
 pub mod posts;
 mod progress;
-pub mod ranks;
 mod reactions;
 pub mod readers;
 pub mod record;
@@ -23,6 +19,10 @@ pub mod relations;
 mod sets;
 mod users;
 
+use tidemark_app::ports::StoreError;
+
 pub use connection::{Redis, transaction};
 pub use redis_link::RedisOptions;
 pub use users::USERS_PER_CALL;
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;

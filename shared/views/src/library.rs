@@ -1,7 +1,6 @@
-//! The Redis function library: all files of `lua/` as one chunk, `codec` first, then in the order of `functions!`. A
-//! local of one file is visible in the files after it, so each name is used once. The library's name contains a hash of
-//! its content, so two versions can serve at the same time during a deployment. No code deletes the library of an
-//! earlier release.
+//! The Redis function library: all files of `lua/` as one chunk, `codec` first. A local of one file is visible in the
+//! files after it, so each name is used once. The library's name contains a hash of its content, so two releases can
+//! serve at the same time. No code deletes the library of an earlier one.
 
 use std::sync::LazyLock;
 

@@ -5,47 +5,47 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tidemark_app::{
     Budget,
-    ports::{ErasureViews, LimitViews, Spent, StoreError},
+    ports::{ErasureViews, LimitViews, Spent},
 };
 use tidemark_domain::{Platform, PostId, Timestamp, UserId};
 
 use super::{
+    Result,
     keys::{self, View},
     library::Function,
 };
-use crate::connection::{Arg, Redis, ms};
+use crate::connection::{Redis, ms};
 
 #[async_trait]
 impl LimitViews for Redis {
-    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent, StoreError> {
-        let args = [budget.name().into(), u64::from(per_minute).into(), now.ms().into()];
-        let [wait, access]: [u64; 2] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], &args).await?;
+    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent> {
+        let args = (budget.name(), per_minute, now.ms());
+        let [wait, access]: [u64; 2] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], args).await?;
         Ok(Spent { wait: (wait > 0).then(|| Duration::from_millis(wait)), access: (access > 0).then_some(access == 1) })
     }
 }
 
 #[async_trait]
 impl ErasureViews for Redis {
-    async fn note_access(&self, user: UserId, may: bool) -> Result<(), StoreError> {
-        let mut args: Vec<Arg> = vec![u64::from(if may { 1_u8 } else { 2 }).into(), ms(keys::ACCESS_LIFETIME)];
-        args.extend(may.then(|| 1.into()));
-        self.call::<u8>(Function::Lease, &[keys::access(user)], &args).await.map(drop)
+    async fn note_access(&self, user: UserId, may: bool) -> Result<()> {
+        let args = (if may { 1 } else { 2 }, ms(keys::ACCESS_LIFETIME), may.then_some(1));
+        self.call::<u8>(Function::Lease, &[keys::access(user)], args).await.map(drop)
     }
 
-    async fn clear_reactions(&self, user: UserId) -> Result<(), StoreError> {
+    async fn clear_reactions(&self, user: UserId) -> Result<()> {
         self.clear(&[View::Reactions(user)]).await
     }
 
-    async fn clear_user(&self, user: UserId) -> Result<(), StoreError> {
+    async fn clear_user(&self, user: UserId) -> Result<()> {
         let views: Vec<View> = keys::of_user(user).into_iter().filter(|view| *view != View::Access(user)).collect();
         self.clear(&views).await
     }
 
-    async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<(), StoreError> {
+    async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<()> {
         self.clear(&[View::NoticeReads(user, platform)]).await
     }
 
-    async fn clear_posts(&self, posts: &[PostId]) -> Result<(), StoreError> {
+    async fn clear_posts(&self, posts: &[PostId]) -> Result<()> {
         let views: Vec<View> = posts.iter().flat_map(|&post| keys::of_post(post)).collect();
         self.clear(&views).await
     }
@@ -53,7 +53,7 @@ impl ErasureViews for Redis {
 
 impl Redis {
     /// Deletes the keys of these views. They are rebuilt when they are needed.
-    pub async fn clear(&self, views: &[View]) -> Result<(), StoreError> {
+    pub async fn clear(&self, views: &[View]) -> Result<()> {
         let keys = |view| keys::of_view(view).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
         // One command for a view: a process must not find its lease after its record is gone.
         self.each::<u64>("clear", views.iter().map(|view| redis::Cmd::unlink(keys(view))).collect()).await.map(drop)

@@ -2,16 +2,15 @@
 
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
-use redis_link::{Bundle, Consistency};
-use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, StoreError, Told, Watched};
+use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, Told, Watched};
 use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 
 use super::{
-    keys,
+    Result, keys,
     library::Function,
     users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{Arg, Redis, fcall, ms};
+use crate::connection::{Redis, damaged, fcall, ms};
 
 /// The maximum number of connections of one reader. A further one takes the place of the one that expires first.
 pub(crate) const MOST_CONNECTIONS: u64 = 20;
@@ -21,20 +20,20 @@ pub(crate) const LEAST_BETWEEN_MS: u64 = 1_000;
 
 #[async_trait]
 impl LiveViews for Redis {
-    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched, StoreError> {
-        let args = [connection.into(), ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS.into()];
-        let [known, built]: [Vec<u8>; 2] = self.call(Function::Watch, &own_keys(user), &args).await?;
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched> {
+        let args = (connection, ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS);
+        let [known, built]: [Vec<u8>; 2] = self.call(Function::Watch, &own_keys(user), args).await?;
         Ok(Watched { known: decode_digest(&known), built: decode_ms(&built).unwrap_or_default() })
     }
 
-    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<(), StoreError> {
-        let found_at = found_at.map_or_else(|| "".into(), |at| at.ms().into());
-        let args = [connection.into(), found_at, ms(keys::CONNECTION_LIFETIME)];
-        self.call::<u64>(Function::Unwatch, &own_keys(user), &args).await.map(drop)
+    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()> {
+        let found_at = found_at.map_or_else(String::new, |at| at.ms().to_string());
+        let args = (connection, found_at, ms(keys::CONNECTION_LIFETIME));
+        self.call::<u64>(Function::Unwatch, &own_keys(user), args).await.map(drop)
     }
 
-    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError> {
-        let args = [LEAST_BETWEEN_MS.into(), Arg::Bytes(post.map_or_else(Vec::new, encode_post))];
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified> {
+        let args = (LEAST_BETWEEN_MS, post.map_or_else(Vec::new, encode_post));
         let mut notified = Notified::default();
         for (users, (now, later)) in self.for_users(Function::Notify, (users, USERS_PER_CALL), own_keys, &args).await? {
             notified.now.extend(at_positions(users, now));
@@ -43,20 +42,14 @@ impl LiveViews for Redis {
         Ok(notified)
     }
 
-    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>> {
-        let calls = users.iter().map(|&user| {
-            let command = fcall(Function::Claim, &own_keys(user), &[LEAST_BETWEEN_MS.into()]);
-            Bundle { commands: vec![command], consistency: Consistency::Strong, bulk: None }
-        });
-        let responses: Vec<Result<Value, StoreError>> = self.results("claim", calls.collect()).await;
-        responses.into_iter().map(|response| decode_claim(response?)).collect()
+    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>> {
+        let calls = users.iter().map(|&user| fcall(Function::Claim, &own_keys(user), LEAST_BETWEEN_MS));
+        self.results("claim", calls.collect()).await.into_iter().map(|response| decode_claim(response?.0)).collect()
     }
 
-    async fn told(&self, told: &[Told]) -> Result<(), StoreError> {
+    async fn told(&self, told: &[Told]) -> Result<()> {
         let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest) }| {
-            let args = [Arg::from(at.ms()), Arg::Bytes(digest.to_le_bytes().to_vec())].into_iter();
-            let args: Vec<Arg> = args.chain(connections.iter().map(|connection| connection.as_str().into())).collect();
-            fcall(Function::Told, &[keys::connections(*user)], &args)
+            fcall(Function::Told, &[keys::connections(*user)], (at.ms(), &digest.to_le_bytes(), connections))
         });
         self.each::<u64>("told", calls.collect()).await.map(drop)
     }
@@ -85,8 +78,8 @@ fn decode_ms(bytes: &[u8]) -> Option<Timestamp> {
     std::str::from_utf8(bytes).ok()?.parse().ok().map(Timestamp::from_ms)
 }
 
-fn decode_claim(response: Value) -> Result<ClaimedUpdate, StoreError> {
-    let damaged = |detail: &str| StoreError::DamagedView { detail: format!("claim: {detail}") };
+fn decode_claim(response: Value) -> Result<ClaimedUpdate> {
+    let damaged = |detail| damaged(format!("claim: {detail}"));
     match response {
         Value::Nil => Ok(ClaimedUpdate::Unwatched),
         Value::BulkString(word) if word == b"on its way" => Ok(ClaimedUpdate::OnItsWay),

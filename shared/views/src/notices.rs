@@ -1,31 +1,30 @@
 //! [`NoticeViews`] on Redis: heads of platforms, read states, and titles.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews, StoreError};
+use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews};
 use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestamp, UserId};
 
 use super::{
-    keys,
-    library::Function,
-    record::{self, VERSION},
+    Result, keys,
+    record::{self, VERSION, store},
     sets::{decode_set, encode_set},
 };
-use crate::connection::{Arg, Redis, fcall, ms, token_arg};
+use crate::connection::{Redis, set};
 
 #[async_trait]
 impl NoticeViews for Redis {
-    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>, StoreError> {
+    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_head", vec![Cmd::get(head)]).await?;
         Ok(records.pop().and_then(|(record, epoch)| decode_head(epoch.current(&record?)?)))
     }
 
-    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError> {
+    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>)> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
         // Reads from the master, because the publisher of a notice, or a reader who has marked one, reads this next.
@@ -37,25 +36,24 @@ impl NoticeViews for Redis {
         Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
     }
 
-    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError> {
+    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>> {
         self.free_leases("lease_notices", records, keys::notice_record, token).await
     }
 
-    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError> {
-        let call = |view: &NoticeView| {
+    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<()> {
+        let store = |view: &NoticeView| {
             let (_, record, lifetime) = encode(view);
-            fcall(Function::Store, &keys::notice_record(view.record()), &[token_arg(token), record, lifetime])
+            store(keys::notice_record(view.record()), token, record, lifetime)
         };
-        self.each::<Value>("fill_notices", views.iter().map(call).collect()).await.map(|_| ())
+        self.each::<Value>("fill_notices", views.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError> {
+    async fn replace_notices(&self, view: &NoticeView) -> Result<()> {
         let (version, record, lifetime) = encode(view);
-        let args = [version.into(), record, lifetime];
-        self.call::<u8>(Function::Replace, &keys::notice_record(view.record()), &args).await.map(|_| ())
+        self.replace(keys::notice_record(view.record()), version, record, lifetime).await
     }
 
-    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError> {
+    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>> {
         if notices.is_empty() {
             return Ok(HashMap::new());
         }
@@ -65,24 +63,22 @@ impl NoticeViews for Redis {
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
 
-    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), StoreError> {
+    async fn remember_titles(&self, notices: &[Notice]) -> Result<()> {
         let set = |notice: &Notice| {
             let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
-            let key = keys::notice_title(notice.id, notice.revision);
-            redis::cmd("SET").arg(key).arg(value).arg("PX").arg(keys::POST_LIFETIME.as_millis() as u64).clone()
+            set(&keys::notice_title(notice.id, notice.revision), value, keys::POST_LIFETIME)
         };
-        self.each::<Value>("remember_titles", notices.iter().map(set).collect()).await.map(|_| ())
+        self.each::<Value>("remember_titles", notices.iter().map(set).collect()).await.map(drop)
     }
 }
 
 /// Version, record and lifetime of a view.
-fn encode(view: &NoticeView) -> (u64, Arg, Arg) {
+fn encode(view: &NoticeView) -> (u64, Vec<u8>, Duration) {
     let (version, rest, lifetime) = match view {
         NoticeView::Head(_, head) => (head.version, encode_head(head), keys::HEAD_LIFETIME),
         NoticeView::Reads(_, _, reads) => (reads.version, encode_set(&reads.read), keys::NOTICE_READS_LIFETIME),
     };
-    let record = [record::start(version), rest].concat();
-    (version, record.into(), ms(lifetime))
+    (version, [record::start(version), rest].concat(), lifetime)
 }
 
 fn encode_head(head: &PlatformHead) -> Vec<u8> {

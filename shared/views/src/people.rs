@@ -6,19 +6,18 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{CardVersion, CardViews, IdentityViews, StoreError};
+use tidemark_app::ports::{CardVersion, CardViews, IdentityViews};
 use tidemark_domain::{Card, UserId};
 
 use super::{
-    keys,
-    library::Function,
-    record::{self, current},
+    Result, keys,
+    record::{self, current, store},
 };
-use crate::connection::{Redis, fcall, ms, token_arg};
+use crate::connection::{Redis, set};
 
 #[async_trait]
 impl CardViews for Redis {
-    async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>, StoreError> {
+    async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>> {
         if users.is_empty() {
             return Ok(HashMap::new());
         }
@@ -26,21 +25,17 @@ impl CardViews for Redis {
         Ok(known(users, values))
     }
 
-    async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError> {
+    async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>> {
         self.free_leases("lease_cards", users, keys::card, token).await
     }
 
-    async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<(), StoreError> {
-        let call = |(user, card): &(UserId, CardVersion)| {
-            let args = [token_arg(token), encode(card).into(), ms(keys::CARD_LIFETIME)];
-            fcall(Function::Store, &keys::card(*user), &args)
-        };
-        self.each::<Value>("fill_cards", cards.iter().map(call).collect()).await.map(|_| ())
+    async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<()> {
+        let store = |(user, card): &(_, _)| store(keys::card(*user), token, encode(card), keys::CARD_LIFETIME);
+        self.each::<Value>("fill_cards", cards.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<(), StoreError> {
-        let args = [u64::from(card.version).into(), encode(card).into(), ms(keys::CARD_LIFETIME)];
-        self.call::<u8>(Function::Replace, &keys::card(user), &args).await.map(|_| ())
+    async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<()> {
+        self.replace(keys::card(user), card.version.into(), encode(card), keys::CARD_LIFETIME).await
     }
 }
 
@@ -85,15 +80,14 @@ pub fn decode(bytes: &[u8]) -> Option<CardVersion> {
 
 #[async_trait]
 impl IdentityViews for Redis {
-    async fn known_identity(&self, claim: &str) -> Result<Option<UserId>, StoreError> {
+    async fn known_identity(&self, claim: &str) -> Result<Option<UserId>> {
         let record: Option<String> = self.query("known_identity", Cmd::get(keys::identity(claim))).await?;
         // The record repeats the claim, of which the key has only a hash.
         Ok(record.and_then(|record| record.split_once(' ').filter(|(_, of)| *of == claim)?.0.parse().ok()))
     }
 
-    async fn remember_identity(&self, claim: &str, user: UserId) -> Result<(), StoreError> {
-        let lifetime = keys::IDENTITY_LIFETIME.as_millis() as u64;
-        let set = redis::cmd("SET").arg(keys::identity(claim)).arg(format!("{user} {claim}")).arg("PX").arg(lifetime).clone();
+    async fn remember_identity(&self, claim: &str, user: UserId) -> Result<()> {
+        let set = set(&keys::identity(claim), format!("{user} {claim}"), keys::IDENTITY_LIFETIME);
         self.query::<Value>("remember_identity", set).await.map(drop)
     }
 }

@@ -6,22 +6,20 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{
-    CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews, StoreError,
-};
+use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews};
 use tidemark_domain::{
     AuthorHead, AuthorState, PostId, PostSummary, PostText, Rank, ReactionCounts, Step, Timestamp, UserId,
     reader_state::{META_FIELD, ReaderMeta},
 };
 
 use super::{
-    heads, keys,
+    Result, heads, keys,
     library::Function,
     people, reactions,
     readers::decode_marks,
-    record::{self, current},
+    record::{self, current, take_lease},
 };
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, fcall, ms, token_arg, transaction};
+use crate::connection::{MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
 /// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
@@ -34,7 +32,7 @@ const RANKED: u8 = 3;
 
 #[async_trait]
 impl PostViews for Redis {
-    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError> {
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>> {
         if posts.is_empty() {
             return Ok(HashMap::new());
         }
@@ -43,7 +41,7 @@ impl PostViews for Redis {
         Ok(known(posts, values))
     }
 
-    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError> {
+    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage> {
         if posts.is_empty() {
             return Ok(KnownPage::default());
         }
@@ -73,18 +71,18 @@ impl PostViews for Redis {
             None => KnownReactions::default(),
             Some((states, epoch)) => {
                 let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
-                let states = states.map_err(|error| StoreError::DamagedView { detail: format!("page: {error}") })?;
+                let states = states.map_err(|error| damaged(format!("page: {error}")))?;
                 reactions::known(&authors, &states, epoch)
             }
         };
         Ok(KnownPage { summaries, reactions, cards, texts, counts })
     }
 
-    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError> {
+    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader> {
         known_reader(author, self.each_in_epoch("of_reader", of_reader(reader, author).to_vec()).await?)
     }
 
-    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader), StoreError> {
+    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader)> {
         let mut commands = of_reader(reader, id.author).to_vec();
         let [counts, ..] = keys::counts(id);
         let [card, _] = keys::card(id.author);
@@ -110,7 +108,7 @@ impl PostViews for Redis {
         Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
     }
 
-    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError> {
+    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader)> {
         let mut commands = of_reader(reader, author).to_vec();
         let [head, _] = keys::head(author);
         commands.push(Cmd::get(head));
@@ -122,70 +120,63 @@ impl PostViews for Redis {
         Ok((head, known_reader(author, responses)?))
     }
 
-    async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError> {
-        let call = |&post: &PostId| {
-            let [_, lease] = keys::post(post);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()])
-        };
-        self.each::<Value>("lease", posts.iter().map(call).collect()).await.map(drop)
+    async fn lease(&self, posts: &[PostId], token: u64) -> Result<()> {
+        let lease = |&post: &PostId| take_lease(&keys::post(post)[1], keys::SHORT_LEASE_LIFETIME, token);
+        self.each::<Value>("lease", posts.iter().map(lease).collect()).await.map(drop)
     }
 
-    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError> {
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<()> {
         let call = |(post, text): &(PostSummary, Option<PostText>)| {
             let text = text.as_ref().map(|text| encode_text(post.revision, text)).unwrap_or_default();
-            let token = lease.map_or_else(|| "".into(), token_arg);
+            let args = (encode(post), text, ms(keys::POST_LIFETIME), lease.map_or_else(Vec::new, token_arg));
             let [summary, of_post] = keys::post(post.id);
-            let args = [encode(post).into(), text.into(), ms(keys::POST_LIFETIME), token];
-            fcall(Function::Remember, &[summary, keys::text(post.id), of_post], &args)
+            fcall(Function::Remember, &[summary, keys::text(post.id), of_post], args)
         };
-        self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(|_| ())
+        self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(drop)
     }
 
-    async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError> {
+    async fn lease_counts(&self, post: PostId, token: u64) -> Result<()> {
         let [_, lease, ..] = keys::counts(post);
-        let args = [token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()];
-        self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
+        self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
     }
 
-    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError> {
+    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()> {
         let ReactionCounts { likes, favorites } = counts.counts;
         let record = [record::start(counts.version), likes.encode_var_vec(), favorites.encode_var_vec()].concat();
-        let lifetimes = [ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME)];
-        let [long, short] = lifetimes;
-        let args = [token_arg(token), counts.version.into(), record.into(), long, short];
-        self.call::<u8>(Function::Count, &keys::counts(post)[..2], &args).await.map(drop)
+        let lifetimes = (ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME));
+        let args = (token_arg(token), counts.version, record, lifetimes);
+        self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
     }
 
-    async fn forget_counts(&self, post: PostId) -> Result<(), StoreError> {
+    async fn forget_counts(&self, post: PostId) -> Result<()> {
         self.query::<u64>("forget_counts", Cmd::del(keys::counts(post)[..3].to_vec())).await.map(drop)
     }
 
-    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError> {
+    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool> {
         let [counts, moment, rank] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME, keys::RANK_LIFETIME].map(ms);
-        let args = [counts, moment, keys::MANY_REACTIONS.into(), rank, by.get().into()];
-        self.call::<u8>(Function::Outdate, &keys::counts(post), &args).await.map(|due| due == 1)
+        let args = (counts, moment, keys::MANY_REACTIONS, rank, by.get());
+        self.call::<u8>(Function::Outdate, &keys::counts(post), args).await.map(|due| due == 1)
     }
 
-    async fn begin_rank(&self, post: PostId) -> Result<(), StoreError> {
+    async fn begin_rank(&self, post: PostId) -> Result<()> {
         let [.., rank] = keys::counts(post);
         self.query::<u64>("begin_rank", Cmd::del(rank)).await.map(drop)
     }
 
-    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError> {
-        let times = [now.ms().into(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME)];
-        let args = [[post.seq.into(), u64::from(step.changes).into()].as_slice(), &times].concat();
-        let delay: i64 = self.call(Function::Moved, &[keys::moved(post.author)], &args).await?;
+    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>> {
+        let args = (post.seq, step.changes, now.ms(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME));
+        let delay: i64 = self.call(Function::Moved, &[keys::moved(post.author)], args).await?;
         Ok(u64::try_from(delay).ok().map(Duration::from_millis))
     }
 
-    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()> {
         let key = keys::moved(author);
         let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
-        let expire = redis::cmd("PEXPIRE").arg(&key).arg(keys::MOVED_LIFETIME.as_millis() as u64).clone();
+        let expire = redis::cmd("PEXPIRE").arg(&key).arg(ms(keys::MOVED_LIFETIME)).clone();
         self.query_in_epoch::<Value>("note_rescore", transaction([sent, expire])).await.map(drop)
     }
 
-    async fn moved(&self, author: UserId) -> Result<Moved, StoreError> {
+    async fn moved(&self, author: UserId) -> Result<Moved> {
         let all = redis::cmd("HGETALL").arg(keys::moved(author)).clone();
         let (fields, epoch): (HashMap<String, Vec<u8>>, Epoch) = self.query_in_epoch("moved", all).await?;
         let whole = fields.get(EPOCH).is_some_and(|of| of == epoch.as_bytes()) && !fields.contains_key(ALL);
@@ -194,16 +185,14 @@ impl PostViews for Redis {
         Ok(Moved { posts: fields.iter().filter_map(change).collect(), whole })
     }
 
-    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError> {
-        let mut fields: Vec<[Arg; 2]> =
-            moved.posts.iter().map(|(seq, changes)| [(*seq).into(), u64::from(*changes).into()]).collect();
-        if !moved.whole {
-            fields.push([ALL.into(), "".into()]);
-        }
+    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64> {
+        let posts = moved.posts.iter().map(|(seq, changes)| (seq.to_string(), changes.to_string()));
+        let missing = (!moved.whole).then(|| (ALL.to_owned(), String::new()));
+        let fields: Vec<(String, String)> = posts.chain(missing).collect();
         let mut left = 0;
         for fields in fields.chunks(MAX_ARGUMENTS / 3) {
-            let args = [vec![next.ms().into(), ms(keys::MOVED_LIFETIME)], fields.concat()].concat();
-            left = self.call(Function::Settle, &[keys::moved(author)], &args).await?;
+            let args = (next.ms(), ms(keys::MOVED_LIFETIME), fields);
+            left = self.call(Function::Settle, &[keys::moved(author)], args).await?;
         }
         Ok(left)
     }
@@ -224,8 +213,7 @@ fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }
 
-/// Returns the author's state in the reader's view: outer `None` if the view cannot be used, inner `None` if the reader
-/// does not follow the author.
+/// The author's state in a view: outer `None` if the view cannot be used, inner `None` without a follow.
 fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Option<AuthorState>> {
     let meta = ReaderMeta::decode(&meta?).filter(|meta| meta.epoch == epoch.as_bytes())?;
     let state = match field {
@@ -237,19 +225,19 @@ fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Opti
 }
 
 /// A state or reactions that cannot be read count as unknown and come from the facts.
-fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader, StoreError> {
-    let damaged = |_| StoreError::DamagedView { detail: "a reader's records".to_owned() };
+fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader> {
+    let unreadable = |_| damaged("a reader's records");
     let Ok([(state, of), (reactions, of_reactions), (changed, _), (marks, of_marks)]) =
         <[_; READER_COMMANDS]>::try_from(responses)
     else {
         return Ok(KnownReader::default());
     };
-    let reactions: Vec<Option<Vec<u8>>> = redis::from_redis_value(reactions).map_err(damaged)?;
-    let marks: Option<Vec<u8>> = redis::from_redis_value(marks).map_err(damaged)?;
+    let reactions: Vec<Option<Vec<u8>>> = redis::from_redis_value(reactions).map_err(unreadable)?;
+    let marks: Option<Vec<u8>> = redis::from_redis_value(marks).map_err(unreadable)?;
     Ok(KnownReader {
-        state: known_state(redis::from_redis_value(state).map_err(damaged)?, of),
+        state: known_state(redis::from_redis_value(state).map_err(unreadable)?, of),
         reactions: reactions::known(&[author], &reactions, of_reactions),
-        changed_lately: redis::from_redis_value(changed).map_err(damaged)?,
+        changed_lately: redis::from_redis_value(changed).map_err(unreadable)?,
         marks: current(marks.map(|marks| (marks, of_marks)), decode_marks),
     })
 }
@@ -258,8 +246,7 @@ fn post_keys(posts: &[PostId]) -> Vec<String> {
     posts.iter().map(|&post| keys::post(post)[0].clone()).collect()
 }
 
-/// A summary that cannot be read counts as unknown, and the facts replace it. One that was damaged into a deletion or a
-/// later revision stays until its lifetime ends.
+/// A summary that cannot be read counts as unknown. One that was damaged into a deletion or a later revision stays.
 fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<PostId, PostSummary> {
     let summary = |(&post, value)| Some((post, current(value, |summary| decode(post, summary))?));
     posts.iter().zip(values).filter_map(summary).collect()
@@ -310,8 +297,7 @@ pub fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
     Some(PostSummary { id, title, created_at, revision, rank, deleted: kind == DELETED })
 }
 
-/// The revision, the body after its length plus one, and the data. An absent body has the length 0, and absent data is
-/// empty.
+/// The revision, the length of the body plus one (0 if it is absent), the body, and the data (empty if absent).
 fn encode_text(revision: u32, text: &PostText) -> Vec<u8> {
     let mut bytes = revision.to_le_bytes().to_vec();
     let body = text.body.as_deref();

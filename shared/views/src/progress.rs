@@ -3,29 +3,24 @@
 use async_trait::async_trait;
 use redis::Cmd;
 use redis_link::Consistency;
-use tidemark_app::ports::{FanOutKind, Progress, ProgressViews, StoreError};
+use tidemark_app::ports::{FanOutKind, Progress, ProgressViews};
 use tidemark_domain::PostId;
 
-use super::{keys, library::Function};
+use super::{Result, keys, library::Function};
 use crate::connection::{Redis, ms};
 
 #[async_trait]
 impl ProgressViews for Redis {
-    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError> {
-        let (pages_done, handled) = self
-            .call(
-                Function::Progress,
-                &[keys::pages_done(kind, post), keys::handled(kind, post)],
-                &[u64::from(page).into(), handled.into(), ms(keys::PROGRESS_LIFETIME)],
-            )
-            .await?;
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress> {
+        let keys = [keys::pages_done(kind, post), keys::handled(kind, post)];
+        let args = (page, handled, ms(keys::PROGRESS_LIFETIME));
+        let (pages_done, handled) = self.call(Function::Progress, &keys, args).await?;
         Ok(Progress { pages_done, handled })
     }
 
-    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError> {
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>)> {
         let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
-        // The epoch is not compared. A page that an older dump marks as done was done, and its readers' views of that
-        // epoch count as missing.
+        // Of any epoch: a page in an older dump was done, and its readers' views of that epoch count as missing.
         let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) =
             self.together("progress", gets.into(), Consistency::Strong).await?;
         let bitmap = bitmap.unwrap_or_default();
@@ -36,7 +31,7 @@ impl ProgressViews for Redis {
         Ok((Progress { pages_done, handled: handled.unwrap_or(0) }, missing))
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Result<()> {
         self.responds("ping").await
     }
 }

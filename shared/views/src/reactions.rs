@@ -5,29 +5,29 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use redis::Cmd;
 use redis_link::Epoch;
-use tidemark_app::ports::{KnownReactions, ReactionViews, StoreError};
+use tidemark_app::ports::{KnownReactions, ReactionViews};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
-use super::{keys, library::Function};
-use crate::connection::{Arg, Redis, ms, token_arg};
+use super::{Result, keys, library::Function};
+use crate::connection::{Redis, damaged, ms, token_arg};
 
 /// The maximum number of authors in a view. A view that would exceed it starts empty again.
 const MOST_AUTHORS: u64 = 1_000;
 
 #[async_trait]
 impl ReactionViews for Redis {
-    async fn open(&self, user: UserId, token: u64) -> Result<u64, StoreError> {
-        let args = [token_arg(token), ms(keys::REACTIONS_LIFETIME)];
-        let token: Vec<u8> = self.call(Function::Open, &[keys::reactions(user)], &args).await?;
-        token_of(&token).ok_or_else(|| StoreError::DamagedView { detail: "token of reactions".to_owned() })
+    async fn open(&self, user: UserId, token: u64) -> Result<u64> {
+        let args = (token_arg(token), ms(keys::REACTIONS_LIFETIME));
+        let token: Vec<u8> = self.call(Function::Open, &[keys::reactions(user)], args).await?;
+        token_of(&token).ok_or_else(|| damaged("token of reactions"))
     }
 
-    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), StoreError> {
+    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<()> {
         self.react(user, token_arg(token), of.iter()).await
     }
 
-    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), StoreError> {
-        self.react(user, "".into(), [(&author, state)].into_iter()).await
+    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<()> {
+        self.react(user, Vec::new(), [(&author, state)].into_iter()).await
     }
 }
 
@@ -35,12 +35,12 @@ impl Redis {
     async fn react(
         &self,
         user: UserId,
-        token: Arg,
+        token: Vec<u8>,
         of: impl Iterator<Item = (&UserId, &ReactionState)> + Send,
-    ) -> Result<(), StoreError> {
-        let mut args = vec![token, ms(keys::REACTIONS_LIFETIME), MOST_AUTHORS.into()];
-        args.extend(of.flat_map(|(author, state)| [author.get().into(), Arg::from(state.encode())]));
-        self.call::<u64>(Function::React, &[keys::reactions(user)], &args).await.map(|_| ())
+    ) -> Result<()> {
+        let of: Vec<_> = of.map(|(author, state)| (author.get(), state.encode())).collect();
+        let args = (token, ms(keys::REACTIONS_LIFETIME), MOST_AUTHORS, of);
+        self.call::<u64>(Function::React, &[keys::reactions(user)], args).await.map(drop)
     }
 }
 

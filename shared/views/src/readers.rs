@@ -1,40 +1,54 @@
 //! [`ReaderViews`] on Redis: reader state, feed and ranked feed.
 
+use std::collections::{HashMap, HashSet};
+
 use async_trait::async_trait;
+use redis::Value;
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, ReaderViews, Retracted, Seed, StoreError, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Retracted, Seed, View};
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
+    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
+    reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
 
 use super::{
-    keys,
+    Result, keys,
     library::Function,
     live::LEAST_BETWEEN_MS,
     record,
     sets::{decode_set, encode_set},
     users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{Arg, MAX_ARGUMENTS, Redis, ms, token_arg, transaction};
+use crate::connection::{MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 1_000;
 const ENTRIES_PER_SEED: usize = 1_900;
 
+/// The maximum number of posts in one script call. Each takes about 5 µs for one user.
+const POSTS_PER_CALL: usize = 250;
+
+/// The maximum number of posts times users in one script call.
+const PLACES_PER_CALL: usize = 8 * USERS_PER_CALL;
+
 /// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// The age from which on `touch` removes the tombstone of an unfollow from a view. That of the fact lives for seven
-/// days. The tombstone blocks a follow that was read before the unfollow and is applied after it. A delivery needs
-/// none: without a field it changes nothing.
+/// The age from which on `touch` removes the tombstone of an unfollow from a view. It blocks a follow that was read
+/// before the unfollow and is applied after it. A delivery needs none: without a field it changes nothing.
 const VIEW_TOMBSTONE_SECONDS: u64 = 24 * 3600;
+
+/// The lifetimes of a view's state and feed, in ms.
+const LIFETIMES: (u64, u64) = (keys::STATE_LIFETIME.as_millis() as u64, keys::FEED_LIFETIME.as_millis() as u64);
+
+/// The fields of a hash.
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[async_trait]
 impl ReaderViews for Redis {
-    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError> {
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>> {
         let state_key = keys::reader_state(user);
-        type Fields = Vec<(Vec<u8>, Vec<u8>)>;
         let ((fields, entries), epoch): ((Fields, Vec<Vec<u8>>), Epoch) = if newest == 0 {
             let (fields, epoch) = self.query_in_epoch("state", redis::cmd("HGETALL").arg(state_key).clone()).await?;
             ((fields, Vec::new()), epoch)
@@ -45,81 +59,133 @@ impl ReaderViews for Redis {
             let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
             self.query_in_epoch("view", transaction([state, feed])).await?
         };
-        let state = ReaderState::decode(fields).map_err(|error| StoreError::DamagedView { detail: error.to_string() })?;
+        let state = ReaderState::decode(fields).map_err(|error| damaged(error.to_string()))?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
         if newest > 0 && state.meta.feed && entries.is_empty() {
-            return Err(StoreError::DamagedView { detail: "the feed is missing".to_owned() });
+            return Err(damaged("the feed is missing"));
         }
         let whole = entries.len() < newest;
         let listed = entries.iter().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
-        let mut entries = listed.ok_or_else(|| StoreError::DamagedView { detail: "feed entry".to_owned() })?;
+        let mut entries = listed.ok_or_else(|| damaged("feed entry"))?;
         if newest > 0 {
             entries.extend(&state.recent);
         }
         entries.sort_unstable_by(|a, b| b.cmp(a));
-        // A release without recent entries, which may have written to the view, appends what it does not find in the
-        // list.
+        // A release without recent entries, which may have written here, appends what is not in the list.
         entries.dedup();
         Ok(Some(View { state, entries, whole, ..View::default() }))
     }
 
-    async fn ranked(
-        &self,
-        user: UserId,
-        half_life: HalfLife,
-        below: Option<RankedPlace>,
-        most: usize,
-    ) -> Result<Option<View>, StoreError> {
-        self.read_ranked(user, half_life, below, most).await
-    }
-
-    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError> {
-        self.read_unranked(user, half_life).await
-    }
-
-    async fn rank(
-        &self,
-        users: &[UserId],
-        half_life: HalfLife,
-        posts: &[(FeedKey, Rank)],
-        create: bool,
-    ) -> Result<(), StoreError> {
-        self.write_ranks(users, half_life, posts, create).await
-    }
-
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError> {
-        let args = [
-            now.ms().into(),
-            now.plus_ms(REBUILD_DEADLINE_MS).ms().into(),
-            token_arg(token),
-            ms(keys::STATE_LIFETIME),
-            u64::from(anew).into(),
+    async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>> {
+        let [ranked, moves] = keys::ranked(user);
+        // Entries with the score of the place come first. Some of them may be above it.
+        let top = below.map_or_else(|| "+inf".to_owned(), |place| place.score.get().to_string());
+        let mut range = redis::cmd("ZREVRANGEBYSCORE");
+        range.arg(&ranked).arg(top).arg("-inf").arg("WITHSCORES").arg("LIMIT").arg(0).arg(most);
+        // Only later pages need to know what has moved.
+        let moves = match below {
+            Some(_) => redis::cmd("HGETALL").arg(moves).clone(),
+            None => redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
+        };
+        let commands = [
+            redis::cmd("HGETALL").arg(keys::reader_state(user)).clone(),
+            redis::cmd("LLEN").arg(keys::feed(user)).clone(),
+            redis::cmd("ZCARD").arg(ranked).clone(),
+            range,
+            moves,
         ];
+        type All = (Fields, usize, usize, Vec<(Vec<u8>, f64)>, Value);
+        let ((fields, stored, scored, entries, moves), epoch): (All, Epoch) =
+            self.query_in_epoch("ranked", transaction(commands)).await?;
+        let state = ReaderState::decode(fields).map_err(|error| damaged(error.to_string()))?;
+        let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
+        if state.meta.feed && stored == 0 {
+            return Err(damaged("the feed is missing"));
+        }
+        let fields: Fields = match below {
+            Some(_) => redis::from_redis_value(moves).map_err(|_| damaged("moves"))?,
+            None => {
+                let marker: [Option<Vec<u8>>; 1] = redis::from_redis_value(moves).map_err(|_| damaged("moves"))?;
+                marker.into_iter().flatten().map(|marker| (META_FIELD.as_bytes().to_vec(), marker)).collect()
+            }
+        };
+        let moves = Moves::decode(fields).ok_or_else(|| damaged("moves"))?;
+        let whole = entries.len() < most;
+        let scored_entry = |(entry, score): (Vec<u8>, f64)| Some((FeedKey::from_entry(&entry)?, Score::new(score)?));
+        let entries: Option<Vec<(FeedKey, Score)>> = entries.into_iter().map(scored_entry).collect();
+        let mut entries = entries.ok_or_else(|| damaged("ranked entry"))?;
+        entries.retain(|(key, score)| below.is_none_or(|place| place.is_above(*score, key)));
+        let is_of_half_life = moves.marker.is_some_and(|(known, _)| known == half_life.ms());
+        let ranked = Ranked {
+            entries,
+            whole,
+            filled: stored == 0 || (state.meta.ranked && is_of_half_life && stored == scored && state.recent.is_empty()),
+            stamp: moves.marker.map_or(0, |(_, stamp)| stamp),
+            moved: moves.posts.into_iter().map(|(key, (_, stamp))| (key, stamp)).collect(),
+            moved_authors: moves.authors,
+        };
+        Ok(Some(View { state, ranked, ..View::default() }))
+    }
+
+    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
+        let [ranked, moves] = keys::ranked(user);
+        let commands = [
+            redis::cmd("LRANGE").arg(keys::feed(user)).arg(0).arg(-1).clone(),
+            redis::cmd("HMGET").arg(keys::reader_state(user)).arg(META_FIELD).arg(&RECENT_FIELDS).clone(),
+            redis::cmd("ZRANGE").arg(ranked).arg(0).arg(-1).clone(),
+            redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
+        ];
+        type All = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>, HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
+        let ((mut entries, recent, mut known, [marker]), _): (All, Epoch) =
+            self.query_in_epoch("unranked", transaction(commands)).await?;
+        let mut recent = recent.into_iter();
+        let meta = recent.next().flatten().and_then(|meta| ReaderMeta::decode(&meta));
+        entries.extend(recent.take(meta.map_or(0, |meta| meta.recent.into())).flatten());
+        let moves = Moves::decode(marker.map(|marker| (META_FIELD.as_bytes().to_vec(), marker)));
+        let marker = moves.and_then(|moves| moves.marker);
+        if marker.is_none_or(|(of, _)| of != half_life.ms()) {
+            // The next call of `rank` begins anew.
+            known.clear();
+        }
+        let missing = entries.iter().filter(|entry| !known.contains(*entry)).map(|entry| FeedKey::from_entry(entry));
+        missing.collect::<Option<_>>().ok_or_else(|| damaged("feed entry"))
+    }
+
+    async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()> {
+        for posts in posts.chunks(POSTS_PER_CALL) {
+            let lifetime = if create { ms(keys::FEED_LIFETIME).to_string() } else { String::new() };
+            let per_call = (PLACES_PER_CALL / posts.len()).clamp(1, USERS_PER_CALL);
+            let post = |(key, rank): &(FeedKey, Rank)| (key.post.author.get(), key.entry(), rank.points(), rank.step.changes);
+            let args = (half_life.ms(), FEED_CAP, lifetime, posts.iter().map(post).collect::<Vec<_>>());
+            self.for_users::<u64>(Function::Rank, (users, per_call), all_keys, &args).await?;
+        }
+        Ok(())
+    }
+
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun> {
+        let times = (now.ms(), now.plus_ms(REBUILD_DEADLINE_MS).ms());
+        let args = (times, token_arg(token), ms(keys::STATE_LIFETIME), anew);
         let mut keys = all_keys(user);
         keys.push(keys::connections(user));
-        let response: String = self.call(Function::Begin, &keys, &args).await?;
+        let response: String = self.call(Function::Begin, &keys, args).await?;
         match response.as_str() {
             "begun" => Ok(Begun::Begun),
             "building" => Ok(Begun::Building),
             "ready" => Ok(Begun::Ready),
-            other => Err(StoreError::DamagedView { detail: format!("begin returned {other}") }),
+            other => Err(damaged(format!("begin returned {other}"))),
         }
     }
 
-    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError> {
+    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>> {
         let mut admitted = Vec::with_capacity(edges.len());
         for edges in edges.chunks(MAX_ARGUMENTS / 6) {
-            let args: Vec<Arg> = edges
-                .iter()
-                .flat_map(|edge| {
-                    let [rev, begun] = [edge.rev, edge.begun()].map(|rev| u64::from(rev).into());
-                    let (state, prefix) = (AuthorState::opening(edge).encode(), author_prefix(edge.author));
-                    [edge.author.get().into(), rev, begun, state.into(), prefix.into()]
-                })
-                .collect();
+            let args = edges.iter().map(|edge| {
+                let (state, prefix) = (AuthorState::opening(edge).encode(), author_prefix(edge.author));
+                (edge.author.get(), edge.rev, edge.begun(), state, prefix)
+            });
             let [ranked, moves] = keys::ranked(user);
             let keys = [keys::reader_state(user), ranked, moves];
-            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, &args).await?;
+            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, args.collect::<Vec<_>>()).await?;
             let Some(response) = response else { return Ok(None) };
             admitted.extend(response.into_iter().map(|code| match code {
                 1 | 2 => Gate::Opening,
@@ -130,58 +196,49 @@ impl ReaderViews for Redis {
         Ok(Some(admitted))
     }
 
-    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>, StoreError> {
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>> {
         let mut entries = seed.entries.clone();
         entries.sort_unstable();
         let mut stale = Vec::new();
-        // Authors and entries share the smallest number of calls. The last call carries the low end, when all entries
-        // above it are stored.
+        // Authors and entries share the calls. The last one carries the low end, when all entries above it are stored.
         let calls = seed.authors.len().div_ceil(AUTHORS_PER_SEED).max(entries.len().div_ceil(ENTRIES_PER_SEED)).max(1);
         for call in 0..calls {
             let authors = part(&seed.authors, call, AUTHORS_PER_SEED);
-            let mut args: Vec<Arg> = vec![
-                ms(keys::STATE_LIFETIME),
-                ms(keys::FEED_LIFETIME),
-                (FEED_CAP as u64).into(),
-                seed.token.map_or_else(|| "".into(), token_arg),
-                seed.low.filter(|_| call + 1 == calls).map_or_else(|| "".into(), |low| low.entry().into()),
-                (authors.len() as u64).into(),
-            ];
-            args.extend(
-                authors.iter().flat_map(|(author, state)| [author.get().into(), state.clone().bounded().encode().into()]),
-            );
-            args.extend(part(&entries, call, ENTRIES_PER_SEED).iter().map(|entry| Arg::from(entry.entry())));
-            let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), &args).await?;
+            let token = seed.token.map_or_else(Vec::new, token_arg);
+            let low = seed.low.filter(|_| call + 1 == calls).map_or_else(Vec::new, |low| low.entry());
+            let states = authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode()));
+            let entries = part(&entries, call, ENTRIES_PER_SEED).iter().map(FeedKey::entry);
+            let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
+            let args = (LIFETIMES, FEED_CAP, token, low, facts);
+            let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), args).await?;
             let Some(response) = response else { return Ok(None) };
             stale.extend(response.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
         }
         Ok(Some(stale))
     }
 
-    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError> {
-        let args = [token_arg(token), now.ms().into(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME)];
-        self.call::<u8>(Function::Finish, &[keys::reader_state(user)], &args).await.map(|done| done == 1)
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool> {
+        let args = (token_arg(token), now.ms(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME));
+        self.call::<u8>(Function::Finish, &[keys::reader_state(user)], args).await.map(|done| done == 1)
     }
 
-    async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError> {
-        let args = [tombstone.author.get().into(), u64::from(tombstone.rev).into(), author_prefix(tombstone.author).into()];
-        self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), &args).await.map(|_| ())
+    async fn drop_author(&self, tombstone: &Edge) -> Result<()> {
+        let args = (tombstone.author.get(), tombstone.rev, author_prefix(tombstone.author));
+        self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), args).await.map(drop)
     }
 
-    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError> {
+    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<()> {
         let [_, lease] = keys::marks(user, author);
-        let args = [token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 0.into()];
-        self.call::<u8>(Function::Lease, &[lease], &args).await.map(drop)
+        self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
     }
 
-    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError> {
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
         let blocked = if marks.blocked { BLOCKED } else { NOT_BLOCKED };
         let record = [record::start(marks.version.into()), vec![blocked], encode_set(&marks.read)].concat();
-        let args = [token_arg(token), record.into(), ms(keys::NOTICE_READS_LIFETIME)];
-        self.call::<u8>(Function::Store, &keys::marks(user, author), &args).await.map(drop)
+        self.store(keys::marks(user, author), token, record, keys::NOTICE_READS_LIFETIME).await
     }
 
-    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError> {
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()> {
         if pairs.is_empty() {
             return Ok(());
         }
@@ -189,31 +246,17 @@ impl ReaderViews for Redis {
         self.each::<redis::Value>("forget_marks", forget.collect()).await.map(drop)
     }
 
-    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError> {
-        let args = [
-            now.ms().into(),
-            ms(keys::STATE_LIFETIME),
-            ms(keys::FEED_LIFETIME),
-            (FEED_CAP as u64).into(),
-            now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS).into(),
-            u64::from(ranked).into(),
-        ];
-        self.call::<Option<u64>>(Function::Touch, &all_keys(user), &args).await.map(|_| ())
+    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()> {
+        let oldest = now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS);
+        let args = (now.ms(), LIFETIMES, FEED_CAP, oldest, ranked);
+        self.call::<Option<u64>>(Function::Touch, &all_keys(user), args).await.map(drop)
     }
 
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError> {
-        let args: Vec<Arg> = vec![
-            ms(keys::STATE_LIFETIME),
-            ms(keys::FEED_LIFETIME),
-            (FEED_CAP as u64).into(),
-            post.post.author.get().into(),
-            post.post.seq.into(),
-            post.at.ms().into(),
-            post.entry().into(),
-            u64::from(modes.changes).into(),
-            modes.pulled.into(),
-            if announce { LEAST_BETWEEN_MS.into() } else { Arg::Bytes(Vec::new()) },
-        ];
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered> {
+        let PostId { author, seq } = post.post;
+        let least = if announce { LEAST_BETWEEN_MS.to_string() } else { String::new() };
+        let of_post = (author.get(), seq, post.at.ms(), post.entry(), modes.changes, modes.pulled);
+        let args = (LIFETIMES, FEED_CAP, of_post, least);
         let mut delivered = Delivered::default();
         for (users, response) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
             let (reached, ranked, now, later): (u64, Vec<usize>, Vec<usize>, Vec<usize>) = response;
@@ -225,15 +268,9 @@ impl ReaderViews for Redis {
         Ok(delivered)
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError> {
-        let args: Vec<Arg> = vec![
-            post.post.author.get().into(),
-            post.post.seq.into(),
-            u64::from(deletions).into(),
-            post.entry().into(),
-            u64::from(modes.changes).into(),
-            modes.pulled.into(),
-        ];
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted> {
+        let PostId { author, seq } = post.post;
+        let args = (author.get(), seq, deletions, post.entry(), modes.changes, modes.pulled);
         let mut retracted = Retracted::default();
         for (users, response) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
             let (reached, watched): (u64, Vec<usize>) = response;
@@ -241,6 +278,37 @@ impl ReaderViews for Redis {
             retracted.watched.extend(at_positions(users, watched));
         }
         Ok(retracted)
+    }
+}
+
+/// The hash of moves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// The half-life of the scores, in ms, and the last stamp; `None` if there is no ranked feed.
+    pub marker: Option<(u64, u64)>,
+    /// The number of changes of a post's step, and the stamp of the post's last move.
+    pub posts: HashMap<FeedKey, (u32, u64)>,
+    /// The stamp of the last change of an author's preference.
+    pub authors: HashMap<UserId, u64>,
+}
+
+impl Moves {
+    /// Decodes the hash, or a part of it; `None` if a field cannot be read.
+    pub fn decode(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Option<Self> {
+        let mut moves = Self::default();
+        for (field, value) in fields {
+            if field == META_FIELD.as_bytes() {
+                let (half_life, stamp) = value.split_first_chunk()?;
+                moves.marker = Some((u64::from_le_bytes(*half_life), u64::from_le_bytes(stamp.try_into().ok()?)));
+            } else if let Ok(stamp) = <[u8; 8]>::try_from(value.as_slice()) {
+                moves.authors.insert(std::str::from_utf8(&field).ok()?.parse().ok()?, u64::from_le_bytes(stamp));
+            } else {
+                let (changes, stamp) = value.split_first_chunk()?;
+                let stamp = u64::from_le_bytes(stamp.try_into().ok()?);
+                moves.posts.insert(FeedKey::from_entry(&field)?, (u32::from_le_bytes(*changes), stamp));
+            }
+        }
+        Some(moves)
     }
 }
 
@@ -259,8 +327,8 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::sets). Returns
-/// `None` if it does not say whether the author blocks the user, as records of earlier releases.
+/// Decodes version, whether the author blocks the user, and [the posts](super::sets). Records of earlier releases do
+/// not say whether, and are `None`.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;
@@ -292,6 +360,25 @@ mod tests {
         // The byte of an earlier release, and records from before there was one.
         for flag in [&b""[..], b"\0", b"\x01", b"B"] {
             assert_eq!(decode_marks(&record(flag)), None);
+        }
+    }
+
+    #[test]
+    fn moves_decode_and_damaged_moves_are_rejected() {
+        let key = FeedKey { at: Timestamp::from_ms(5), post: "7-3".parse().unwrap() };
+        let pair = |a: u64, b: u64| [a.to_le_bytes(), b.to_le_bytes()].concat();
+        let entry = [&9_u32.to_le_bytes()[..], &77_u64.to_le_bytes()].concat();
+        let fields = [
+            (b"@".to_vec(), pair(43_200_000, 1 << 50)),
+            (key.entry(), entry.clone()),
+            (b"1042".to_vec(), 78_u64.to_le_bytes().to_vec()),
+        ];
+        let moves = Moves::decode(fields).unwrap();
+        assert_eq!(moves.marker, Some((43_200_000, 1 << 50)));
+        assert_eq!((moves.posts[&key], moves.authors[&UserId::new(1042).unwrap()]), ((9, 77), 78));
+        for damaged in [(b"@".to_vec(), vec![1; 15]), (b"x".to_vec(), vec![0; 8]), (b"x".to_vec(), entry), (key.entry(), vec![])]
+        {
+            assert_eq!(Moves::decode([damaged]), None);
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Records that begin with a version, and the leases for storing records. The scripts `store`, `replace` and `count`
-//! write records. `store` also writes counters and times, which have no version.
+//! Records, most of which begin with a version, and the leases for storing them.
 
+use std::time::Duration;
+
+use redis::Cmd;
 use redis_link::Epoch;
-use tidemark_app::ports::StoreError;
 
 use crate::{
+    Result,
     connection::{Redis, fcall, ms, token_arg},
     keys,
     library::Function,
@@ -24,26 +26,49 @@ pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
     Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
 }
 
-/// Decodes a record of the current epoch. A record that cannot be read, or of another epoch, counts as unknown. The
-/// facts replace it.
+/// Decodes a record. One that cannot be read, or of another epoch, counts as unknown. The facts replace it.
 pub(crate) fn current<T>(value: Option<(Vec<u8>, Epoch)>, decode: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let (value, epoch) = value?;
     decode(epoch.current(&value)?)
 }
 
+/// The call that takes the lease for storing a record, also from another caller.
+pub(crate) fn take_lease(lease: &str, lifetime: Duration, token: u64) -> Cmd {
+    fcall(Function::Lease, &[lease.to_owned()], (token_arg(token), ms(lifetime), 0))
+}
+
+/// The call that stores a record from the facts, unless its lease is lost.
+pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Duration) -> Cmd {
+    fcall(Function::Store, &keys, (token_arg(token), record, ms(lifetime)))
+}
+
 impl Redis {
-    /// Takes the leases for storing these records, unless other callers have them. `keys_of` returns a record's key and
-    /// that of its lease. Returns the records whose lease was taken.
+    /// Takes the lease for storing a record, also from another caller.
+    pub(crate) async fn take_lease(&self, lease: &str, lifetime: Duration, token: u64) -> Result<()> {
+        self.query("lease", take_lease(lease, lifetime, token)).await.map(drop::<u8>)
+    }
+
+    /// Stores a record from the facts, unless its lease is lost.
+    pub(crate) async fn store(&self, keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Duration) -> Result<()> {
+        self.query("store", store(keys, token, record, lifetime)).await.map(drop::<u8>)
+    }
+
+    /// Replaces a record by a later version.
+    pub(crate) async fn replace(&self, keys: [String; 2], version: u64, record: Vec<u8>, lifetime: Duration) -> Result<()> {
+        self.call(Function::Replace, &keys, (version, record, ms(lifetime))).await.map(drop::<u8>)
+    }
+
+    /// Takes the free leases for storing these records, and returns the records. `keys_of` returns key and lease.
     pub(crate) async fn free_leases<T: Copy>(
         &self,
         operation: &'static str,
         records: &[T],
         keys_of: impl Fn(T) -> [String; 2],
         token: u64,
-    ) -> Result<Vec<T>, StoreError> {
+    ) -> Result<Vec<T>> {
         let lease = |&record: &T| {
             let [_, lease] = keys_of(record);
-            fcall(Function::Lease, &[lease], &[token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1.into()])
+            fcall(Function::Lease, &[lease], (token_arg(token), ms(keys::SHORT_LEASE_LIFETIME), 1))
         };
         let taken: Vec<bool> = self.each(operation, records.iter().map(lease).collect()).await?;
         Ok(records.iter().zip(taken).filter_map(|(&record, taken)| taken.then_some(record)).collect())

@@ -4,17 +4,20 @@ use async_trait::async_trait;
 use redis::{Cmd, Value};
 use redis_link::{Bundle, Consistency, Epoch};
 use tidemark_app::{
-    ports::{List, ListSlice, RelationViews, Start, StoreError},
+    ports::{List, ListSlice, RelationViews, Start},
     relations::FANS_CAP,
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
-use super::{keys, library::Function};
-use crate::connection::{Arg, Redis, fcall, ms, token_arg};
+use super::{Result, keys, library::Function};
+use crate::connection::{Redis, damaged, fcall, ms, set, token_arg};
 
-/// The first byte of a list's marker; the epoch follows. The score of the marker is the time from which the list is
-/// complete. A marker of another epoch does not count. The marker sorts before every user.
+/// The first byte of a list's marker, before the epoch; no user sorts below it. Its score is the time from which the
+/// list is complete. A marker of another epoch does not count.
 const MARKER: u8 = 0;
+
+/// The detail of the error about a list that cannot be read.
+const LIST: &str = "relation list";
 
 /// Whether a member of a list is a marker, of any epoch.
 pub fn is_marker(member: &[u8]) -> bool {
@@ -28,7 +31,7 @@ pub fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
 
 #[async_trait]
 impl RelationViews for Redis {
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
         let (List::Following(owner) | List::Fans(owner)) = list;
         if self.may_be_old(caller, owner).await
             && let Some(slice) = self.read_slice(list, start, limit, Consistency::Eventual).await?
@@ -38,51 +41,45 @@ impl RelationViews for Redis {
         self.read_slice(list, start, limit, Consistency::Strong).await
     }
 
-    async fn lease(&self, list: List, token: u64) -> Result<(), StoreError> {
+    async fn lease(&self, list: List, token: u64) -> Result<()> {
         let [_, _, lease] = keys::list(list);
-        self.take_lease(&lease, token).await
+        self.take_lease(&lease, keys::LEASE_LIFETIME, token).await
     }
 
-    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError> {
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<()> {
         let lifetime = if members.is_empty() { keys::EMPTY_LIFETIME } else { keys::RELATIONS_LIFETIME };
-        let mut args = vec![token_arg(token), ms(lifetime), low.ms().into()];
-        args.extend(members.iter().flat_map(|member| [Arg::from(author_prefix(member.user)), member.since.ms().into()]));
-        self.call::<u8>(Function::Fill, &keys::list(list), &args).await.map(|_| ())
+        let members: Vec<_> = members.iter().map(|member| (author_prefix(member.user), member.since.ms())).collect();
+        let args = (token_arg(token), ms(lifetime), low.ms(), members);
+        self.call::<u8>(Function::Fill, &keys::list(list), args).await.map(drop)
     }
 
-    async fn note_change(&self, user: UserId) -> Result<(), StoreError> {
+    async fn note_change(&self, user: UserId) -> Result<()> {
         self.query("note_change", self.change(user)).await
     }
 
-    async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError> {
+    async fn changed_lately(&self, user: UserId) -> Result<bool> {
         self.query("changed_lately", Cmd::exists(keys::changed(user))).await
     }
 
-    async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError> {
+    async fn apply(&self, edges: &[Edge]) -> Result<()> {
         if edges.is_empty() {
             return Ok(());
         }
         let (mut calls, mut then) = (Vec::with_capacity(edges.len() * 5), Vec::new());
         for edge in edges {
-            let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP as u64)];
+            let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP)];
             for (list, member, most) in sides {
-                let args = vec![
-                    u64::from(edge.following).into(),
-                    edge.since.ms().into(),
-                    author_prefix(member).into(),
-                    most.into(),
-                    ms(keys::RELATIONS_LIFETIME),
-                ];
-                calls.push(fcall(Function::Relate, &keys::list(list), &args));
+                let change = (edge.following, edge.since.ms(), author_prefix(member));
+                calls.push(fcall(Function::Relate, &keys::list(list), (change, most, ms(keys::RELATIONS_LIFETIME))));
             }
             then.extend([edge.user, edge.author].map(|user| Cmd::del(&keys::counters(user))));
             then.push(self.change(edge.user));
         }
         calls.append(&mut then);
-        self.each::<Value>("apply", calls).await.map(|_| ())
+        self.each::<Value>("apply", calls).await.map(drop)
     }
 
-    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError> {
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>> {
         let [key, lease] = keys::counters(user);
         let old = self.may_be_old(caller, user).await;
         for consistency in old.then_some(Consistency::Eventual).into_iter().chain([Consistency::Strong]) {
@@ -92,38 +89,31 @@ impl RelationViews for Redis {
                 return Ok(Some(counters));
             }
         }
-        self.take_lease(&lease, token).await?;
+        self.take_lease(&lease, keys::LEASE_LIFETIME, token).await?;
         Ok(None)
     }
 
-    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), encode(counters).into(), ms(keys::RELATIONS_LIFETIME)];
-        self.call::<u8>(Function::Store, &keys::counters(user), &args).await.map(|_| ())
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()> {
+        self.store(keys::counters(user), token, encode(counters), keys::RELATIONS_LIFETIME).await
     }
 
-    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError> {
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<()> {
         let note = changed_by.map(|by| self.change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
-        self.each::<Value>("forget_counters", commands).await.map(|_| ())
+        self.each::<Value>("forget_counters", commands).await.map(drop)
     }
 }
 
 impl Redis {
-    async fn read_slice(
-        &self,
-        list: List,
-        start: Start,
-        limit: usize,
-        consistency: Consistency,
-    ) -> Result<Option<ListSlice>, StoreError> {
+    async fn read_slice(&self, list: List, start: Start, limit: usize, consistency: Consistency) -> Result<Option<ListSlice>> {
         let [key, ..] = keys::list(list);
         let range = || redis::cmd("ZRANGE").arg(&key).clone();
         // The marker is the lowest member.
         let mut commands = vec![range().arg(0).arg(0).arg("WITHSCORES").clone()];
         match start {
             Start::Below(before) => {
-                // Entries in the cursor's own millisecond need a range of their own: the cursor may lie anywhere among
-                // them.
+                // The cursor may lie anywhere among the entries of its own millisecond, so they need a range of their
+                // own.
                 let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
                 let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
                 commands.push(range().arg(&tied).arg(&tied).arg("BYSCORE").arg("REV").arg("WITHSCORES").clone());
@@ -136,7 +126,7 @@ impl Redis {
             }
         }
         let (mut responses, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
-        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(responses.remove(0)).map_err(|_| damaged())?;
+        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(responses.remove(0)).map_err(|_| damaged(LIST))?;
         let Some((_, low)) = lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)) else { return Ok(None) };
         let mut items = Vec::new();
         for part in &responses {
@@ -153,37 +143,26 @@ impl Redis {
         Ok(Some(ListSlice { items, rest }))
     }
 
-    async fn take_lease(&self, key: &str, token: u64) -> Result<(), StoreError> {
-        let args = [token_arg(token), ms(keys::LEASE_LIFETIME), 0.into()];
-        self.call::<u8>(Function::Lease, &[key.to_owned()], &args).await.map(|_| ())
-    }
-
     /// Notes a change of a user.
     fn change(&self, user: UserId) -> Cmd {
         let lifetime = if self.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
-        redis::cmd("SET").arg(keys::changed(user)).arg(1).arg("PX").arg(lifetime.as_millis() as u64).clone()
+        set(&keys::changed(user), 1, lifetime)
     }
 
-    /// Whether a response about `owner` may come from a replica. It may if it cannot contain a recent change of
-    /// `caller`. False if this is unknown.
+    /// Whether a response about `owner` may come from a replica: if `caller` is known to have made no recent change.
     async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
         self.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
     }
 }
 
-/// A member that cannot be read makes the whole list an error. Then pages come from the facts, until the list expires
-/// or reconcile deletes it.
-fn damaged() -> StoreError {
-    StoreError::DamagedView { detail: "relation list".to_owned() }
-}
-
-fn relations(part: &Value) -> Result<Vec<Relation>, StoreError> {
-    let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged())?;
+/// A member that cannot be read makes an error of the list. Pages come from the facts until it expires.
+fn relations(part: &Value) -> Result<Vec<Relation>> {
+    let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(part).map_err(|_| damaged(LIST))?;
     pairs
         .into_iter()
         .filter(|(member, _)| !is_marker(member))
         .map(|(member, score)| {
-            let user = tidemark_domain::feed::author_of_prefix(&member).ok_or_else(damaged)?;
+            let user = tidemark_domain::feed::author_of_prefix(&member).ok_or_else(|| damaged(LIST))?;
             Ok(Relation { since: Timestamp::from_ms(score as u64), user })
         })
         .collect()

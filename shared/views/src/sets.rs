@@ -3,8 +3,7 @@
 use integer_encoding::VarInt;
 use tidemark_domain::{SeqSet, Slot, bitmap::Bitmap};
 
-/// The first byte: an offset in bytes (of eight numbers each) and a bitmap, or a roaring bitmap. The shorter form is
-/// used.
+/// The first byte: an offset in bytes (of eight numbers each) and a bitmap, or a roaring bitmap if it is shorter.
 const BITS: u8 = 0;
 const ROARING: u8 = 1;
 

@@ -1,19 +1,19 @@
 //! Calls of one function for many users.
 
-use redis::FromRedisValue;
+use redis::{FromRedisValue, ToRedisArgs};
 use redis_link::{Bundle, Consistency};
 use tidemark_app::ports::StoreError;
 use tidemark_domain::UserId;
 use tracing::warn;
 
 use crate::{
-    connection::{Arg, Redis, fcall},
+    Result,
+    connection::{Redis, fcall},
     keys::View,
     library::Function,
 };
 
-/// Users in one script call. A reader waits for the call in progress, so fewer users delay readers less, and cost the
-/// fixed part of a call more often.
+/// Users in one script call. With fewer, readers wait less, and the fixed part of a call costs more.
 pub const USERS_PER_CALL: usize = 35;
 
 /// This many damaged views of one page of followers are deleted in any case. More are deleted if they are the minority.
@@ -23,10 +23,7 @@ impl Redis {
     /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers
     /// are served in between. The users should be in bucket order. Returns the response to each call, with its users.
     ///
-    /// For one user it is no bulk work, because that user may wait for it.
-    ///
-    /// If a script cannot decode the values of some users, their views are deleted, and they are left out. The next
-    /// read rebuilds the views.
+    /// If a script cannot decode the values of some users, their views are deleted, and they are left out.
     ///
     /// # Errors
     /// At least one call failed. Others may have run, and their responses are lost, so the caller repeats all users.
@@ -35,8 +32,8 @@ impl Redis {
         function: Function,
         (users, per_call): (&'a [UserId], usize),
         keys_of: impl Fn(UserId) -> Vec<String>,
-        args: &[Arg],
-    ) -> Result<Vec<(&'a [UserId], T)>, StoreError> {
+        args: &(impl ToRedisArgs + Sync),
+    ) -> Result<Vec<(&'a [UserId], T)>> {
         let is_bulk = users.len() > 1;
         let call = |users: &[UserId]| {
             let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();
@@ -70,18 +67,18 @@ impl Redis {
         self.drop_damaged(damaged, healthy).await.map(|()| responses)
     }
 
-    /// Calls a script for parts of users: one call after another on one node, until Redis is unavailable. On a cluster
-    /// the nodes run in parallel, each some calls at a time.
+    /// Calls a script for parts of users: one after another on one node, until Redis is unavailable; in parallel on the
+    /// nodes of a cluster.
     async fn in_turn<'a, T: FromRedisValue>(
         &self,
         function: Function,
         parts: Vec<&'a [UserId]>,
         call: impl Fn(&[UserId]) -> Bundle,
-    ) -> Vec<(&'a [UserId], Result<T, StoreError>)> {
+    ) -> Vec<(&'a [UserId], Result<T>)> {
         let name = function.source_name();
         if !self.is_one_node() {
             let results = self.results(name, parts.iter().map(|users| call(users)).collect()).await;
-            return parts.into_iter().zip(results).collect();
+            return parts.into_iter().zip(results).map(|(users, result)| (users, result.map(|(value, _)| value))).collect();
         }
         let mut results = Vec::new();
         for users in parts {
@@ -95,9 +92,8 @@ impl Redis {
         results
     }
 
-    /// Deletes the views of these users. If they are many, and more than the healthy ones, the script may be wrong and
-    /// not the views. Then none is deleted, and the error is returned.
-    async fn drop_damaged(&self, mut damaged: Vec<(UserId, StoreError)>, healthy: usize) -> Result<(), StoreError> {
+    /// Deletes the views of these users. If they are the majority, and many, the script may be wrong: returns an error.
+    async fn drop_damaged(&self, mut damaged: Vec<(UserId, StoreError)>, healthy: usize) -> Result<()> {
         if damaged.len() > healthy.max(MOST_DAMAGED)
             && let Some((_, error)) = damaged.pop()
         {

@@ -130,7 +130,7 @@ impl StoredFacts {
 
     /// The reactions of the users of one shard to an author; `None` if there are more than [`MOST_IN_SHARD`] items.
     pub(crate) async fn reactions_in(&self, author: UserId, shard: u16) -> Result<Option<Decoded<ReactionShard>>, StoreError> {
-        let partition = schema::reactions_shard(author, shard);
+        let partition = schema::follower_shard(author, shard);
         // In the order of the keys, counts come before users, so they are read first.
         let Some(items) = self.partition("reactions_in", &self.tables.reactions, partition).await? else { return Ok(None) };
         let mut shard = ReactionShard::default();

@@ -80,7 +80,7 @@ pub fn edge_item(edge: &Edge) -> Item {
     })
 }
 
-/// followers: the partition of one shard.
+/// followers, reactions: the partition of the users of one shard.
 pub fn follower_shard(author: UserId, shard: u16) -> String {
     format!("{author}#{shard:02}")
 }
@@ -263,9 +263,8 @@ pub(crate) fn reads_end() -> AttributeValue {
 /// reads: the sets of a read state. Their order here decides the keys of their windows.
 const READ_SETS: [Attribute; 2] = [ReadsItem::read, ReadsItem::imported];
 
-/// posts, reads: the key of one window of a set of the item with the key `base`; `None` if that item has no such set.
-/// For an author's head, the sort key is `deleted#<window>`. For a read state, it is a number: the author in 20 digits,
-/// after a prefix that numbers the windows of both sets from 1.
+/// posts, reads: the key of a window of a set of the item with the key `base`; `None` if it has no such set. For a read
+/// state, it is a number: the author in 20 digits, after a prefix that numbers the windows of both sets from 1.
 pub fn window(base: &Item, set: &str, window: u64) -> Option<Item> {
     let author = PostItem::author.of(base)?;
     if PostItem::item.of(base).is_some() {
@@ -305,13 +304,7 @@ pub(crate) const HEAD: &str = "head";
 const TOTAL: &str = "total";
 
 fn of_shard(author: UserId, shard: u16, sort_key: String) -> Item {
-    let shard = string(reactions_shard(author, shard));
-    key([(ReactionItem::shard, shard), (ReactionItem::item, string(sort_key))])
-}
-
-/// reactions: the partition of the users of one shard; the format is that of followers.
-pub fn reactions_shard(author: UserId, shard: u16) -> String {
-    follower_shard(author, shard)
+    key([(ReactionItem::shard, string(follower_shard(author, shard))), (ReactionItem::item, string(sort_key))])
 }
 
 pub(crate) fn reaction_sort_key(user: UserId) -> String {

@@ -4,7 +4,7 @@ use redis::{ServerErrorKind, Value};
 
 use super::unavailable;
 use crate::{
-    LinkError,
+    LinkError, Result,
     bundle::Bundle,
     epoch::Epoch,
     error::{is_unknown_function, link_error, server_error},
@@ -26,7 +26,7 @@ pub(super) enum Way {
 }
 
 /// The final responses, by the index of the bundle.
-pub(super) type Responses = Vec<Option<Result<Reply, LinkError>>>;
+pub(super) type Responses = Vec<Option<Result<Reply>>>;
 
 /// A bundle without a response yet.
 pub(super) struct Open {
@@ -63,7 +63,7 @@ impl Role {
 
 /// The result of one attempt at a bundle.
 pub(super) enum Outcome {
-    Done(Result<Reply, LinkError>),
+    Done(Result<Reply>),
     Again { way: Way, refresh: bool, pause: bool, failed: Option<LinkError> },
 }
 

@@ -1,5 +1,4 @@
--- begin: starts a rebuild, unless a view of this epoch exists or another rebuild is in progress. From now on the view
--- accepts follows, deliveries and read states.
+-- begin: starts a rebuild, unless a view of this epoch or another rebuild exists. The view accepts changes from now on.
 --
 -- KEYS     [1] state hash  [2] feed  [3] ranked feed  [4] moves  [5] connections
 -- ARGV     [1] now ms  [2] deadline ms  [3] token (8 bytes)  [4] state lifetime ms

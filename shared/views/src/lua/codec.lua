@@ -1,12 +1,10 @@
--- The packed values of a view. A value that is too short ends the call with an error: users before it in the call keep
--- their changes, and users after it get none. The caller then calls for each user alone. The modules author_state,
--- reader_state and feed of shared/domain describe the layouts.
+-- The packed values of a view; author_state, reader_state and feed of shared/domain describe the layouts. A value that
+-- is too short ends the call with an error. The caller then calls for each user alone.
 
 local META = '@'
 local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
--- The newest entries of a feed may be in fields of the state hash, oldest first: a delivery writes to that hash anyway.
--- The flags from 16 on are their number; a field beyond it has an entry that is in the list too. `append` moves them to
--- the list.
+-- The newest entries of a feed may be in fields of the state hash, oldest first. The flags from 16 on are their number;
+-- a field beyond it has an entry that is in the list too. `append` moves them to the list.
 local RECENT, MOST_RECENT, RECENT_FIELDS = 16, 8, {}
 for i = 1, MOST_RECENT do RECENT_FIELDS[i] = '+' .. i end
 -- Positions in the meta: the deadline, the token, the newest entry's time, the epoch, and the end of the fixed part.
@@ -97,9 +95,8 @@ local function advance(e)
   if #e.tail == 1 and bit.rshift(string.byte(e.tail), through % 8) == 0 then e.tail = '' end
 end
 
--- Removes the exact bits of posts far below the end of a state, and keeps only the number of unread posts among them.
--- So a state stays small, and the time of a delivery does not depend on the age of the oldest unread post.
--- `AuthorState::bounded` in shared/domain/src/author_state.rs does the same.
+-- Cuts the exact bits of posts far below the end of a state to the number of unread posts among them, so a state stays
+-- small. `AuthorState::bounded` in shared/domain/src/author_state.rs does the same.
 local function bounded(e)
   local length = math.max(#e.read, #e.deleted)
   if length * 8 <= CUT_AT then return e end
@@ -139,8 +136,7 @@ local function set_delivered(e, seq)
   return true
 end
 
--- The order of a feed: by time, then by the bytes of author and sequence number. The operator `<` follows the server's
--- locale, so it is not used.
+-- The order of a feed: by time, then by author and sequence number. `<` is not used: it follows the locale.
 local function less(a, b)
   local at, bt = struct.unpack('>I6', a), struct.unpack('>I6', b)
   if at ~= bt then return at < bt end
@@ -151,8 +147,7 @@ local function less(a, b)
   return #a < #b
 end
 
--- The time of the newest entry that the feed has ever held, or of its low end if that is later. A post after this time
--- goes to the end of the feed.
+-- The time of the newest entry ever, or of the low end if that is later. Later posts go to the end of the feed.
 local function newest_of(meta)
   return (struct.unpack('<I6', meta, NEWEST))
 end
@@ -239,8 +234,7 @@ local function append(state, feed, meta, entry)
   return string.char(string.byte(meta) % RECENT) .. string.sub(meta, 2), length
 end
 
--- Moves the recent entries of a feed to its list, before a change of the list. Returns the meta; false if the view was
--- lost.
+-- The same before a change of the list. Returns the meta; false if the view was lost.
 local function flush(state, feed, meta)
   local after = append(state, feed, meta)
   if not after then
@@ -292,12 +286,10 @@ local function notes_of(value)
   return noted, built, string.sub(value, NOTES_BYTES + 1)
 end
 
--- The sender of the message about a change for a watched reader: the caller, at once or delayed by the least time; or
--- none, because a message is queued.
+-- Who sends the message about a change: the caller, at once or after the least time, or nobody if one is queued.
 local NOW, LATER, ON_ITS_WAY = 1, 2, 3
 
--- The time from which the last message of a complete view may be built; nil if the view is being rebuilt, which
--- remembers no message.
+-- When the last message of a complete view may be built; nil for a view that is being rebuilt.
 local function deadline_of(meta)
   return not has_flag(meta, BUILDING) and struct.unpack('<I6', meta, DEADLINE) or nil
 end
@@ -306,8 +298,7 @@ local function with_deadline(meta, deadline)
   return string.sub(meta, 1, DEADLINE - 1) .. struct.pack('<I6', deadline) .. string.sub(meta, TOKEN)
 end
 
--- Whether a message is built later than now, so that it will have every change until now. A deadline beyond the least
--- time was written by a server whose clock was ahead.
+-- Whether a message is built later than now. A deadline beyond the least time is from a clock that was ahead.
 local function is_on_its_way(deadline, now, least)
   return deadline and deadline > now and deadline <= now + least
 end

@@ -63,8 +63,7 @@ local function deliver_one(state, feed, known, meta, value, argv, cap)
   end
 end
 
--- Whether the delivery of the next post in order changes only two numbers of this value: no post after it is delivered
--- yet, and it is not deleted itself.
+-- Whether the next post in order changes only two numbers of this value: neither it nor a later one is known.
 local function is_in_order(value, flags, seq)
   if flags % OLDER < BITMAPS then return true end
   if flags % OLDER >= MODES or flags % PREFERENCE >= LISTS then return false end
@@ -102,8 +101,7 @@ local function deliver(keys, argv, epoch)
       end
       local through, latest = unpack_numbers('<I4I6', value, BEFORE_THROUGH + 1)
       if pushed_alone and seq == through + 1 and at > unpack_numbers('<I6', meta, NEWEST) and is_in_order(value, flags, seq) then
-        -- The next post in order, and the newest of the feed: two numbers of the value and one of the meta change, and
-        -- the feed grows at its end.
+        -- The newest of the feed: two numbers of the value and one of the meta change, and the feed grows at its end.
         local after = sub(value, 1, BEFORE_THROUGH) .. pack_numbers('<I4I6', seq, at > latest and at or latest) .. sub(value, AUTHOR_BYTES + 1)
         if kind % WATCHED == FEED and kind < MOST_RECENT * RECENT then
           -- One new string: each is half a microsecond.

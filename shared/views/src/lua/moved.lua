@@ -1,5 +1,4 @@
--- moved: notes that the step of a post has changed, for the next task that moves the author's posts in ranked feeds
--- (the method `note_step`; the method `moved` reads).
+-- moved: notes that the step of a post has changed, for the next task that moves the author's posts (`note_step`).
 --
 -- KEYS     [1] moved posts of an author: seq -> changes of the step; `next` -> ms before which no task should run;
 --          `sent` -> ms at which a task that was sent runs; `epoch`; `all` if posts may be missing

@@ -3,8 +3,7 @@
 -- KEYS     for each user: connections, state hash
 -- ARGV     [1] the least time between two messages, ms  [2] the bytes of the post that changed, or ''
 -- Returns  the positions (from 1) of the users whom the caller sends a message now; those whom it sends one that is
---          delayed by the least time. For the others a queued message will have this change, or the reader is not
---          watched.
+--          delayed by the least time. The others are not watched, or a queued message will have this change.
 -- Keeps    If the caller sends these messages, one of them, or a queued one, is built after the change.
 --          If the response is lost, a repetition may name nobody. Then the next change or ping sends the message.
 local function notify(keys, argv, epoch)

@@ -1,5 +1,4 @@
--- open: prepares the view of a reader's reactions for a fill. From now on it accepts changes. A view of another epoch
--- is deleted.
+-- open: prepares the view of a reader's reactions for a fill, and for changes. Deletes a view of another epoch.
 --
 -- KEYS     [1] the reader's reactions
 -- ARGV     [1] token for a new view  [2] lifetime ms

@@ -1,5 +1,4 @@
--- open_gate: opens the gate for follows before the caller reads their facts, so that deliveries in between reach the
--- view.
+-- open_gate: opens the gate for follows before their facts are read: deliveries in between reach the view.
 --
 -- KEYS     [1] state hash  [2] ranked feed  [3] moves
 -- ARGV     for each author: author, rev, the rev with which the follow began, new value (an opening author state), the

@@ -7,8 +7,7 @@
 --          see older counts  [4] lifetime ms of KEYS [4]  [5] the user who reacts
 -- Returns  1 if the caller has to enqueue the task, else 0
 -- Keeps    Counts from before this call are not used after the moment.
---          If a response is lost, the repetition for the same user returns 1 again, and the reaction counts twice in
---          KEYS [3].
+--          A repetition for the same user returns 1 again, and the reaction counts twice in KEYS [3].
 local function outdate(keys, argv, epoch)
   redis.call('DEL', keys[2])
   local moment, many = tonumber(argv[2]), tonumber(argv[3])

@@ -8,8 +8,7 @@
 --          An older step never replaces a newer one: a step whose number of changes is below the known one is left out.
 --          A score is the same, however often and in whatever order it is computed.
 
--- The meta of a view, or false without a view; and the preferences for the authors of posts, or false for an author who
--- is not followed.
+-- The meta of a view, and the preferences for authors; false without a view, or for an author who is not followed.
 local function state_of(state, authors, epoch)
   local preferences, values = {}, redis.call('HMGET', state, META, unpack(authors))
   for i = 1, #authors do

@@ -1,5 +1,4 @@
--- replace: replaces an existing record by a later version, and removes the lease of a caller that may store an older
--- one.
+-- replace: replaces an existing record by a later version, and removes the lease for storing an older one.
 --
 -- KEYS     [1] record, which begins with its version (6 bytes)  [2] lease for storing it
 -- ARGV     [1] version  [2] record  [3] lifetime ms

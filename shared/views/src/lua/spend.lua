@@ -1,5 +1,4 @@
--- spend: takes one request from a token bucket, by the generic cell rate algorithm, and reads whether the user may
--- call.
+-- spend: takes a request from a token bucket (generic cell rate algorithm), and reads whether the user may call.
 --
 -- KEYS     [1] buckets of one user: kind -> time in ms at which the bucket is full again  [2] access of the user
 -- ARGV     [1] kind  [2] requests a minute, and at once; 0 without a limit  [3] now in ms

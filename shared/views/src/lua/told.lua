@@ -2,8 +2,7 @@
 --
 -- KEYS     [1] connections
 -- ARGV     [1] when the message with these counts was built (ms)  [2] digest (8 bytes)  then the connections
--- Returns  the number of these connections that are registered; 0 if another message was built since then, which tells
---          them other counts
+-- Returns  the number of these connections that are registered; 0 if a message with other counts was built since then
 -- Keeps    A digest is stored only of counts that the connection has, and that no later message replaces.
 local function told(keys, argv, epoch)
   local _, built = notes_of(redis.call('HGET', keys[1], META))
