@@ -54,7 +54,6 @@ Resources:
             BisectBatchOnFunctionError: true
             FunctionResponseTypes: [ReportBatchItemFailures]
             DestinationConfig: {OnFailure: {Type: SQS, Destination: !GetAtt Failures.Arn}}
-            FilterCriteria: {Filters: [{Pattern: '{"dynamodb": {"Keys": {"id": {"S": [{"prefix": "item"}]}}}}'}]}
   Jobs:
     Type: AWS::SQS::Queue
     Properties: {VisibilityTimeout: 2, RedrivePolicy: {deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: 3}}
@@ -76,12 +75,6 @@ struct Scripted {
     batches: Mutex<Vec<Vec<String>>>,
     /// While this is write-locked, invocations wait.
     hold: tokio::sync::RwLock<()>,
-}
-
-impl std::fmt::Debug for Scripted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scripted")
-    }
 }
 
 impl Scripted {
@@ -315,29 +308,23 @@ async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stream_records_are_delivered_in_order_in_batches_and_filtered() {
+async fn stream_records_are_delivered_in_order_in_batches() {
     let folder = tempfile::tempdir().unwrap();
     let projector = well();
     let bench = Bench::start(folder.path(), &well(), &projector);
     bench.unit("projector").gate.pause().await;
-    bench.write(&["item1", "other", "item2", "item3", "item4"]);
+    bench.write(&["item1", "item2", "item3", "item4", "item5"]);
     let status = bench.core.status().await.unwrap();
     assert!(!status.idle && status.streams["Items"].behind == 5);
     bench.unit("projector").gate.resume();
     bench.idle().await;
-    assert_eq!(projector.batches(), [vec!["item1", "item2", "item3"], vec!["item4"]]);
-    bench.write(&["other"]);
-    bench.idle().await;
+    assert_eq!(projector.batches(), [vec!["item1", "item2", "item3", "item4"], vec!["item5"]]);
     bench.stop().await;
 
     let bench = Bench::start(folder.path(), &well(), &projector);
-    bench.write(&["item5"]);
+    bench.write(&["item6"]);
     bench.idle().await;
-    assert_eq!(
-        projector.batches().concat(),
-        ["item1", "item2", "item3", "item4", "item5"],
-        "a restart continues at its position"
-    );
+    assert_eq!(projector.batches()[2..], [["item6"]], "a restart continues at its position");
     bench.stop().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde_json::{Map, Value};
 
 use super::{
@@ -73,8 +73,6 @@ pub struct StreamSource {
     pub report_failures: bool,
     /// True to start at the oldest record (`TRIM_HORIZON`) instead of the newest.
     pub from_oldest: bool,
-    /// `FilterCriteria` patterns. A record passes if any pattern matches, or if there is none.
-    pub filters: Vec<Value>,
 }
 
 /// The settings of a `ScheduleV2` or `Schedule` event.
@@ -180,13 +178,7 @@ fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
     let on_failure = properties.pointer("/DestinationConfig/OnFailure/Destination").and_then(Value::as_str);
     let retries = properties.get("MaximumRetryAttempts").map(scalar).transpose()?.unwrap_or_else(|| "-1".to_owned());
     let retries: i64 = retries.parse().context("`MaximumRetryAttempts` must be a whole number")?;
-    let filters = properties.pointer("/FilterCriteria/Filters").and_then(Value::as_array).into_iter().flatten();
-    let filters = filters.map(|filter| {
-        let pattern = filter.get("Pattern").and_then(Value::as_str).ok_or_else(|| anyhow!("a filter has no `Pattern`"))?;
-        let pattern: Value = serde_json::from_str(pattern).context("a filter pattern is not JSON")?;
-        crate::pollers::filter::check(&pattern)?;
-        Ok(pattern)
-    });
+    ensure!(properties.get("FilterCriteria").is_none(), "the local stack does not support `FilterCriteria`");
     Ok(StreamSource {
         table: table.logical_id.clone(),
         batch_size: usize::try_from(number(properties.get("BatchSize"), "BatchSize", 100)?)?,
@@ -196,7 +188,6 @@ fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
         on_failure: on_failure.map(|arn| queue_named(arn, template)).transpose().context("the failure destination")?,
         report_failures: reports_failures(properties),
         from_oldest: properties.get("StartingPosition").and_then(Value::as_str) != Some("LATEST"),
-        filters: filters.collect::<Result<_>>()?,
     })
 }
 
