@@ -51,12 +51,6 @@ pub(crate) struct DynamoDb {
     threads: Vec<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for DynamoDb {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DynamoDb").field("endpoint", &self.endpoint).finish_non_exhaustive()
-    }
-}
-
 impl DynamoDb {
     /// Opens or creates the database file and serves it. Returns when the endpoint accepts requests.
     pub(crate) fn start(path: &Path, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {

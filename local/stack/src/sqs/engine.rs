@@ -50,7 +50,6 @@ impl Draft {
     }
 }
 
-#[derive(Debug)]
 struct Cell {
     queue: Queue,
     messages: Mutex<Messages>,
@@ -69,7 +68,6 @@ impl Cell {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Queues {
     cells: BTreeMap<String, Cell>,
     store: Arc<Store>,

@@ -7,7 +7,6 @@ use anyhow::Result;
 use super::{Counts, Draft, Message, Queues};
 use crate::{elsewhere::Elsewhere, template::Queue};
 
-#[derive(Debug)]
 pub(crate) struct Source {
     /// Elsewhere they are empty, and only their definitions are used.
     pub(crate) own: Arc<Queues>,

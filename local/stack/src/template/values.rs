@@ -46,7 +46,6 @@ pub(super) fn normalise(yaml: Yaml) -> Result<Value> {
 }
 
 /// The names, addresses and ARNs that references of one deployment resolve to.
-#[derive(Debug)]
 pub(super) struct Scope {
     /// Parameters by name. Values are strings or lists of strings.
     pub(super) parameters: BTreeMap<String, Value>,
