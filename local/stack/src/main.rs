@@ -2,7 +2,7 @@
 
 mod terminal;
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::{io::IsTerminal as _, pin::pin, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, builder::FalseyValueParser};
@@ -59,16 +59,18 @@ async fn main() -> ExitCode {
 async fn run(options: Options) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let mut stop = pin!(async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    });
     let stack = tokio::select! {
         stack = Stack::start(options) => stack?,
-        _ = interrupt.recv() => return Ok(()),
-        _ = terminate.recv() => return Ok(()),
+        () = &mut stop => return Ok(()),
     };
     announce(&stack);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    stop.await;
     eprintln!("stopping…");
     stack.stop().await
 }

@@ -16,7 +16,7 @@ use crate::{
     weather::{Fault, FaultAction, Weather},
 };
 
-fn template() -> Template {
+pub(super) fn template() -> Template {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml")).unwrap();
     Template::parse(&text, &Bindings::default()).unwrap()
 }
@@ -26,8 +26,9 @@ fn start(folder: &Path) -> (DynamoDb, Client) {
 }
 
 fn start_in(folder: &Path, surroundings: &Surroundings) -> (DynamoDb, Client) {
-    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), surroundings, &Arc::new(Metrics::new().unwrap())).unwrap();
-    for table in template().tables.values() {
+    let (path, template, metrics) = (folder.join("dynamodb.sqlite"), template(), Arc::new(Metrics::new().unwrap()));
+    let engine = DynamoDb::start(&path, &template, surroundings, &metrics).unwrap();
+    for table in template.tables.values() {
         engine.ensure(table).unwrap();
     }
     let config = aws_sdk_dynamodb::Config::builder()

@@ -137,7 +137,7 @@ impl Bench {
         let template = Template::parse(TEMPLATE, &Bindings::default()).unwrap();
         let surroundings = Surroundings::default();
         let metrics = Arc::new(Metrics::new().unwrap());
-        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), &surroundings, &metrics).unwrap();
+        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), &template, &surroundings, &metrics).unwrap();
         let items = &template.tables["Items"];
         engine.ensure(items).unwrap();
         let load = |connection: &rusqlite::Connection| {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Service;
 use crate::{
-    http_server::{Reply, access_key, json_response, operation},
+    http_server::{Reply, access_key, json_response, operation, status_of},
     weather::Call,
 };
 
@@ -46,13 +46,8 @@ async fn in_weather(service: &Service, parts: &Parts, operation: &str, body: Byt
 }
 
 fn refusal(code: &str) -> Response<Body> {
-    let status = match code {
-        "InternalError" | "InternalFailure" | "InternalServerError" => 500,
-        "ServiceUnavailable" => 503,
-        _ => 400,
-    };
     let body = json!({ "__type": format!("com.amazonaws.sqs#{code}"), "message": "a planted fault" });
-    json_response(status, body.to_string())
+    json_response(status_of(code), body.to_string())
 }
 
 /// The response to a batch in which every entry has failed.

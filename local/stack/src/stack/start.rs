@@ -159,7 +159,7 @@ struct Stores {
 impl Stores {
     /// Opens the files in the data directory, and creates the tables and queues that do not exist.
     async fn open(plan: &Plan, data: &DataDir, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
-        let dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), surroundings, metrics)?;
+        let dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), &plan.template, surroundings, metrics)?;
         let mut streams = BTreeMap::new();
         for table in plan.template.tables.values() {
             let arn = match &plan.elsewhere {
