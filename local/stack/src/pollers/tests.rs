@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicI64, AtomicU64},
@@ -13,6 +12,7 @@ use std::{
 use async_trait::async_trait;
 use dynoxide::Database;
 use serde_json::json;
+use tempfile::TempDir;
 use tidemark::views::RedisOptions;
 use tokio::{sync::Notify, time::Instant};
 
@@ -130,14 +130,19 @@ struct Bench {
     writer: Database,
     stop: CancellationToken,
     tasks: JoinSet<()>,
+    folder: TempDir,
 }
 
 impl Bench {
-    fn start(folder: &Path, worker: &Arc<Scripted>, projector: &Arc<Scripted>) -> Self {
+    fn start(worker: &Arc<Scripted>, projector: &Arc<Scripted>) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), worker, projector)
+    }
+
+    fn start_in(folder: TempDir, worker: &Arc<Scripted>, projector: &Arc<Scripted>) -> Self {
         let template = Template::parse(TEMPLATE, &Bindings::default()).unwrap();
         let surroundings = Surroundings::default();
         let metrics = Arc::new(Metrics::new().unwrap());
-        let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), &template, &surroundings, &metrics).unwrap();
+        let engine = DynamoDb::start(&folder.path().join("dynamodb.sqlite"), &template, &surroundings, &metrics).unwrap();
         let items = &template.tables["Items"];
         engine.ensure(items).unwrap();
         let load = |connection: &rusqlite::Connection| {
@@ -145,7 +150,7 @@ impl Bench {
                 connection.query_row("SELECT COALESCE(MAX(sequence), 0) FROM positions", [], |row| row.get::<_, i64>(0))?;
             Ok((journal::load(connection)?, sequence))
         };
-        let (store, (messages, sequence)) = Store::open(&folder.join("local.sqlite"), load).unwrap();
+        let (store, (messages, sequence)) = Store::open(&folder.path().join("local.sqlite"), load).unwrap();
         let store = Arc::new(store);
         let entries = Arc::new(AtomicU64::new(0));
         let unit = |id: &str, runner: Arc<dyn Runner>| {
@@ -186,8 +191,8 @@ impl Bench {
         let stop = CancellationToken::new();
         let context = Context { core: Arc::clone(&core), stop: stop.clone() };
         let tasks = super::start(&context, true, |_| Ok("arn:stream".to_owned())).unwrap();
-        let writer = Database::new(folder.join("dynamodb.sqlite").to_str().unwrap()).unwrap();
-        Self { core, engine, writer, stop, tasks }
+        let writer = Database::new(folder.path().join("dynamodb.sqlite").to_str().unwrap()).unwrap();
+        Self { core, engine, writer, stop, tasks, folder }
     }
 
     async fn send(&self, bodies: &[&str]) {
@@ -218,12 +223,13 @@ impl Bench {
         self.core.unit(name).unwrap()
     }
 
-    async fn stop(mut self) {
+    async fn stop(mut self) -> TempDir {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
         self.core.store.close();
         drop(self.writer);
         self.engine.stop();
+        self.folder
     }
 }
 
@@ -233,9 +239,8 @@ fn well() -> Arc<Scripted> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_message_returns_alone_until_it_is_a_dead_letter() {
-    let folder = tempfile::tempdir().unwrap();
     let worker = Scripted::new(|names| Ok(names.iter().filter(|name| name.starts_with("bad")).cloned().collect()));
-    let bench = Bench::start(folder.path(), &worker, &well());
+    let bench = Bench::start(&worker, &well());
     bench.unit("worker").gate.pause().await;
     bench.send(&["good", "bad", "fine"]).await;
     assert!(!bench.core.status().await.unwrap().idle, "held messages count as work");
@@ -244,14 +249,12 @@ async fn a_failed_message_returns_alone_until_it_is_a_dead_letter() {
     assert_eq!(worker.batches(), [vec!["good", "bad", "fine"], vec!["bad"], vec!["bad"]]);
     let dead = bench.core.queues.own.receive_now("Dead", 10, None).unwrap();
     assert_eq!(dead[0].body, "bad");
-    bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outside_calm_weather_a_failed_message_returns_after_its_queues_visibility_timeout() {
-    let folder = tempfile::tempdir().unwrap();
     let worker = Scripted::new(|_| Err(failure()));
-    let bench = Bench::start(folder.path(), &worker, &well());
+    let bench = Bench::start(&worker, &well());
     bench.core.surroundings.conditions.set(Weather::Aws, 1);
     let started = Instant::now();
     bench.send(&["slow"]).await;
@@ -265,14 +268,12 @@ async fn outside_calm_weather_a_failed_message_returns_after_its_queues_visibili
     assert_eq!(worker.batches().len(), 3);
     assert!(calm.elapsed() < Duration::from_secs(2), "{:?}", calm.elapsed());
     assert_eq!(bench.core.queues.own.counts("Dead").visible, 1, "the template's maxReceiveCount applies");
-    bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_or_a_result_that_names_unknown_items_fails_the_whole_batch() {
-    let folder = tempfile::tempdir().unwrap();
     let worker = Scripted::in_turn([Ok(json!(["stranger"])), Err(failure()), Ok(json!({}))]);
-    let bench = Bench::start(folder.path(), &worker, &well());
+    let bench = Bench::start(&worker, &well());
     bench.unit("worker").gate.pause().await;
     bench.send(&["a", "b"]).await;
     bench.unit("worker").gate.resume();
@@ -281,14 +282,12 @@ async fn an_error_or_a_result_that_names_unknown_items_fails_the_whole_batch() {
     handled.sort();
     assert_eq!(handled, ["a", "a", "a", "b", "b", "b"]);
     assert!(bench.core.queues.own.counts("Dead").is_empty());
-    bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
-    let folder = tempfile::tempdir().unwrap();
     let worker = well();
-    let bench = Bench::start(folder.path(), &worker, &well());
+    let bench = Bench::start(&worker, &well());
     let held = worker.hold.write().await;
     bench.send(&["first"]).await;
     bench.until(async || worker.batches().len() == 1).await;
@@ -304,14 +303,12 @@ async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
     gate.resume();
     bench.idle().await;
     assert_eq!(worker.batches(), [["first"], ["second"]]);
-    bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_records_are_delivered_in_order_in_batches() {
-    let folder = tempfile::tempdir().unwrap();
     let projector = well();
-    let bench = Bench::start(folder.path(), &well(), &projector);
+    let bench = Bench::start(&well(), &projector);
     bench.unit("projector").gate.pause().await;
     bench.write(&["item1", "item2", "item3", "item4", "item5"]);
     let status = bench.core.status().await.unwrap();
@@ -319,21 +316,18 @@ async fn stream_records_are_delivered_in_order_in_batches() {
     bench.unit("projector").gate.resume();
     bench.idle().await;
     assert_eq!(projector.batches(), [vec!["item1", "item2", "item3", "item4"], vec!["item5"]]);
-    bench.stop().await;
 
-    let bench = Bench::start(folder.path(), &well(), &projector);
+    let bench = Bench::start_in(bench.stop().await, &well(), &projector);
     bench.write(&["item6"]);
     bench.idle().await;
     assert_eq!(projector.batches()[2..], [["item6"]], "a restart continues at its position");
-    bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
-    let folder = tempfile::tempdir().unwrap();
     let projector =
         Scripted::new(|names| if names.iter().any(|name| name == "item3") { Err(failure()) } else { Ok(Value::Null) });
-    let bench = Bench::start(folder.path(), &well(), &projector);
+    let bench = Bench::start(&well(), &projector);
     bench.unit("projector").gate.pause().await;
     bench.write(&["item1", "item2", "item3", "item4"]);
     bench.unit("projector").gate.resume();
@@ -347,14 +341,12 @@ async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
     assert_eq!(told["requestContext"]["approximateInvokeCount"], 2);
     assert_eq!(told["DDBStreamBatchInfo"]["batchSize"], 1);
     assert_eq!(told["DDBStreamBatchInfo"]["startSequenceNumber"], told["DDBStreamBatchInfo"]["endSequenceNumber"]);
-    bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partly_failed_stream_batch_continues_at_its_first_failure() {
-    let folder = tempfile::tempdir().unwrap();
     let projector = Scripted::in_turn([Ok(json!(["item4", "item3"])), Ok(json!(["item3"])), Ok(json!([]))]);
-    let bench = Bench::start(folder.path(), &well(), &projector);
+    let bench = Bench::start(&well(), &projector);
     bench.unit("projector").gate.pause().await;
     bench.write(&["item1", "item2", "item3", "item4"]);
     bench.unit("projector").gate.resume();
@@ -362,5 +354,4 @@ async fn a_partly_failed_stream_batch_continues_at_its_first_failure() {
     let expected: [&[&str]; 3] = [&["item1", "item2", "item3", "item4"], &["item3", "item4"], &["item3", "item4"]];
     assert_eq!(projector.batches(), expected);
     assert!(bench.core.queues.own.counts("Failures").is_empty());
-    bench.stop().await;
 }
