@@ -23,7 +23,7 @@ use crate::{
     metrics::Metrics,
     pollers::gate::Gate,
     runner::{Endpoints, InvokeError, Runner},
-    sqs::{Draft, Queues, Source, journal},
+    sqs::{Queues, Source, journal},
     store::Store,
     template::{Bindings, Template},
     weather::{Surroundings, Weather},
@@ -196,8 +196,9 @@ impl Bench {
     }
 
     async fn send(&self, bodies: &[&str]) {
-        let drafts = bodies.iter().map(|body| Draft { body: (*body).to_owned(), ..Draft::default() }).collect();
-        self.core.queues.own.send("Jobs", drafts).await.unwrap();
+        for body in bodies {
+            self.core.queues.send("Jobs", (*body).to_owned()).await.unwrap();
+        }
     }
 
     fn write(&self, ids: &[&str]) {

@@ -11,6 +11,7 @@ use aws_sdk_sqs::{
         MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
     },
 };
+use rustack_sqs_model::input::SendMessageInput;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -262,8 +263,12 @@ async fn messages_that_were_not_deleted_survive_a_restart() {
 #[tokio::test]
 async fn a_burst_of_one_group_does_not_delay_the_others() {
     let endpoint = Endpoint::start().await;
-    let draft = |body: &str, group: &str| Draft { body: body.to_owned(), group: Some(group.to_owned()), ..Draft::default() };
-    let burst = vec![draft("a1", "a"), draft("a2", "a"), draft("a3", "a"), draft("b1", "b")];
+    let input = |(body, group): (&str, &str)| SendMessageInput {
+        message_body: body.to_owned(),
+        message_group_id: Some(group.to_owned()),
+        ..SendMessageInput::default()
+    };
+    let burst = [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")].map(input).into();
     endpoint.queues.send("Jobs", burst).await.unwrap();
     let received = endpoint.queues.receive("Jobs", 10, None, Duration::ZERO).await.unwrap();
     let order: Vec<&str> = received.iter().map(|message| message.body.as_str()).collect();
@@ -296,8 +301,8 @@ async fn a_storm_duplicates_delays_and_reorders_messages_and_loses_none() {
     let endpoint = Endpoint::start().await;
     endpoint.surroundings.conditions.set(Weather::Storm, 3);
     let sent: Vec<String> = (0..200).map(|number| format!("{number:03}")).collect();
-    let draft = |body: &String| Draft { body: body.clone(), ..Draft::default() };
-    endpoint.queues.send("Jobs", sent.iter().map(draft).collect()).await.unwrap();
+    let input = |body: &String| SendMessageInput { message_body: body.clone(), ..SendMessageInput::default() };
+    endpoint.queues.send("Jobs", sent.iter().map(input).collect()).await.unwrap();
     let counts = endpoint.queues.counts("Jobs");
     assert!(counts.delayed > 0 && !counts.is_empty(), "a delayed message counts as present: {counts:?}");
     let mut order = Vec::new();

@@ -4,7 +4,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Options, sqs};
+use crate::Options;
 
 fn options(folder: &Path) -> Options {
     let mut options = Options::new(folder);
@@ -144,8 +144,7 @@ async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
     assert!(!ask::<bool>(&stack, &["EXISTS", "lost"]).await.unwrap());
     ask::<()>(&stack, &["SET", "kept", "1"]).await.unwrap();
     let dead = stack.queue("FanOutDeadLetters").unwrap().name.clone();
-    let draft = || sqs::Draft { body: "kept".to_owned(), ..sqs::Draft::default() };
-    stack.core.queues.own.send(&dead, vec![draft()]).await.unwrap();
+    stack.core.queues.send(&dead, "kept".to_owned()).await.unwrap();
     stack.stop().await.unwrap();
 
     let stack = Stack::start(options(folder.path())).await.unwrap();
