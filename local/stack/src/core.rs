@@ -30,7 +30,6 @@ use crate::{
 };
 
 /// A function, its runner, and the gate that can hold back its sources.
-#[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) function: Function,
     pub(crate) environment: Arc<BTreeMap<String, String>>,
@@ -39,7 +38,6 @@ pub(crate) struct Unit {
 }
 
 /// The position of one function in one table's stream.
-#[derive(Debug)]
 pub(crate) struct Position {
     pub(crate) function: String,
     pub(crate) table: String,
@@ -50,7 +48,6 @@ pub(crate) struct Position {
     pub(crate) tail: Option<Tail>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) template: Template,
     pub(crate) units: BTreeMap<String, Unit>,

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A locked data directory. The operating system releases the lock when the process ends.
-#[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
     _lock: File,

@@ -96,6 +96,15 @@ pub(crate) fn json_response(status: u16, body: impl Into<Body>) -> Response<Body
     response
 }
 
+/// The status of an error code of AWS.
+pub(crate) fn status_of(code: &str) -> u16 {
+    match code {
+        "InternalServerError" | "InternalFailure" | "InternalError" => 500,
+        "ServiceUnavailable" => 503,
+        _ => 400,
+    }
+}
+
 /// Runs `work` to its end even if the client closes the connection, as a service does after it accepted a request.
 pub(crate) async fn to_its_end(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
     // The runtime logs a panic; the client sees a closed connection.

@@ -9,7 +9,6 @@ use prometheus::{
 
 use crate::status::Status;
 
-#[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
     requests: HistogramVec,

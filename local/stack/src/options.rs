@@ -1,65 +1,92 @@
-//! The options of a stack.
+//! The options of a stack, and how its command line gives them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    convert::Infallible,
+    io::ErrorKind,
+    net::{SocketAddr, ToSocketAddrs as _},
+    num::ParseIntError,
     path::PathBuf,
     sync::mpsc::Sender,
     time::Duration,
 };
 
+use clap::{ArgAction, Args};
 use tidemark::views::RedisOptions;
 
 use crate::{redis::RedisSetup, weather::Weather};
 
-/// Options of a [`Stack`](crate::Stack). [`Options::new`] has the defaults.
-#[derive(Clone, Debug)]
+/// Options of a [`Stack`](crate::Stack). [`Options::new`] has the defaults of a library, the attributes those of a
+/// command line. A text or path that is empty counts as not given.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Address of the API. Port 0 picks a free port.
+    #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000", value_parser = address)]
     pub addr: SocketAddr,
-    /// The data directory. A directory in RAM is faster if durability is not needed.
+    /// Data directory. A stack that starts on it again has the data of the earlier run.
+    #[arg(long, env = "TIDEMARK_DATA", default_value = "./.tidemark")]
     pub data: PathBuf,
     /// Path of the template.
+    #[arg(long, env = "TIDEMARK_TEMPLATE", default_value = "./template.yaml")]
     pub template: PathBuf,
-    /// A Redis to use instead of child processes: one node, or a cluster's nodes separated by commas.
+    /// URL of a Redis to use instead of a child process.
+    #[arg(long, env = "REDIS_URL", value_parser = redis_url)]
     pub redis_url: Option<String>,
-    /// True if `redis_url` names a cluster.
+    /// The URL belongs to a cluster. It names any of the nodes, or several separated by commas.
+    #[arg(long, env = "REDIS_CLUSTER", action = ArgAction::Set, default_value_t = false)]
     pub redis_cluster: bool,
-    /// Certificates to trust for `redis_url` instead of the system's.
+    /// Certificates (PEM) to trust for that Redis instead of the system's.
+    #[arg(long, env = "REDIS_CA_FILE")]
     pub redis_ca_file: Option<PathBuf>,
-    /// True if functions read from replicas of a cluster where stale data is allowed.
+    /// Functions read from replicas of a cluster where stale data is allowed.
+    #[arg(long, env = "REDIS_REPLICA_READS", action = ArgAction::Set, default_value_t = false)]
     pub redis_replica_reads: bool,
-    /// The Redis to start if `redis_url` is `None`.
+    /// Redis to start if there is no URL: node, tls, cluster or tls-cluster.
+    #[arg(long, env = "TIDEMARK_REDIS", default_value = "node")]
     pub redis: RedisSetup,
     /// Path of the `redis-server` binary.
+    #[arg(skip = "redis-server")]
     pub redis_server: PathBuf,
     /// Values of template parameters. They override the defaults. Users are not limited.
+    #[arg(skip = unlimited())]
     pub parameters: BTreeMap<String, String>,
     /// Environment of all functions. It overrides the environment of the template and of the stack.
+    #[arg(skip)]
     pub environment: BTreeMap<String, String>,
-    /// Binary names of the functions that run as processes. The others run in this process.
+    /// Functions to run as processes, by binary name and separated by commas, or `all`.
+    #[arg(long, env = "TIDEMARK_PROCESS_FUNCTIONS", default_value = "", value_parser = names)]
     pub process_functions: BTreeSet<String>,
     /// Run every function as processes.
+    #[arg(skip)]
     pub all_processes: bool,
-    /// Directory of the functions' binaries. Required for functions that run as processes.
+    /// Directory of the functions' binaries.
+    #[arg(long, env = "TIDEMARK_BIN_DIR")]
     pub bin_dir: Option<PathBuf>,
-    /// Number of processes for each such function.
+    /// Number of processes for each function that runs as processes.
+    #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
     pub processes: usize,
     /// The shortest timeout of a function in seconds. It overrides shorter timeouts of the template for slow
     /// machines.
+    #[arg(skip)]
     pub least_timeout_seconds: u64,
-    /// The delay before a failed message (in calm weather) or a failed stream batch is tried again.
-    pub retry_delay: Duration,
-    /// The weather at the start.
-    pub weather: Weather,
-    /// The seed of the weather's randomness. Without it, the stack picks one.
-    pub weather_seed: Option<u64>,
-    /// The URL of DynamoDB and SQS to use instead of the stack's own. The weather must be calm.
+    /// DynamoDB and SQS to use instead of the stack's own, such as an emulator's: http://host:port.
+    #[arg(long, env = "TIDEMARK_STORES_URL")]
     pub stores_url: Option<String>,
+    /// Weather of the stores: calm, aws (its latencies, limits and timeouts) or storm (faults too).
+    #[arg(long, env = "TIDEMARK_WEATHER", default_value = "calm")]
+    pub weather: Weather,
+    /// Seed of the weather's randomness.
+    #[arg(long, env = "TIDEMARK_WEATHER_SEED")]
+    pub weather_seed: Option<u64>,
+    /// Milliseconds before a failed message (in calm weather) or a failed stream batch is tried again.
+    #[arg(long = "retry-delay-ms", env = "TIDEMARK_RETRY_DELAY_MS", default_value = "1000", value_parser = milliseconds)]
+    pub retry_delay: Duration,
     /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug
     /// log.
+    #[arg(skip)]
     pub lines: Option<Sender<String>>,
     /// True if schedules fire at their times. They can be fired on demand in either case.
+    #[arg(skip = true)]
     pub schedules: bool,
 }
 
@@ -78,10 +105,7 @@ impl Options {
             redis_replica_reads: false,
             redis: RedisSetup::default(),
             redis_server: PathBuf::from("redis-server"),
-            // A tool or a test is one user who sends many requests.
-            parameters: ["Posts", "Follows", "Reactions", "Marks", "Reads"]
-                .map(|kind| (format!("Limit{kind}"), "0".to_owned()))
-                .into(),
+            parameters: unlimited(),
             environment: BTreeMap::new(),
             process_functions: BTreeSet::new(),
             all_processes: false,
@@ -98,10 +122,74 @@ impl Options {
     }
 
     pub(crate) fn external_redis(&self) -> Option<RedisOptions> {
-        let mut options = RedisOptions::new(self.redis_url.clone()?);
+        let mut options = RedisOptions::new(self.redis_url.clone().filter(|url| !url.is_empty())?);
         options.cluster = self.redis_cluster;
-        options.ca_file.clone_from(&self.redis_ca_file);
+        options.ca_file = self.redis_ca_file.clone().filter(|path| !path.as_os_str().is_empty());
         options.replica_reads = self.redis_replica_reads;
         Some(options)
+    }
+}
+
+/// Parameters without limits for one user: a tool or a test is one user who sends many requests.
+fn unlimited() -> BTreeMap<String, String> {
+    ["Posts", "Follows", "Reactions", "Marks", "Reads"].map(|kind| (format!("Limit{kind}"), "0".to_owned())).into()
+}
+
+fn names(text: &str) -> Result<BTreeSet<String>, Infallible> {
+    Ok(text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+fn milliseconds(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_millis)
+}
+
+/// An address with a port. The host may be a name: the first IPv4 address of it is used.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let form = || "write a host and a port without http://, such as 127.0.0.1:3000 or localhost:3000".to_owned();
+    if text.contains('/') || text.starts_with(':') {
+        return Err(form());
+    }
+    let found: Vec<SocketAddr> = match text.to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(form()),
+        Err(error) => return Err(format!("the host has no address: {error}")),
+    };
+    found.iter().find(|address| address.is_ipv4()).or(found.first()).copied().ok_or_else(form)
+}
+
+/// A URL of Redis, several separated by commas, or nothing.
+fn redis_url(text: &str) -> Result<String, String> {
+    let known = |url: &str| ["redis://", "rediss://"].iter().any(|scheme| url.trim().starts_with(scheme));
+    match text.is_empty() || text.split(',').all(known) {
+        true => Ok(text.to_owned()),
+        false => Err("write redis:// or rediss:// before the host, such as redis://localhost:6379".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_have_a_name_and_a_wrong_one_is_refused_with_an_example() {
+        for right in ["127.0.0.1:3000", "localhost:3000", "0.0.0.0:3000", "[::1]:3000"] {
+            assert_eq!(address(right).map(|address| address.port()), Ok(3000), "{right}");
+        }
+        for wrong in ["3000", ":3000", "localhost", "http://localhost:3000", "localhost:x", "localhost:70000", ""] {
+            let message = address(wrong).expect_err(wrong);
+            assert!(message.contains("such as 127.0.0.1:3000"), "{message}");
+        }
+        let message = address("nothing.invalid:3000").unwrap_err();
+        assert!(message.starts_with("the host has no address: "), "{message}");
+    }
+
+    #[test]
+    fn a_redis_url_without_a_scheme_is_refused_with_an_example() {
+        for right in ["", "redis://localhost:6379", "rediss://user:secret@redis.example.com:6380", "redis://a:1,redis://b:2"] {
+            assert_eq!(redis_url(right).as_deref(), Ok(right));
+        }
+        for wrong in ["localhost:6379", "http://localhost:6379", "redis://a:1,b:2", "redis:localhost"] {
+            assert!(redis_url(wrong).expect_err(wrong).contains("such as redis://localhost:6379"));
+        }
     }
 }

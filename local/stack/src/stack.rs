@@ -2,7 +2,7 @@
 
 mod start;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
@@ -34,7 +34,6 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 ///
 /// Several stacks can run in one process, each on its own data directory. [`Stack::stop`] ends a stack cleanly. A
 /// drop ends its children and threads at once.
-#[derive(Debug)]
 pub struct Stack {
     core: Arc<Core>,
     redis: Mutex<Redis>,
@@ -48,6 +47,12 @@ pub struct Stack {
     stopping: DropGuard,
     ending: DropGuard,
     data: DataDir,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").field("data", &self.data_dir()).finish_non_exhaustive()
+    }
 }
 
 impl Stack {
@@ -185,26 +190,17 @@ impl Stack {
         &self.core.surroundings.faults
     }
 
-    /// Returns what the stack is doing.
-    ///
-    /// # Errors
-    /// Fails if the stream records or the queues cannot be read.
+    /// Returns what the stack is doing. Fails if the stream records or the queues cannot be read.
     pub async fn status(&self) -> Result<Status> {
         self.core.status().await.context("cannot read streams or queues")
     }
 
-    /// Waits up to a minute until nothing is queued, in flight or unread.
-    ///
-    /// # Errors
-    /// Fails if it takes longer. The error contains the status.
+    /// Waits up to a minute until nothing is queued, in flight or unread. The error of a longer wait has the status.
     pub async fn idle(&self) -> Result<()> {
         self.idle_within(IDLE_WITHIN).await
     }
 
     /// Does the same as [`Stack::idle`] with another limit.
-    ///
-    /// # Errors
-    /// Fails if it takes longer. The error contains the status.
     pub async fn idle_within(&self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -219,131 +215,8 @@ impl Stack {
         }
     }
 
-    /// Holds back a function's queues, streams and schedules. Returns when none of the invocations that they started
-    /// is in flight.
-    ///
-    /// # Errors
-    /// Fails if the function does not exist.
-    pub async fn pause(&self, function: &str) -> Result<()> {
-        self.unit(function)?.gate.pause().await;
-        Ok(())
-    }
-
-    /// Lets a function's sources continue.
-    ///
-    /// # Errors
-    /// Fails if the function does not exist.
-    pub fn resume(&self, function: &str) -> Result<()> {
-        self.unit(function)?.gate.resume();
-        Ok(())
-    }
-
-    /// Fires a function's schedule now and returns the function's result. `input` replaces the schedule's input.
-    ///
-    /// # Errors
-    /// Fails if the function does not exist, has no schedule, or fails.
-    pub async fn fire(&self, function: &str, input: Option<Value>) -> Result<Value> {
-        let fired = self.core.fire(self.unit(function)?, input).await;
-        let response = fired.ok_or_else(|| anyhow!("`{function}` has no schedule"))?;
-        response.map_err(|error| anyhow!("{}", error_payload(&error)))
-    }
-
-    /// Invokes a function with any event and returns its result.
-    ///
-    /// # Errors
-    /// Fails if the function does not exist, or if it fails.
-    pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
-        let response = self.core.invoke(self.unit(function)?, event).await;
-        response.map_err(|error| anyhow!("{}", error_payload(&error)))
-    }
-
-    /// Stops the child Redis.
-    ///
-    /// # Errors
-    /// Fails if it cannot be stopped.
-    pub async fn stop_redis(&self, data: RedisData) -> Result<()> {
-        self.redis.lock().await.stop(data).await
-    }
-
-    /// Starts the child Redis again, at the same address.
-    ///
-    /// # Errors
-    /// Fails if it does not start, or if the stack does not own Redis.
-    pub async fn start_redis(&self) -> Result<()> {
-        self.redis.lock().await.restart().await
-    }
-
-    /// Makes the stack's Redis hang for `time` and returns when the hang has begun. The server accepts connections
-    /// and does not respond. It runs commands that it receives meanwhile at the end of the hang.
-    ///
-    /// # Errors
-    /// Fails if Redis is down, or if the stack does not own it.
-    pub async fn hang_redis(&self, time: Duration) -> Result<()> {
-        self.redis.lock().await.hang(time).await
-    }
-
-    /// Saves a snapshot of the stack's Redis, on every node, for [`Stack::restart_redis_from_dump`].
-    ///
-    /// # Errors
-    /// Fails if Redis does not respond, or if the stack does not own it.
-    pub async fn dump_redis(&self) -> Result<()> {
-        self.redis.lock().await.dump().await
-    }
-
-    /// Kills the stack's Redis and starts it at the same address with the data of [`Stack::dump_redis`]. The snapshot
-    /// stays.
-    ///
-    /// # Errors
-    /// Fails if no snapshot exists, if Redis does not start, or if the stack does not own it.
-    pub async fn restart_redis_from_dump(&self) -> Result<()> {
-        self.redis.lock().await.restart_from_dump(None).await
-    }
-
-    /// Does the same as [`Stack::restart_redis_from_dump`] for one node, by its index in [`Stack::redis_nodes`].
-    ///
-    /// # Errors
-    /// Fails under the same conditions.
-    pub async fn restart_redis_node_from_dump(&self, node: usize) -> Result<()> {
-        self.redis.lock().await.restart_from_dump(Some(node)).await
-    }
-
-    /// Starts a replica of the only node, waits until it has all data, and cuts it off. Later writes do not reach it.
-    ///
-    /// # Errors
-    /// Fails if Redis is a cluster or down, if the stack does not own it, or if a replica exists already.
-    pub async fn start_redis_replica(&self) -> Result<()> {
-        self.redis.lock().await.start_replica().await
-    }
-
-    /// Kills the node and starts the replica of [`Stack::start_redis_replica`] in its place, at the same address. The
-    /// result is a Redis without the last writes.
-    ///
-    /// # Errors
-    /// Fails if no replica exists, or if it cannot take the place.
-    pub async fn promote_redis_replica(&self) -> Result<()> {
-        self.redis.lock().await.promote_replica().await
-    }
-
-    /// Kills one node of the stack's Redis, by its index in [`Stack::redis_nodes`].
-    ///
-    /// # Errors
-    /// Fails if the node does not exist.
-    pub async fn kill_redis_node(&self, node: usize) -> Result<()> {
-        self.redis.lock().await.kill_node(node).await
-    }
-
-    /// Starts the node again, at the same address.
-    ///
-    /// # Errors
-    /// Fails if it does not start.
-    pub async fn start_redis_node(&self, node: usize) -> Result<()> {
-        self.redis.lock().await.start_node(node).await
-    }
-
-    /// Stops the stack: accepts no new requests, lets invocations in flight finish, writes and closes everything.
-    ///
-    /// # Errors
-    /// Fails if Redis cannot be stopped. All other parts are stopped in that case too.
+    /// Stops the stack: accepts no new requests, lets invocations in flight finish, writes and closes everything. All
+    /// other parts are stopped too if Redis cannot be stopped.
     pub async fn stop(mut self) -> Result<()> {
         self.core.connections.drop_all();
         self.closing.token().cancel();
@@ -376,9 +249,92 @@ impl Stack {
     fn must_own_stores(&self) {
         assert!(self.core.queues.elsewhere.is_none(), "stores elsewhere have neither weather nor planted faults");
     }
+}
+
+/// Control of single functions, by binary name or logical id. A call fails if the template has no such function.
+impl Stack {
+    /// Holds back a function's queues, streams and schedules. Returns when none of the invocations that they started
+    /// is in flight.
+    pub async fn pause(&self, function: &str) -> Result<()> {
+        self.unit(function)?.gate.pause().await;
+        Ok(())
+    }
+
+    /// Lets a function's sources continue.
+    pub fn resume(&self, function: &str) -> Result<()> {
+        self.unit(function)?.gate.resume();
+        Ok(())
+    }
+
+    /// Fires a function's schedule now and returns the function's result. `input` replaces the schedule's input. Fails
+    /// if the function has no schedule, or fails.
+    pub async fn fire(&self, function: &str, input: Option<Value>) -> Result<Value> {
+        let fired = self.core.fire(self.unit(function)?, input).await;
+        let response = fired.ok_or_else(|| anyhow!("`{function}` has no schedule"))?;
+        response.map_err(|error| anyhow!("{}", error_payload(&error)))
+    }
+
+    /// Invokes a function with any event and returns its result. Fails if the function fails.
+    pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
+        let response = self.core.invoke(self.unit(function)?, event).await;
+        response.map_err(|error| anyhow!("{}", error_payload(&error)))
+    }
 
     fn unit(&self, function: &str) -> Result<&Unit> {
         self.core.unit(function).ok_or_else(|| anyhow!("the template has no function `{function}`"))
+    }
+}
+
+/// Control of the stack's own Redis. A call fails if the stack does not own Redis, or if a server does not respond or
+/// start. A `node` is an index in [`Stack::redis_nodes`]. A start is at the same address as before.
+impl Stack {
+    pub async fn stop_redis(&self, data: RedisData) -> Result<()> {
+        self.redis.lock().await.stop(data).await
+    }
+
+    pub async fn start_redis(&self) -> Result<()> {
+        self.redis.lock().await.restart().await
+    }
+
+    /// Makes Redis hang for `time` and returns when the hang has begun. The server accepts connections and does not
+    /// respond. It runs commands that it receives meanwhile at the end of the hang.
+    pub async fn hang_redis(&self, time: Duration) -> Result<()> {
+        self.redis.lock().await.hang(time).await
+    }
+
+    /// Saves a snapshot on every node, for [`Stack::restart_redis_from_dump`].
+    pub async fn dump_redis(&self) -> Result<()> {
+        self.redis.lock().await.dump().await
+    }
+
+    /// Kills Redis and starts it with the data of [`Stack::dump_redis`]. The snapshot stays. Fails if there is none.
+    pub async fn restart_redis_from_dump(&self) -> Result<()> {
+        self.redis.lock().await.restart_from_dump(None).await
+    }
+
+    /// Does the same as [`Stack::restart_redis_from_dump`] for one node.
+    pub async fn restart_redis_node_from_dump(&self, node: usize) -> Result<()> {
+        self.redis.lock().await.restart_from_dump(Some(node)).await
+    }
+
+    /// Starts a replica of the only node, waits until it has all data, and cuts it off. Later writes do not reach it.
+    /// Fails if Redis is a cluster, or if a replica exists already.
+    pub async fn start_redis_replica(&self) -> Result<()> {
+        self.redis.lock().await.start_replica().await
+    }
+
+    /// Kills the node and starts the replica of [`Stack::start_redis_replica`] in its place. The result is a Redis
+    /// without the last writes. Fails if no replica exists.
+    pub async fn promote_redis_replica(&self) -> Result<()> {
+        self.redis.lock().await.promote_replica().await
+    }
+
+    pub async fn kill_redis_node(&self, node: usize) -> Result<()> {
+        self.redis.lock().await.node(node)?.stop(RedisData::Lose).await
+    }
+
+    pub async fn start_redis_node(&self, node: usize) -> Result<()> {
+        self.redis.lock().await.node(node)?.start().await
     }
 }
 

@@ -49,12 +49,6 @@ pub(crate) struct Store {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl std::fmt::Debug for Store {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").finish_non_exhaustive()
-    }
-}
-
 impl Store {
     /// Opens or creates the file. Calls `load` on its content before the writer thread starts.
     pub(crate) fn open<T>(path: &Path, load: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<(Self, T)> {

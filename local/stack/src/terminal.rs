@@ -1,6 +1,6 @@
 //! The log on the terminal: one short line for each request, and the usual form for every other event.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use tidemark_local::REQUESTS;
 use tracing::{
@@ -34,83 +34,57 @@ where
         if event.metadata().target() != REQUESTS {
             return self.0.format_event(context, writer, event);
         }
-        let mut request = Request::default();
-        event.record(&mut request);
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let text = |name: &str| fields.0.get(name).map_or("", String::as_str);
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
         coloured(&mut writer, DIM, &time)?;
         writer.write_char(' ')?;
-        let status = match request.status {
-            500.. => RED,
-            400..500 => YELLOW,
+        let colour = match text("status").as_bytes() {
+            [b'5', ..] => RED,
+            [b'4', ..] => YELLOW,
             _ => GREEN,
         };
-        coloured(&mut writer, status, &request.status)?;
-        write!(writer, " {:6} {} {:.1} ms", request.method, request.path, request.ms)?;
-        for word in [request.function, request.problem] {
+        coloured(&mut writer, colour, text("status"))?;
+        write!(writer, " {:6} {} {} ms", text("method"), text("path"), text("ms"))?;
+        for word in [text("function"), text("problem")] {
             if !word.is_empty() {
                 write!(writer, " {word}")?;
             }
         }
-        if request.degraded {
+        if text("degraded") == "true" {
             writer.write_char(' ')?;
-            coloured(&mut writer, YELLOW, &"degraded")?;
+            coloured(&mut writer, YELLOW, "degraded")?;
         }
         writeln!(writer)
     }
 }
 
-fn coloured(writer: &mut Writer<'_>, colour: u8, text: &dyn fmt::Display) -> fmt::Result {
+fn coloured(writer: &mut Writer<'_>, colour: u8, text: &str) -> fmt::Result {
     match writer.has_ansi_escapes() {
         true => write!(writer, "\x1b[{colour}m{text}\x1b[0m"),
         false => write!(writer, "{text}"),
     }
 }
 
-/// The fields of a request's event.
-#[derive(Debug, Default)]
-struct Request {
-    method: String,
-    path: String,
-    status: u64,
-    ms: f64,
-    function: String,
-    problem: String,
-    degraded: bool,
-}
+/// The fields of a request's event, as text.
+#[derive(Default)]
+struct Fields(BTreeMap<&'static str, String>);
 
-impl Visit for Request {
+impl Visit for Fields {
+    /// A path may have anything that HTTP allows, and must not control the terminal.
     fn record_str(&mut self, field: &Field, value: &str) {
-        let text = match field.name() {
-            "method" => &mut self.method,
-            "path" => &mut self.path,
-            "function" => &mut self.function,
-            "problem" => &mut self.problem,
-            _ => return,
-        };
-        // A path may have anything that HTTP allows, and must not control the terminal.
-        text.extend(value.chars().filter(|character| !character.is_control()));
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "status" {
-            self.status = value;
-        }
+        self.0.insert(field.name(), value.chars().filter(|character| !character.is_control()).collect());
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        if field.name() == "ms" {
-            self.ms = value;
-        }
+        self.0.insert(field.name(), format!("{value:.1}"));
     }
 
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        if field.name() == "degraded" {
-            self.degraded = value;
-        }
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
     }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
 #[cfg(test)]

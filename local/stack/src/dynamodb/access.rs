@@ -4,14 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::template::Table;
+use crate::template::{Table, Template};
 
-#[derive(Debug, Default)]
-pub(super) struct Schema {
-    tables: HashMap<String, Keys>,
-}
+/// The keys of the tables, by name.
+pub(super) struct Schema(HashMap<String, Keys>);
 
-#[derive(Debug)]
 struct Keys {
     hash: String,
     range: Option<String>,
@@ -24,17 +21,20 @@ fn key_attribute(schema: &Value, role: &str) -> Option<String> {
 }
 
 impl Schema {
-    pub(super) fn add(&mut self, table: &Table) {
-        let Some(hash) = key_attribute(&table.key_schema, "HASH") else { return };
-        let indexes = table.global_indexes.iter().chain(&table.local_indexes);
-        let indexes =
-            indexes.filter_map(|index| Some((index.name.clone(), key_attribute(&index.definition["KeySchema"], "HASH")?)));
-        let keys = Keys { hash, range: key_attribute(&table.key_schema, "RANGE"), indexes: indexes.collect() };
-        self.tables.insert(table.name.clone(), keys);
+    pub(super) fn of(template: &Template) -> Self {
+        let keys = |table: &Table| {
+            let indexes = table.global_indexes.iter().chain(&table.local_indexes);
+            let indexes =
+                indexes.filter_map(|index| Some((index.name.clone(), key_attribute(&index.definition["KeySchema"], "HASH")?)));
+            let hash = key_attribute(&table.key_schema, "HASH")?;
+            let keys = Keys { hash, range: key_attribute(&table.key_schema, "RANGE"), indexes: indexes.collect() };
+            Some((table.name.clone(), keys))
+        };
+        Self(template.tables.values().filter_map(keys).collect())
     }
 
     fn item(&self, table: &str, attributes: &Value) -> Option<Touched> {
-        let keys = self.tables.get(table)?;
+        let keys = self.0.get(table)?;
         let hash = attributes.get(&keys.hash)?;
         let range = keys.range.as_ref().and_then(|range| attributes.get(range));
         let partition = format!("{table}/{hash}");
@@ -44,7 +44,7 @@ impl Schema {
 
     fn query(&self, request: &Value) -> Option<Touched> {
         let table = request.get("TableName")?.as_str()?;
-        let keys = self.tables.get(table)?;
+        let keys = self.0.get(table)?;
         let index = request.get("IndexName").and_then(Value::as_str);
         let hash = match index {
             Some(index) => keys.indexes.get(index)?,
@@ -75,35 +75,19 @@ pub(super) struct Touched {
     pub(super) item: Option<String>,
 }
 
-/// The kind of a request. Limits differ by kind.
+/// The form of a request. Limits differ by form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Read,
-    Write,
-    BatchRead,
-    BatchWrite,
-    TransactionRead,
-    TransactionWrite,
-}
-
-impl Kind {
-    pub(super) fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::BatchWrite | Self::TransactionWrite)
-    }
-
-    pub(super) fn is_batch(self) -> bool {
-        matches!(self, Self::BatchRead | Self::BatchWrite)
-    }
-
-    pub(super) fn is_transaction(self) -> bool {
-        matches!(self, Self::TransactionRead | Self::TransactionWrite)
-    }
+pub(super) enum Form {
+    Single,
+    Batch,
+    Transaction,
 }
 
 /// The items of a request, in the request's order. A scan touches no specific partition.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
-    pub(super) kind: Kind,
+    pub(super) form: Form,
+    pub(super) writes: bool,
     pub(super) touched: Vec<Touched>,
 }
 
@@ -112,19 +96,17 @@ impl Access {
     pub(super) fn of(schema: &Schema, operation: &str, request: &Value) -> Option<Self> {
         let table = request.get("TableName").and_then(Value::as_str).unwrap_or_default();
         let one = |attributes: &str| request.get(attributes).and_then(|key| schema.item(table, key)).into_iter().collect();
-        let (kind, touched) = match operation {
-            "GetItem" => (Kind::Read, one("Key")),
-            "PutItem" => (Kind::Write, one("Item")),
-            "UpdateItem" | "DeleteItem" => (Kind::Write, one("Key")),
-            "Query" => (Kind::Read, schema.query(request).into_iter().collect()),
-            "Scan" => (Kind::Read, Vec::new()),
-            "BatchGetItem" => (Kind::BatchRead, batch(schema, request)),
-            "BatchWriteItem" => (Kind::BatchWrite, batch(schema, request)),
-            "TransactGetItems" => (Kind::TransactionRead, transaction(schema, request)),
-            "TransactWriteItems" => (Kind::TransactionWrite, transaction(schema, request)),
+        let (form, touched) = match operation {
+            "GetItem" | "UpdateItem" | "DeleteItem" => (Form::Single, one("Key")),
+            "PutItem" => (Form::Single, one("Item")),
+            "Query" => (Form::Single, schema.query(request).into_iter().collect()),
+            "Scan" => (Form::Single, Vec::new()),
+            "BatchGetItem" | "BatchWriteItem" => (Form::Batch, batch(schema, request)),
+            "TransactGetItems" | "TransactWriteItems" => (Form::Transaction, transaction(schema, request)),
             _ => return None,
         };
-        Some(Self { kind, touched })
+        let writes = !matches!(operation, "GetItem" | "Query" | "Scan" | "BatchGetItem" | "TransactGetItems");
+        Some(Self { form, writes, touched })
     }
 }
 
@@ -183,13 +165,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::template::{Bindings, Template};
 
     fn schema() -> Schema {
-        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml")).unwrap();
-        let mut schema = Schema::default();
-        Template::parse(&text, &Bindings::default()).unwrap().tables.values().for_each(|table| schema.add(table));
-        schema
+        Schema::of(&crate::dynamodb::tests::template())
     }
 
     fn partitions(operation: &str, request: &Value) -> Vec<String> {

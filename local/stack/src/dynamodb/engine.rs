@@ -3,6 +3,8 @@
 use dynoxide::{Database, DynoxideError};
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::http_server::status_of;
+
 #[derive(Clone, Debug)]
 pub(super) struct Response {
     pub(super) status: u16,
@@ -11,27 +13,14 @@ pub(super) struct Response {
 
 impl Response {
     pub(super) fn error(code: &str, message: &str) -> Self {
-        let body = serde_json::json!({ "__type": full_type(code), "message": message });
+        let space =
+            if code == "ThrottlingException" { "com.amazon.coral.availability" } else { "com.amazonaws.dynamodb.v20120810" };
+        let body = serde_json::json!({ "__type": format!("{space}#{code}"), "message": message });
         Self { status: status_of(code), body: body.to_string() }
     }
 
     pub(super) fn is_ok(&self) -> bool {
         self.status == 200
-    }
-}
-
-fn status_of(code: &str) -> u16 {
-    match code {
-        "InternalServerError" | "InternalFailure" | "InternalError" => 500,
-        "ServiceUnavailable" => 503,
-        _ => 400,
-    }
-}
-
-fn full_type(code: &str) -> String {
-    match code {
-        "ThrottlingException" => "com.amazon.coral.availability#ThrottlingException".to_owned(),
-        other => format!("com.amazonaws.dynamodb.v20120810#{other}"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::access::{Access, Kind, Touched};
+use super::access::{Access, Form, Touched};
 use crate::{lock::lock, weather::Consumption};
 
 /// Capacity units for each partition key value and second.
@@ -24,10 +24,6 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn full(rate: f64, now: Instant) -> Self {
-        Self { units: rate, at: now }
-    }
-
     fn refill(&mut self, rate: f64, now: Instant) {
         self.units = (self.units + now.duration_since(self.at).as_secs_f64() * rate).min(rate);
         self.at = now;
@@ -57,7 +53,7 @@ impl Partitions {
     /// Subtracts the consumed capacity. `units` is by table; each item of a table pays an equal part.
     /// `spent` counts it.
     pub(super) fn charge(&self, access: &Access, units: &HashMap<String, f64>, now: Instant, spent: &mut Consumption) {
-        let write = access.kind.writes();
+        let write = access.writes;
         let mut buckets = lock(&self.buckets);
         if buckets.len() > FORGET_AT {
             buckets.retain(|(_, write), bucket| {
@@ -67,11 +63,12 @@ impl Partitions {
         }
         for touched in &access.touched {
             let items = access.touched.iter().filter(|other| other.table == touched.table).count();
-            let least = if access.kind.is_transaction() { 2.0 } else { 1.0 };
+            let least = if access.form == Form::Transaction { 2.0 } else { 1.0 };
             // A response without a number means that a condition refused the request. Such a request costs capacity
             // too.
             let units = units.get(&touched.table).map_or(least, |units| units / items.max(1) as f64);
-            let bucket = buckets.entry((touched.partition.clone(), write)).or_insert_with(|| Bucket::full(rate(write), now));
+            let bucket =
+                buckets.entry((touched.partition.clone(), write)).or_insert_with(|| Bucket { units: rate(write), at: now });
             bucket.refill(rate(write), now);
             bucket.units -= units;
             spent.add(&touched.partition, write, units);
@@ -83,21 +80,26 @@ impl Partitions {
 pub(super) fn consumed(response: &Value) -> HashMap<String, f64> {
     let capacity = response.get("ConsumedCapacity");
     let list = match capacity {
-        Some(Value::Array(list)) => list.iter().collect(),
-        Some(one) => vec![one],
-        None => Vec::new(),
+        Some(Value::Array(list)) => list.as_slice(),
+        one => one.map(std::slice::from_ref).unwrap_or_default(),
     };
     let units = |capacity: &Value| {
         let table = capacity.pointer("/Table/CapacityUnits").or_else(|| capacity.get("CapacityUnits"));
         Some((capacity.get("TableName")?.as_str()?.to_owned(), table?.as_f64()?))
     };
-    list.into_iter().filter_map(units).collect()
+    list.iter().filter_map(units).collect()
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Writers {
     transactions: usize,
     others: usize,
+}
+
+impl Writers {
+    fn of(&mut self, transaction: bool) -> &mut usize {
+        if transaction { &mut self.transactions } else { &mut self.others }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -130,30 +132,27 @@ impl Transactions {
     /// a write or a transaction conflicts with a transaction, and a transaction that reads conflicts with any write.
     pub(super) fn begin(&self, access: &Access, token: Option<&str>) -> Result<Ongoings, Conflict> {
         let mut ongoing = lock(&self.0);
-        let token = token.filter(|_| access.kind == Kind::TransactionWrite).map(str::to_owned);
+        let token = token.filter(|_| access.form == Form::Transaction && access.writes).map(str::to_owned);
         if token.as_ref().is_some_and(|token| ongoing.tokens.contains(token)) {
             return Err(Conflict::InProgress);
         }
         let meets = |touched: &Touched| {
             let writers = touched.item.as_ref().and_then(|item| ongoing.items.get(item)).copied().unwrap_or_default();
-            match access.kind {
-                Kind::Write | Kind::TransactionWrite => writers.transactions > 0,
-                Kind::TransactionRead => writers.transactions + writers.others > 0,
-                Kind::Read | Kind::BatchRead | Kind::BatchWrite => false,
+            match (access.form, access.writes) {
+                (Form::Batch, _) | (Form::Single, false) => false,
+                (Form::Transaction, false) => writers.transactions + writers.others > 0,
+                (Form::Single | Form::Transaction, true) => writers.transactions > 0,
             }
         };
         let meetings: Vec<bool> = access.touched.iter().map(meets).collect();
         if meetings.contains(&true) {
             return Err(Conflict::Items(meetings));
         }
-        let mut items = Vec::new();
-        if access.kind.writes() {
-            items.extend(access.touched.iter().filter_map(|touched| touched.item.clone()));
-        }
-        let transaction = access.kind.is_transaction();
+        let written = access.touched.iter().filter(|_| access.writes);
+        let items: Vec<String> = written.filter_map(|touched| touched.item.clone()).collect();
+        let transaction = access.form == Form::Transaction;
         for item in &items {
-            let writers = ongoing.items.entry(item.clone()).or_default();
-            *if transaction { &mut writers.transactions } else { &mut writers.others } += 1;
+            *ongoing.items.entry(item.clone()).or_default().of(transaction) += 1;
         }
         ongoing.tokens.extend(token.clone());
         Ok(Ongoings { all: self.clone(), items, token, transaction })
@@ -174,8 +173,7 @@ impl Drop for Ongoings {
         let mut ongoing = lock(&self.all.0);
         for item in &self.items {
             let Some(writers) = ongoing.items.get_mut(item) else { continue };
-            let count = if self.transaction { &mut writers.transactions } else { &mut writers.others };
-            *count = count.saturating_sub(1);
+            *writers.of(self.transaction) -= 1;
             if writers.transactions + writers.others == 0 {
                 ongoing.items.remove(item);
             }
@@ -192,16 +190,21 @@ mod tests {
 
     use super::*;
 
-    fn access(kind: Kind, items: &[&str]) -> Access {
+    const READ: (Form, bool) = (Form::Single, false);
+    const WRITE: (Form, bool) = (Form::Single, true);
+    const TRANSACTION_READ: (Form, bool) = (Form::Transaction, false);
+    const TRANSACTION_WRITE: (Form, bool) = (Form::Transaction, true);
+
+    fn access((form, writes): (Form, bool), items: &[&str]) -> Access {
         let touched = |item: &&str| Touched { table: "T".into(), partition: "T/p".into(), item: Some((*item).to_owned()) };
-        Access { kind, touched: items.iter().map(touched).collect() }
+        Access { form, writes, touched: items.iter().map(touched).collect() }
     }
 
     #[test]
     fn a_partition_refuses_requests_until_its_overdraft_is_refilled() {
         let (partitions, start) = (Partitions::default(), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let write = access(Kind::Write, &["a"]);
+        let write = access(WRITE, &["a"]);
         let mut spent = Consumption::default();
         let mut charge = |units: f64| partitions.charge(&write, &HashMap::from([("T".to_owned(), units)]), start, &mut spent);
         assert!(!partitions.is_exhausted("T/p", true, start));
@@ -220,19 +223,19 @@ mod tests {
     fn transactions_conflict_as_documented() {
         let transactions = Transactions::default();
         let begin = |kind, items: &[&str]| transactions.begin(&access(kind, items), None);
-        let first = begin(Kind::TransactionWrite, &["a", "b"]).unwrap();
-        assert_eq!(begin(Kind::TransactionWrite, &["c", "b"]).unwrap_err(), Conflict::Items(vec![false, true]));
-        assert!(begin(Kind::TransactionWrite, &["c"]).is_ok(), "a refused request holds no item");
-        assert_eq!(begin(Kind::Write, &["a"]).unwrap_err(), Conflict::Items(vec![true]));
-        assert!(begin(Kind::Read, &["a"]).is_ok());
+        let first = begin(TRANSACTION_WRITE, &["a", "b"]).unwrap();
+        assert_eq!(begin(TRANSACTION_WRITE, &["c", "b"]).unwrap_err(), Conflict::Items(vec![false, true]));
+        assert!(begin(TRANSACTION_WRITE, &["c"]).is_ok(), "a refused request holds no item");
+        assert_eq!(begin(WRITE, &["a"]).unwrap_err(), Conflict::Items(vec![true]));
+        assert!(begin(READ, &["a"]).is_ok());
         drop(first);
-        let write = begin(Kind::Write, &["a"]).unwrap();
-        assert!(begin(Kind::TransactionWrite, &["a"]).is_ok(), "a plain write does not block a transaction that writes");
-        assert_eq!(begin(Kind::TransactionRead, &["a"]).unwrap_err(), Conflict::Items(vec![true]));
+        let write = begin(WRITE, &["a"]).unwrap();
+        assert!(begin(TRANSACTION_WRITE, &["a"]).is_ok(), "a plain write does not block a transaction that writes");
+        assert_eq!(begin(TRANSACTION_READ, &["a"]).unwrap_err(), Conflict::Items(vec![true]));
         drop(write);
-        assert!(begin(Kind::TransactionRead, &["a"]).is_ok());
-        let token = transactions.begin(&access(Kind::TransactionWrite, &["x"]), Some("t")).unwrap();
-        let again = transactions.begin(&access(Kind::TransactionWrite, &["x"]), Some("t"));
+        assert!(begin(TRANSACTION_READ, &["a"]).is_ok());
+        let token = transactions.begin(&access(TRANSACTION_WRITE, &["x"]), Some("t")).unwrap();
+        let again = transactions.begin(&access(TRANSACTION_WRITE, &["x"]), Some("t"));
         assert_eq!(again.unwrap_err(), Conflict::InProgress);
         drop(token);
         assert!(lock(&transactions.0).items.is_empty() && lock(&transactions.0).tokens.is_empty());

@@ -15,7 +15,7 @@ mod tokens;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     thread::JoinHandle,
     time::Duration,
 };
@@ -28,7 +28,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub(crate) use streams::{Record, StreamLog};
 pub(crate) use tables::creation;
 
-use crate::{http_server, metrics::Metrics, template::Table, weather::Surroundings};
+use crate::{
+    http_server,
+    metrics::Metrics,
+    template::{Table, Template},
+    weather::Surroundings,
+};
 
 const BODY_LIMIT: usize = 16 << 20;
 /// Threads that serve requests. A call of the engine blocks one of them.
@@ -46,20 +51,13 @@ pub(crate) struct DynamoDb {
     endpoint: String,
     path: PathBuf,
     database: Database,
-    schema: Arc<RwLock<access::Schema>>,
     stop: DropGuard,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for DynamoDb {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DynamoDb").field("endpoint", &self.endpoint).finish_non_exhaustive()
-    }
-}
-
 impl DynamoDb {
     /// Opens or creates the database file and serves it. Returns when the endpoint accepts requests.
-    pub(crate) fn start(path: &Path, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
+    pub(crate) fn start(path: &Path, template: &Template, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
         let name = path.to_str().ok_or_else(|| anyhow!("the data directory's path must be UTF-8"))?;
         let database = Database::new(name).with_context(|| format!("cannot open {}", path.display()))?;
         // This sets `synchronous=NORMAL`: a killed process loses nothing, a power failure may lose the last writes.
@@ -78,8 +76,7 @@ impl DynamoDb {
             .enable_all()
             .build()
             .context("cannot start the threads of DynamoDB")?;
-        let schema = Arc::new(RwLock::default());
-        let service = service::Service::new(database.clone(), Arc::clone(&schema), surroundings.clone(), Arc::clone(metrics));
+        let service = service::Service::new(database.clone(), template, surroundings.clone(), Arc::clone(metrics));
         let signal = stop.clone();
         let server = std::thread::Builder::new().name("local-dynamodb".to_owned()).spawn(move || {
             runtime.block_on(async {
@@ -91,7 +88,7 @@ impl DynamoDb {
             // A client that keeps a request open must not delay the end of the stack.
             runtime.shutdown_timeout(Duration::from_secs(2));
         })?;
-        Ok(Self { endpoint, path: path.to_owned(), database, schema, stop: stop.drop_guard(), threads: vec![server] })
+        Ok(Self { endpoint, path: path.to_owned(), database, stop: stop.drop_guard(), threads: vec![server] })
     }
 
     pub(crate) fn endpoint(&self) -> &str {
@@ -100,7 +97,6 @@ impl DynamoDb {
 
     /// Creates the missing parts of a table: the table, its indexes, its stream, its expiry.
     pub(crate) fn ensure(&self, table: &Table) -> Result<()> {
-        self.schema.write().unwrap_or_else(PoisonError::into_inner).add(table);
         tables::ensure(&self.database, table).with_context(|| format!("table `{}`", table.logical_id))
     }
 

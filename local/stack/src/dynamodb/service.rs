@@ -2,7 +2,7 @@
 //! first.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tidemark::facts::{item::Attribute, schema::PostItem};
 
 use super::{
-    access::{Access, Kind, Schema, part},
+    access::{Access, Form, Schema, part},
     engine::{Response, perform},
     limits::{Conflict, Ongoings, Partitions, Transactions, consumed},
     tokens::{Tokens, once},
@@ -21,7 +21,8 @@ use super::{
 use crate::{
     http_server::{Reply, Serve, access_key, json_response, operation, to_its_end},
     metrics::Metrics,
-    weather::{Call, Conditions, Surroundings, Weather},
+    template::Template,
+    weather::{Call, Surroundings, Weather},
 };
 
 /// Median and 99th percentile of the latency of a request.
@@ -37,7 +38,7 @@ const STORM_LEAVES: f64 = 0.02;
 #[derive(Clone)]
 pub(super) struct Service {
     database: Database,
-    schema: Arc<RwLock<Schema>>,
+    schema: Arc<Schema>,
     partitions: Arc<Partitions>,
     transactions: Transactions,
     tokens: Arc<Mutex<Tokens>>,
@@ -85,13 +86,9 @@ impl Serve for Service {
 }
 
 impl Service {
-    pub(super) fn new(
-        database: Database,
-        schema: Arc<RwLock<Schema>>,
-        surroundings: Surroundings,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(super) fn new(database: Database, template: &Template, surroundings: Surroundings, metrics: Arc<Metrics>) -> Self {
         let (partitions, transactions, tokens) = (Arc::default(), Transactions::default(), Arc::default());
+        let schema = Arc::new(Schema::of(template));
         Self { database, schema, partitions, transactions, tokens, surroundings, metrics }
     }
 
@@ -131,15 +128,15 @@ impl Service {
     /// Applies latency, limits and conflicts, and in a storm errors and lost responses.
     async fn in_weather(&self, operation: &str, body: &str) -> Outcome {
         let conditions = &*self.surroundings.conditions;
-        let access = |request: &Value| {
-            let schema = self.schema.read().unwrap_or_else(PoisonError::into_inner);
-            Access::of(&schema, operation, request)
-        };
-        let request = serde_json::from_str::<Value>(body).ok().filter(|_| conditions.weather() != Weather::Calm);
-        let Some((mut request, access)) = request.and_then(|request| access(&request).map(|access| (request, access))) else {
+        if conditions.weather() == Weather::Calm {
+            return self.perform(operation, body).into();
+        }
+        let mut request: Value = serde_json::from_str(body).unwrap_or_default();
+        let Some(access) = Access::of(&self.schema, operation, &request).filter(|_| request.is_object()) else {
             return self.perform(operation, body).into();
         };
-        let latency = latency(conditions, access.kind);
+        let (median, p99) = if access.writes { WRITE_LATENCY } else { READ_LATENCY };
+        let latency = conditions.log_normal(median, p99) * conditions.slowdown();
         if conditions.storm(STORM_FAILS) {
             tokio::time::sleep(latency).await;
             return Response::error("InternalServerError", "Internal server error").into();
@@ -149,7 +146,7 @@ impl Service {
             Ok(ongoing) => ongoing,
             Err(conflict) => {
                 tokio::time::sleep(latency).await;
-                return met(conflict, access.kind).into();
+                return met(&conflict, access.form).into();
             }
         };
         tokio::time::sleep(latency).await;
@@ -173,11 +170,10 @@ impl Service {
     /// Refuses a request if a partition is exhausted. A batch is refused only if none of its items can be processed.
     /// Otherwise its unprocessed items are removed from the request and returned.
     fn throttle(&self, access: &Access, request: &mut Value) -> Result<Value, Response> {
-        let (conditions, write) = (&self.surroundings.conditions, access.kind.writes());
+        let (conditions, write) = (&self.surroundings.conditions, access.writes);
         let exhausted = |partition: &str| self.partitions.is_exhausted(partition, write, conditions.now());
-        if access.kind.is_batch() {
-            let schema = self.schema.read().unwrap_or_else(PoisonError::into_inner);
-            let (doing, left) = part(&schema, request, |touched| {
+        if access.form == Form::Batch {
+            let (doing, left) = part(&self.schema, request, |touched| {
                 exhausted(&touched.partition) || conditions.storm(STORM_LEAVES) || (write && self.transactions.is_in_one(touched))
             });
             if doing.as_object().is_some_and(serde_json::Map::is_empty) {
@@ -190,11 +186,8 @@ impl Service {
         if !refused.contains(&true) {
             return Ok(Value::Null);
         }
-        if !access.kind.is_transaction() {
-            return Err(throttled());
-        }
-        let reasons: Vec<Option<&str>> = refused.into_iter().map(|refused| refused.then_some("ThrottlingError")).collect();
-        Err(cancelled(&reasons))
+        let message = "Throughput exceeds the current capacity of the item's partition";
+        Err(if access.form == Form::Transaction { cancelled(&refused, "ThrottlingError", message) } else { throttled() })
     }
 
     /// Performs an operation, charges its partitions, and adds the unprocessed items of a batch to the response.
@@ -214,8 +207,8 @@ impl Service {
             if !asked {
                 fields.remove("ConsumedCapacity");
             }
-            if access.kind.is_batch() {
-                let name = if access.kind.writes() { "UnprocessedItems" } else { "UnprocessedKeys" };
+            if access.form == Form::Batch {
+                let name = if access.writes { "UnprocessedItems" } else { "UnprocessedKeys" };
                 fields.insert(name.to_owned(), left);
             }
         }
@@ -224,24 +217,17 @@ impl Service {
     }
 }
 
-fn latency(conditions: &Conditions, kind: Kind) -> Duration {
-    let (median, p99) = if kind.writes() { WRITE_LATENCY } else { READ_LATENCY };
-    conditions.log_normal(median, p99) * conditions.slowdown()
-}
+const ONGOING: &str = "Transaction is ongoing for the item";
 
 /// The response to a request that conflicts with a transaction.
-fn met(conflict: Conflict, kind: Kind) -> Response {
+fn met(conflict: &Conflict, form: Form) -> Response {
     match conflict {
         Conflict::InProgress => Response::error(
             "TransactionInProgressException",
             "The transaction with the given request token is already in progress.",
         ),
-        Conflict::Items(_) if !kind.is_transaction() => {
-            Response::error("TransactionConflictException", "Transaction is ongoing for the item")
-        }
-        Conflict::Items(items) => {
-            cancelled(&items.into_iter().map(|met| met.then_some("TransactionConflict")).collect::<Vec<_>>())
-        }
+        Conflict::Items(items) if form == Form::Transaction => cancelled(items, "TransactionConflict", ONGOING),
+        Conflict::Items(_) => Response::error("TransactionConflictException", ONGOING),
     }
 }
 
@@ -262,23 +248,16 @@ fn refusal(code: &str, body: &str) -> Response {
     }
     let request: Value = serde_json::from_str(body).unwrap_or_default();
     let items = request.get("TransactItems").and_then(Value::as_array).map_or(0, Vec::len);
-    cancelled(&vec![Some("TransactionConflict"); items])
+    cancelled(&vec![true; items], "TransactionConflict", ONGOING)
 }
 
-/// A cancelled transaction, with a reason for each item or `None`.
-fn cancelled(reasons: &[Option<&str>]) -> Response {
-    let codes: Vec<&str> = reasons.iter().map(|reason| reason.unwrap_or("None")).collect();
+/// A cancelled transaction. The items that are true have this reason.
+fn cancelled(items: &[bool], code: &str, reason: &str) -> Response {
+    let codes: Vec<&str> = items.iter().map(|is_reason| if *is_reason { code } else { "None" }).collect();
     let message = format!("Transaction cancelled, please refer cancellation reasons for specific reasons [{}]", codes.join(", "));
-    let reasons: Vec<Value> = reasons
-        .iter()
-        .map(|reason| match reason {
-            None => json!({ "Code": "None" }),
-            Some("TransactionConflict") => {
-                json!({ "Code": "TransactionConflict", "Message": "Transaction is ongoing for the item" })
-            }
-            Some(code) => json!({ "Code": code, "Message": "Throughput exceeds the current capacity of the item's partition" }),
-        })
-        .collect();
+    let detail =
+        |is_reason: &bool| if *is_reason { json!({ "Code": code, "Message": reason }) } else { json!({ "Code": "None" }) };
+    let reasons: Vec<Value> = items.iter().map(detail).collect();
     let kind = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
     let body = json!({ "__type": kind, "Message": message, "CancellationReasons": reasons });
     Response { status: 400, body: body.to_string() }

@@ -34,7 +34,6 @@ impl Record {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct StreamLog {
     reader: Mutex<Connection>,
     writer: Mutex<Connection>,

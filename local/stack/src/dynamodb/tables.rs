@@ -1,6 +1,6 @@
 //! Creates the tables of the template in the database.
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use dynoxide::Database;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -10,15 +10,15 @@ use crate::template::{Index, Table};
 /// Creates the table, or adds to an existing table what is new in the template. Never drops anything.
 pub(super) fn ensure(database: &Database, table: &Table) -> Result<()> {
     match describe(database, &table.name)? {
-        None => create(database, table)?,
+        None => drop(database.create_table(request(creation(table))?).context("cannot create it")?),
         Some(existing) => update(database, table, &existing)?,
     }
     if let Some(attribute) = &table.ttl_attribute {
-        let current = database.describe_time_to_live(request(json!({ "TableName": table.name }))?).map_err(from_engine)?;
+        let current = database.describe_time_to_live(request(json!({ "TableName": table.name }))?)?;
         if current.time_to_live_description.attribute_name.as_ref() != Some(attribute) {
             let specification = json!({ "AttributeName": attribute, "Enabled": true });
             let input = request(json!({ "TableName": table.name, "TimeToLiveSpecification": specification }))?;
-            database.update_time_to_live(input).map_err(from_engine).context("cannot enable expiry")?;
+            database.update_time_to_live(input).context("cannot enable expiry")?;
         }
     }
     Ok(())
@@ -48,16 +48,9 @@ pub(crate) fn creation(table: &Table) -> Value {
     input
 }
 
-fn create(database: &Database, table: &Table) -> Result<()> {
-    database.create_table(request(creation(table))?).map_err(from_engine).context("cannot create it")?;
-    tracing::debug!(table = table.name, "created table");
-    Ok(())
-}
-
 fn update(database: &Database, table: &Table, existing: &Value) -> Result<()> {
-    if !same_keys(&existing["KeySchema"], &table.key_schema) {
-        bail!("the data directory has this table with another key; remove the data directory to start with an empty one");
-    }
+    let same = same_keys(&existing["KeySchema"], &table.key_schema);
+    ensure!(same, "the data directory has this table with another key; remove the data directory to start with an empty one");
     let has = |list: &str, index: &Index| {
         existing[list].as_array().into_iter().flatten().any(|e| e["IndexName"] == index.name.as_str())
     };
@@ -71,17 +64,14 @@ fn update(database: &Database, table: &Table, existing: &Value) -> Result<()> {
         let creation = json!([{ "Create": index.definition }]);
         let input =
             json!({ "TableName": table.name, "AttributeDefinitions": table.attributes, "GlobalSecondaryIndexUpdates": creation });
-        database
-            .update_table(request(input)?)
-            .map_err(from_engine)
-            .with_context(|| format!("cannot add the index `{}`", index.name))?;
+        database.update_table(request(input)?).with_context(|| format!("cannot add the index `{}`", index.name))?;
     }
     if let Some(view) = &table.stream_view
         && existing.pointer("/StreamSpecification/StreamEnabled") != Some(&Value::Bool(true))
     {
         let stream = json!({ "StreamEnabled": true, "StreamViewType": view });
         let input = request(json!({ "TableName": table.name, "StreamSpecification": stream }))?;
-        database.update_table(input).map_err(from_engine).context("cannot enable its stream")?;
+        database.update_table(input).context("cannot enable its stream")?;
     }
     Ok(())
 }
@@ -90,7 +80,7 @@ fn describe(database: &Database, table: &str) -> Result<Option<Value>> {
     match database.describe_table(request(json!({ "TableName": table }))?) {
         Ok(response) => Ok(serde_json::to_value(response)?.get("Table").cloned()),
         Err(dynoxide::DynoxideError::ResourceNotFoundException(_)) => Ok(None),
-        Err(error) => Err(from_engine(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -103,8 +93,4 @@ fn same_keys(a: &Value, b: &Value) -> bool {
 
 fn request<T: DeserializeOwned>(input: Value) -> Result<T> {
     serde_json::from_value(input).context("DynamoDB does not accept the template's definition")
-}
-
-fn from_engine(error: dynoxide::DynoxideError) -> anyhow::Error {
-    anyhow!("{error}")
 }

@@ -10,24 +10,29 @@ use aws_sdk_dynamodb::{
     types::{AttributeValue, Get, KeysAndAttributes, Put, TransactGetItem, TransactWriteItem, Update},
 };
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::{
     template::{Bindings, Template},
     weather::{Fault, FaultAction, Weather},
 };
 
-fn template() -> Template {
+pub(super) fn template() -> Template {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml")).unwrap();
     Template::parse(&text, &Bindings::default()).unwrap()
 }
 
-fn start(folder: &Path) -> (DynamoDb, Client) {
-    start_in(folder, &Surroundings::default())
+fn start(surroundings: &Surroundings) -> (TempDir, DynamoDb, Client) {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, client) = start_in(folder.path(), surroundings);
+    (folder, engine, client)
 }
 
 fn start_in(folder: &Path, surroundings: &Surroundings) -> (DynamoDb, Client) {
-    let engine = DynamoDb::start(&folder.join("dynamodb.sqlite"), surroundings, &Arc::new(Metrics::new().unwrap())).unwrap();
-    for table in template().tables.values() {
+    let (path, template, metrics) = (folder.join("dynamodb.sqlite"), template(), Arc::new(Metrics::new().unwrap()));
+    let engine = DynamoDb::start(&path, &template, surroundings, &metrics).unwrap();
+    for table in template.tables.values() {
         engine.ensure(table).unwrap();
     }
     let config = aws_sdk_dynamodb::Config::builder()
@@ -83,8 +88,7 @@ fn sequences(log: &StreamLog, after: i64) -> Vec<Record> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_is_atomic_and_in_the_stream_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut engine, client) = start(folder.path());
+    let (_folder, engine, client) = start(&Surroundings::default());
     let log = engine.streams().unwrap();
     let before = log.version().unwrap();
     follow(&client, 1).await;
@@ -111,13 +115,11 @@ async fn a_transaction_is_atomic_and_in_the_stream_at_once() {
     assert_eq!(counted.item.unwrap()["amount"], number(1));
     let indexed = client.query().table_name("PostsTable").index_name("by-time").key_condition_expression("author = :a");
     assert_eq!(indexed.expression_attribute_values(":a", number(9)).send().await.unwrap().count, 0);
-    engine.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn consumed_records_are_dropped_and_numbering_continues() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut engine, client) = start(folder.path());
+    let (_folder, engine, client) = start(&Surroundings::default());
     let log = engine.streams().unwrap();
     for user in 1..=5 {
         follow(&client, user).await;
@@ -134,20 +136,19 @@ async fn consumed_records_are_dropped_and_numbering_continues() {
     let next = sequences(&log, newest);
     assert_eq!(next.len(), 1);
     assert_eq!(next[0].event["dynamodb"]["Keys"]["user"]["N"], "6");
-    engine.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_start_keeps_all_data() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut engine, client) = start(folder.path());
+    let (mut engine, client) = start_in(folder.path(), &Surroundings::default());
     follow(&client, 1).await;
     let arn = engine.stream_arn(&template().tables["FollowingTable"]).unwrap();
     drop(client);
     engine.stop();
     drop(engine);
 
-    let (mut engine, client) = start(folder.path());
+    let (engine, client) = start_in(folder.path(), &Surroundings::default());
     assert_eq!(engine.stream_arn(&template().tables["FollowingTable"]).unwrap(), arn);
     let item =
         client.get_item().table_name("FollowingTable").key("user", number(1)).key("author", number(2)).send().await.unwrap();
@@ -158,7 +159,6 @@ async fn a_second_start_keeps_all_data() {
     other.key_schema = serde_json::json!([{ "AttributeName": "author", "KeyType": "HASH" }]);
     let error = format!("{:#}", engine.ensure(&other).unwrap_err());
     assert!(error.contains("FollowingTable") && error.contains("another key"), "{error}");
-    engine.stop();
 }
 
 /// The codes of a cancelled transaction, item by item.
@@ -169,9 +169,8 @@ fn reasons(error: &TransactWriteItemsError) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_an_overloaded_partition_is_throttled() {
-    let folder = tempfile::tempdir().unwrap();
     let surroundings = Surroundings::default();
-    let (mut engine, client) = start_in(folder.path(), &surroundings);
+    let (_folder, _engine, client) = start(&surroundings);
     let key = |author: u64, item: &str| HashMap::from([("author".to_owned(), number(author)), ("item".to_owned(), text(item))]);
     let large = ["a", "b", "c", "d", "e"];
     for item in large {
@@ -214,14 +213,12 @@ async fn only_an_overloaded_partition_is_throttled() {
     let found = &left.responses.unwrap()["PostsTable"];
     assert_eq!(found.iter().map(|item| &item["item"]).collect::<Vec<_>>(), [&text("small")]);
     assert_eq!(left.unprocessed_keys.unwrap()["PostsTable"].keys(), [key(9, "a")]);
-    engine.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_holds_its_items_until_its_response() {
-    let folder = tempfile::tempdir().unwrap();
     let surroundings = Surroundings::new(Weather::Aws, 1);
-    let (mut engine, client) = start_in(folder.path(), &surroundings);
+    let (_folder, _engine, client) = start(&surroundings);
     let (go, held) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let signals = (Arc::clone(&held), Arc::clone(&go));
     surroundings.faults.add(Fault::new(
@@ -247,14 +244,12 @@ async fn a_transaction_holds_its_items_until_its_response() {
     go.notify_one();
     first.await.unwrap().unwrap();
     client.transact_write_items().set_transact_items(Some(four_items(17))).send().await.unwrap();
-    engine.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_disturbs_requests_and_calm_weather_does_not() {
-    let folder = tempfile::tempdir().unwrap();
     let surroundings = Surroundings::new(Weather::Storm, 5);
-    let (mut engine, client) = start_in(folder.path(), &surroundings);
+    let (_folder, _engine, client) = start(&surroundings);
     let add = async || {
         let update = client.update_item().table_name("CountersTable").key("counter", text("n")).update_expression("ADD n :n");
         update.expression_attribute_values(":n", number(1)).send().await
@@ -281,5 +276,4 @@ async fn a_storm_disturbs_requests_and_calm_weather_does_not() {
         add().await.unwrap();
     }
     assert_eq!(surroundings.open.count(), 0);
-    engine.stop();
 }

@@ -1,13 +1,13 @@
 //! The queues of the template elsewhere, by their physical names.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Elsewhere;
 use crate::{
-    sqs::{Counts, Message, Queues, Returns, attributes},
+    sqs::{Counts, Message, Queues, attributes},
     template::Queue,
 };
 
@@ -30,7 +30,7 @@ impl Elsewhere {
         // A dead-letter queue must exist before the queue that names it.
         let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = queues.definitions().partition(|queue| queue.redrive.is_some());
         for queue in targets.into_iter().chain(sources) {
-            let attributes = attributes(queues, &queue.name, &SETTABLE.map(str::to_owned))?;
+            let attributes = attributes(queues, &queue.name, |name| SETTABLE.contains(&name))?;
             self.call("AmazonSQS.CreateQueue", &json!({ "QueueName": queue.name, "Attributes": attributes })).await?;
         }
         Ok(())
@@ -104,14 +104,11 @@ fn received(message: &Value) -> Message {
     Message {
         id: text("MessageId"),
         body: text("Body"),
-        attributes: HashMap::new(),
-        group: None,
         sent_ms,
         due_ms: sent_ms,
         receives: number("ApproximateReceiveCount").and_then(|count| count.try_into().ok()).unwrap_or_default(),
         first_received_ms: number("ApproximateFirstReceiveTimestamp"),
-        dead_letter_source: None,
         handle: text("ReceiptHandle"),
-        returns: Returns::default(),
+        ..Message::default()
     }
 }

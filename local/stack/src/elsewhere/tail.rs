@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use super::Elsewhere;
 use crate::dynamodb::Record;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// `None` before the first read.
     iterator: Option<String>,
@@ -21,7 +21,6 @@ struct State {
 
 /// A stream of one shard. Sequence numbers elsewhere have up to 40 digits: here [`Record::sequence`] counts the records
 /// from the oldest one, which must not have expired when a stack is restarted.
-#[derive(Debug)]
 pub(crate) struct Tail {
     elsewhere: Elsewhere,
     arn: String,

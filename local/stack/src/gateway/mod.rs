@@ -35,7 +35,6 @@ const BODY_LIMIT: usize = 10 << 20;
 /// Bytes of a body that is too large which are read and dropped, so that the client receives the response.
 const DRAIN_LIMIT: usize = 2 * BODY_LIMIT;
 
-#[derive(Debug)]
 struct Gateway {
     core: Arc<Core>,
     routes: Routes,

@@ -15,7 +15,6 @@ struct State {
 
 /// Stands between a function and its sources. A source enters before it takes anything from a queue or stream, so the
 /// sources of a paused function leave their messages and records in place.
-#[derive(Debug)]
 pub(crate) struct Gate {
     state: watch::Sender<State>,
     /// The number of entries, shared by all gates.
@@ -73,7 +72,6 @@ impl Gate {
 }
 
 /// Permission to be inside a [`Gate`]. Dropping it leaves the gate.
-#[derive(Debug)]
 pub(crate) struct Pass(Arc<Gate>);
 
 impl Drop for Pass {

@@ -1,6 +1,5 @@
 //! Event source mappings and schedules: they turn messages, stream records and time into invocations.
 
-pub(crate) mod filter;
 pub(crate) mod gate;
 mod schedule;
 mod sqs;
@@ -18,7 +17,7 @@ use crate::{
     template::EventSource,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) core: Arc<Core>,
     pub(crate) stop: CancellationToken,

@@ -10,7 +10,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Context, failed_items, filter, position_key};
+use super::{Context, failed_items, position_key};
 use crate::{
     clock,
     core::{Position, Unit},
@@ -97,21 +97,17 @@ impl Reader<'_> {
             tokio::time::sleep(WATCH_IDLE).await;
             records = self.read(self.source.batch_size).await.unwrap_or(records);
         }
-        let Some(end) = records.last().map(|record| record.sequence) else { return };
-        let filters = &self.source.filters;
-        records
-            .retain(|record| filters.is_empty() || filters.iter().any(|pattern| filter::matches(pattern, Some(&record.event))));
+        if records.is_empty() {
+            return;
+        }
         // The remaining parts with their attempts. The last element is the next to process.
         let mut work = vec![(records, 0)];
         while let Some((batch, attempts)) = work.pop() {
             if self.context.stop.is_cancelled() {
                 return;
             }
-            if !batch.is_empty() {
-                work.extend(self.attempt(batch, attempts).await);
-            }
+            work.extend(self.attempt(batch, attempts).await);
         }
-        self.advance(end);
     }
 
     /// Passes one batch to the function. Returns the parts that remain; the last element is the next to process.

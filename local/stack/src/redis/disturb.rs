@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Children, Redis, RedisData, command, free_ports,
+    Redis, RedisData, command, free_ports,
     server::{DUMP, Server},
 };
 use crate::weather::Conditions;
@@ -125,14 +125,14 @@ async fn hang(node: &RedisOptions, time: Duration) -> Result<()> {
 
 impl Redis {
     /// Makes every server hang for `time`. Returns when the hangs have begun.
-    pub(crate) async fn hang(&self, time: Duration) -> Result<()> {
-        try_join_all(self.own()?.servers.iter().map(|server| async move { hang(&server.options(), time).await })).await?;
+    pub(crate) async fn hang(&mut self, time: Duration) -> Result<()> {
+        try_join_all(self.children()?.servers.iter().map(async |server| hang(&server.options(), time).await)).await?;
         Ok(())
     }
 
     /// Saves a snapshot of every server.
-    pub(crate) async fn dump(&self) -> Result<()> {
-        try_join_all(self.own()?.servers.iter().map(dump)).await?;
+    pub(crate) async fn dump(&mut self) -> Result<()> {
+        try_join_all(self.children()?.servers.iter().map(dump)).await?;
         Ok(())
     }
 
@@ -184,13 +184,6 @@ impl Redis {
         replica.move_to(master.port, &master.folder).await?;
         *master = *replica;
         Ok(())
-    }
-
-    fn own(&self) -> Result<&Children> {
-        match self {
-            Self::External(_) => bail!("the stack cannot disturb the Redis at REDIS_URL, because the stack does not own it"),
-            Self::Children(children) => Ok(children),
-        }
     }
 }
 

@@ -161,24 +161,14 @@ impl Redis {
         children.are_whole().await
     }
 
-    pub(crate) async fn kill_node(&mut self, node: usize) -> Result<()> {
-        self.node(node)?.stop(RedisData::Lose).await
-    }
-
-    pub(crate) async fn start_node(&mut self, node: usize) -> Result<()> {
-        self.node(node)?.start().await
-    }
-
     fn children(&mut self) -> Result<&mut Children> {
         match self {
-            Self::External(_) => {
-                bail!("the stack cannot stop or start the Redis at REDIS_URL, because the stack does not own it")
-            }
+            Self::External(_) => bail!("the stack cannot disturb the Redis at REDIS_URL, because the stack does not own it"),
             Self::Children(children) => Ok(children),
         }
     }
 
-    fn node(&mut self, node: usize) -> Result<&mut Server> {
+    pub(crate) fn node(&mut self, node: usize) -> Result<&mut Server> {
         self.children()?.servers.get_mut(node).ok_or_else(|| anyhow!("node {node} does not exist"))
     }
 }

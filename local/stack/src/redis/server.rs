@@ -105,7 +105,7 @@ impl Server {
         arguments
     }
 
-    pub(super) async fn start(&mut self) -> Result<()> {
+    pub(crate) async fn start(&mut self) -> Result<()> {
         if self.child.is_some() {
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl Server {
         command(&self.options(), &redis::cmd("PING")).await
     }
 
-    pub(super) async fn stop(&mut self, data: RedisData) -> Result<()> {
+    pub(crate) async fn stop(&mut self, data: RedisData) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let mut has_ended = false;
         if data == RedisData::Keep {

@@ -98,12 +98,6 @@ pub(crate) struct InProcess {
     running: Mutex<HashMap<String, AbortHandle>>,
 }
 
-impl std::fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InProcess").field("function", &self.context.env_config.function_name).finish_non_exhaustive()
-    }
-}
-
 impl InProcess {
     /// Builds the function's state from its environment, as a cold start does. `lines` gets the lines of its
     /// invocations.

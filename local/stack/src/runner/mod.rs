@@ -40,7 +40,7 @@ pub(crate) enum InvokeError {
 }
 
 #[async_trait]
-pub(crate) trait Runner: std::fmt::Debug + Send + Sync {
+pub(crate) trait Runner: Send + Sync {
     /// Invokes the function and waits for its result until its timeout.
     async fn invoke(&self, request_id: &str, payload: Value) -> Result<Value, InvokeError>;
 

@@ -29,7 +29,6 @@ const RESPAWN_AFTER: Duration = Duration::from_millis(200);
 const RESPAWN_AT_MOST: Duration = Duration::from_secs(5);
 
 /// The options for a function's processes.
-#[derive(Debug)]
 pub(crate) struct WorkerSettings {
     pub(crate) binary: PathBuf,
     /// The number of processes, and so of concurrent invocations.
@@ -41,7 +40,6 @@ pub(crate) struct WorkerSettings {
 }
 
 /// An invocation in the form that a worker receives.
-#[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) request_id: String,
     pub(super) payload: String,
@@ -50,7 +48,7 @@ pub(super) struct Assignment {
 
 type Invoked = Result<Value, InvokeError>;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     waiting: VecDeque<(Assignment, oneshot::Sender<Invoked>)>,
     /// The request id and the waiting caller of each busy worker.
@@ -62,7 +60,6 @@ struct State {
     spawned: u64,
 }
 
-#[derive(Debug)]
 pub(super) struct Pool {
     arn: String,
     state: Mutex<State>,
@@ -170,7 +167,6 @@ impl Pool {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Processes {
     pub(super) pool: Arc<Pool>,
     timeout_seconds: u64,

@@ -28,7 +28,6 @@ use crate::lock::lock;
 
 type Pools = Arc<Mutex<BTreeMap<String, Arc<Pool>>>>;
 
-#[derive(Debug)]
 pub(crate) struct RuntimeApi {
     address: String,
     pools: Pools,

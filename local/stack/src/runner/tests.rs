@@ -1,8 +1,9 @@
 //! Tests of processes behind the Runtime API. The processes do nothing; the tests send the requests of a worker.
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+use std::{os::unix::fs::PermissionsExt as _, time::Duration};
 
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::*;
@@ -18,8 +19,9 @@ fn function(timeout_seconds: u64) -> Function {
     }
 }
 
-async fn start(folder: &Path, script: &str, timeout_seconds: u64) -> (RuntimeApi, Arc<Processes>) {
-    let binary = folder.join("fn");
+async fn start(script: &str, timeout_seconds: u64) -> (TempDir, RuntimeApi, Arc<Processes>) {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("fn");
     std::fs::write(&binary, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
     let api = RuntimeApi::start().await.unwrap();
@@ -28,11 +30,11 @@ async fn start(folder: &Path, script: &str, timeout_seconds: u64) -> (RuntimeApi
         count: 1,
         environment: Arc::default(),
         runtime_api: api.address().to_owned(),
-        log: folder.join("fn.log"),
+        log: folder.path().join("fn.log"),
     };
     let processes = Arc::new(Processes::start(&function(timeout_seconds), settings).unwrap());
     api.add("fn", &processes);
-    (api, processes)
+    (folder, api, processes)
 }
 
 fn invoke(processes: &Arc<Processes>, id: &'static str) -> tokio::task::JoinHandle<Result<Value, InvokeError>> {
@@ -69,8 +71,7 @@ async fn pid(processes: &Processes, other_than: Option<u32>) -> u32 {
 
 #[tokio::test]
 async fn a_worker_receives_an_invocation_and_its_result_reaches_the_caller() {
-    let folder = tempfile::tempdir().unwrap();
-    let (api, processes) = start(folder.path(), "exec sleep 1000", 20).await;
+    let (_folder, api, processes) = start("exec sleep 1000", 20).await;
     pid(&processes, None).await;
     let worker = Worker(&api, 1);
     let invocation = invoke(&processes, "one");
@@ -86,14 +87,11 @@ async fn a_worker_receives_an_invocation_and_its_result_reaches_the_caller() {
     worker.next().await;
     worker.post("two/error", json!({ "errorType": "Bad", "errorMessage": "luck" })).await;
     assert_eq!(invocation.await.unwrap().unwrap_err().to_string(), "Bad: luck");
-    processes.stop().await;
-    api.stop().await;
 }
 
 #[tokio::test]
 async fn a_killed_process_fails_its_invocation_at_once_and_is_replaced() {
-    let folder = tempfile::tempdir().unwrap();
-    let (api, processes) = start(folder.path(), "exec sleep 1000", 600).await;
+    let (_folder, api, processes) = start("exec sleep 1000", 600).await;
     let first = pid(&processes, None).await;
     let invocation = invoke(&processes, "one");
     Worker(&api, 1).next().await;
@@ -105,31 +103,24 @@ async fn a_killed_process_fails_its_invocation_at_once_and_is_replaced() {
     assert_eq!(Worker(&api, 2).next().await.headers()["lambda-runtime-aws-request-id"], "two");
     Worker(&api, 2).post("two/response", json!(2)).await;
     assert_eq!(invocation.await.unwrap().unwrap(), json!(2));
-    processes.stop().await;
-    api.stop().await;
 }
 
 #[tokio::test]
 async fn a_process_that_exceeds_its_timeout_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (api, processes) = start(folder.path(), "exec sleep 1000", 1).await;
+    let (_folder, api, processes) = start("exec sleep 1000", 1).await;
     let first = pid(&processes, None).await;
     let invocation = invoke(&processes, "one");
     Worker(&api, 1).next().await;
     assert!(matches!(invocation.await.unwrap(), Err(InvokeError::TimedOut(1))));
     pid(&processes, Some(first)).await;
-    processes.stop().await;
-    api.stop().await;
 }
 
 #[tokio::test]
 async fn a_process_that_cannot_start_fails_the_waiting_invocation() {
-    let folder = tempfile::tempdir().unwrap();
-    let (api, processes) = start(folder.path(), "echo no; exit 3", 600).await;
+    let (folder, _api, processes) = start("echo no; exit 3", 600).await;
     let response = invoke(&processes, "one").await.unwrap();
     assert!(matches!(&response, Err(InvokeError::Exited(how)) if how.contains('3')), "{response:?}");
     processes.stop().await;
     assert_eq!(processes.pids(), Vec::<u32>::new());
     assert!(std::fs::read_to_string(folder.path().join("fn.log")).unwrap().contains("no"));
-    api.stop().await;
 }

@@ -1,7 +1,7 @@
 //! The queues of the template. The HTTP endpoint and the pollers share them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -10,13 +10,14 @@ use anyhow::Result;
 use base64::Engine as _;
 use rustack_sqs_model::{
     error::{SqsError, SqsErrorCode},
+    input::SendMessageInput,
     types::MessageAttributeValue,
 };
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
     journal,
-    queue::{Counts, Message, Messages, Returns},
+    queue::{Counts, Message, Messages},
 };
 use crate::{clock, lock::lock, store::Store, template::Queue, weather::Conditions};
 
@@ -27,30 +28,17 @@ const STORM_DELAYS: f64 = 0.10;
 const STORM_LATEST_MS: usize = 1_500;
 const STORM_PASSES: f64 = 0.30;
 
-/// A message that a sender passes in.
-#[derive(Debug, Default)]
-pub(crate) struct Draft {
-    pub(crate) body: String,
-    pub(crate) attributes: HashMap<String, MessageAttributeValue>,
-    pub(crate) group: Option<String>,
-    /// Overrides the queue's delay.
-    pub(crate) delay_seconds: Option<i32>,
+/// The size as SQS counts it: the body, and the names, types and values of the attributes.
+pub(super) fn bytes(input: &SendMessageInput) -> usize {
+    let attribute = |(name, value): (&String, &MessageAttributeValue)| {
+        name.len()
+            + value.data_type.len()
+            + value.string_value.as_ref().map_or(0, String::len)
+            + value.binary_value.as_ref().map_or(0, Vec::len)
+    };
+    input.message_body.len() + input.message_attributes.iter().map(attribute).sum::<usize>()
 }
 
-impl Draft {
-    /// The size as SQS counts it: the body, and the names, types and values of the attributes.
-    pub(super) fn bytes(&self) -> usize {
-        let attribute = |(name, value): (&String, &MessageAttributeValue)| {
-            name.len()
-                + value.data_type.len()
-                + value.string_value.as_ref().map_or(0, String::len)
-                + value.binary_value.as_ref().map_or(0, Vec::len)
-        };
-        self.body.len() + self.attributes.iter().map(attribute).sum::<usize>()
-    }
-}
-
-#[derive(Debug)]
 struct Cell {
     queue: Queue,
     messages: Mutex<Messages>,
@@ -69,7 +57,6 @@ impl Cell {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Queues {
     cells: BTreeMap<String, Cell>,
     store: Arc<Store>,
@@ -119,14 +106,19 @@ impl Queues {
         self.cells.get(name).ok_or_else(missing)
     }
 
-    /// Sends messages. Each is accepted or refused on its own. The accepted ones are on disk when this returns.
-    pub(crate) async fn send(&self, name: &str, drafts: Vec<Draft>) -> Result<Vec<Result<Message, SqsError>>, SqsError> {
+    /// Sends messages to this queue, whatever their URLs. Each is accepted or refused on its own. The accepted ones are
+    /// on disk when this returns.
+    pub(crate) async fn send(
+        &self,
+        name: &str,
+        inputs: Vec<SendMessageInput>,
+    ) -> Result<Vec<Result<Message, SqsError>>, SqsError> {
         let cell = self.cell(name)?;
-        let results: Vec<Result<Message, SqsError>> = drafts.into_iter().map(|draft| accept(&cell.queue, draft)).collect();
+        let results: Vec<Result<Message, SqsError>> = inputs.into_iter().map(|input| accept(&cell.queue, input)).collect();
         let accepted: Vec<Message> = results.iter().filter_map(|result| result.as_ref().ok().cloned()).collect();
         let accepted = self.in_weather(accepted);
         if !accepted.is_empty() {
-            journal::insert(&self.store, name, &accepted).await.map_err(|error| SqsError::internal_error(error.to_string()))?;
+            journal::insert(&self.store, name, &accepted).await?;
             cell.put(accepted);
         }
         Ok(results)
@@ -251,7 +243,7 @@ impl Queues {
             }
         }
         if !deleted.is_empty() {
-            journal::delete(&self.store, deleted).await.map_err(|error| SqsError::internal_error(error.to_string()))?;
+            journal::delete(&self.store, deleted).await?;
         }
         Ok(results)
     }
@@ -291,7 +283,7 @@ impl Queues {
     /// Deletes all messages of a queue.
     pub(crate) async fn purge(&self, name: &str) -> Result<(), SqsError> {
         let ids = lock(&self.cell(name)?.messages).drain().into_iter().map(|message| message.id).collect();
-        journal::delete(&self.store, ids).await.map_err(|error| SqsError::internal_error(error.to_string()))
+        journal::delete(&self.store, ids).await
     }
 
     /// Sends the messages of a dead-letter queue back to their source queue, or to `target`. Returns their number.
@@ -307,20 +299,21 @@ impl Queues {
     }
 }
 
-fn accept(queue: &Queue, draft: Draft) -> Result<Message, SqsError> {
-    if draft.body.is_empty() {
+/// Makes a message of a request. It keeps the message group: a standard queue with groups is a fair queue.
+fn accept(queue: &Queue, input: SendMessageInput) -> Result<Message, SqsError> {
+    if input.message_body.is_empty() {
         return Err(SqsError::missing_parameter("The request must contain the parameter MessageBody."));
     }
-    if draft.bytes() > queue.maximum_bytes {
+    if bytes(&input) > queue.maximum_bytes {
         let limit = queue.maximum_bytes;
         return Err(SqsError::invalid_parameter_value(format!(
             "One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
         )));
     }
-    if draft.attributes.len() > 10 {
+    if input.message_attributes.len() > 10 {
         return Err(SqsError::invalid_parameter_value("Number of message attributes exceeds the allowed maximum [10]."));
     }
-    let delay = match draft.delay_seconds {
+    let delay = match input.delay_seconds {
         None => u64::from(queue.delay_seconds),
         Some(seconds) => u64::try_from(seconds).ok().filter(|seconds| *seconds <= 900).ok_or_else(|| {
             SqsError::invalid_parameter_value(
@@ -331,16 +324,12 @@ fn accept(queue: &Queue, draft: Draft) -> Result<Message, SqsError> {
     let sent_ms = clock::now_ms();
     Ok(Message {
         id: new_id(),
-        body: draft.body,
-        attributes: draft.attributes,
-        group: draft.group,
+        body: input.message_body,
+        attributes: input.message_attributes,
+        group: input.message_group_id,
         sent_ms,
         due_ms: sent_ms + delay * 1_000,
-        receives: 0,
-        first_received_ms: None,
-        dead_letter_source: None,
-        handle: String::new(),
-        returns: Returns::default(),
+        ..Message::default()
     })
 }
 

@@ -9,11 +9,11 @@ use rustack_sqs_model::{
     operations::SqsOperation,
     types::{Message as WireMessage, MessageAttributeValue},
 };
-use serde::de::DeserializeOwned;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{
-    engine::{Draft, Queues},
+    engine::{Queues, bytes},
     queue::Message,
 };
 use crate::template::{ACCOUNT, Queue};
@@ -23,16 +23,19 @@ const BATCH_BYTES: usize = 1_048_576;
 
 /// Performs an operation. Returns the body of its response.
 pub(super) async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u8]) -> Result<Value, SqsError> {
-    let input: Value = read(body)?;
+    let input: Value = serde_json::from_slice(body).map_err(unreadable("request"))?;
     match operation {
         SqsOperation::SendMessage => {
-            let request: SendMessageInput = read(body)?;
-            let mut sent = queues.send(queue(&input)?, vec![draft(request)]).await?;
+            let request = SendMessageInput::deserialize(&input).map_err(unreadable("request"))?;
+            let mut sent = queues.send(queue(&input)?, vec![request]).await?;
             let message = sent.pop().ok_or_else(|| SqsError::internal_error("nothing was sent"))??;
             Ok(sent_fields(&message))
         }
         SqsOperation::SendMessageBatch => send_batch(queues, queue(&input)?, &input).await,
-        SqsOperation::ReceiveMessage => receive(queues, queue(&input)?, read(body)?).await,
+        SqsOperation::ReceiveMessage => {
+            let request = ReceiveMessageInput::deserialize(&input).map_err(unreadable("request"))?;
+            receive(queues, queue(&input)?, request).await
+        }
         SqsOperation::DeleteMessage => {
             let handle = text(&input, "ReceiptHandle").to_owned();
             queues.delete(queue(&input)?, &[handle]).await?.pop().transpose()?;
@@ -66,7 +69,9 @@ async fn manage(queues: &Queues, operation: &SqsOperation, input: &Value) -> Res
             Ok(json!({ "QueueUrls": urls }))
         }
         SqsOperation::GetQueueAttributes => {
-            Ok(json!({ "Attributes": attributes(queues, queue(input)?, &strings(input, "AttributeNames"))? }))
+            let asked = input["AttributeNames"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let wanted = |name: &str| asked.iter().any(|one| one == "All" || one == name);
+            Ok(json!({ "Attributes": attributes(queues, queue(input)?, wanted)? }))
         }
         SqsOperation::ListDeadLetterSourceQueues => {
             let target = queue(input)?;
@@ -79,7 +84,7 @@ async fn manage(queues: &Queues, operation: &SqsOperation, input: &Value) -> Res
             Ok(json!({}))
         }
         SqsOperation::StartMessageMoveTask => {
-            let last = |name: &str| input.get(name).and_then(Value::as_str).and_then(|arn| arn.rsplit(':').next());
+            let last = |name: &str| input[name].as_str()?.rsplit(':').next();
             let moved = queues.redrive(last("SourceArn").unwrap_or_default(), last("DestinationArn"))?;
             Ok(json!({ "TaskHandle": format!("moved-{moved}") }))
         }
@@ -92,23 +97,13 @@ async fn manage(queues: &Queues, operation: &SqsOperation, input: &Value) -> Res
 
 /// The name of the queue that a request addresses by URL.
 fn queue(input: &Value) -> Result<&str, SqsError> {
-    let url = input.get("QueueUrl").and_then(Value::as_str);
+    let url = input["QueueUrl"].as_str();
     let url = url.ok_or_else(|| SqsError::missing_parameter("The request must contain the parameter QueueUrl."))?;
     Ok(url.rsplit('/').next().unwrap_or(url))
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
-    serde_json::from_slice(body).map_err(|error| SqsError::invalid_parameter_value(format!("unreadable request: {error}")))
-}
-
-/// Builds a draft. It keeps the message group: a standard queue with groups is a fair queue.
-fn draft(input: SendMessageInput) -> Draft {
-    Draft {
-        body: input.message_body,
-        attributes: input.message_attributes,
-        group: input.message_group_id,
-        delay_seconds: input.delay_seconds,
-    }
+fn unreadable(what: &str) -> impl Fn(serde_json::Error) -> SqsError {
+    move |error| SqsError::invalid_parameter_value(format!("unreadable {what}: {error}"))
 }
 
 fn sent_fields(message: &Message) -> Value {
@@ -121,19 +116,17 @@ fn sent_fields(message: &Message) -> Value {
 
 async fn send_batch(queues: &Queues, name: &str, input: &Value) -> Result<Value, SqsError> {
     let entries = entries(input)?;
-    let mut drafts = Vec::with_capacity(entries.len());
-    for (_, entry) in &entries {
+    let request = |(_, entry): &(&str, &Value)| {
         let mut entry = (*entry).clone();
-        entry["QueueUrl"] = Value::String(name.to_owned());
-        let request: SendMessageInput = serde_json::from_value(entry)
-            .map_err(|error| SqsError::invalid_parameter_value(format!("unreadable batch entry: {error}")))?;
-        drafts.push(draft(request));
-    }
-    if drafts.iter().map(Draft::bytes).sum::<usize>() > BATCH_BYTES {
+        entry["QueueUrl"] = json!(name);
+        SendMessageInput::deserialize(entry).map_err(unreadable("batch entry"))
+    };
+    let requests: Vec<SendMessageInput> = entries.iter().map(request).collect::<Result<_, _>>()?;
+    if requests.iter().map(bytes).sum::<usize>() > BATCH_BYTES {
         let reason = format!("Batch requests cannot be longer than {BATCH_BYTES} bytes.");
         return Err(SqsError::new(SqsErrorCode::BatchRequestTooLong, reason));
     }
-    let results = queues.send(name, drafts).await?;
+    let results = queues.send(name, requests).await?;
     Ok(batch_response(&entries, results.into_iter().map(|result| result.map(|message| sent_fields(&message)))))
 }
 
@@ -200,7 +193,7 @@ pub(crate) fn system_attributes(message: &Message) -> HashMap<String, String> {
 }
 
 fn change_visibility(queues: &Queues, name: &str, input: &Value) -> Result<Value, SqsError> {
-    let seconds = input.get("VisibilityTimeout").and_then(Value::as_u64).filter(|seconds| *seconds <= 43_200);
+    let seconds = input["VisibilityTimeout"].as_u64().filter(|seconds| *seconds <= 43_200);
     let seconds = seconds.ok_or_else(|| {
         SqsError::invalid_parameter_value(
             "Value for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.",
@@ -210,7 +203,8 @@ fn change_visibility(queues: &Queues, name: &str, input: &Value) -> Result<Value
     Ok(json!({}))
 }
 
-pub(crate) fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Result<Value, SqsError> {
+/// The attributes of a queue whose names are `wanted`.
+pub(crate) fn attributes(queues: &Queues, name: &str, wanted: impl Fn(&str) -> bool) -> Result<Value, SqsError> {
     let Queue { arn, visibility_seconds, retention_seconds, delay_seconds, maximum_bytes, wait_seconds, redrive, .. } =
         queues.definition(name)?;
     let counts = queues.counts(name);
@@ -232,13 +226,12 @@ pub(crate) fn attributes(queues: &Queues, name: &str, wanted: &[String]) -> Resu
             json!({ "deadLetterTargetArn": target, "maxReceiveCount": redrive.max_receives }).to_string(),
         ));
     }
-    let chosen = all.into_iter().filter(|(name, _)| wanted.iter().any(|w| w == "All" || w == name));
-    Ok(chosen.map(|(name, value)| (name.to_owned(), Value::String(value))).collect::<serde_json::Map<_, _>>().into())
+    Ok(all.into_iter().filter(|(name, _)| wanted(name)).collect())
 }
 
 /// Returns a batch's entries with their ids, after the checks that SQS makes before it handles any entry.
 fn entries(input: &Value) -> Result<Vec<(&str, &Value)>, SqsError> {
-    let list = input.get("Entries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let list = input["Entries"].as_array().map(Vec::as_slice).unwrap_or_default();
     if list.is_empty() {
         return Err(SqsError::empty_batch_request());
     }
@@ -278,9 +271,5 @@ fn batch_response(entries: &[(&str, &Value)], results: impl Iterator<Item = Resu
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn strings(value: &Value, name: &str) -> Vec<String> {
-    value.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+    value[name].as_str().unwrap_or_default()
 }

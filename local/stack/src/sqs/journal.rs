@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use anyhow::Result;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Transaction, params};
+use rustack_sqs_model::error::SqsError;
 
-use super::queue::{Message, Returns};
+use super::queue::Message;
 use crate::store::Store;
 
 /// Reads all messages with the names of their queues, oldest first.
@@ -30,8 +30,7 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<(String, Mes
             receives: row.get(7)?,
             first_received_ms: row.get(8)?,
             dead_letter_source: row.get(9)?,
-            handle: String::new(),
-            returns: Returns::default(),
+            ..Message::default()
         };
         Ok((row.get(0)?, message))
     })?;
@@ -39,9 +38,9 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<(String, Mes
 }
 
 /// Writes new messages. Returns when they are on disk.
-pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> Result<()> {
+pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> Result<(), SqsError> {
     let (queue, messages) = (queue.to_owned(), messages.to_vec());
-    let write = move |transaction: &rusqlite::Transaction<'_>| {
+    let write = move |transaction: &Transaction<'_>| {
         let mut statement = transaction.prepare_cached(
             "INSERT INTO messages (id, queue, body, attributes, message_group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -54,12 +53,12 @@ pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> 
         }
         Ok(())
     };
-    store.commit(write).await
+    commit(store, write).await
 }
 
 /// Removes messages. Returns when the removal is on disk.
-pub(super) async fn delete(store: &Store, ids: Vec<String>) -> Result<()> {
-    store.commit(move |transaction| remove(transaction, &ids)).await
+pub(super) async fn delete(store: &Store, ids: Vec<String>) -> Result<(), SqsError> {
+    commit(store, move |transaction| remove(transaction, &ids)).await
 }
 
 /// Removes messages without waiting for the disk.
@@ -67,7 +66,14 @@ pub(super) fn forget(store: &Store, ids: Vec<String>) {
     store.post(move |transaction| remove(transaction, &ids));
 }
 
-fn remove(transaction: &rusqlite::Transaction<'_>, ids: &[String]) -> rusqlite::Result<()> {
+async fn commit(
+    store: &Store,
+    work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
+) -> Result<(), SqsError> {
+    store.commit(work).await.map_err(|error| SqsError::internal_error(error.to_string()))
+}
+
+fn remove(transaction: &Transaction<'_>, ids: &[String]) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached("DELETE FROM messages WHERE id = ?1")?;
     for id in ids {
         statement.execute([id])?;

@@ -8,7 +8,6 @@
 //! Differences from SQS: queues are standard queues and are created only by the template; a receive sees every
 //! visible message; `StartMessageMoveTask` moves at once.
 
-mod disturbed;
 mod engine;
 mod handler;
 pub(crate) mod journal;
@@ -21,20 +20,21 @@ use anyhow::{Context as _, Result};
 use axum::body::{Body, Bytes};
 use http::{Response, request::Parts};
 use rustack_sqs_http::{
-    response::{error_to_response, json_response},
+    response::{error_to_response, json_response as response},
     router::resolve_operation,
 };
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    http_server::{self, Reply, Serve, to_its_end},
-    weather::Surroundings,
+    http_server::{self, Reply, Serve, access_key, operation, status_of, to_its_end},
+    weather::{Call, Surroundings},
 };
-pub(crate) use engine::{Draft, Queues, new_id};
+pub(crate) use engine::{Queues, new_id};
 pub(crate) use handler::{attributes, system_attributes};
 pub use queue::Counts;
-pub(crate) use queue::{Message, Returns};
+pub(crate) use queue::Message;
 pub(crate) use source::Source;
 
 /// Larger than any batch that SQS accepts, escaped and wrapped in JSON.
@@ -57,6 +57,12 @@ pub(crate) async fn bind() -> Result<(TcpListener, String)> {
     Ok((listener, endpoint))
 }
 
+/// In a storm, the probabilities that a send fails before it is done, that every entry of a batch fails, and that the
+/// response is lost.
+const STORM_FAILS: f64 = 0.02;
+const STORM_LEAVES: f64 = 0.01;
+const STORM_LOSES: f64 = 0.03;
+
 #[derive(Clone)]
 struct Service {
     queues: Arc<Queues>,
@@ -69,7 +75,7 @@ impl Serve for Service {
             return Some(self.handle(&parts, body).await);
         }
         let service = self.clone();
-        to_its_end(async move { disturbed::response(&service, &parts, body).await }).await
+        to_its_end(async move { service.disturbed(&parts, body).await }).await
     }
 }
 
@@ -80,11 +86,56 @@ impl Service {
             Err(error) => Err(error),
         };
         let response = match result {
-            Ok(body) => json_response(body.to_string().into_bytes(), &new_id()),
+            Ok(body) => response(body.to_string().into_bytes(), &new_id()),
             Err(error) => error_to_response(&error, &new_id()),
         };
         response.map(Body::new)
     }
+
+    /// Performs a request under the weather, and under a planted fault if one matches.
+    async fn disturbed(&self, parts: &Parts, body: Bytes) -> Reply {
+        let (function, operation) = (access_key(parts), operation(parts).unwrap_or_default());
+        // An open receive does not count as work, because it only waits.
+        let _open = (operation != "ReceiveMessage").then(|| self.surroundings.open.enter());
+        let faults = &self.surroundings.faults;
+        let text = std::str::from_utf8(&body).unwrap_or_default();
+        let Some(fault) = faults.take(&Call { function, operation, body: text }) else {
+            return self.in_weather(parts, operation, body).await;
+        };
+        let request = async { Some(self.handle(parts, body.clone()).await) };
+        faults.apply(fault, function, request, refusal, || all_failed(text)).await
+    }
+
+    /// In a storm, makes sends fail and loses their responses.
+    async fn in_weather(&self, parts: &Parts, operation: &str, body: Bytes) -> Reply {
+        let conditions = &self.surroundings.conditions;
+        if !matches!(operation, "SendMessage" | "SendMessageBatch") {
+            return Some(self.handle(parts, body).await);
+        }
+        if conditions.storm(STORM_FAILS) {
+            return Some(refusal("InternalError"));
+        }
+        if operation == "SendMessageBatch" && conditions.storm(STORM_LEAVES) {
+            return Some(all_failed(std::str::from_utf8(&body).unwrap_or_default()));
+        }
+        let response = self.handle(parts, body).await;
+        (!conditions.storm(STORM_LOSES)).then_some(response)
+    }
+}
+
+fn refusal(code: &str) -> Response<Body> {
+    let body = json!({ "__type": format!("com.amazonaws.sqs#{code}"), "message": "a planted fault" });
+    http_server::json_response(status_of(code), body.to_string())
+}
+
+/// The response to a batch in which every entry has failed.
+fn all_failed(body: &str) -> Response<Body> {
+    let request: Value = serde_json::from_str(body).unwrap_or_default();
+    let entries = request.get("Entries").and_then(Value::as_array).into_iter().flatten();
+    let failed: Vec<Value> = entries
+        .map(|entry| json!({ "Id": entry["Id"], "Code": "InternalError", "Message": "a planted fault", "SenderFault": false }))
+        .collect();
+    http_server::json_response(200, json!({ "Successful": [], "Failed": failed }).to_string())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{clock, template::Queue};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Message {
     pub(crate) id: String,
     pub(crate) body: String,

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
+use rustack_sqs_model::input::SendMessageInput;
 
-use super::{Counts, Draft, Message, Queues};
+use super::{Counts, Message, Queues};
 use crate::{elsewhere::Elsewhere, template::Queue};
 
-#[derive(Debug)]
 pub(crate) struct Source {
     /// Elsewhere they are empty, and only their definitions are used.
     pub(crate) own: Arc<Queues>,
@@ -61,8 +61,8 @@ impl Source {
         match self.elsewhere(name) {
             Some((elsewhere, queue)) => elsewhere.send(queue, &body).await,
             None => {
-                let draft = Draft { body, ..Draft::default() };
-                Ok(self.own.send(name, vec![draft]).await.map(drop)?)
+                let input = SendMessageInput { message_body: body, ..SendMessageInput::default() };
+                Ok(self.own.send(name, vec![input]).await.map(drop)?)
             }
         }
     }

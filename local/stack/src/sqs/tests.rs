@@ -1,6 +1,6 @@
 //! Tests of the queue endpoint through the AWS SDK.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_sqs::{
     Client,
@@ -11,6 +11,8 @@ use aws_sdk_sqs::{
         MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
     },
 };
+use rustack_sqs_model::input::SendMessageInput;
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -40,13 +42,18 @@ struct Endpoint {
     surroundings: Surroundings,
     stop: CancellationToken,
     server: JoinHandle<()>,
+    folder: TempDir,
 }
 
 impl Endpoint {
-    async fn start(folder: &Path) -> Self {
+    async fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap()).await
+    }
+
+    async fn start_in(folder: TempDir) -> Self {
         let (listener, endpoint) = bind().await.unwrap();
         let template = Template::parse(TEMPLATE, &Bindings { sqs_endpoint: endpoint.clone(), ..Bindings::default() }).unwrap();
-        let (store, messages) = Store::open(&folder.join("local.sqlite"), journal::load).unwrap();
+        let (store, messages) = Store::open(&folder.path().join("local.sqlite"), journal::load).unwrap();
         let store = Arc::new(store);
         let surroundings = Surroundings::default();
         let queues = Arc::new(Queues::new(
@@ -73,6 +80,7 @@ impl Endpoint {
             surroundings,
             stop,
             server,
+            folder,
         }
     }
 
@@ -92,11 +100,12 @@ impl Endpoint {
             .unwrap_or_default()
     }
 
-    async fn stop(self) {
+    async fn stop(self) -> TempDir {
         self.stop.cancel();
         drop(self.client);
         let _ = self.server.await;
         self.store.close();
+        self.folder
     }
 }
 
@@ -110,8 +119,7 @@ fn receives(message: &aws_sdk_sqs::types::Message) -> &str {
 
 #[tokio::test]
 async fn a_message_is_sent_received_and_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start().await;
     let attribute = MessageAttributeValue::builder().data_type("String").string_value("v").build().unwrap();
     let send = endpoint.client.send_message().queue_url(&endpoint.jobs).message_body("one").message_attributes("k", attribute);
     let sent = send.message_group_id("author-7").send().await.unwrap();
@@ -138,13 +146,11 @@ async fn a_message_is_sent_received_and_deleted() {
     let handle = received[0].receipt_handle().unwrap();
     endpoint.client.delete_message().queue_url(&endpoint.jobs).receipt_handle(handle).send().await.unwrap();
     assert!(endpoint.queues.counts("Jobs").is_empty());
-    endpoint.stop().await;
 }
 
 #[tokio::test]
 async fn entries_of_a_batch_fail_independently() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start().await;
     let entry = |id: &str, body: String| SendMessageBatchRequestEntry::builder().id(id).message_body(body).build().unwrap();
     let too_large = "x".repeat(1_025);
     let batch = endpoint
@@ -195,13 +201,11 @@ async fn entries_of_a_batch_fail_independently() {
         .unwrap_err()
         .into_service_error();
     assert!(error.is_queue_does_not_exist(), "{error:?}");
-    endpoint.stop().await;
 }
 
 #[tokio::test]
 async fn a_message_received_too_often_becomes_a_dead_letter() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start().await;
     let id = endpoint.send("poison").await;
     for attempt in ["1", "2"] {
         let received = endpoint.receive(&endpoint.jobs, 0).await;
@@ -215,13 +219,11 @@ async fn a_message_received_too_often_becomes_a_dead_letter() {
     let arn = |name: &str| endpoint.queues.definition(name).unwrap().arn.clone();
     endpoint.client.start_message_move_task().source_arn(arn("Dead")).send().await.unwrap();
     assert_eq!(bodies(&endpoint.receive(&endpoint.jobs, 0).await), ["poison"]);
-    endpoint.stop().await;
 }
 
 #[tokio::test]
 async fn a_waiting_receive_wakes_for_arrivals_delays_and_visibility() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start().await;
     let wait = || endpoint.client.receive_message().queue_url(&endpoint.jobs).wait_time_seconds(20).visibility_timeout(1).send();
     let (received, _) = tokio::join!(wait(), endpoint.send("now"));
     assert_eq!(bodies(&received.unwrap().messages.unwrap()), ["now"]);
@@ -235,51 +237,47 @@ async fn a_waiting_receive_wakes_for_arrivals_delays_and_visibility() {
     };
     let (received, _) = tokio::join!(wait(), delayed);
     assert_eq!(bodies(&received.unwrap().messages.unwrap()), ["later"]);
-    endpoint.stop().await;
 }
 
 #[tokio::test]
 async fn messages_that_were_not_deleted_survive_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start().await;
     let (gone, flying, waiting) = (endpoint.send("gone").await, endpoint.send("flying").await, endpoint.send("waiting").await);
     let received = endpoint.queues.receive_now("Jobs", 2, None).unwrap();
     assert_eq!([&received[0].id, &received[1].id], [&gone, &flying]);
     endpoint.queues.delete("Jobs", &[received[0].handle.clone()]).await.unwrap();
-    endpoint.stop().await;
 
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start_in(endpoint.stop().await).await;
     let received = endpoint.receive(&endpoint.jobs, 0).await;
     assert_eq!(bodies(&received), ["flying", "waiting"]);
     assert_eq!([receives(&received[0]), receives(&received[1])], ["2", "1"]);
     assert_eq!(received[1].message_id(), Some(waiting.as_str()));
     // This receive moves the first message to the dead-letter queue.
     endpoint.receive(&endpoint.jobs, 0).await;
-    endpoint.stop().await;
 
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start_in(endpoint.stop().await).await;
     assert_eq!(bodies(&endpoint.receive(&endpoint.dead, 0).await), ["flying"]);
     assert_eq!(endpoint.queues.counts("Jobs").visible, 1);
-    endpoint.stop().await;
 }
 
 #[tokio::test]
 async fn a_burst_of_one_group_does_not_delay_the_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
-    let draft = |body: &str, group: &str| Draft { body: body.to_owned(), group: Some(group.to_owned()), ..Draft::default() };
-    let burst = vec![draft("a1", "a"), draft("a2", "a"), draft("a3", "a"), draft("b1", "b")];
+    let endpoint = Endpoint::start().await;
+    let input = |(body, group): (&str, &str)| SendMessageInput {
+        message_body: body.to_owned(),
+        message_group_id: Some(group.to_owned()),
+        ..SendMessageInput::default()
+    };
+    let burst = [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")].map(input).into();
     endpoint.queues.send("Jobs", burst).await.unwrap();
     let received = endpoint.queues.receive("Jobs", 10, None, Duration::ZERO).await.unwrap();
     let order: Vec<&str> = received.iter().map(|message| message.body.as_str()).collect();
     assert_eq!(order, ["a1", "b1", "a2", "a3"]);
-    endpoint.stop().await;
 }
 
 #[tokio::test]
 async fn a_failed_message_returns_at_the_time_that_its_queue_or_receiver_set() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start().await;
     let soon = Duration::from_millis(1);
     for body in ["hidden", "asked", "soon"] {
         endpoint.send(body).await;
@@ -296,17 +294,15 @@ async fn a_failed_message_returns_at_the_time_that_its_queue_or_receiver_set() {
     let again = endpoint.queues.receive("Jobs", 10, None, Duration::from_secs(5)).await.unwrap();
     assert_eq!(again.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["hidden"], "its receiver has failed");
     assert_eq!(endpoint.queues.counts("Jobs").in_flight, 3);
-    endpoint.stop().await;
 }
 
 #[tokio::test]
 async fn a_storm_duplicates_delays_and_reorders_messages_and_loses_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(folder.path()).await;
+    let endpoint = Endpoint::start().await;
     endpoint.surroundings.conditions.set(Weather::Storm, 3);
     let sent: Vec<String> = (0..200).map(|number| format!("{number:03}")).collect();
-    let draft = |body: &String| Draft { body: body.clone(), ..Draft::default() };
-    endpoint.queues.send("Jobs", sent.iter().map(draft).collect()).await.unwrap();
+    let input = |body: &String| SendMessageInput { message_body: body.clone(), ..SendMessageInput::default() };
+    endpoint.queues.send("Jobs", sent.iter().map(input).collect()).await.unwrap();
     let counts = endpoint.queues.counts("Jobs");
     assert!(counts.delayed > 0 && !counts.is_empty(), "a delayed message counts as present: {counts:?}");
     let mut order = Vec::new();
@@ -321,5 +317,4 @@ async fn a_storm_duplicates_delays_and_reorders_messages_and_loses_none() {
     order.sort_unstable();
     order.dedup();
     assert_eq!(order, sent);
-    endpoint.stop().await;
 }

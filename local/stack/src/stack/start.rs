@@ -118,8 +118,9 @@ struct Plan {
 impl Plan {
     async fn read(options: &Options) -> Result<Self> {
         let (queue_listener, own_sqs) = sqs::bind().await?;
-        ensure!(options.stores_url.is_none() || options.weather == Weather::Calm, "stores elsewhere have no weather but calm");
-        let elsewhere = options.stores_url.as_deref().map(Elsewhere::new).transpose()?;
+        let stores_url = options.stores_url.as_deref().filter(|url| !url.is_empty());
+        ensure!(stores_url.is_none() || options.weather == Weather::Calm, "stores elsewhere have no weather but calm");
+        let elsewhere = stores_url.map(Elsewhere::new).transpose()?;
         let sqs = elsewhere.as_ref().map_or(own_sqs, |elsewhere| elsewhere.url.clone());
         let bindings = Bindings { sqs_endpoint: sqs.clone(), parameters: options.parameters.clone() };
         let mut template = Template::load(&options.template, &bindings)?;
@@ -137,12 +138,10 @@ impl Plan {
 
 fn check_process_functions(options: &Options, template: &Template) -> Result<()> {
     let known: BTreeSet<&str> = template.functions.values().map(|function| function.binary.as_str()).collect();
-    match options.process_functions.iter().find(|name| !known.contains(name.as_str())) {
-        Some(unknown) => {
-            bail!("TIDEMARK_PROCESS_FUNCTIONS: no function is called `{unknown}`, only {}", Vec::from_iter(known).join(", "))
-        }
-        None => Ok(()),
-    }
+    let unknown = options.process_functions.iter().find(|name| !known.contains(name.as_str()));
+    unknown.map_or(Ok(()), |unknown| {
+        bail!("TIDEMARK_PROCESS_FUNCTIONS: no function is called `{unknown}`, only {}", Vec::from_iter(known).join(", "))
+    })
 }
 
 /// The tables and queues of the template with their data, before any function uses them.
@@ -160,7 +159,7 @@ struct Stores {
 impl Stores {
     /// Opens the files in the data directory, and creates the tables and queues that do not exist.
     async fn open(plan: &Plan, data: &DataDir, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
-        let dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), surroundings, metrics)?;
+        let dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), &plan.template, surroundings, metrics)?;
         let mut streams = BTreeMap::new();
         for table in plan.template.tables.values() {
             let arn = match &plan.elsewhere {

@@ -1,9 +1,10 @@
 //! Tests of the whole stack, without the functions' own behaviour.
 
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::*;
-use crate::{Options, sqs};
+use crate::Options;
 
 fn options(folder: &Path) -> Options {
     let mut options = Options::new(folder);
@@ -12,12 +13,17 @@ fn options(folder: &Path) -> Options {
     options
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_gateway_refuses_requests_before_any_function_as_api_gateway_does() {
+async fn start_with(change: impl FnOnce(&mut Options)) -> (TempDir, Stack) {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
-    options.parameters.insert("JwtScope".to_owned(), "feed".to_owned());
-    let stack = Stack::start(options).await.unwrap();
+    change(&mut options);
+    (folder, Stack::start(options).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_refuses_requests_before_any_function_as_api_gateway_does() {
+    let scoped = |options: &mut Options| drop(options.parameters.insert("JwtScope".to_owned(), "feed".to_owned()));
+    let (_folder, stack) = start_with(scoped).await;
     let client = reqwest::Client::new();
     let refusal = async |request: reqwest::RequestBuilder| {
         let response = request.send().await.unwrap();
@@ -44,13 +50,11 @@ async fn the_gateway_refuses_requests_before_any_function_as_api_gateway_does() 
     let large = client.post(format!("{}/v1/posts", stack.base_url())).header("authorization", "Bearer 1 feed");
     let (status, body, _) = refusal(large.body(vec![b'x'; (10 << 20) + 1])).await;
     assert_eq!((status, body), (413, json!({ "message": "Request Entity Too Large" })));
-    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_local_routes_report_and_pause_the_stack() {
-    let folder = tempfile::tempdir().unwrap();
-    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let (_folder, stack) = start_with(|_| ()).await;
     stack.idle().await.unwrap();
     let client = reqwest::Client::new();
     let url = |path: &str| format!("{}{path}", stack.base_url());
@@ -84,15 +88,11 @@ async fn the_local_routes_report_and_pause_the_stack() {
     assert_eq!((feed.status().as_u16(), keys().await > 0), (200, true));
     assert_eq!((post("/_local/redis/flush").await, keys().await), (200, 0));
     assert!(stack.app("publish").is_some() && stack.app("nobody").is_none());
-    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_weather_can_be_set_at_the_start_and_changed_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = options(folder.path());
-    (options.weather, options.weather_seed) = (Weather::Aws, Some(11));
-    let stack = Stack::start(options).await.unwrap();
+    let (_folder, stack) = start_with(|options| (options.weather, options.weather_seed) = (Weather::Aws, Some(11))).await;
     let (client, url) = (reqwest::Client::new(), format!("{}/_local/weather", stack.base_url()));
     let seen = async || {
         let response: Value = client.get(&url).send().await.unwrap().json().await.unwrap();
@@ -115,31 +115,20 @@ async fn the_weather_can_be_set_at_the_start_and_changed_later() {
     assert_eq!(serde_json::to_value(stack.status().await.unwrap()).unwrap()["weather"], "storm");
     assert_eq!(put(r#"{"weather":"calm"}"#).await.0, 200);
     assert_eq!(stack.weather().0, Weather::Calm);
-    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_drops_connections_to_redis_and_calm_weather_does_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let (_folder, stack) = start_with(|_| ()).await;
     stack.set_weather(Weather::Storm, 2);
     let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while ask_on::<()>(&mut connection, &["PING"]).await.is_ok_and(|()| Instant::now() < deadline) {
+    while ::redis::cmd("PING").query_async::<()>(&mut connection).await.is_ok_and(|()| Instant::now() < deadline) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!(Instant::now() < deadline, "no connection was dropped");
     stack.set_weather(Weather::Calm, 2);
     stack.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn an_unknown_function_to_run_as_a_process_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = options(folder.path());
-    options.process_functions = ["fan-out".to_owned(), "fanout".to_owned()].into();
-    let error = Stack::start(options).await.unwrap_err().to_string();
-    assert!(error.contains("no function is called `fanout`, only fan-out, follow,"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,8 +144,7 @@ async fn a_data_directory_belongs_to_one_stack_and_keeps_its_state() {
     assert!(!ask::<bool>(&stack, &["EXISTS", "lost"]).await.unwrap());
     ask::<()>(&stack, &["SET", "kept", "1"]).await.unwrap();
     let dead = stack.queue("FanOutDeadLetters").unwrap().name.clone();
-    let draft = || sqs::Draft { body: "kept".to_owned(), ..sqs::Draft::default() };
-    stack.core.queues.own.send(&dead, vec![draft()]).await.unwrap();
+    stack.core.queues.send(&dead, "kept".to_owned()).await.unwrap();
     stack.stop().await.unwrap();
 
     let stack = Stack::start(options(folder.path())).await.unwrap();
@@ -185,25 +173,18 @@ async fn a_wrong_option_is_one_error_that_names_it() {
     assert!(error(&|options| options.template = folder.path().join("none.yaml")).await.contains("none.yaml"));
     let processes = |options: &mut Options| (options.all_processes, options.bin_dir) = (true, Some(folder.path().to_owned()));
     assert!(error(&processes).await.contains("the binary"));
+    let unknown = error(&|options| options.process_functions = ["fan-out".to_owned(), "fanout".to_owned()].into()).await;
+    assert!(unknown.contains("no function is called `fanout`, only fan-out, follow,"), "{unknown}");
 }
 
 async fn ask<T: ::redis::FromRedisValue>(stack: &Stack, command: &[&str]) -> ::redis::RedisResult<T> {
     let mut connection = ::redis::Client::open(stack.redis_url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    ask_on(&mut connection, command).await
-}
-
-async fn ask_on<T: ::redis::FromRedisValue>(
-    connection: &mut ::redis::aio::MultiplexedConnection,
-    command: &[&str],
-) -> ::redis::RedisResult<T> {
-    let mut all = ::redis::cmd(command[0]);
-    all.arg(&command[1..]).query_async(connection).await
+    ::redis::cmd(command[0]).arg(&command[1..]).query_async(&mut connection).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_can_hang_and_restart_with_older_data() {
-    let folder = tempfile::tempdir().unwrap();
-    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let (_folder, stack) = start_with(|_| ()).await;
     let client = ::redis::Client::open(stack.redis_url()).unwrap();
     let patient = ::redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let mut kept = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
@@ -211,12 +192,9 @@ async fn redis_can_hang_and_restart_with_older_data() {
     let started = Instant::now();
     stack.hang_redis(Duration::from_millis(300)).await.unwrap();
     assert!(started.elapsed() < Duration::from_millis(300), "the call returns when Redis hangs");
-    ask_on::<()>(&mut kept, &["SET", "late", "1"]).await.unwrap();
-    assert!(
-        started.elapsed() >= Duration::from_millis(280),
-        "Redis runs the command at the end of the hang: {:?}",
-        started.elapsed()
-    );
+    ::redis::cmd("SET").arg("late").arg("1").query_async::<()>(&mut kept).await.unwrap();
+    let elapsed = started.elapsed();
+    assert!(elapsed >= Duration::from_millis(280), "Redis runs the command at the end of the hang: {elapsed:?}");
 
     let error = stack.restart_redis_from_dump().await.unwrap_err();
     assert!(format!("{error:#}").contains("no snapshot"), "{error:#}");
@@ -231,13 +209,11 @@ async fn redis_can_hang_and_restart_with_older_data() {
     stack.stop_redis(RedisData::Lose).await.unwrap();
     stack.start_redis().await.unwrap();
     assert_eq!(ask::<u64>(&stack, &["DBSIZE"]).await.unwrap(), 0, "Redis is empty after a restart without the snapshot");
-    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_promoted_replica_lacks_writes_after_its_cut_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let stack = Stack::start(options(folder.path())).await.unwrap();
+    let (_folder, stack) = start_with(|_| ()).await;
     let replication = async || ask::<String>(&stack, &["INFO", "replication"]).await.unwrap();
     let id = |info: &str, name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned())).unwrap();
     assert!(stack.promote_redis_replica().await.is_err(), "no replica exists yet");
@@ -256,5 +232,4 @@ async fn a_promoted_replica_lacks_writes_after_its_cut_off() {
     stack.stop_redis(RedisData::Keep).await.unwrap();
     stack.start_redis().await.unwrap();
     assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old", "the replica is the stack's Redis now");
-    stack.stop().await.unwrap();
 }

@@ -1,14 +1,11 @@
 //! Event sources of functions: routes, queues, streams and schedules.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, error::Error, str::FromStr, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use serde_json::{Map, Value};
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 
-use super::{
-    Template, kind,
-    values::{Scope, is_true, scalar},
-};
+use super::{Template, kind, values::optional};
 use crate::schedule::Expression;
 
 #[derive(Clone, Debug)]
@@ -73,11 +70,9 @@ pub struct StreamSource {
     pub report_failures: bool,
     /// True to start at the oldest record (`TRIM_HORIZON`) instead of the newest.
     pub from_oldest: bool,
-    /// `FilterCriteria` patterns. A record passes if any pattern matches, or if there is none.
-    pub filters: Vec<Value>,
 }
 
-/// The settings of a `ScheduleV2` or `Schedule` event.
+/// The settings of a `ScheduleV2` event.
 #[derive(Clone, Debug)]
 pub struct ScheduleSource {
     pub expression: Expression,
@@ -90,35 +85,26 @@ pub struct ScheduleSource {
 /// For each `HttpApi` resource, the scopes that its routes require by default; `None` if they require no caller.
 pub(super) type Apis = BTreeMap<String, Option<Vec<String>>>;
 
-pub(super) fn apis(resources: &Map<String, Value>, scope: &Scope) -> Result<Apis> {
-    let mut out = Apis::new();
-    for (id, body) in resources.iter().filter(|(_, body)| kind(body) == "AWS::Serverless::HttpApi") {
-        let auth = body.pointer("/Properties/Auth").map(|auth| scope.evaluate(auth)).transpose()?.flatten().unwrap_or_default();
-        let default = auth.get("DefaultAuthorizer").and_then(Value::as_str);
-        let known = |name: &str| name == "AWS_IAM" || auth.get("Authorizers").is_some_and(|a| a.get(name).is_some());
-        if let Some(name) = default.filter(|name| !known(name)) {
-            bail!("resource `{id}`: its default authorizer `{name}` is not among its authorizers");
-        }
-        let scopes = |name: &str| {
-            let scopes = auth.get("Authorizers")?.get(name)?.get("AuthorizationScopes")?.as_array()?;
-            Some(scopes.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-        };
-        out.insert(id.clone(), default.map(|name| scopes(name).unwrap_or_default()));
-    }
-    Ok(out)
+pub(super) fn default_scopes(api: &Value) -> Result<Option<Vec<String>>> {
+    let auth = &api["Properties"]["Auth"];
+    let Some(name) = auth["DefaultAuthorizer"].as_str() else { return Ok(None) };
+    let authorizer = &auth["Authorizers"][name];
+    let known = name == "AWS_IAM" || !authorizer.is_null();
+    ensure!(known, "its default authorizer `{name}` is not among its authorizers");
+    let scopes = authorizer["AuthorizationScopes"].as_array().into_iter().flatten();
+    Ok(Some(scopes.filter_map(Value::as_str).map(str::to_owned).collect()))
 }
 
 /// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that the local stack does
 /// not serve.
 pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) -> Result<Option<Event>> {
-    let none = Value::Null;
-    let properties = event.get("Properties").unwrap_or(&none);
+    let properties = &event["Properties"];
     let source = match kind(event) {
         "HttpApi" => EventSource::Http(http(properties, apis)?),
-        "SQS" | "DynamoDB" if properties.get("Enabled") == Some(&Value::Bool(false)) => return Ok(None),
+        "SQS" | "DynamoDB" if properties["Enabled"] == false => return Ok(None),
         "SQS" => EventSource::Sqs(sqs(properties, template)?),
         "DynamoDB" => EventSource::Stream(stream(properties, template)?),
-        "Schedule" | "ScheduleV2" => EventSource::Schedule(schedule(properties)?),
+        "ScheduleV2" => EventSource::Schedule(schedule(properties)?),
         other => {
             tracing::warn!(event = name, kind = other, "the local stack does not support this event source");
             return Ok(None);
@@ -128,113 +114,83 @@ pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) 
 }
 
 fn http(properties: &Value, apis: &Apis) -> Result<HttpRoute> {
-    let api = properties.get("ApiId").and_then(Value::as_str);
-    let default = match api {
-        Some(id) => apis.get(id).ok_or_else(|| anyhow!("the template has no HTTP API `{id}`"))?.clone(),
+    let default = match properties["ApiId"].as_str() {
+        Some(id) => apis.get(id).with_context(|| format!("the template has no HTTP API `{id}`"))?.clone(),
         None => None,
     };
-    let scopes = match properties.pointer("/Auth/Authorizer").and_then(Value::as_str) {
+    let scopes = match properties["Auth"]["Authorizer"].as_str() {
         Some("NONE") => None,
-        Some(_) => default.or_else(|| Some(Vec::new())),
+        Some(_) => Some(default.unwrap_or_default()),
         None => default,
     };
     let path = required(properties, "Path")?;
-    if !path.starts_with('/') && path != "$default" {
-        bail!("the path `{path}` must begin with a slash");
-    }
+    ensure!(path.starts_with('/') || path == "$default", "the path `{path}` must begin with a slash");
     let method = required(properties, "Method")?.to_uppercase();
     Ok(HttpRoute { method, path, authorized: scopes.is_some(), scopes: scopes.unwrap_or_default() })
 }
 
 fn sqs(properties: &Value, template: &Template) -> Result<SqsSource> {
-    let arn = required(properties, "Queue")?;
-    let concurrency = properties.pointer("/ScalingConfig/MaximumConcurrency");
-    let batch_size = number(properties.get("BatchSize"), "BatchSize", 10)?;
+    let batch_size = number(properties, "BatchSize")?.unwrap_or(10);
     let batching_window = batching_window(properties)?;
     if batch_size > 10 && batching_window.is_zero() {
         bail!("a batch size over 10 ({batch_size}) requires `MaximumBatchingWindowInSeconds`");
     }
     Ok(SqsSource {
-        queue: queue_named(&arn, template)?,
-        batch_size: usize::try_from(batch_size)?,
+        queue: queue_named(&required(properties, "Queue")?, template)?,
+        batch_size,
         batching_window,
-        maximum_concurrency: concurrency
-            .map(|c| -> Result<usize> { Ok(scalar(c)?.parse()?) })
-            .transpose()
-            .context("`MaximumConcurrency`")?,
+        maximum_concurrency: number(&properties["ScalingConfig"], "MaximumConcurrency")?,
         report_failures: reports_failures(properties),
     })
 }
 
 fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
+    ensure!(properties["FilterCriteria"].is_null(), "the local stack does not support `FilterCriteria`");
     let arn = required(properties, "Stream")?;
-    let table = arn.split('/').nth(1).unwrap_or_default();
-    let table = template
-        .tables
-        .values()
-        .find(|t| t.name == table)
-        .ok_or_else(|| anyhow!("the template has no table with the stream `{arn}`"))?;
-    if table.stream_view.is_none() {
-        bail!("the table `{}` has no stream", table.logical_id);
-    }
-    let on_failure = properties.pointer("/DestinationConfig/OnFailure/Destination").and_then(Value::as_str);
-    let retries = properties.get("MaximumRetryAttempts").map(scalar).transpose()?.unwrap_or_else(|| "-1".to_owned());
-    let retries: i64 = retries.parse().context("`MaximumRetryAttempts` must be a whole number")?;
-    let filters = properties.pointer("/FilterCriteria/Filters").and_then(Value::as_array).into_iter().flatten();
-    let filters = filters.map(|filter| {
-        let pattern = filter.get("Pattern").and_then(Value::as_str).ok_or_else(|| anyhow!("a filter has no `Pattern`"))?;
-        let pattern: Value = serde_json::from_str(pattern).context("a filter pattern is not JSON")?;
-        crate::pollers::filter::check(&pattern)?;
-        Ok(pattern)
-    });
+    let name = arn.split('/').nth(1).unwrap_or_default();
+    let table = template.tables.values().find(|table| table.name == name);
+    let table = table.with_context(|| format!("the template has no table with the stream `{arn}`"))?;
+    ensure!(table.stream_view.is_some(), "the table `{}` has no stream", table.logical_id);
+    let on_failure = properties["DestinationConfig"]["OnFailure"]["Destination"].as_str();
     Ok(StreamSource {
         table: table.logical_id.clone(),
-        batch_size: usize::try_from(number(properties.get("BatchSize"), "BatchSize", 100)?)?,
+        batch_size: number(properties, "BatchSize")?.unwrap_or(100),
         batching_window: batching_window(properties)?,
-        maximum_retries: u32::try_from(retries).ok(),
-        bisect: is_true(properties.get("BisectBatchOnFunctionError")),
+        // -1 means without limit.
+        maximum_retries: number::<i64>(properties, "MaximumRetryAttempts")?.and_then(|most| most.try_into().ok()),
+        bisect: properties["BisectBatchOnFunctionError"] == true,
         on_failure: on_failure.map(|arn| queue_named(arn, template)).transpose().context("the failure destination")?,
         report_failures: reports_failures(properties),
-        from_oldest: properties.get("StartingPosition").and_then(Value::as_str) != Some("LATEST"),
-        filters: filters.collect::<Result<_>>()?,
+        from_oldest: properties["StartingPosition"] != "LATEST",
     })
 }
 
 fn schedule(properties: &Value) -> Result<ScheduleSource> {
-    let text = required(properties, if properties.get("Schedule").is_some() { "Schedule" } else { "ScheduleExpression" })?;
-    let input = match properties.get("Input") {
-        None | Some(Value::Null) => Value::Null,
-        Some(Value::String(text)) => serde_json::from_str(text).context("`Input` is not JSON")?,
-        Some(other) => other.clone(),
-    };
-    let disabled = properties.get("State").and_then(Value::as_str) == Some("DISABLED")
-        || properties.get("Enabled") == Some(&Value::Bool(false));
-    Ok(ScheduleSource { expression: text.parse()?, input, enabled: !disabled })
+    let expression = required(properties, "ScheduleExpression")?.parse()?;
+    let input = properties["Input"].as_str().map_or(Ok(Value::Null), serde_json::from_str).context("`Input` is not JSON")?;
+    Ok(ScheduleSource { expression, input, enabled: properties["State"] != "DISABLED" })
 }
 
 fn queue_named(arn: &str, template: &Template) -> Result<String> {
     let queue = template.queues.values().find(|queue| queue.arn == arn);
-    queue.map(|queue| queue.name.clone()).ok_or_else(|| anyhow!("the template has no queue with the ARN `{arn}`"))
+    queue.map(|queue| queue.name.clone()).with_context(|| format!("the template has no queue with the ARN `{arn}`"))
 }
 
 fn required(properties: &Value, name: &str) -> Result<String> {
-    properties.get(name).map(scalar).transpose()?.ok_or_else(|| anyhow!("`{name}` is missing"))
+    optional(properties, name)?.with_context(|| format!("`{name}` is missing"))
 }
 
-/// The value of the property `name`, or the fallback if there is none.
-pub(super) fn number(value: Option<&Value>, name: &str, fallback: u64) -> Result<u64> {
-    match value {
-        Some(value) => scalar(value)?.parse().with_context(|| format!("`{name}` must be a whole number")),
-        None => Ok(fallback),
-    }
+pub(super) fn number<T: FromStr<Err: Error + Send + Sync + 'static>>(properties: &Value, name: &str) -> Result<Option<T>> {
+    let text = optional(properties, name)?;
+    text.map(|text| text.parse()).transpose().with_context(|| format!("`{name}` must be a whole number"))
 }
 
 fn batching_window(properties: &Value) -> Result<Duration> {
-    let name = "MaximumBatchingWindowInSeconds";
-    number(properties.get(name), name, 0).map(Duration::from_secs)
+    let seconds = number(properties, "MaximumBatchingWindowInSeconds")?;
+    Ok(Duration::from_secs(seconds.unwrap_or_default()))
 }
 
 fn reports_failures(properties: &Value) -> bool {
-    let types = properties.get("FunctionResponseTypes").and_then(Value::as_array);
+    let types = properties["FunctionResponseTypes"].as_array();
     types.is_some_and(|types| types.iter().any(|name| name == "ReportBatchItemFailures"))
 }

@@ -3,23 +3,20 @@
 //! The template is the only description of the system: this module knows no table, queue or route by name. It skips
 //! resources that have no local counterpart (alarms, roles, dashboards), but checks their references.
 
-mod cors;
 mod events;
-mod live;
 mod parameters;
 mod resources;
 mod values;
 
 use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use serde_json::{Map, Value};
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 
-pub use cors::Cors;
 pub use events::{Event, EventSource, HttpRoute, ScheduleSource, SqsSource, StreamSource};
-pub use resources::{Index, Queue, Redrive, Table};
+pub use resources::{Cors, Index, Queue, Redrive, Table};
 
-use values::{Scope, normalise, scalar};
+use values::{Scope, long_forms, scalar};
 
 /// The account in all local ARNs.
 pub(crate) const ACCOUNT: &str = "000000000000";
@@ -50,7 +47,6 @@ pub struct Template {
     pub queues: BTreeMap<String, Queue>,
     /// The functions of the WebSocket API's routes, by route key.
     pub live: BTreeMap<String, String>,
-    /// The `CorsConfiguration` of the HTTP API.
     pub cors: Option<Cors>,
 }
 
@@ -76,14 +72,40 @@ pub struct Function {
 /// # Errors
 /// Fails if the text is not YAML.
 pub fn document(text: &str) -> Result<Value> {
-    normalise(serde_yaml_ng::from_str(text).context("the template is not YAML")?)
+    let yaml: serde_yaml_ng::Value = serde_yaml_ng::from_str(text).context("the template is not YAML")?;
+    Ok(long_forms(serde_json::to_value(yaml)?))
 }
 
 impl Function {
-    /// The ARN of the function.
     #[must_use]
     pub fn arn(&self) -> String {
         format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:{}", self.binary)
+    }
+
+    fn read(id: &str, body: &Value, defaults: &Value, apis: &events::Apis, template: &Template) -> Result<Self> {
+        let binary = body["Metadata"]["BuildProperties"]["Binary"].as_str();
+        let binary = binary.context("`Metadata.BuildProperties.Binary` must name the function's binary")?;
+        let properties = &body["Properties"];
+        let number =
+            |name: &str| -> Result<Option<u64>> { Ok(events::number(properties, name)?.or(events::number(defaults, name)?)) };
+        let mut environment = BTreeMap::new();
+        for layer in [defaults, properties] {
+            for (name, value) in layer["Environment"]["Variables"].as_object().into_iter().flatten() {
+                environment.insert(name.clone(), scalar(value).with_context(|| format!("environment variable `{name}`"))?);
+            }
+        }
+        let mut sources = Vec::new();
+        for (name, event) in properties["Events"].as_object().into_iter().flatten() {
+            sources.extend(events::read(name, event, apis, template).with_context(|| format!("event `{name}`"))?);
+        }
+        Ok(Self {
+            logical_id: id.to_owned(),
+            binary: binary.to_owned(),
+            timeout_seconds: number("Timeout")?.unwrap_or(3),
+            memory_mib: number("MemorySize")?.unwrap_or(128),
+            environment,
+            events: sources,
+        })
     }
 }
 
@@ -104,54 +126,45 @@ impl Template {
     /// resource.
     pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
         let root = document(text)?;
-        let resources = section(&root, "Resources")?;
-        ensure!(!resources.is_empty(), "the template has no `Resources` section");
-
+        let declared = root["Resources"].as_object().context("the template has no `Resources` section")?;
         let mut scope = Scope {
-            parameters: parameters::read(&root, bindings)?,
-            mappings: root.get("Mappings").cloned().unwrap_or_default(),
-            conditions: section(&root, "Conditions")?,
+            parameters: parameters::read(&root["Parameters"], bindings)?,
+            conditions: root["Conditions"].clone(),
             attributes: BTreeMap::new(),
-            resources: resources.iter().map(|(id, body)| (id.clone(), kind(body).starts_with("AWS::Serverless::"))).collect(),
-            region: REGION.to_owned(),
-            account: ACCOUNT.to_owned(),
+            resources: declared.iter().map(|(id, body)| (id.clone(), kind(body).starts_with("AWS::Serverless::"))).collect(),
         };
-        for (id, body) in &resources {
+        for (id, body) in declared {
             resources::describe(id, body, &bindings.sqs_endpoint, &mut scope).with_context(|| format!("resource `{id}`"))?;
         }
 
-        let globals = evaluate(&scope, &root.get("Globals").cloned().unwrap_or_default()).context("section `Globals`")?;
+        let globals = scope.value(&root["Globals"]).context("section `Globals`")?;
+        let mut resources = Resources::default();
+        for (id, body) in declared {
+            if let Some(body) = scope.resource(body).with_context(|| format!("resource `{id}`"))? {
+                resources.0.insert(id, body);
+            }
+        }
         let mut template = Self {
             parameters: scope.parameters.iter().map(|(name, value)| Ok((name.clone(), scalar(value)?))).collect::<Result<_>>()?,
+            tables: resources.read("AWS::DynamoDB::Table", Table::read)?,
+            queues: resources.read("AWS::SQS::Queue", |id, body| Queue::read(id, body, &scope))?,
+            cors: resources.read("AWS::Serverless::HttpApi", |_, api| Cors::read(api))?.into_values().next_back().flatten(),
             ..Self::default()
         };
-        let mut functions = Vec::new();
-        for (id, body) in &resources {
-            let named = || format!("resource `{id}`");
-            let Some(body) = resolve(&scope, body).with_context(named)? else { continue };
-            match kind(&body) {
-                "AWS::Serverless::Function" => functions.push((id.clone(), body)),
-                "AWS::DynamoDB::Table" => {
-                    template.tables.insert(id.clone(), Table::read(id, &body).with_context(named)?);
-                }
-                "AWS::SQS::Queue" => {
-                    template.queues.insert(id.clone(), Queue::read(id, &body, &scope).with_context(named)?);
-                }
-                "AWS::Serverless::HttpApi" => template.cors = Cors::read(&body).with_context(named)?,
-                other => tracing::debug!(resource = %id, kind = other, "has no local counterpart"),
-            }
-        }
         template.check_redrives()?;
-        let apis = events::apis(&resources, &scope)?;
-        for (id, body) in functions {
-            let function = read_function(&id, &body, &globals, &apis, &template).with_context(|| format!("resource `{id}`"))?;
-            if let Some(other) = template.functions.values().find(|other| other.binary == function.binary) {
-                bail!("resource `{id}`: the binary `{}` already belongs to `{}`", function.binary, other.logical_id);
+        let apis = resources.read("AWS::Serverless::HttpApi", |_, api| events::default_scopes(api))?;
+        let defaults = &globals["Function"];
+        let function = |id: &str, body: &Value| Function::read(id, body, defaults, &apis, &template);
+        template.functions = resources.read("AWS::Serverless::Function", function)?;
+        let mut owners = BTreeMap::new();
+        for Function { logical_id, binary, .. } in template.functions.values() {
+            if let Some(other) = owners.insert(binary, logical_id) {
+                bail!("resource `{logical_id}`: the binary `{binary}` already belongs to `{other}`");
             }
-            template.functions.insert(id, function);
         }
-        template.live = live::routes(&resources, &scope, &template.functions)?;
-        evaluate(&scope, &root.get("Outputs").cloned().unwrap_or_default()).context("section `Outputs`")?;
+        let routes = resources.read("AWS::ApiGatewayV2::Route", |_, route| resources.live_route(route, &template.functions))?;
+        template.live = routes.into_values().collect();
+        scope.value(&root["Outputs"]).context("section `Outputs`")?;
         Ok(template)
     }
 
@@ -163,67 +176,44 @@ impl Template {
 
     fn check_redrives(&self) -> Result<()> {
         for queue in self.queues.values() {
-            if let Some(redrive) = &queue.redrive
-                && !self.queues.values().any(|target| target.name == redrive.target)
-            {
-                bail!("resource `{}`: its dead-letter queue `{}` does not exist", queue.logical_id, redrive.target);
+            if let Some(redrive) = &queue.redrive {
+                let exists = self.queues.values().any(|target| target.name == redrive.target);
+                ensure!(exists, "resource `{}`: its dead-letter queue `{}` does not exist", queue.logical_id, redrive.target);
             }
         }
         Ok(())
     }
 }
 
-fn read_function(id: &str, body: &Value, globals: &Value, apis: &events::Apis, template: &Template) -> Result<Function> {
-    let binary = body
-        .pointer("/Metadata/BuildProperties/Binary")
-        .and_then(Value::as_str)
-        .ok_or_else(|| anyhow!("`Metadata.BuildProperties.Binary` must name the function's binary"))?;
-    let none = Value::Null;
-    let defaults = globals.get("Function").unwrap_or(&none);
-    let properties = body.get("Properties").unwrap_or(&none);
-    let number = |name, fallback| events::number(properties.get(name).or_else(|| defaults.get(name)), name, fallback);
-    let mut environment = BTreeMap::new();
-    for layer in [defaults, properties] {
-        for (name, value) in layer.pointer("/Environment/Variables").and_then(Value::as_object).into_iter().flatten() {
-            environment.insert(name.clone(), scalar(value).with_context(|| format!("environment variable `{name}`"))?);
-        }
-    }
-    let mut sources = Vec::new();
-    for (name, event) in properties.get("Events").and_then(Value::as_object).into_iter().flatten() {
-        sources.extend(events::read(name, event, apis, template).with_context(|| format!("event `{name}`"))?);
-    }
-    Ok(Function {
-        logical_id: id.to_owned(),
-        binary: binary.to_owned(),
-        timeout_seconds: number("Timeout", 3)?,
-        memory_mib: number("MemorySize", 128)?,
-        environment,
-        events: sources,
-    })
-}
+/// The evaluated resources whose conditions are true, by logical id.
+#[derive(Default)]
+struct Resources<'a>(BTreeMap<&'a str, Value>);
 
-/// Evaluates a resource. Returns `None` if its condition is false.
-fn resolve(scope: &Scope, body: &Value) -> Result<Option<Value>> {
-    match body.get("Condition").and_then(Value::as_str) {
-        Some(condition) if !scope.condition(condition)? => Ok(None),
-        _ => evaluate(scope, body).map(Some),
+impl Resources<'_> {
+    /// Reads all resources of a kind.
+    fn read<T>(&self, of: &str, read: impl Fn(&str, &Value) -> Result<T>) -> Result<BTreeMap<String, T>> {
+        let chosen = self.0.iter().filter(|(_, body)| kind(body) == of);
+        chosen.map(|(id, body)| Ok(((*id).to_owned(), read(id, body).with_context(|| format!("resource `{id}`"))?))).collect()
+    }
+
+    /// The key and the function of a route: it names an integration, whose address names the function.
+    fn live_route(&self, route: &Value, functions: &BTreeMap<String, Function>) -> Result<(String, String)> {
+        let (key, target) = (text(route, "RouteKey")?, text(route, "Target")?);
+        let integration = target.strip_prefix("integrations/").and_then(|name| self.0.get(name));
+        let integration = integration.with_context(|| format!("its target `{target}` does not exist"))?;
+        let address = text(integration, "IntegrationUri")?;
+        let function = functions.keys().find(|function| address.contains(&format!("/{function}.Alias/")));
+        let function = function.with_context(|| format!("no function has the address `{address}`"))?;
+        Ok((key.to_owned(), function.clone()))
     }
 }
 
-fn evaluate(scope: &Scope, value: &Value) -> Result<Value> {
-    Ok(scope.evaluate(value)?.unwrap_or_default())
+fn text<'a>(body: &'a Value, property: &str) -> Result<&'a str> {
+    body["Properties"][property].as_str().with_context(|| format!("`{property}` is missing"))
 }
 
 fn kind(body: &Value) -> &str {
-    body.get("Type").and_then(Value::as_str).unwrap_or_default()
-}
-
-fn section(root: &Value, name: &str) -> Result<Map<String, Value>> {
-    match root.get(name) {
-        None | Some(Value::Null) => Ok(Map::new()),
-        Some(Value::Object(map)) => Ok(map.clone()),
-        Some(_) => bail!("section `{name}` must be a mapping"),
-    }
+    body["Type"].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

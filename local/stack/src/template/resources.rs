@@ -1,12 +1,10 @@
-//! Reads the tables and queues of the template.
+//! Reads the tables, the queues and the CORS configuration of the template.
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use serde_json::{Map, Value, json};
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::{
-    ACCOUNT, REGION, kind,
-    values::{Scope, is_true, scalar},
-};
+use super::{ACCOUNT, REGION, events::number, kind, values::Scope};
 
 /// One `AWS::DynamoDB::Table`.
 #[derive(Clone, Debug)]
@@ -63,113 +61,96 @@ pub struct Redrive {
     pub max_receives: u32,
 }
 
+/// The `CorsConfiguration` of the HTTP API.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+pub struct Cors {
+    /// Origins, or `*`.
+    pub allow_origins: Vec<String>,
+    pub allow_methods: Vec<String>,
+    pub allow_headers: Vec<String>,
+    /// Headers of responses that a page may read.
+    pub expose_headers: Vec<String>,
+    /// The time that a browser may keep the response to a preflight request, in seconds.
+    pub max_age: u64,
+}
+
+impl Cors {
+    pub(super) fn read(api: &Value) -> Result<Option<Self>> {
+        Option::deserialize(&api["Properties"]["CorsConfiguration"]).context("`CorsConfiguration`")
+    }
+}
+
 /// Adds the values of `Ref` and `GetAtt` for this resource to the scope.
 pub(super) fn describe(id: &str, body: &Value, sqs_endpoint: &str, scope: &mut Scope) -> Result<()> {
-    let own_name = |property: &str| -> Result<String> {
-        match body.pointer(&format!("/Properties/{property}")) {
-            Some(value) => {
-                scope.evaluate(value)?.as_ref().map(scalar).transpose()?.ok_or_else(|| anyhow!("`{property}` is empty"))
-            }
-            None => Ok(id.to_owned()),
-        }
+    let own_name = |property: &str| match &body["Properties"][property] {
+        Value::Null => Ok(id.to_owned()),
+        name => scope.string(name),
     };
-    let entries = match kind(body) {
+    let mut entries = Vec::new();
+    match kind(body) {
         "AWS::DynamoDB::Table" => {
             let name = own_name("TableName")?;
             let arn = format!("arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{name}");
-            let mut entries = vec![("", name), ("Arn", arn.clone())];
-            if body.pointer("/Properties/StreamSpecification").is_some() {
-                entries.push(("StreamArn", format!("{arn}/stream/local")));
+            if !body["Properties"]["StreamSpecification"].is_null() {
+                entries.push((".StreamArn", format!("{arn}/stream/local")));
             }
-            entries
+            entries.extend([("", name), (".Arn", arn)]);
         }
         "AWS::SQS::Queue" => {
             let name = own_name("QueueName")?;
             let url = format!("{sqs_endpoint}/{ACCOUNT}/{name}");
-            vec![
-                ("", url.clone()),
-                ("Arn", format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}")),
-                ("QueueName", name),
-                ("QueueUrl", url),
-            ]
+            let arn = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
+            entries.extend([("", url.clone()), (".Arn", arn), (".QueueName", name), (".QueueUrl", url)]);
         }
-        _ => return Ok(()),
-    };
-    for (attribute, value) in entries {
-        scope.attributes.insert((id.to_owned(), attribute.to_owned()), value);
+        _ => {}
     }
+    scope.attributes.extend(entries.into_iter().map(|(attribute, value)| (format!("{id}{attribute}"), value)));
     Ok(())
 }
 
 impl Table {
     pub(super) fn read(id: &str, body: &Value) -> Result<Self> {
-        let properties =
-            body.get("Properties").and_then(Value::as_object).ok_or_else(|| anyhow!("the resource has no properties"))?;
-        let required = |name: &str| properties.get(name).cloned().ok_or_else(|| anyhow!("`{name}` is missing"));
-        let attributes = required("AttributeDefinitions")?;
-        let key_schema = required("KeySchema")?;
-        let defined: Vec<&str> =
-            attributes.as_array().into_iter().flatten().filter_map(|a| a.get("AttributeName")?.as_str()).collect();
+        let properties = &body["Properties"];
+        let required = |name: &str| properties.get(name).cloned().with_context(|| format!("`{name}` is missing"));
+        let (attributes, key_schema) = (required("AttributeDefinitions")?, required("KeySchema")?);
+        let defined: Vec<&str> = named(&attributes).collect();
         let global_indexes = indexes(properties, "GlobalSecondaryIndexes")?;
         let local_indexes = indexes(properties, "LocalSecondaryIndexes")?;
-        let schemas = global_indexes.iter().chain(&local_indexes).filter_map(|index| index.definition.get("KeySchema"));
-        for key in schemas.chain([&key_schema]).flat_map(|schema| schema.as_array().into_iter().flatten()) {
-            let name = key.get("AttributeName").and_then(Value::as_str).unwrap_or_default();
-            if !defined.contains(&name) {
-                bail!("the key attribute `{name}` is not among its `AttributeDefinitions`");
-            }
+        let schemas = global_indexes.iter().chain(&local_indexes).map(|index| &index.definition["KeySchema"]);
+        for name in schemas.chain([&key_schema]).flat_map(named) {
+            ensure!(defined.contains(&name), "the key attribute `{name}` is not among its `AttributeDefinitions`");
         }
-        let ttl_enabled = is_true(body.pointer("/Properties/TimeToLiveSpecification/Enabled"));
-        let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let ttl = &properties["TimeToLiveSpecification"];
         Ok(Self {
             logical_id: id.to_owned(),
-            name: text("/Properties/TableName").unwrap_or_else(|| id.to_owned()),
+            name: text(&properties["TableName"]).unwrap_or_else(|| id.to_owned()),
+            stream_view: text(&properties["StreamSpecification"]["StreamViewType"]),
+            ttl_attribute: text(&ttl["AttributeName"]).filter(|_| is_true(ttl, "Enabled")),
             key_schema,
             attributes,
             global_indexes,
             local_indexes,
-            stream_view: text("/Properties/StreamSpecification/StreamViewType"),
-            ttl_attribute: text("/Properties/TimeToLiveSpecification/AttributeName").filter(|_| ttl_enabled),
         })
     }
 }
 
+/// The attribute names of key schemas and attribute definitions.
+fn named(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().map(|entry| entry["AttributeName"].as_str().unwrap_or_default())
+}
+
 impl Queue {
     pub(super) fn read(id: &str, body: &Value, scope: &Scope) -> Result<Self> {
-        let empty = Map::new();
-        let properties = body.get("Properties").and_then(Value::as_object).unwrap_or(&empty);
-        if is_true(properties.get("FifoQueue")) {
-            bail!("the local stack does not support FIFO queues");
-        }
-        let number = |name: &str, fallback: u32, maximum: u32| -> Result<u32> {
-            let Some(value) = properties.get(name) else { return Ok(fallback) };
-            let value: u32 = scalar(value)?.parse().with_context(|| format!("`{name}` must be a whole number"))?;
-            if value > maximum {
-                bail!("`{name}` is {value}, more than {maximum}");
-            }
+        let properties = &body["Properties"];
+        ensure!(!is_true(properties, "FifoQueue"), "the local stack does not support FIFO queues");
+        let number = |name: &str, fallback: u32, most: u32| -> Result<u32> {
+            let value = number(properties, name)?.unwrap_or(fallback);
+            ensure!(value <= most, "`{name}` is {value}, more than {most}");
             Ok(value)
         };
-        let own = |attribute: &str| {
-            let value = scope.attributes.get(&(id.to_owned(), attribute.to_owned()));
-            value.cloned().ok_or_else(|| anyhow!("the resource has no {attribute}"))
-        };
-        let redrive = match properties.get("RedrivePolicy") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(serde_json::from_str::<Value>(text).context("`RedrivePolicy` is not JSON")?),
-            Some(policy) => Some(policy.clone()),
-        };
-        let redrive = redrive.map(|policy| -> Result<Redrive> {
-            let target = policy
-                .get("deadLetterTargetArn")
-                .and_then(Value::as_str)
-                .ok_or_else(|| anyhow!("`RedrivePolicy` names no queue"))?;
-            let max = policy.get("maxReceiveCount").ok_or_else(|| anyhow!("`RedrivePolicy` has no `maxReceiveCount`"))?;
-            let max_receives: u32 = scalar(max)?.parse().context("`maxReceiveCount` must be a whole number")?;
-            if !(1..=1000).contains(&max_receives) {
-                bail!("`maxReceiveCount` must be from 1 to 1000");
-            }
-            Ok(Redrive { target: target.rsplit(':').next().unwrap_or(target).to_owned(), max_receives })
-        });
+        let own = |attribute: &str| scope.attribute(&format!("{id}.{attribute}"));
         Ok(Self {
             logical_id: id.to_owned(),
             name: own("QueueName")?,
@@ -180,19 +161,32 @@ impl Queue {
             delay_seconds: number("DelaySeconds", 0, 900)?,
             maximum_bytes: number("MaximumMessageSize", 1_048_576, 1_048_576)? as usize,
             wait_seconds: number("ReceiveMessageWaitTimeSeconds", 0, 20)?,
-            redrive: redrive.transpose()?,
+            redrive: properties.get("RedrivePolicy").map(Redrive::read).transpose()?,
         })
     }
 }
 
-fn indexes(properties: &Map<String, Value>, name: &str) -> Result<Vec<Index>> {
-    let mut out = Vec::new();
-    for index in properties.get(name).and_then(Value::as_array).into_iter().flatten() {
-        let id = index.get("IndexName").and_then(Value::as_str).ok_or_else(|| anyhow!("an index in `{name}` has no name"))?;
-        let projection = index.get("Projection").filter(|projection| !projection.is_null()).cloned();
-        let projection = projection.unwrap_or_else(|| json!({ "ProjectionType": "ALL" }));
-        let definition = json!({ "IndexName": id, "KeySchema": index.get("KeySchema"), "Projection": projection });
-        out.push(Index { name: id.to_owned(), definition });
+impl Redrive {
+    fn read(policy: &Value) -> Result<Self> {
+        let target = policy["deadLetterTargetArn"].as_str().context("`RedrivePolicy` names no queue")?;
+        let max_receives = number(policy, "maxReceiveCount")?.context("`RedrivePolicy` has no `maxReceiveCount`")?;
+        ensure!((1..=1000).contains(&max_receives), "`maxReceiveCount` must be from 1 to 1000");
+        Ok(Self { target: target.rsplit(':').next().unwrap_or(target).to_owned(), max_receives })
     }
-    Ok(out)
+}
+
+fn indexes(properties: &Value, name: &str) -> Result<Vec<Index>> {
+    let index = |index: &Value| {
+        let id = index["IndexName"].as_str().with_context(|| format!("an index in `{name}` has no name"))?;
+        let mut definition = json!({ "IndexName": id, "KeySchema": index["KeySchema"], "Projection": index["Projection"] });
+        if definition["Projection"].is_null() {
+            definition["Projection"] = json!({ "ProjectionType": "ALL" });
+        }
+        Ok(Index { name: id.to_owned(), definition })
+    };
+    properties[name].as_array().into_iter().flatten().map(index).collect()
+}
+
+fn is_true(properties: &Value, name: &str) -> bool {
+    properties[name] == true || properties[name] == "true"
 }

@@ -1,78 +1,62 @@
 //! Evaluates CloudFormation's intrinsic functions as a deployment to a fixed region and account does.
-//!
-//! First rewrites the YAML short forms (`!Ref`, `!GetAtt`, …) to the long ones, so both spellings take one path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Map, Value, json};
-use serde_yaml_ng::Value as Yaml;
 
-/// Stands for `AWS::NoValue` during an evaluation. The parent drops an entry with this value.
-const NO_VALUE: &str = "\u{0}AWS::NoValue";
+use super::{ACCOUNT, REGION};
 
-/// Converts parsed YAML to JSON, with `!Tag x` as `{"Fn::Tag": x}`.
-pub(super) fn normalise(yaml: Yaml) -> Result<Value> {
-    Ok(match yaml {
-        Yaml::Null => Value::Null,
-        Yaml::Bool(b) => Value::Bool(b),
-        Yaml::Number(n) => serde_json::to_value(n)?,
-        Yaml::String(s) => Value::String(s),
-        Yaml::Sequence(items) => Value::Array(items.into_iter().map(normalise).collect::<Result<_>>()?),
-        Yaml::Mapping(entries) => {
-            let mut map = Map::new();
-            for (key, value) in entries {
-                let key = match key {
-                    Yaml::String(s) => s,
-                    Yaml::Number(n) => n.to_string(),
-                    Yaml::Bool(b) => b.to_string(),
-                    other => bail!("a mapping key must be a plain string, not {other:?}"),
-                };
-                map.insert(key, normalise(value)?);
-            }
-            Value::Object(map)
-        }
-        Yaml::Tagged(tagged) => {
-            let tag = tagged.tag.to_string();
-            let tag = tag.trim_start_matches('!');
-            let value = normalise(tagged.value)?;
-            match tag {
-                "Ref" => json!({ "Ref": value }),
-                "Condition" => json!({ "Condition": value }),
-                name => json!({ format!("Fn::{name}"): value }),
-            }
-        }
-    })
+/// Rewrites the YAML short forms (`!Ref`, `!GetAtt`, …) to the long ones, so both spellings take one path. A converted
+/// short form is `{"!Tag": x}`.
+pub(super) fn long_forms(value: Value) -> Value {
+    let name = |name: String| match name.strip_prefix('!') {
+        Some(tag @ ("Ref" | "Condition")) => tag.to_owned(),
+        Some(tag) => format!("Fn::{tag}"),
+        None => name,
+    };
+    match value {
+        Value::Object(map) => map.into_iter().map(|(key, value)| (name(key), long_forms(value))).collect(),
+        Value::Array(items) => items.into_iter().map(long_forms).collect(),
+        other => other,
+    }
 }
 
 /// The names, addresses and ARNs that references of one deployment resolve to.
-#[derive(Debug)]
 pub(super) struct Scope {
     /// Parameters by name. Values are strings or lists of strings.
     pub(super) parameters: BTreeMap<String, Value>,
-    /// The template's `Mappings`, unevaluated.
-    pub(super) mappings: Value,
     /// The template's `Conditions`, unevaluated.
-    pub(super) conditions: Map<String, Value>,
-    /// Values of `Ref` and `GetAtt` for the resources of this stack, by logical id and attribute (empty for `Ref`).
-    pub(super) attributes: BTreeMap<(String, String), String>,
+    pub(super) conditions: Value,
+    /// Values of `Ref` (by logical id) and `GetAtt` (by `Id.Attribute`) for the resources of this stack.
+    pub(super) attributes: BTreeMap<String, String>,
     /// Every logical id, and true if SAM generates further resources from it.
     pub(super) resources: BTreeMap<String, bool>,
-    pub(super) region: String,
-    pub(super) account: String,
 }
 
 impl Scope {
+    /// Evaluates a resource. Returns `None` if its condition is false.
+    pub(super) fn resource(&self, body: &Value) -> Result<Option<Value>> {
+        match body["Condition"].as_str() {
+            Some(condition) if !self.condition(condition)? => Ok(None),
+            _ => self.evaluate(body),
+        }
+    }
+
+    /// Evaluates a value. `AWS::NoValue` becomes null.
+    pub(super) fn value(&self, value: &Value) -> Result<Value> {
+        Ok(self.evaluate(value)?.unwrap_or_default())
+    }
+
     /// Evaluates every intrinsic function in `value`. `None` means `AWS::NoValue`.
-    pub(super) fn evaluate(&self, value: &Value) -> Result<Option<Value>> {
+    fn evaluate(&self, value: &Value) -> Result<Option<Value>> {
         match value {
             Value::Object(map) => {
                 if let Some((name, argument)) = single(map)
                     && (name == "Ref" || name == "Condition" || name.starts_with("Fn::"))
                     && (name != "Condition" || argument.is_string())
                 {
-                    let result = self.call(name, argument).with_context(|| format!("in {name}"))?;
-                    return Ok((result != Value::String(NO_VALUE.to_owned())).then_some(result));
+                    return self.call(name, argument).with_context(|| format!("in {name}"));
                 }
                 let mut out = Map::new();
                 for (key, item) in map {
@@ -83,140 +67,108 @@ impl Scope {
                 Ok(Some(Value::Object(out)))
             }
             Value::Array(items) => {
-                let mut out = Vec::with_capacity(items.len());
-                for item in items {
-                    out.extend(self.evaluate(item)?);
-                }
-                Ok(Some(Value::Array(out)))
+                let items = items.iter().filter_map(|item| self.evaluate(item).transpose());
+                Ok(Some(Value::Array(items.collect::<Result<_>>()?)))
             }
             other => Ok(Some(other.clone())),
         }
     }
 
-    pub(super) fn condition(&self, name: &str) -> Result<bool> {
-        let body = self.conditions.get(name).ok_or_else(|| anyhow!("the template has no condition `{name}`"))?;
+    fn condition(&self, name: &str) -> Result<bool> {
+        let body = self.conditions.get(name).with_context(|| format!("the template has no condition `{name}`"))?;
         self.truth(body).with_context(|| format!("condition `{name}`"))
     }
 
     fn truth(&self, value: &Value) -> Result<bool> {
-        match self.evaluate(value)? {
-            Some(Value::Bool(b)) => Ok(b),
-            Some(Value::String(s)) if s == "true" => Ok(true),
-            Some(Value::String(s)) if s == "false" => Ok(false),
-            other => bail!("expected a condition, found {other:?}"),
-        }
+        let text = self.string(value)?;
+        text.parse().with_context(|| format!("expected a condition, found {text}"))
     }
 
-    fn call(&self, name: &str, argument: &Value) -> Result<Value> {
-        match name {
-            "Ref" => self.reference(text(argument)?),
-            "Condition" => Ok(Value::Bool(self.condition(text(argument)?)?)),
-            "Fn::GetAtt" => self.get_att(argument).map(Value::String),
-            "Fn::Sub" => self.substitute(argument).map(Value::String),
+    fn truths(&self, items: &Value) -> Result<Vec<bool>> {
+        let items = items.as_array().context("expected a list of conditions")?;
+        items.iter().map(|item| self.truth(item)).collect()
+    }
+
+    fn call(&self, name: &str, argument: &Value) -> Result<Option<Value>> {
+        Ok(Some(match name {
+            "Ref" if argument == "AWS::NoValue" => return Ok(None),
+            "Ref" => self.reference(text(argument)?)?,
+            "Condition" => self.condition(text(argument)?)?.into(),
+            "Fn::GetAtt" => match argument {
+                Value::String(path) => self.attribute(path)?,
+                _ => {
+                    let [id, attribute] = arguments(argument)?;
+                    self.attribute(&format!("{}.{}", text(id)?, self.string(attribute)?))?
+                }
+            }
+            .into(),
+            "Fn::Sub" => self.substitute(argument)?.into(),
             "Fn::Join" => {
-                let [delimiter, items] = self.arguments::<2>(argument)?;
-                let items = self.list(&items)?;
-                let parts = items.iter().map(scalar).collect::<Result<Vec<_>>>()?;
-                Ok(Value::String(parts.join(text(&delimiter)?)))
+                let [delimiter, items] = arguments(argument)?;
+                let parts = self.list(items)?.iter().map(scalar).collect::<Result<Vec<_>>>()?;
+                parts.join(text(delimiter)?).into()
             }
             "Fn::Split" => {
-                let [delimiter, whole] = self.arguments::<2>(argument)?;
-                let whole = self.string(&whole)?;
-                Ok(whole.split(text(&delimiter)?).collect())
+                let [delimiter, whole] = arguments(argument)?;
+                self.string(whole)?.split(text(delimiter)?).collect()
             }
             "Fn::Select" => {
-                let [index, items] = self.arguments::<2>(argument)?;
-                let index: usize = self.string(&index)?.parse().context("the index must be a number")?;
-                self.list(&items)?.get(index).cloned().ok_or_else(|| anyhow!("the list has no element {index}"))
+                let [index, items] = arguments(argument)?;
+                let index: usize = self.string(index)?.parse().context("the index must be a number")?;
+                self.list(items)?.get(index).cloned().with_context(|| format!("the list has no element {index}"))?
             }
             "Fn::If" => {
-                let [condition, yes, no] = self.arguments::<3>(argument)?;
-                let branch = if self.condition(text(&condition)?)? { yes } else { no };
-                Ok(self.evaluate(&branch)?.unwrap_or_else(|| Value::String(NO_VALUE.to_owned())))
+                let [condition, yes, no] = arguments(argument)?;
+                return self.evaluate(if self.condition(text(condition)?)? { yes } else { no });
             }
             "Fn::Equals" => {
-                let [a, b] = self.arguments::<2>(argument)?;
-                Ok(Value::Bool(self.string(&a)? == self.string(&b)?))
+                let [a, b] = arguments(argument)?;
+                (self.string(a)? == self.string(b)?).into()
             }
             "Fn::Not" => {
-                let [a] = self.arguments::<1>(argument)?;
-                Ok(Value::Bool(!self.truth(&a)?))
+                let [a] = arguments(argument)?;
+                (!self.truth(a)?).into()
             }
-            "Fn::And" => self.all_of(argument, true),
-            "Fn::Or" => self.all_of(argument, false),
-            "Fn::FindInMap" => {
-                let [map, first, second] = self.arguments::<3>(argument)?;
-                let (map, first, second) = (self.string(&map)?, self.string(&first)?, self.string(&second)?);
-                let found = self.mappings.get(&map).and_then(|m| m.get(&first)).and_then(|m| m.get(&second));
-                found.cloned().ok_or_else(|| anyhow!("the template has no mapping {map}.{first}.{second}"))
-            }
-            "Fn::Base64" => {
-                use base64::Engine as _;
-                Ok(Value::String(base64::engine::general_purpose::STANDARD.encode(self.string(argument)?)))
-            }
-            "Fn::GetAZs" => Ok(json!(["a", "b", "c"].map(|zone| format!("{}{zone}", self.region)))),
-            "Fn::ToJsonString" => Ok(Value::String(serde_json::to_string(&self.evaluate(argument)?)?)),
-            "Fn::Length" => Ok(json!(self.list(argument)?.len())),
+            "Fn::And" => self.truths(argument)?.iter().all(|truth| *truth).into(),
+            "Fn::Or" => self.truths(argument)?.contains(&true).into(),
+            "Fn::GetAZs" => json!(["a", "b", "c"].map(|zone| format!("{REGION}{zone}"))),
             other => bail!("the local stack cannot evaluate {other}"),
-        }
-    }
-
-    fn get_att(&self, argument: &Value) -> Result<String> {
-        match argument {
-            Value::String(path) => {
-                let (id, attribute) = path.split_once('.').ok_or_else(|| anyhow!("`{path}` does not name an attribute"))?;
-                self.attribute(id, attribute)
-            }
-            Value::Array(parts) if parts.len() == 2 => self.attribute(text(&parts[0])?, &self.string(&parts[1])?),
-            _ => bail!("expected `Resource.Attribute`"),
-        }
-    }
-
-    fn all_of(&self, argument: &Value, wanted: bool) -> Result<Value> {
-        let items = argument.as_array().ok_or_else(|| anyhow!("expected a list of conditions"))?;
-        for item in items {
-            if self.truth(item)? != wanted {
-                return Ok(Value::Bool(!wanted));
-            }
-        }
-        Ok(Value::Bool(wanted))
+        }))
     }
 
     fn reference(&self, name: &str) -> Result<Value> {
         if let Some(value) = self.parameters.get(name) {
             return Ok(value.clone());
         }
-        let pseudo = match name {
-            "AWS::Region" => Some(self.region.as_str()),
-            "AWS::AccountId" => Some(self.account.as_str()),
-            "AWS::Partition" => Some("aws"),
-            "AWS::URLSuffix" => Some("amazonaws.com"),
-            "AWS::StackName" => Some("tidemark-local"),
+        let text = match name {
+            "AWS::Region" => REGION,
+            "AWS::AccountId" => ACCOUNT,
+            "AWS::Partition" => "aws",
+            "AWS::URLSuffix" => "amazonaws.com",
+            "AWS::StackName" => "tidemark-local",
             "AWS::StackId" => {
-                Some("arn:aws:cloudformation:us-east-1:000000000000:stack/tidemark-local/00000000-0000-0000-0000-000000000000")
+                "arn:aws:cloudformation:us-east-1:000000000000:stack/tidemark-local/00000000-0000-0000-0000-000000000000"
             }
-            "AWS::NoValue" => Some(NO_VALUE),
-            _ => None,
+            _ => match self.attributes.get(name) {
+                Some(value) => value,
+                None => {
+                    self.known(name)?;
+                    name
+                }
+            },
         };
-        if let Some(value) = pseudo {
-            return Ok(Value::String(value.to_owned()));
-        }
-        if let Some(value) = self.attributes.get(&(name.to_owned(), String::new())) {
-            return Ok(Value::String(value.clone()));
-        }
-        self.known(name)?;
-        Ok(Value::String(name.to_owned()))
+        Ok(text.into())
     }
 
-    fn attribute(&self, id: &str, attribute: &str) -> Result<String> {
-        if let Some(value) = self.attributes.get(&(id.to_owned(), attribute.to_owned())) {
+    /// The value of `Id.Attribute`.
+    pub(super) fn attribute(&self, path: &str) -> Result<String> {
+        if let Some(value) = self.attributes.get(path) {
             return Ok(value.clone());
         }
+        let (id, attribute) = path.split_once('.').with_context(|| format!("`{path}` does not name an attribute"))?;
         self.known(id)?;
-        if self.attributes.contains_key(&(id.to_owned(), String::new())) {
-            bail!("`{id}` has no attribute `{attribute}`");
-        }
-        Ok(format!("{id}.{attribute}"))
+        ensure!(!self.attributes.contains_key(id), "`{id}` has no attribute `{attribute}`");
+        Ok(path.to_owned())
     }
 
     /// Accepts a resource of the template, or a resource that SAM generates. A generated name begins with its
@@ -238,37 +190,31 @@ impl Scope {
 
     fn substitute(&self, argument: &Value) -> Result<String> {
         let (pattern, own) = match argument {
-            Value::String(pattern) => (pattern.as_str(), Map::new()),
-            Value::Array(parts) if parts.len() == 2 => {
-                let own = parts[1].as_object().cloned().ok_or_else(|| anyhow!("expected a map of variables"))?;
-                (text(&parts[0])?, own)
+            Value::String(pattern) => (pattern.as_str(), &Value::Null),
+            _ => {
+                let [pattern, own] = arguments(argument)?;
+                (text(pattern)?, own)
             }
-            _ => bail!("expected a string"),
         };
         let mut out = String::with_capacity(pattern.len());
         let mut rest = pattern;
-        while let Some(start) = rest.find("${") {
-            out.push_str(&rest[..start]);
-            let end = rest[start..].find('}').ok_or_else(|| anyhow!("unclosed `${{` in `{pattern}`"))? + start;
-            let name = rest[start + 2..end].trim();
+        while let Some((before, after)) = rest.split_once("${") {
+            out.push_str(before);
+            let (name, after) = after.split_once('}').with_context(|| format!("unclosed `${{` in `{pattern}`"))?;
+            let name = name.trim();
             if let Some(literal) = name.strip_prefix('!') {
                 out.push_str(&format!("${{{literal}}}"));
             } else if let Some(value) = own.get(name) {
                 out.push_str(&self.string(value)?);
-            } else if let Some((id, attribute)) = name.split_once('.') {
-                out.push_str(&self.attribute(id, attribute)?);
+            } else if name.contains('.') {
+                out.push_str(&self.attribute(name)?);
             } else {
                 out.push_str(&scalar(&self.reference(name)?)?);
             }
-            rest = &rest[end + 1..];
+            rest = after;
         }
         out.push_str(rest);
         Ok(out)
-    }
-
-    fn arguments<const N: usize>(&self, argument: &Value) -> Result<[Value; N]> {
-        let items = argument.as_array().ok_or_else(|| anyhow!("expected a list of {N} arguments"))?;
-        <[Value; N]>::try_from(items.clone()).map_err(|given| anyhow!("expected {N} arguments, found {}", given.len()))
     }
 
     fn list(&self, value: &Value) -> Result<Vec<Value>> {
@@ -280,11 +226,8 @@ impl Scope {
         }
     }
 
-    fn string(&self, value: &Value) -> Result<String> {
-        match self.evaluate(value)? {
-            Some(value) => scalar(&value),
-            None => bail!("expected a value, found AWS::NoValue"),
-        }
+    pub(super) fn string(&self, value: &Value) -> Result<String> {
+        scalar(&self.evaluate(value)?.context("expected a value, found AWS::NoValue")?)
     }
 }
 
@@ -299,13 +242,18 @@ pub(super) fn scalar(value: &Value) -> Result<String> {
     })
 }
 
-/// Whether a value is `true`, as a boolean or as a string.
-pub(super) fn is_true(value: Option<&Value>) -> bool {
-    value.is_some_and(|value| scalar(value).is_ok_and(|text| text == "true"))
+/// The scalar property `name`, as text.
+pub(super) fn optional(properties: &Value, name: &str) -> Result<Option<String>> {
+    properties.get(name).map(scalar).transpose()
 }
 
 fn text(value: &Value) -> Result<&str> {
-    value.as_str().ok_or_else(|| anyhow!("expected a string, found {value}"))
+    value.as_str().with_context(|| format!("expected a string, found {value}"))
+}
+
+fn arguments<const N: usize>(argument: &Value) -> Result<&[Value; N]> {
+    let items = argument.as_array().with_context(|| format!("expected a list of {N} arguments"))?;
+    items.as_slice().try_into().with_context(|| format!("expected {N} arguments, found {}", items.len()))
 }
 
 fn single(map: &Map<String, Value>) -> Option<(&str, &Value)> {

@@ -56,7 +56,6 @@ pub(crate) fn any_seed() -> u64 {
     rand::random::<u32>().into()
 }
 
-#[derive(Debug)]
 struct Randomness {
     seed: u64,
     generator: StdRng,
@@ -91,7 +90,6 @@ impl Consumption {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Conditions {
     weather: watch::Sender<Weather>,
     randomness: Mutex<Randomness>,

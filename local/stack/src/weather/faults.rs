@@ -183,7 +183,6 @@ impl Planted {
     }
 }
 
-#[derive(Debug)]
 struct Rule {
     fault: Fault,
     seen: usize,
@@ -198,12 +197,6 @@ pub struct Faults {
     /// The number of rules. A request checks only this number if there are none.
     count: AtomicUsize,
     killer: OnceLock<Killer>,
-}
-
-impl fmt::Debug for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faults").field("rules", &self.count).finish_non_exhaustive()
-    }
 }
 
 impl Faults {

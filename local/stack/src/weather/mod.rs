@@ -13,7 +13,7 @@ pub(crate) use faults::Call;
 pub use faults::{Callback, Fault, FaultAction, Faults, Planted};
 
 /// The weather, the faults and the open requests of a stack. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Surroundings {
     pub(crate) faults: Arc<Faults>,
     pub(crate) conditions: Arc<Conditions>,
@@ -66,7 +66,6 @@ impl OpenRequests {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct OpenRequest {
     all: watch::Sender<Open>,
     number: u64,
