@@ -4,11 +4,10 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use flate2::bufread::MultiGzDecoder;
+use indicatif::ProgressBar;
 
 /// Two ids take 41 bytes. A line longer than this limit is malformed and is never held in memory.
 const LONGEST_LINE: u64 = 1024;
@@ -70,7 +69,8 @@ pub struct LineCounts {
 /// A stream of the edges of a file.
 pub(crate) struct EdgeReader {
     input: Box<dyn BufRead + Send>,
-    consumed: Arc<AtomicU64>,
+    /// Counts the bytes that were read from the file.
+    consumed: ProgressBar,
     size: u64,
     limit: u64,
     counts: LineCounts,
@@ -86,8 +86,8 @@ impl EdgeReader {
     }
 
     fn over(source: impl Read + Send + 'static, size: u64, limit: Option<u64>) -> io::Result<Self> {
-        let consumed = Arc::new(AtomicU64::new(0));
-        let mut raw = BufReader::with_capacity(1 << 16, Counted { source, consumed: Arc::clone(&consumed) });
+        let consumed = ProgressBar::hidden();
+        let mut raw = BufReader::with_capacity(1 << 16, consumed.wrap_read(source));
         let gzip = raw.fill_buf()?.starts_with(&[0x1f, 0x8b]);
         let input: Box<dyn BufRead + Send> =
             if gzip { Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(raw))) } else { Box::new(raw) };
@@ -136,8 +136,7 @@ impl EdgeReader {
         if self.ended {
             return read;
         }
-        let consumed = self.consumed.load(Ordering::Relaxed).max(1);
-        let guess = (u128::from(read) * u128::from(self.size) / u128::from(consumed)) as u64;
+        let guess = (u128::from(read) * u128::from(self.size) / u128::from(self.consumed.position().max(1))) as u64;
         guess.max(read).min(self.limit)
     }
 }
@@ -150,19 +149,6 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
         input.skip_until(b'\n')?;
     }
     Ok(whole)
-}
-
-struct Counted<R> {
-    source: R,
-    consumed: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(buffer)?;
-        self.consumed.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
 }
 
 #[cfg(test)]
