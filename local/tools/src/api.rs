@@ -113,27 +113,17 @@ pub fn slug(kind: &str) -> &str {
 
 /// No attempt had a response. The text contains no address or number that varies, so that equal failures count
 /// together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unanswered(pub String);
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no response: {}", self.0)
-    }
-}
-
-impl std::error::Error for Unanswered {}
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no response: {0}")]
+pub struct Unanswered(String);
 
 impl From<reqwest::Error> for Unanswered {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() {
             return Self("timed out".to_owned());
         }
-        let mut innermost: &dyn std::error::Error = &error;
-        while let Some(source) = innermost.source() {
-            innermost = source;
-        }
-        Self(innermost.to_string())
+        let sources = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        Self(sources.last().map(ToString::to_string).unwrap_or_default())
     }
 }
 
@@ -217,7 +207,8 @@ impl Api {
     /// Sends a request and requires a status. The error names the request.
     pub async fn fetch(&self, call: Call, status: u16) -> anyhow::Result<Value> {
         let name = call.to_string();
-        self.send(call).await.map_err(anyhow::Error::from).and_then(|response| response.expect_status(status)).context(name)
+        let response = self.send(call).await.with_context(|| name.clone())?;
+        response.expect_status(status).context(name)
     }
 
     /// Returns true if a stack responds. Does not retry.
@@ -229,9 +220,7 @@ impl Api {
     pub async fn require_stack(&self) -> anyhow::Result<()> {
         let at = &self.base;
         match self.health().await {
-            Err(Unanswered(reason)) => {
-                bail!("no stack responds at {at} ({reason}); start one with `make run`")
-            }
+            Err(Unanswered(reason)) => bail!("no stack responds at {at} ({reason}); start one with `make run`"),
             Ok(response) if response.body["status"].is_string() => Ok(()),
             Ok(response) => bail!("the server at {at} is not a Tidemark stack (GET /v1/health: {})", response.status),
         }
