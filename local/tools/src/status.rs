@@ -106,16 +106,8 @@ pub(crate) async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Dura
     }
 }
 
-/// Pauses (`pause`) or resumes (`resume`) the sources of one function.
-pub async fn source(api: &Api, function: &str, verb: &str) -> anyhow::Result<()> {
-    post(api, &format!("/_local/sources/{function}/{verb}")).await
-}
-
-pub async fn fire(api: &Api, function: &str) -> anyhow::Result<()> {
-    post(api, &format!("/_local/schedules/{function}")).await
-}
-
-async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
+/// Calls a `/_local` route that changes the stack.
+pub async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
     let response = api.send(Call::post(path)).await.with_context(|| format!("POST {path}"))?;
     if !(200..300).contains(&response.status) {
         bail!("POST {path} returned {} {}", response.status, response.body["detail"].as_str().unwrap_or_default());

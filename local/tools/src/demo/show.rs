@@ -194,9 +194,10 @@ impl<'a> Show<'a> {
         self.screen.row(reader.name, format!("{}{each}", self.screen.bold(format!("{total} unread"))));
         for item in &page.items {
             let dot = if item.read { self.screen.dim("○") } else { self.screen.good("●") };
-            let author = self.authors.iter().find(|author| author.id == item.id.author).map_or("?", |author| author.name);
-            let time = self.screen.dim(item.created_at.get(11..23).unwrap_or_default());
-            println!("      {dot} {author:<4} {:<30} {time}", item.title);
+            let post = &item.post;
+            let author = self.authors.iter().find(|author| author.id == post.id.author).map_or("?", |author| author.name);
+            let time = self.screen.dim(post.created_at.get(11..23).unwrap_or_default());
+            println!("      {dot} {author:<4} {:<30} {time}", post.title);
         }
         self.expect(right, &format!("{}'s counts ({expected} expected)", reader.name));
         Ok(())

@@ -20,7 +20,7 @@ use crate::{
     address::require_loopback,
     api::Api,
     signal::signal,
-    status::{Status, source},
+    status::{Status, post},
 };
 
 const FAN_OUT: &str = "fan-out";
@@ -32,7 +32,7 @@ const MIDDLE_POLL: Duration = Duration::from_millis(5);
 
 /// Pauses the sources of fan-out while `work` runs. Resumes them afterwards, also after an error.
 pub async fn held<T>(api: &Api, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    source(api, FAN_OUT, "pause").await?;
+    post(api, "/_local/sources/fan-out/pause").await?;
     let outcome = work.await;
     release(api).await?;
     outcome
@@ -40,7 +40,7 @@ pub async fn held<T>(api: &Api, work: impl Future<Output = anyhow::Result<T>>) -
 
 /// Resumes the sources of fan-out. Does nothing if they are not paused.
 pub async fn release(api: &Api) -> anyhow::Result<()> {
-    source(api, FAN_OUT, "resume").await
+    post(api, "/_local/sources/fan-out/resume").await
 }
 
 /// Replaces every message of the fan-out queue by two copies in a shuffled order. Returns the number of messages.
