@@ -46,10 +46,7 @@ impl EdgeWriter {
     }
 
     /// Writes live edges and their counts. Calls `written` with the number of written items and of all items. Returns
-    /// the number of items.
-    ///
-    /// # Errors
-    /// Fails if DynamoDB does not accept an item. Other items may have been written.
+    /// the number of items. After a failure, some of the items may have been written.
     pub async fn write(&self, edges: &[Edge], mut written: impl FnMut(u64, u64)) -> anyhow::Result<u64> {
         let counts = counts(edges);
         let both = edges.iter().flat_map(|edge| {
@@ -64,9 +61,6 @@ impl EdgeWriter {
     }
 
     /// Writes an author's follower counts, shard by shard, without edges.
-    ///
-    /// # Errors
-    /// Fails if DynamoDB does not accept an item.
     pub async fn write_follower_counts(&self, author: UserId, counts: &[u64; 16]) -> anyhow::Result<()> {
         let counters = self.tables.counters.as_str();
         let items = (0..SHARDS).zip(counts).map(|(shard, &count)| (counters, Counter::Followers(author, shard).item(count)));

@@ -62,10 +62,7 @@ pub struct Options {
     pub template: PathBuf,
 }
 
-/// Runs the measurement on a stack of its own.
-///
-/// # Errors
-/// Fails if the stack does not start or a request fails. The report has the results of wrong responses.
+/// Runs the measurement on a stack of its own. Fails if a request fails. The report has the results of wrong responses.
 pub async fn run(options: &Options, seed: u64) -> anyhow::Result<Report> {
     if options.live > options.followers {
         bail!("{} followers cannot have {} live ones", options.followers, options.live);

@@ -62,10 +62,7 @@ impl Part {
     }
 }
 
-/// Measures these parts, prints the tables of each and writes its numbers.
-///
-/// # Errors
-/// Fails if `redis-server` is missing or fails, if a response is not the expected one, or if a file cannot be written.
+/// Measures these parts, prints the tables of each and writes its numbers. Fails if a response is not the expected one.
 pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let files = report::files(parts, &options.out)?;
     let server = Server::start(&options.redis_server).await?;

@@ -61,8 +61,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// # Errors
-    /// Fails if a benchmark's file lacks a value.
+    /// Reads the files. Fails if one lacks a value.
     pub fn read() -> anyhow::Result<Self> {
         let fan_out: Value = serde_json::from_str(FAN_OUT)?;
         let views: Value = serde_json::from_str(VIEWS)?;
