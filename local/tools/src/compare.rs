@@ -48,18 +48,6 @@ pub enum Kind {
     Read,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Follow => "follow",
-            Self::Post => "post",
-            Self::Unread => "unread",
-            Self::Count => "count",
-            Self::Read => "read",
-        })
-    }
-}
-
 /// The differences of one kind.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
@@ -117,6 +105,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} users, {} entries compared, {} blogs expired", self.users, self.compared, self.expired)?;
         for (kind, found) in &self.differences {
+            let kind = format!("{kind:?}").to_lowercase();
             writeln!(f, "{kind:<7} {} only here, {} only there", found.only_here, found.only_there)?;
             found.examples.iter().try_for_each(|example| writeln!(f, "        {example}"))?;
         }
@@ -157,7 +146,7 @@ async fn all_users(legacy: &MultiplexedConnection) -> anyhow::Result<BTreeSet<u6
 async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> anyhow::Result<Report> {
     let mut report = Report { users: 1, ..Report::default() };
     let lists = [format!("u_follow:{user}"), format!("uf:flws:{user}")];
-    let mut there: BTreeSet<u64> = BTreeSet::new();
+    let mut there = BTreeSet::<u64>::new();
     for list in &lists {
         there.extend(legacy.zrange::<_, Vec<u64>>(list, 0, -1).await?);
     }

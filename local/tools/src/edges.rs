@@ -203,25 +203,23 @@ mod tests {
         assert_eq!((edges, counts.lines), (vec![(1, 2), (1, 3)], 3));
     }
 
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
     #[test]
     fn gzip_is_detected_by_its_first_bytes_also_with_several_members() {
-        let mut bytes = Vec::new();
-        for part in ["1 2\n", "3 4\n"] {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-            encoder.write_all(part.as_bytes()).unwrap();
-            bytes.extend(encoder.finish().unwrap());
-        }
+        let bytes = [gzip("1 2\n"), gzip("3 4\n")].concat();
         assert_eq!(read(&bytes, None).0, [(1, 2), (3, 4)]);
     }
 
     #[test]
     fn a_truncated_gzip_file_is_an_error() {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(b"1 2\n3 4\n").unwrap();
-        let mut bytes = encoder.finish().unwrap();
+        let mut bytes = gzip("1 2\n3 4\n");
         bytes.truncate(bytes.len() - 6);
         let mut reader = EdgeReader::over(Cursor::new(bytes), 10, None).unwrap();
-        let outcome = std::iter::from_fn(|| reader.next_edge().transpose()).find(Result::is_err);
-        assert!(outcome.is_some());
+        assert!(std::iter::from_fn(|| reader.next_edge().transpose()).any(|edge| edge.is_err()));
     }
 }

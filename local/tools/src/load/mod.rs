@@ -96,20 +96,15 @@ async fn follow(api: &Api, batch: Batch) -> Done {
     for attempt in 1..=ITEM_ATTEMPTS {
         let authors: Vec<String> = pending.iter().map(u64::to_string).collect();
         let call = Call::post("/v1/following").caller(follower).json(json!({ "authors": authors }));
-        let response = match api.send(call).await {
-            Ok(response) if response.status == 200 => response,
-            Ok(response) => {
-                let reason = format!("{} {}", response.status, response.slug());
-                outcomes.extend(pending.drain(..).map(|_| Outcome::Failed(reason.trim_end().to_owned())));
-                break;
-            }
+        let failed = |reason: &str| vec![Outcome::Failed(reason.to_owned()); pending.len()];
+        let results = match api.send(call).await {
+            Ok(response) if response.status == 200 => read_results(&pending, &response.body),
+            Ok(response) => failed(format!("{} {}", response.status, response.slug()).trim_end()),
             Err(unanswered) => {
                 answered = false;
-                outcomes.extend(pending.drain(..).map(|_| Outcome::Failed(unanswered.to_string())));
-                break;
+                failed(&unanswered.to_string())
             }
         };
-        let results = read_results(&pending, &response.body);
         let last = attempt == ITEM_ATTEMPTS;
         let mut again = Vec::new();
         for (author, outcome) in pending.into_iter().zip(results) {

@@ -129,21 +129,13 @@ mod tests {
 
     #[test]
     fn the_summary_counts_every_edge_once() {
-        let mut report = Report { took: Duration::from_secs(2), ..Report::default() };
-        report.lines.lines = 6;
-        report.lines.edges = 5;
-        report.lines.skipped = 1;
+        let lines = LineCounts { lines: 6, edges: 5, skipped: 1, ..LineCounts::default() };
+        let mut report = Report { lines, took: Duration::from_secs(2), ..Report::default() };
         let limit = || Outcome::Refused("following-limit".to_owned());
         report.add(13, vec![Outcome::Made, Outcome::Existed, limit(), limit()]);
         report.add(7, vec![Outcome::Refused("self-follow".to_owned())]);
         assert_eq!(report.asked, report.made + report.existed + report.refused_total() + report.failed_total());
         assert!(report.is_good());
-        assert_text(&report);
-        report.add(7, vec![Outcome::Failed("500 internal".to_owned())]);
-        assert!(!report.is_good());
-    }
-
-    fn assert_text(report: &Report) {
         let expected = "\
 lines read                6  5 edges, 1 comments or blank, 0 malformed
 edges asked               5
@@ -158,5 +150,7 @@ accounts with the most refusals (2 have some):
   7                       1
 2.00 s in all, 3 edges a second";
         assert_eq!(report.to_string(), expected);
+        report.add(7, vec![Outcome::Failed("500 internal".to_owned())]);
+        assert!(!report.is_good());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -123,7 +122,7 @@ impl Run<'_> {
             earlier.insert(*author, timeline(self.api, *author).await?);
         }
         let api = self.api;
-        self.each("open", None, |user| Checks::during(user, async move |checks| open(api, user, checks).await)).await?;
+        self.each("open", None, async |user, checks| open(api, user, checks).await).await?;
 
         let (label, started) = (format!("{seed:x}-{}", std::process::id()), Instant::now());
         let published = self.publish(&authors, posts, &label, &redis_url).await?;
@@ -142,12 +141,10 @@ impl Run<'_> {
             models.insert(*user, Reader::new(*user, posts.cloned()));
         }
         self.compare("compare", &models, &earlier, middle()).await?;
-        let read = self.each("read", middle(), |user| {
-            let reader = models[&user].clone();
-            Checks::during(user, async move |checks| act(api, reader, seed ^ user, checks).await)
-        });
+        let act = async |user, checks: &mut _| act(api, models[&user].clone(), seed ^ user, checks).await;
+        let read = self.each("read", middle(), act).await?;
         // Readers with a failed request are left out, because their state is unknown.
-        let models: HashMap<u64, Reader> = read.await?.into_iter().flatten().map(|r| (r.user, r)).collect();
+        let models: HashMap<u64, Reader> = read.into_iter().flatten().map(|r| (r.user, r)).collect();
         self.compare("compare", &models, &earlier, None).await?;
         Ok(self.ledger)
     }
@@ -197,25 +194,26 @@ impl Run<'_> {
         middle: Middle<'_>,
     ) -> anyhow::Result<()> {
         let (api, graph) = (self.api, self.graph);
-        let look = |user| {
-            Checks::during(user, async move |checks| match models.get(&user) {
-                Some(reader) => look(api, reader, graph, earlier, checks).await,
-                None => Ok(()),
-            })
+        let look = async |user, checks: &mut _| match models.get(&user) {
+            Some(reader) => look(api, reader, graph, earlier, checks).await,
+            None => Ok(()),
         };
         self.each(title, middle, look).await.map(|_| ())
     }
 
     /// Runs an action for every reader, several at a time. Awaits `middle` when half of them are done.
-    async fn each<T, W: Future<Output = (Checks, T)>>(
+    async fn each<T>(
         &mut self,
         title: &str,
         mut middle: Middle<'_>,
-        work: impl Fn(u64) -> W,
-    ) -> anyhow::Result<Vec<T>> {
+        work: impl AsyncFn(u64, &mut Checks) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<Option<T>>> {
         let (before, wrong_before, total) = (self.ledger.comparisons, self.ledger.mismatched, self.readers.len());
         let mut progress = Progress::start(title, "readers");
-        let mut results = stream::iter(self.readers.iter().copied()).map(work).buffer_unordered(self.options.concurrency.into());
+        let work = &work;
+        let checked = |user: u64| Checks::during(user, async move |checks| work(user, checks).await);
+        let mut results =
+            stream::iter(self.readers.iter().copied()).map(checked).buffer_unordered(self.options.concurrency.into());
         let mut values = Vec::with_capacity(total);
         let mut note = "";
         while let Some((checks, value)) = results.next().await {
