@@ -1,6 +1,5 @@
 //! Loads a follow graph through the public API.
 
-pub mod outcome;
 pub mod report;
 pub mod window;
 
@@ -10,8 +9,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
 
 use self::{
-    outcome::{Outcome, read_results},
-    report::Report,
+    report::{Outcome, Report, read_results},
     window::{Batch, Window},
 };
 use super::{
@@ -70,14 +68,14 @@ pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
         window.release(done.follower);
         unanswered = if done.answered { 0 } else { unanswered + 1 };
         report.add(done.follower, done.outcomes);
-        let counts = edges.counts();
+        let counts = &edges.counts;
         let finished = report.asked + report.repeated + counts.skipped + counts.malformed;
         let remark = format!("({} refused, {} failed)", report.refused_total(), report.failed_total());
         progress.set(finished, edges.expected_lines(), &remark);
     }
     report.not_asked = window.len() as u64;
     report.gave_up = unanswered >= GONE_AFTER;
-    report.lines = edges.counts().clone();
+    report.lines = edges.counts;
     report.retried = api.retried();
     report.took = progress.finish();
     Ok(report)

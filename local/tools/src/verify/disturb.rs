@@ -20,7 +20,7 @@ use crate::{
     address::require_loopback,
     api::Api,
     signal::signal,
-    status::{Status, post},
+    status::{FAN_OUT_QUEUE, Status, post},
 };
 
 const FAN_OUT: &str = "fan-out";
@@ -47,10 +47,10 @@ pub async fn release(api: &Api) -> anyhow::Result<()> {
 /// Fan-out must be paused.
 pub async fn double(api: &Api, random: &mut StdRng) -> anyhow::Result<usize> {
     let status = Status::of(api).await?;
-    let (name, depth) = status.fan_out_queue()?;
+    let depth = status.fan_out_queue()?;
     require_loopback(&status.sqs_endpoint, "http")?;
     let sqs = client(&status.sqs_endpoint);
-    let url = sqs.get_queue_url().queue_name(name).send().await.with_context(|| format!("SQS has no queue {name}"))?;
+    let url = sqs.get_queue_url().queue_name(FAN_OUT_QUEUE).send().await.context("SQS has no fan-out queue")?;
     let url = url.queue_url().context("SQS gives no queue URL")?;
 
     let mut originals = Vec::new();
@@ -97,10 +97,7 @@ fn client(endpoint: &str) -> aws_sdk_sqs::Client {
 /// Fails unless fan-out runs as processes, which can be killed.
 pub(crate) async fn require_processes(api: &Api) -> anyhow::Result<()> {
     if workers(&Status::of(api).await?).is_empty() {
-        bail!(
-            "this stack has no fan-out process to kill; start it with \
-             `make run TIDEMARK_PROCESS_FUNCTIONS=fan-out`"
-        );
+        bail!("this stack has no fan-out process to kill; start it with `make run TIDEMARK_PROCESS_FUNCTIONS=fan-out`");
     }
     Ok(())
 }
@@ -115,8 +112,7 @@ pub(crate) async fn kill_workers(api: &Api, most: u32, limit: Duration, random: 
     let mut killed = 0;
     while killed < most && started.elapsed() < limit {
         let status = Status::of(api).await?;
-        let (_, depth) = status.fan_out_queue()?;
-        if depth.total() == 0 {
+        if status.fan_out_queue()?.total() == 0 {
             break;
         }
         if let Some(pid) = workers(&status).choose(random)
@@ -149,8 +145,7 @@ pub(crate) async fn middle_of_fan_out(api: &Api, limit: Duration) -> anyhow::Res
     let started = Instant::now();
     let mut most = 0;
     loop {
-        let status = Status::of(api).await?;
-        let left = status.fan_out_queue()?.1.total();
+        let left = Status::of(api).await?.fan_out_queue()?.total();
         most = most.max(left);
         if left * 2 <= most || started.elapsed() >= limit {
             return Ok((left, most));

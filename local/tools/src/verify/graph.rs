@@ -30,8 +30,7 @@ impl Graph {
         Ok(graph)
     }
 
-    fn add(&mut self, edge: Edge) {
-        let Edge { follower, author } = edge;
+    fn add(&mut self, Edge { follower, author }: Edge) {
         if follower == author {
             return;
         }

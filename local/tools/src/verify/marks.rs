@@ -29,7 +29,7 @@ pub enum Action {
     /// `POST /v1/reads {posts}`. Some of the posts may not exist.
     Many(Vec<PostId>),
     /// `POST /v1/reads {author, through}`.
-    Through(u64, u64),
+    Through(PostId),
     /// `POST /v1/reads {all}`, with a time in milliseconds or without.
     All(Option<i64>),
 }
@@ -41,7 +41,7 @@ impl Action {
             Self::Read(id) => reader.mark(*id, true),
             Self::Unread(id) => reader.mark(*id, false),
             Self::Many(ids) => ids.iter().map(|id| reader.mark(*id, true)).sum(),
-            Self::Through(author, seq) => reader.through(*author, *seq),
+            Self::Through(id) => reader.through(id.author, id.seq),
             Self::All(before) => reader.all(*before),
         }
     }
@@ -95,17 +95,11 @@ fn some(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
 
 /// Marks up to three authors through one of their posts, then once through an older one, which must change nothing.
 fn through(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
-    let mut last = None;
     for _ in 0..random.random_range(1..=3) {
-        if let Some(id) = ids.choose(random) {
-            actions.push(Action::Through(id.author, id.seq));
-            last = Some(*id);
-        }
+        actions.extend(ids.choose(random).map(|id| Action::Through(*id)));
     }
-    if let Some(PostId { author, seq }) = last
-        && seq > 1
-    {
-        actions.push(Action::Through(author, seq - 1));
+    if let Some(&Action::Through(PostId { author, seq: seq @ 2.. })) = actions.last() {
+        actions.push(Action::Through(PostId { author, seq: seq - 1 }));
     }
 }
 
@@ -122,12 +116,12 @@ pub async fn perform(api: &Api, reader: &mut Reader, action: &Action, checks: &m
     let body = match action {
         Action::Read(id) | Action::Unread(id) => return one(api, reader, action, *id, checks).await,
         Action::Many(ids) => json!({"posts": ids.iter().map(PostId::to_string).collect::<Vec<_>>()}),
-        Action::Through(author, seq) => json!({"author": author.to_string(), "through": seq}),
+        Action::Through(id) => json!({"author": id.author.to_string(), "through": id.seq}),
         Action::All(None) => json!({"all": true}),
         Action::All(Some(before)) => json!({"all": true, "before": rfc3339(*before)?}),
     };
     several(api, reader, action, body, checks).await?;
-    if let Action::Through(author, _) = action {
+    if let Action::Through(PostId { author, .. }) = action {
         let path = format!("/v1/authors/{author}/posts?status=unread");
         let unread = walk(api, reader.user, &path, 100).await?;
         super::compare::unread_timeline(checks, reader, *author, &unread);
@@ -197,14 +191,14 @@ mod tests {
                     Action::Read(_) => 0,
                     Action::Unread(_) => 1,
                     Action::Many(_) => 2,
-                    Action::Through(..) => 3,
+                    Action::Through(_) => 3,
                     Action::All(None) => 4,
                     Action::All(Some(_)) => 5,
                 };
                 seen[kind] = true;
             }
             let first_unread = actions.iter().position(|action| matches!(action, Action::Unread(_)));
-            let last_through = actions.iter().rposition(|action| matches!(action, Action::Through(..)));
+            let last_through = actions.iter().rposition(|action| matches!(action, Action::Through(_)));
             assert!(first_unread.is_none() || last_through < first_unread);
         }
         assert_eq!(seen, [true; 6]);
