@@ -111,8 +111,7 @@ pub fn slug(kind: &str) -> &str {
     kind.rsplit('/').next().unwrap_or(kind)
 }
 
-/// No attempt had a response. The text contains no address or number that varies, so that equal failures count
-/// together.
+/// No attempt had a response. The text has no address or number that varies, so that equal failures count together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no response: {0}")]
 pub struct Unanswered(String);
@@ -136,8 +135,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// A client for the stack at `address`. It ignores proxies of the environment, because the stack is on this
-    /// machine.
+    /// A client for the stack at `address`. It ignores proxies, because the stack is on this machine.
     pub fn new(address: &Address) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .no_proxy()
@@ -180,8 +178,8 @@ impl Api {
         Ok(Response { status, body, retries: 0, took, retry_after })
     }
 
-    /// Sends an idempotent request at most eight times, until the response is not 429 or 503. Returns the last
-    /// response of any status. Fails if the last attempt had no response.
+    /// Sends an idempotent request at most eight times, until it has a response other than 429 and 503. Returns the
+    /// last response. Fails if the last attempt had none.
     pub async fn send(&self, call: Call) -> Result<Response, Unanswered> {
         let mut retries = 0;
         loop {
@@ -196,8 +194,7 @@ impl Api {
         }
     }
 
-    /// Sends a request once and requires a status. Returns the body and [`Response::took`]. The error names the
-    /// request.
+    /// Sends a request once and requires a status. Returns body and [`Response::took`]. The error names the request.
     pub async fn timed(&self, call: &Call, status: u16) -> anyhow::Result<(Value, Duration)> {
         let response = self.once(call).await.with_context(|| call.to_string())?;
         let took = response.took;

@@ -1,5 +1,4 @@
-//! Reads edge files in the format of SNAP's graphs as a stream: `follower followee` on each line, `#` comments, plain
-//! or gzip.
+//! Streams edge files in the format of SNAP's graphs: `follower followee` on each line, `#` comments, plain or gzip.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -29,8 +28,7 @@ enum Line {
 }
 
 impl Line {
-    /// Parses one line, with or without its line end. Ids are decimal numbers from 1 to 2^64-1 without leading zeros,
-    /// as in the API.
+    /// Ids are decimal numbers from 1 to 2^64-1 without leading zeros, as in the API.
     fn parse(bytes: &[u8]) -> Self {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Self::Malformed;

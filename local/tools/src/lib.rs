@@ -1,6 +1,5 @@
-//! The command-line tools. They are clients of the running stack's public API and of its `/_local` routes.
-//!
-//! This crate does not link the product. `verify` counts independently of the code that it checks.
+//! The command-line tools: clients of the running stack's public API and of its `/_local` routes. This crate does not
+//! link the product, so that `verify` counts independently of the code that it checks.
 
 pub mod address;
 pub mod api;
@@ -37,8 +36,8 @@ impl StackArgs {
     }
 }
 
-/// Converts a tool's result to its exit code: 0 if everything succeeded and matched, 1 if something failed or did not
-/// match, 2 if the tool could not run. Then prints the reason on stderr in one line.
+/// The exit code: 0 if everything succeeded and matched, 1 if something did not, 2 with the reason on stderr if the
+/// tool could not run.
 pub fn exit(tool: &str, result: anyhow::Result<bool>) -> ExitCode {
     match result {
         Ok(good) => ExitCode::from(u8::from(!good)),

@@ -1,5 +1,4 @@
-//! `make big-author [N=followers] [LIVE=readers]`: measures an author with a million followers, on a stack of its
-//! own.
+//! `make big-author [N=followers] [LIVE=readers]`: measures an author with a million followers.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,5 @@
 //! Benchmarks on a `redis-server` of their own. The measured data and the data for comparison are loaded into the
 //! same server in the same run.
-//!
-//! Unlike the other tools, these call the code that they measure.
 
 mod fan_out;
 mod info;

@@ -1,5 +1,4 @@
-//! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: checks the main job on a real graph against an
-//! independent count.
+//! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: checks the main job on a real graph.
 
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 

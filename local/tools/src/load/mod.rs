@@ -23,8 +23,7 @@ const WINDOW_EDGES: usize = 8_192;
 /// The number of times that authors of a batch with the result 429 or 503 are sent again.
 const ITEM_ATTEMPTS: u32 = 6;
 const ITEM_PAUSE: Duration = Duration::from_millis(250);
-/// After this number of consecutive requests without a response, each with its retries, the stack counts as
-/// unavailable.
+/// After this number of consecutive requests without a response, the stack counts as unavailable.
 const GONE_AFTER: u32 = 8;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -39,10 +38,9 @@ pub struct Options {
     pub concurrency: u16,
 }
 
-/// Follows every edge of the file. The requests of one follower are sent one after another in the file's order. So if
-/// an account follows more authors than the limit, the first ones of the file are kept. Requests of different
-/// followers are concurrent. A repeated load changes nothing. Fails if the file cannot be read; all other failures
-/// are in the report.
+/// Follows every edge of the file. One follower's requests are sent one after another in the file's order, so that an
+/// account with more authors than the limit keeps the first ones. A repeated load changes nothing. Fails if the file
+/// cannot be read; all other failures are in the report.
 pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
     let mut edges = EdgeReader::open(&options.edges, options.limit)?;
     let mut progress = Progress::start("load", "lines");

@@ -7,8 +7,7 @@ use super::{
     prices::{LARGEST, SMALL, TEMPLATE_MASTERS},
 };
 
-/// Posts a second of the 64 partitions of the index of unfinished fan-outs: a post enters and leaves, at 1,000 write
-/// units of one.
+/// Posts a second of the 64 partitions of the index `unfinished`: a post enters and leaves, at 1,000 write units each.
 const INDEX_POSTS: f64 = 64.0 * 500.0;
 /// Masters that ElastiCache allows: 500 nodes in a cluster, two for each shard.
 const MOST_MASTERS: u32 = 250;

@@ -19,9 +19,8 @@ const BACKFILL: usize = 100;
 /// All posts of the publishing authors that the stack had before this run.
 pub type Earlier = HashMap<u64, BTreeSet<PostId>>;
 
-/// Compares a whole feed. It must have this run's posts of the followed authors, each once, newest first, with title,
-/// time and flag. After them it may have only earlier posts, all of them read. Every page must have the same unread
-/// total.
+/// Compares a whole feed. It must have this run's posts of the followed authors, each once, newest first, and after
+/// them only earlier posts, all of them read. Every page must have the same unread total.
 pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &Earlier, walk: &Walk) {
     order(checks, "feed", &walk.items);
     let mut wanted: BTreeMap<PostId, _> = reader.items.iter().map(|item| (item.post.id, item)).collect();

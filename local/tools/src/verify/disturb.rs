@@ -43,8 +43,7 @@ pub async fn release(api: &Api) -> anyhow::Result<()> {
     post(api, "/_local/sources/fan-out/resume").await
 }
 
-/// Replaces every message of the fan-out queue by two copies in a shuffled order. Returns the number of messages.
-/// Fan-out must be paused.
+/// Replaces every message of the paused fan-out's queue by two copies, shuffled. Returns the number of messages.
 pub async fn double(api: &Api, random: &mut StdRng) -> anyhow::Result<usize> {
     let status = Status::of(api).await?;
     let depth = status.fan_out_queue()?;

@@ -2,8 +2,7 @@
 
 use std::fmt::Debug;
 
-/// The numbers of mismatches that are shown in detail, of all users and of one user. The second limit leaves space
-/// for other users' mismatches.
+/// The numbers of mismatches that are shown in detail, of all users and of one user.
 const SHOWN: usize = 20;
 const SHOWN_OF_ONE: usize = 5;
 

@@ -110,8 +110,7 @@ fn gap(reader: &Reader, random: &mut StdRng) -> Option<i64> {
     gaps.choose(random).copied()
 }
 
-/// Sends an action through the API, applies it to the model, and compares the response. After an error the reader's
-/// state is unknown.
+/// Sends an action, applies it to the model, and compares the response. After an error the reader's state is unknown.
 pub async fn perform(api: &Api, reader: &mut Reader, action: &Action, checks: &mut Checks) -> anyhow::Result<()> {
     let body = match action {
         Action::Read(id) | Action::Unread(id) => return one(api, reader, action, *id, checks).await,
