@@ -5,7 +5,6 @@
 //! interrupted requests.
 
 mod author_lists;
-mod counters;
 mod edges;
 mod lists;
 mod status;
@@ -69,7 +68,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/users/{user}/counters",
-        counters::get(app, &request),
+        status::counters(app, &request),
         operation("relations", "getCounters", "Get a user's counters")
             .returns::<Counters>("Exact counts; zeros for an unknown user."),
     ),

@@ -1,11 +1,11 @@
-//! `GET /v1/relations/{user}` and `GET /v1/relations?user=…`.
+//! `GET /v1/relations/{user}`, `GET /v1/relations?user=…` and `GET /v1/users/{user}/counters`.
 
 use tidemark::{
     App,
     domain::UserId,
     http::{
         Problem, Request, Response,
-        bodies::{Relation, Relations},
+        bodies::{Counters, Relation, Relations},
     },
     relations::Status,
 };
@@ -30,6 +30,12 @@ pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Response, Pr
     let status = app.relations.status(caller, &users, only_following).await?;
     let items = users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), only_following));
     Ok(Response::json(200, &Relations { items: items.collect() }))
+}
+
+pub(crate) async fn counters(app: &App, request: &Request) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let (counters, degraded) = app.relations.counters(caller, request.parameter("user")?).await?;
+    Ok(Response::json(200, &Counters::from(counters)).degraded(degraded))
 }
 
 /// Reads `?only=following`.

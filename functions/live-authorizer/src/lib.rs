@@ -39,10 +39,7 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// Reads no key yet.
-    ///
-    /// # Errors
-    /// The HTTP client cannot be built.
+    /// Reads no key yet. Fails if the HTTP client cannot be built.
     pub fn new(settings: AuthorizerSettings, clock: Arc<dyn Clock>, metrics: Arc<dyn Metrics>) -> Result<Self, KeysError> {
         let keys = Keys::new(&settings.issuer, Arc::clone(&clock))?;
         Ok(Self { keys, recorder: Recorder::new(metrics, Arc::clone(&clock)), clock, settings })
@@ -50,10 +47,7 @@ impl Authorizer {
 }
 
 /// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a
-/// 403.
-///
-/// # Errors
-/// The issuer's keys cannot be read. API Gateway then refuses the connection with a 500.
+/// 403. Fails if the issuer's keys cannot be read; API Gateway then refuses the connection with a 500.
 pub async fn handle(authorizer: &Authorizer, event: LambdaEvent<ConnectRequest>) -> Result<Value, Error> {
     let LambdaEvent { payload, context } = event;
     let invocation = authorizer.recorder.invocation(&context.env_config.function_name, &context.request_id);

@@ -1,8 +1,6 @@
 //! Wiring of the `live` function.
 
-use lambda_runtime::Error;
-
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), lambda_runtime::Error> {
     tidemark::run(tidemark_live::handle).await
 }

@@ -1,8 +1,6 @@
 //! Wiring of the `mark-read` function.
 
-use lambda_runtime::Error;
-
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), lambda_runtime::Error> {
     tidemark::run(tidemark_mark_read::handle).await
 }

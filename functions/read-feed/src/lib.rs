@@ -2,7 +2,6 @@
 
 mod feed;
 mod health;
-mod reacted;
 mod timeline;
 mod unread;
 
@@ -40,7 +39,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/authors/{author}/posts",
-        timeline::page(app, &request),
+        timeline::of_author(app, &request),
         operation("feed", "listAuthorPosts", "List an author's posts, newest first")
             .returns::<TimelinePage>("A page, with the caller's flags.")
             .parameters(["status"])
@@ -50,7 +49,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/me/likes",
-        reacted::page(app, &request, Reaction::Like),
+        timeline::of_reaction(app, &request, Reaction::Like),
         operation("posts", "listLikes", "List the posts that the caller likes, newest like first")
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
             .page()
@@ -58,7 +57,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/me/favorites",
-        reacted::page(app, &request, Reaction::Favorite),
+        timeline::of_reaction(app, &request, Reaction::Favorite),
         operation("posts", "listFavorites", "List the caller's favorites, newest first")
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
             .page()

@@ -1,13 +1,17 @@
-//! `GET /v1/authors/{author}/posts`: one author's posts with the caller's flags.
+//! `GET /v1/authors/{author}/posts`, `GET /v1/me/likes` and `GET /v1/me/favorites`, with the caller's flags.
 
 use tidemark::{
     App,
-    domain::Cursor,
-    http::{Page, Problem, Request, Response, bodies::TimelinePage},
+    domain::{Cursor, Reaction},
+    http::{
+        Page, Problem, Request, Response,
+        bodies::{ReactedPage, TimelinePage},
+    },
     reader::{AuthorQuery, Blocked},
 };
 
-pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
+/// Returns one page of an author's posts, newest first.
+pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let author = request.parameter("author")?;
     let page = Page::of(request)?;
@@ -25,5 +29,19 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
         profiles: shown.profiles,
         total: found.total,
     });
+    Ok(response.degraded(found.degraded || shown.degraded))
+}
+
+/// Returns one page of the posts that the caller likes, or has as favorites, newest reaction first.
+pub(crate) async fn of_reaction(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let page = Page::of(request)?;
+    let before = page.position(|cursor| if let Cursor::Reacted(key) = cursor { Some(key) } else { None })?;
+    let parts = crate::parts(request)?;
+    let found = app.readers.reacted_page(caller, reaction, before, page.limit, parts).await?;
+    let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
+    let next = found.next.map(Cursor::Reacted);
+    let response =
+        Page::response(request, next, |next_cursor| ReactedPage { items: shown.items, next_cursor, profiles: shown.profiles });
     Ok(response.degraded(found.degraded || shown.degraded))
 }

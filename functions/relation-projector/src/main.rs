@@ -1,8 +1,6 @@
 //! Wiring of the `relation-projector` function.
 
-use lambda_runtime::Error;
-
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), lambda_runtime::Error> {
     tidemark::run(tidemark_relation_projector::handle).await
 }

@@ -41,10 +41,7 @@ impl FromStr for Address {
         };
         let mut address: SocketAddr = numeric.parse().map_err(|_| format!("{text:?} is not host:port of this machine"))?;
         if address.ip().is_unspecified() {
-            address.set_ip(match address.ip() {
-                IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-                IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            });
+            address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
         }
         if !address.ip().is_loopback() {
             return Err(format!("{text} is not this machine; only loopback addresses are accepted"));
@@ -60,8 +57,7 @@ pub(crate) fn require_loopback(url: &str, scheme: &str) -> anyhow::Result<()> {
         bail!("{url} is not a {scheme}:// address");
     }
     let host = parsed.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if !loopback {
+    if host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
         bail!("{url} is not on this machine; only loopback addresses are accepted");
     }
     Ok(())

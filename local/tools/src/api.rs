@@ -111,29 +111,18 @@ pub fn slug(kind: &str) -> &str {
     kind.rsplit('/').next().unwrap_or(kind)
 }
 
-/// No attempt had a response. The text contains no address or number that varies, so that equal failures count
-/// together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unanswered(pub String);
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no response: {}", self.0)
-    }
-}
-
-impl std::error::Error for Unanswered {}
+/// No attempt had a response. The text has no address or number that varies, so that equal failures count together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no response: {0}")]
+pub struct Unanswered(String);
 
 impl From<reqwest::Error> for Unanswered {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() {
             return Self("timed out".to_owned());
         }
-        let mut innermost: &dyn std::error::Error = &error;
-        while let Some(source) = innermost.source() {
-            innermost = source;
-        }
-        Self(innermost.to_string())
+        let sources = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        Self(sources.last().map(ToString::to_string).unwrap_or_default())
     }
 }
 
@@ -146,8 +135,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// A client for the stack at `address`. It ignores proxies of the environment, because the stack is on this
-    /// machine.
+    /// A client for the stack at `address`. It ignores proxies, because the stack is on this machine.
     pub fn new(address: &Address) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .no_proxy()
@@ -190,8 +178,8 @@ impl Api {
         Ok(Response { status, body, retries: 0, took, retry_after })
     }
 
-    /// Sends an idempotent request at most eight times, until the response is not 429 or 503. Returns the last
-    /// response of any status. Fails if the last attempt had no response.
+    /// Sends an idempotent request at most eight times, until it has a response other than 429 and 503. Returns the
+    /// last response. Fails if the last attempt had none.
     pub async fn send(&self, call: Call) -> Result<Response, Unanswered> {
         let mut retries = 0;
         loop {
@@ -206,8 +194,7 @@ impl Api {
         }
     }
 
-    /// Sends a request once and requires a status. Returns the body and [`Response::took`]. The error names the
-    /// request.
+    /// Sends a request once and requires a status. Returns body and [`Response::took`]. The error names the request.
     pub async fn timed(&self, call: &Call, status: u16) -> anyhow::Result<(Value, Duration)> {
         let response = self.once(call).await.with_context(|| call.to_string())?;
         let took = response.took;
@@ -217,7 +204,8 @@ impl Api {
     /// Sends a request and requires a status. The error names the request.
     pub async fn fetch(&self, call: Call, status: u16) -> anyhow::Result<Value> {
         let name = call.to_string();
-        self.send(call).await.map_err(anyhow::Error::from).and_then(|response| response.expect_status(status)).context(name)
+        let response = self.send(call).await.with_context(|| name.clone())?;
+        response.expect_status(status).context(name)
     }
 
     /// Returns true if a stack responds. Does not retry.
@@ -229,9 +217,7 @@ impl Api {
     pub async fn require_stack(&self) -> anyhow::Result<()> {
         let at = &self.base;
         match self.health().await {
-            Err(Unanswered(reason)) => {
-                bail!("no stack responds at {at} ({reason}); start one with `make run`")
-            }
+            Err(Unanswered(reason)) => bail!("no stack responds at {at} ({reason}); start one with `make run`"),
             Ok(response) if response.body["status"].is_string() => Ok(()),
             Ok(response) => bail!("the server at {at} is not a Tidemark stack (GET /v1/health: {})", response.status),
         }

@@ -48,18 +48,6 @@ pub enum Kind {
     Read,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Follow => "follow",
-            Self::Post => "post",
-            Self::Unread => "unread",
-            Self::Count => "count",
-            Self::Read => "read",
-        })
-    }
-}
-
 /// The differences of one kind.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
@@ -117,6 +105,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} users, {} entries compared, {} blogs expired", self.users, self.compared, self.expired)?;
         for (kind, found) in &self.differences {
+            let kind = format!("{kind:?}").to_lowercase();
             writeln!(f, "{kind:<7} {} only here, {} only there", found.only_here, found.only_there)?;
             found.examples.iter().try_for_each(|example| writeln!(f, "        {example}"))?;
         }
@@ -157,7 +146,7 @@ async fn all_users(legacy: &MultiplexedConnection) -> anyhow::Result<BTreeSet<u6
 async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> anyhow::Result<Report> {
     let mut report = Report { users: 1, ..Report::default() };
     let lists = [format!("u_follow:{user}"), format!("uf:flws:{user}")];
-    let mut there: BTreeSet<u64> = BTreeSet::new();
+    let mut there = BTreeSet::<u64>::new();
     for list in &lists {
         there.extend(legacy.zrange::<_, Vec<u64>>(list, 0, -1).await?);
     }
@@ -166,7 +155,7 @@ async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> any
 
     let blogs: BTreeSet<u64> = legacy.smembers(format!("author:blogs:{user}")).await?;
     let posts = timeline(api, user, user, "all").await?.into_iter().map(|(post, _)| post).collect();
-    let blogs = infos(&mut legacy, &blogs, &mut report).await?.into_values().map(|(_, post)| post).collect();
+    let blogs = infos(&mut legacy, &blogs, &mut report).await?.into_iter().map(|(_, post)| post).collect();
     report.compare(Kind::Post, &format!("author {user}"), &posts, &blogs);
 
     let read: BTreeSet<u64> = legacy.smembers(format!("user:read:{user}")).await?;
@@ -182,9 +171,9 @@ async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> any
         let of = format!("user {user} author {author}");
         let marked: BTreeSet<u64> = legacy.smembers(format!("user:unread:{user}:{author}")).await?;
         let marked = marked.difference(&read).copied().collect();
-        let there: BTreeSet<Post> = infos(&mut legacy, &marked, &mut report).await?.into_values().map(|(_, post)| post).collect();
+        let there = infos(&mut legacy, &marked, &mut report).await?.into_iter().map(|(_, post)| post).collect();
         let [count, stored] = [&unread, &counts].map(|counts| counts.get(author).copied().unwrap_or(0));
-        let here: BTreeSet<Post> = match count {
+        let here = match count {
             0 => BTreeSet::new(),
             _ => timeline(api, user, *author, "unread").await?.into_iter().map(|(post, _)| post).collect(),
         };
@@ -196,7 +185,7 @@ async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> any
     }
     // For authors who are followed, a read post is one that is not unread.
     let mut marks: BTreeMap<u64, BTreeSet<Post>> = BTreeMap::new();
-    for (author, post) in infos(&mut legacy, &read, &mut report).await?.into_values() {
+    for (author, post) in infos(&mut legacy, &read, &mut report).await? {
         if author != user && !here.contains(&author) {
             marks.entry(author).or_default().insert(post);
         }
@@ -214,8 +203,8 @@ async fn infos(
     legacy: &mut MultiplexedConnection,
     blogs: &BTreeSet<u64>,
     report: &mut Report,
-) -> anyhow::Result<BTreeMap<u64, (u64, Post)>> {
-    let mut found = BTreeMap::new();
+) -> anyhow::Result<Vec<(u64, Post)>> {
+    let mut found = Vec::new();
     let blogs: Vec<u64> = blogs.iter().copied().collect();
     for blogs in blogs.chunks(BLOGS) {
         let mut pipeline = redis::pipe();
@@ -224,13 +213,13 @@ async fn infos(
         }
         let infos: Vec<[Option<String>; 3]> = pipeline.query_async(legacy).await?;
         for (blog, info) in blogs.iter().zip(infos) {
-            match info {
-                [Some(author), Some(title), Some(at)] => {
-                    let at = at.parse::<i64>().or_else(|_| millis(&at)).with_context(|| format!("blog:info:{blog}"))?;
-                    found.insert(*blog, (author.parse().with_context(|| format!("blog:info:{blog}"))?, (at, title)));
-                }
-                _ => report.expired += 1,
-            }
+            let [Some(author), Some(title), Some(at)] = info else {
+                report.expired += 1;
+                continue;
+            };
+            let unreadable = || format!("blog:info:{blog}");
+            let at = at.parse::<i64>().or_else(|_| millis(&at)).with_context(unreadable)?;
+            found.push((author.parse().with_context(unreadable)?, (at, title)));
         }
     }
     Ok(found)
@@ -239,7 +228,7 @@ async fn infos(
 /// The posts of an author with the caller's read flags.
 async fn timeline(api: &Api, caller: u64, author: u64, status: &str) -> anyhow::Result<Vec<(Post, bool)>> {
     let posts = walk(api, caller, &format!("/v1/authors/{author}/posts?status={status}"), PAGE).await?;
-    Ok(posts.items.into_iter().map(|item| ((item.at, item.title), item.read)).collect())
+    Ok(posts.items.iter().map(|item| ((item.post.at, item.post.title.clone()), item.read)).collect())
 }
 
 /// The authors whom a user follows.

@@ -1,14 +1,12 @@
-//! Reads edge files in the format of SNAP's graphs as a stream: `follower followee` on each line, `#` comments, plain
-//! or gzip.
+//! Streams edge files in the format of SNAP's graphs: `follower followee` on each line, `#` comments, plain or gzip.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use flate2::bufread::MultiGzDecoder;
+use indicatif::ProgressBar;
 
 /// Two ids take 41 bytes. A line longer than this limit is malformed and is never held in memory.
 const LONGEST_LINE: u64 = 1024;
@@ -23,16 +21,15 @@ pub struct Edge {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Line {
+enum Line {
     Edge(Edge),
     Skipped,
     Malformed,
 }
 
 impl Line {
-    /// Parses one line, with or without its line end. Ids are decimal numbers from 1 to 2^64-1 without leading zeros,
-    /// as in the API.
-    pub fn parse(bytes: &[u8]) -> Self {
+    /// Ids are decimal numbers from 1 to 2^64-1 without leading zeros, as in the API.
+    fn parse(bytes: &[u8]) -> Self {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Self::Malformed;
         };
@@ -70,10 +67,11 @@ pub struct LineCounts {
 /// A stream of the edges of a file.
 pub(crate) struct EdgeReader {
     input: Box<dyn BufRead + Send>,
-    consumed: Arc<AtomicU64>,
+    /// Counts the bytes that were read from the file.
+    consumed: ProgressBar,
     size: u64,
     limit: u64,
-    counts: LineCounts,
+    pub(crate) counts: LineCounts,
     ended: bool,
 }
 
@@ -86,8 +84,8 @@ impl EdgeReader {
     }
 
     fn over(source: impl Read + Send + 'static, size: u64, limit: Option<u64>) -> io::Result<Self> {
-        let consumed = Arc::new(AtomicU64::new(0));
-        let mut raw = BufReader::with_capacity(1 << 16, Counted { source, consumed: Arc::clone(&consumed) });
+        let consumed = ProgressBar::hidden();
+        let mut raw = BufReader::with_capacity(1 << 16, consumed.wrap_read(source));
         let gzip = raw.fill_buf()?.starts_with(&[0x1f, 0x8b]);
         let input: Box<dyn BufRead + Send> =
             if gzip { Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(raw))) } else { Box::new(raw) };
@@ -125,19 +123,13 @@ impl EdgeReader {
         Ok(None)
     }
 
-    /// The counts of the lines read so far.
-    pub(crate) fn counts(&self) -> &LineCounts {
-        &self.counts
-    }
-
     /// The total number of lines: exact at the end, until then estimated from the bytes read.
     pub(crate) fn expected_lines(&self) -> u64 {
         let read = self.counts.lines;
         if self.ended {
             return read;
         }
-        let consumed = self.consumed.load(Ordering::Relaxed).max(1);
-        let guess = (u128::from(read) * u128::from(self.size) / u128::from(consumed)) as u64;
+        let guess = (u128::from(read) * u128::from(self.size) / u128::from(self.consumed.position().max(1))) as u64;
         guess.max(read).min(self.limit)
     }
 }
@@ -152,19 +144,6 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     Ok(whole)
 }
 
-struct Counted<R> {
-    source: R,
-    consumed: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(buffer)?;
-        self.consumed.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Cursor, Write};
@@ -177,15 +156,16 @@ mod tests {
         while let Some(edge) = reader.next_edge().unwrap() {
             edges.push((edge.follower, edge.author));
         }
-        assert_eq!(reader.expected_lines(), reader.counts().lines);
-        (edges, reader.counts().clone())
+        assert_eq!(reader.expected_lines(), reader.counts.lines);
+        (edges, reader.counts.clone())
     }
 
     #[test]
-    fn comments_blank_lines_tabs_and_crlf_are_accepted() {
-        let (edges, counts) = read(b"# FromNodeId ToNodeId\n\n1 2\n3\t4\r\n  5   6  \n7 8", None);
-        assert_eq!(edges, [(1, 2), (3, 4), (5, 6), (7, 8)]);
-        assert_eq!((counts.lines, counts.edges, counts.skipped, counts.malformed), (6, 4, 2, 0));
+    fn comments_blank_lines_tabs_crlf_and_the_largest_id_are_accepted() {
+        let text = b"# FromNodeId ToNodeId\n\n1 2\n3\t4\r\n  5   6  \n18446744073709551615 1\n7 8";
+        let (edges, counts) = read(text, None);
+        assert_eq!(edges, [(1, 2), (3, 4), (5, 6), (u64::MAX, 1), (7, 8)]);
+        assert_eq!((counts.lines, counts.edges, counts.skipped, counts.malformed), (7, 5, 2, 0));
     }
 
     #[test]
@@ -195,12 +175,6 @@ mod tests {
         assert_eq!(counts.malformed, 8);
         let numbers: Vec<u64> = counts.first_malformed.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [2, 3, 4, 5, 6]);
-    }
-
-    #[test]
-    fn the_largest_id_is_valid() {
-        let max = Edge { follower: u64::MAX, author: 1 };
-        assert_eq!(Line::parse(b"18446744073709551615 1"), Line::Edge(max));
     }
 
     #[test]
@@ -217,25 +191,23 @@ mod tests {
         assert_eq!((edges, counts.lines), (vec![(1, 2), (1, 3)], 3));
     }
 
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
     #[test]
     fn gzip_is_detected_by_its_first_bytes_also_with_several_members() {
-        let mut bytes = Vec::new();
-        for part in ["1 2\n", "3 4\n"] {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-            encoder.write_all(part.as_bytes()).unwrap();
-            bytes.extend(encoder.finish().unwrap());
-        }
+        let bytes = [gzip("1 2\n"), gzip("3 4\n")].concat();
         assert_eq!(read(&bytes, None).0, [(1, 2), (3, 4)]);
     }
 
     #[test]
     fn a_truncated_gzip_file_is_an_error() {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(b"1 2\n3 4\n").unwrap();
-        let mut bytes = encoder.finish().unwrap();
+        let mut bytes = gzip("1 2\n3 4\n");
         bytes.truncate(bytes.len() - 6);
         let mut reader = EdgeReader::over(Cursor::new(bytes), 10, None).unwrap();
-        let outcome = std::iter::from_fn(|| reader.next_edge().transpose()).find(Result::is_err);
-        assert!(outcome.is_some());
+        assert!(std::iter::from_fn(|| reader.next_edge().transpose()).any(|edge| edge.is_err()));
     }
 }

@@ -1,6 +1,5 @@
-//! The command-line tools. They are clients of the running stack's public API and of its `/_local` routes.
-//!
-//! This crate does not link the product. `verify` counts independently of the code that it checks.
+//! The command-line tools: clients of the running stack's public API and of its `/_local` routes. This crate does not
+//! link the product, so that `verify` counts independently of the code that it checks.
 
 pub mod address;
 pub mod api;
@@ -8,7 +7,6 @@ pub mod compare;
 pub mod demo;
 pub mod edges;
 pub mod load;
-pub mod migrate;
 pub mod progress;
 pub mod scale;
 pub mod signal;
@@ -19,6 +17,7 @@ pub mod verify;
 use std::process::ExitCode;
 
 use address::Address;
+use api::Api;
 
 /// The arguments of every tool.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,21 +27,20 @@ pub struct StackArgs {
     pub addr: Address,
 }
 
-/// The result of a tool that ran to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Exit code 0: everything succeeded and matched.
-    Good,
-    /// Exit code 1: the tool ran, and something failed or did not match.
-    Bad,
+impl StackArgs {
+    /// A client of the stack. Fails with a one-line error if no stack responds.
+    pub async fn client(&self) -> anyhow::Result<Api> {
+        let api = Api::new(&self.addr)?;
+        api.require_stack().await?;
+        Ok(api)
+    }
 }
 
-/// Converts a tool's result to its exit code: 0 good, 1 bad, 2 if the tool could not run. Then prints the reason on
-/// stderr in one line.
-pub fn exit(tool: &str, result: anyhow::Result<Verdict>) -> ExitCode {
+/// The exit code: 0 if everything succeeded and matched, 1 if something did not, 2 with the reason on stderr if the
+/// tool could not run.
+pub fn exit(tool: &str, result: anyhow::Result<bool>) -> ExitCode {
     match result {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(1),
+        Ok(good) => ExitCode::from(u8::from(!good)),
         Err(error) => {
             eprintln!("{tool}: {error:#}");
             ExitCode::from(2)

@@ -13,6 +13,7 @@ use super::{
     progress::Progress,
 };
 
+pub(crate) const FAN_OUT_QUEUE: &str = "FanOutQueue";
 const POLL: Duration = Duration::from_millis(100);
 
 /// The parts of the response of `GET /_local/status` that the tools use.
@@ -73,15 +74,9 @@ impl Status {
         queues.chain(streams.map(|(name, stream)| format!("{name}: {} unread", stream.behind))).collect()
     }
 
-    /// The name and depth of the queue that the fan-out function consumes.
-    pub(crate) fn fan_out_queue(&self) -> anyhow::Result<(&str, QueueDepth)> {
-        let is_fan_out = |name: &str| {
-            let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-            plain.contains("fanout") && !plain.contains("dead")
-        };
-        let found = self.queues.iter().find(|(name, _)| is_fan_out(name));
-        let (name, depth) = found.context("GET /_local/status lists no fan-out queue")?;
-        Ok((name, *depth))
+    /// The depth of the queue that the fan-out function consumes.
+    pub(crate) fn fan_out_queue(&self) -> anyhow::Result<QueueDepth> {
+        self.queues.get(FAN_OUT_QUEUE).copied().context("GET /_local/status lists no fan-out queue")
     }
 }
 
@@ -106,16 +101,8 @@ pub(crate) async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Dura
     }
 }
 
-/// Pauses (`pause`) or resumes (`resume`) the sources of one function.
-pub async fn source(api: &Api, function: &str, verb: &str) -> anyhow::Result<()> {
-    post(api, &format!("/_local/sources/{function}/{verb}")).await
-}
-
-pub async fn fire(api: &Api, function: &str) -> anyhow::Result<()> {
-    post(api, &format!("/_local/schedules/{function}")).await
-}
-
-async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
+/// Calls a `/_local` route that changes the stack.
+pub async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
     let response = api.send(Call::post(path)).await.with_context(|| format!("POST {path}"))?;
     if !(200..300).contains(&response.status) {
         bail!("POST {path} returned {} {}", response.status, response.body["detail"].as_str().unwrap_or_default());
@@ -139,8 +126,7 @@ mod tests {
             "processes": {"fan-out": [71, 72]},
         });
         let status: Status = serde_json::from_value(body).unwrap();
-        let (name, depth) = status.fan_out_queue().unwrap();
-        assert_eq!((name, depth.total()), ("FanOutQueue", 7));
+        assert_eq!(status.fan_out_queue().unwrap().total(), 7);
         assert_eq!(status.processes["fan-out"], [71, 72]);
     }
 }

@@ -28,8 +28,7 @@ pub struct Cast {
 }
 
 impl Cast {
-    /// A cast with these numbers of followers of the big author and of small authors. `None` if there are not enough
-    /// ids.
+    /// A cast with these numbers of followers of the big author and of small authors. `None` if ids run out.
     pub fn of(followers: usize, beside: usize) -> Option<Self> {
         let mut ids = (1..=u64::MAX).filter_map(UserId::new);
         let mut author = |followers| {

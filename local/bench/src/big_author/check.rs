@@ -26,19 +26,21 @@ pub struct Expected {
 
 /// Checks existing views. Does not build views.
 pub async fn views(app: &App, readers: &[UserId], expected: Expected) -> Ledger {
-    judge("views", readers, |user| of_view(app, user, expected)).await
+    judge("views", readers, async |user, checks| of_view(app, user, expected, checks).await).await
 }
 
 /// Checks the feeds of readers through the API.
 pub async fn feeds(api: &Api, readers: &[UserId], expected: Expected) -> Ledger {
-    judge("feeds", readers, |user| of_feed(api, user, expected)).await
+    judge("feeds", readers, async |user, checks| of_feed(api, user, expected, checks).await).await
 }
 
-async fn judge<F: Future<Output = Checks>>(title: &str, readers: &[UserId], look: impl Fn(UserId) -> F) -> Ledger {
+async fn judge(title: &str, readers: &[UserId], look: impl AsyncFn(UserId, &mut Checks) -> anyhow::Result<()>) -> Ledger {
     let mut progress = Progress::start(title, "readers");
-    let mut looks = stream::iter(readers).map(|user| look(*user)).buffer_unordered(SIDE_BY_SIDE);
+    let look = &look;
+    let checked = |user: UserId| Checks::during(user.get(), async move |checks| look(user, checks).await);
+    let mut looks = stream::iter(readers.iter().copied()).map(checked).buffer_unordered(SIDE_BY_SIDE);
     let (mut ledger, mut done) = (Ledger::default(), 0);
-    while let Some(checks) = looks.next().await {
+    while let Some((checks, _)) = looks.next().await {
         ledger.add(checks);
         done += 1;
         progress.set(done, readers.len() as u64, "");
@@ -47,38 +49,22 @@ async fn judge<F: Future<Output = Checks>>(title: &str, readers: &[UserId], look
     ledger
 }
 
-async fn of_view(app: &App, user: UserId, expected: Expected) -> Checks {
-    let mut checks = Checks::of(user.get());
-    let view = app
-        .stores
-        .reader_views
-        .view(user, WHOLE_VIEW)
-        .await
-        .context("the view")
-        .and_then(|view| view.context("the reader has no view"));
-    match view {
-        Ok(view) => {
-            let times = view.entries.iter().filter(|entry| entry.post == expected.post).count();
-            checks.equal("view: times in the feed", 1, times);
-            checks.equal("view: unread", true, view.state.is_unread(expected.post));
-            checks.equal("view: unread of the author", expected.unread, view.state.unread_of(expected.post.author));
-        }
-        Err(error) => checks.failed(&error),
-    }
-    checks
+async fn of_view(app: &App, user: UserId, expected: Expected, checks: &mut Checks) -> anyhow::Result<()> {
+    let view = app.stores.reader_views.view(user, WHOLE_VIEW).await.context("the view")?;
+    let view = view.context("the reader has no view")?;
+    let times = view.entries.iter().filter(|entry| entry.post == expected.post).count();
+    checks.equal("view: times in the feed", 1, times);
+    checks.equal("view: unread", true, view.state.is_unread(expected.post));
+    checks.equal("view: unread of the author", expected.unread, view.state.unread_of(expected.post.author));
+    Ok(())
 }
 
-async fn of_feed(api: &Api, user: UserId, expected: Expected) -> Checks {
-    let mut checks = Checks::of(user.get());
-    match api.fetch(Call::get("/v1/feed?limit=100").caller(user.get()), 200).await {
-        Ok(page) => {
-            let (id, items) = (expected.post.to_string(), page["items"].as_array().map_or(&[][..], Vec::as_slice));
-            let found: Vec<Option<bool>> =
-                items.iter().filter(|item| item["id"] == id.as_str()).map(|item| item["read"].as_bool()).collect();
-            checks.equal("feed: the post once, unread", vec![Some(false)], found);
-            checks.equal("feed: unread_total", Some(expected.unread), page["unread_total"].as_u64());
-        }
-        Err(error) => checks.failed(&error),
-    }
-    checks
+async fn of_feed(api: &Api, user: UserId, expected: Expected, checks: &mut Checks) -> anyhow::Result<()> {
+    let page = api.fetch(Call::get("/v1/feed?limit=100").caller(user.get()), 200).await?;
+    let (id, items) = (expected.post.to_string(), page["items"].as_array().map_or(&[][..], Vec::as_slice));
+    let found: Vec<Option<bool>> =
+        items.iter().filter(|item| item["id"] == id.as_str()).map(|item| item["read"].as_bool()).collect();
+    checks.equal("feed: the post once, unread", vec![Some(false)], found);
+    checks.equal("feed: unread_total", Some(expected.unread), page["unread_total"].as_u64());
+    Ok(())
 }

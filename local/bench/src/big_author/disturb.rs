@@ -56,8 +56,7 @@ pub async fn disturb(
     flush(own.stack.redis_url()).await?;
 
     loop {
-        // Queued pages are not missing. The fan-out is resumed only when the queue is empty, so that pages are not
-        // sent again and again.
+        // Queued pages are not missing: the fan-out is resumed only when the queue is empty.
         while own.fan_out_messages().await? > 0 && started.elapsed() < limit {
             let now = status(&own.api, post).await?;
             progress.set(now.pages_done, now.pages, "");

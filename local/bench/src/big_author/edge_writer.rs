@@ -24,9 +24,8 @@ type Request = HashMap<String, Vec<WriteRequest>>;
 
 /// Writes edges in the form that a follow leaves: both directions, and the counts on both sides.
 ///
-/// Facts are written without their transaction, so this is only for measurements on an empty stack. Counts are
-/// replaced, not increased. So followers and authors must not have other edges, and all edges of one author or
-/// follower must be written in one call.
+/// Facts are written without their transaction, and counts are replaced. So followers and authors must not have other
+/// edges, and all edges of one author or follower must be written in one call.
 #[derive(Debug, Clone)]
 pub struct EdgeWriter {
     client: Client,
@@ -46,10 +45,7 @@ impl EdgeWriter {
     }
 
     /// Writes live edges and their counts. Calls `written` with the number of written items and of all items. Returns
-    /// the number of items.
-    ///
-    /// # Errors
-    /// Fails if DynamoDB does not accept an item. Other items may have been written.
+    /// the number of items. After a failure, some of the items may have been written.
     pub async fn write(&self, edges: &[Edge], mut written: impl FnMut(u64, u64)) -> anyhow::Result<u64> {
         let counts = counts(edges);
         let both = edges.iter().flat_map(|edge| {
@@ -64,9 +60,6 @@ impl EdgeWriter {
     }
 
     /// Writes an author's follower counts, shard by shard, without edges.
-    ///
-    /// # Errors
-    /// Fails if DynamoDB does not accept an item.
     pub async fn write_follower_counts(&self, author: UserId, counts: &[u64; 16]) -> anyhow::Result<()> {
         let counters = self.tables.counters.as_str();
         let items = (0..SHARDS).zip(counts).map(|(shard, &count)| (counters, Counter::Followers(author, shard).item(count)));

@@ -1,8 +1,5 @@
-//! Measures an author with a million followers on a stack of its own.
-//!
-//! The followers are written as facts, some of them are made live, and then the author publishes. The measurement
-//! shows the cost of the publish, the duration of the fan-out, and its effect on small authors. It checks that every
-//! reader has the post exactly once, also after disturbances.
+//! Measures an author with a million followers on a stack of its own: the cost of a publish, the duration of the
+//! fan-out, and its effect on small authors. Checks that every reader has the post once, also after disturbances.
 
 pub mod beside;
 pub mod cast;

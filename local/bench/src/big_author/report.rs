@@ -1,79 +1,67 @@
 //! The measured values with their aims, and the results of checks.
 
-use std::fmt;
+use std::fmt::{self, Display};
 
 use tidemark_tools::{text::thousands, verify::ledger::Ledger};
-
-#[derive(Debug, Clone)]
-struct Figure {
-    what: String,
-    value: String,
-    aim: String,
-}
-
-#[derive(Debug, Clone)]
-struct Check {
-    what: String,
-    holds: bool,
-    detail: String,
-}
 
 /// The summary of a run. A failed check fails the run. A missed aim does not.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    figures: Vec<Figure>,
-    checks: Vec<Check>,
+    /// What was measured, its value, and its aim if it has one.
+    figures: Vec<[String; 3]>,
     mismatches: Vec<String>,
+    /// Whether a check holds, and what was checked.
+    checks: Vec<(bool, String)>,
 }
 
 impl Report {
     /// Adds a measurement without an aim.
     pub fn figure(&mut self, what: impl Into<String>, value: impl Into<String>) {
-        self.figures.push(Figure { what: what.into(), value: value.into(), aim: String::new() });
+        self.figures.push([what.into(), value.into(), String::new()]);
     }
 
     /// Adds a ratio whose aim is at most `most`.
-    pub fn ratio(&mut self, what: impl Into<String>, ratio: f64, most: f64) {
+    pub fn ratio(&mut self, what: &str, ratio: f64, most: f64) {
         let missed = if ratio > most { ", missed" } else { "" };
-        self.figures.push(Figure { what: what.into(), value: format!("{ratio:.2}"), aim: format!("aim ≤ {most}{missed}") });
+        self.figures.push([what.to_owned(), format!("{ratio:.2}"), format!("aim ≤ {most}{missed}")]);
     }
 
     /// Checks that two numbers are equal.
-    pub fn equal(&mut self, what: impl Into<String>, expected: u64, got: u64) {
+    pub fn equal(&mut self, what: impl Display, expected: u64, got: u64) {
         self.same(what, &thousands(expected), &thousands(got));
     }
 
     /// Checks that two texts are equal.
-    pub fn same(&mut self, what: impl Into<String>, expected: &str, got: &str) {
-        let detail = if expected == got { got.to_owned() } else { format!("{got}, not {expected}") };
-        self.checks.push(Check { what: what.into(), holds: expected == got, detail });
+    pub fn same(&mut self, what: impl Display, expected: &str, got: &str) {
+        let wrong = if expected == got { String::new() } else { format!(", not {expected}") };
+        self.checks.push((expected == got, format!("{what}: {got}{wrong}")));
     }
 
     /// Adds the comparisons made for many users.
-    pub fn compared(&mut self, what: impl Into<String>, ledger: &Ledger) {
-        let holds = ledger.mismatched() == 0 && ledger.comparisons() > 0;
-        let detail = format!("{} comparisons, {} mismatches", thousands(ledger.comparisons()), thousands(ledger.mismatched()));
-        self.checks.push(Check { what: what.into(), holds, detail });
-        self.mismatches.extend(ledger.first().iter().map(ToString::to_string));
+    pub fn compared(&mut self, what: &str, ledger: &Ledger) {
+        let &Ledger { comparisons, mismatched, .. } = ledger;
+        let detail = format!("{what}: {} comparisons, {} mismatches", thousands(comparisons), thousands(mismatched));
+        self.checks.push((mismatched == 0 && comparisons > 0, detail));
+        self.mismatches.extend_from_slice(&ledger.first);
     }
 
     pub fn is_good(&self) -> bool {
-        self.checks.iter().all(|check| check.holds)
+        self.checks.iter().all(|(holds, _)| *holds)
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Figure { what, value, aim } in &self.figures {
+        for [what, value, aim] in &self.figures {
             writeln!(f, "{what:<46} {value:>16}  {aim}")?;
         }
         for mismatch in &self.mismatches {
             writeln!(f, "MISMATCH {mismatch}")?;
         }
-        for Check { what, holds, detail } in &self.checks {
-            writeln!(f, "{} {what}: {detail}", if *holds { "ok    " } else { "FAILED" })?;
+        for (holds, check) in &self.checks {
+            writeln!(f, "{} {check}", if *holds { "ok    " } else { "FAILED" })?;
         }
-        let failed = self.checks.iter().filter(|check| !check.holds).count();
+        let failed = self.checks.iter().filter(|(holds, _)| !holds).count();
         write!(f, "{} checks, {failed} failed", self.checks.len())
     }
 }

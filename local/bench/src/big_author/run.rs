@@ -62,10 +62,7 @@ pub struct Options {
     pub template: PathBuf,
 }
 
-/// Runs the measurement on a stack of its own.
-///
-/// # Errors
-/// Fails if the stack does not start or a request fails. The report has the results of wrong responses.
+/// Runs the measurement on a stack of its own. Fails if a request fails. The report has the results of wrong responses.
 pub async fn run(options: &Options, seed: u64) -> anyhow::Result<Report> {
     if options.live > options.followers {
         bail!("{} followers cannot have {} live ones", options.followers, options.live);
@@ -130,13 +127,13 @@ impl Run<'_> {
         let publish = async |which: usize, round| Ok(publish(&own.api, authors[which], &format!("Post {round}")).await?.1);
         let compared = in_pairs(followers, self.options.publishes, &mut self.random, publish).await?;
         own.stack.resume("fan-out")?;
-        for sample in compared.samples() {
+        for sample in &compared.0 {
             let [median, p99] = [0.5, 0.99].map(|share| short(sample.quantile(share)));
-            let followers = thousands(sample.followers());
+            let followers = thousands(sample.followers);
             self.report.figure(format!("publish with {followers} followers, median"), median);
             self.report.figure(format!("publish with {followers} followers, p99"), p99);
         }
-        self.report.ratio("  ratio of the medians", compared.ratio(), PUBLISH_AIM);
+        self.report.ratio("  ratio of the medians", compared.ratio(0.5), PUBLISH_AIM);
         self.drain(own).await
     }
 
@@ -171,17 +168,17 @@ impl Run<'_> {
         self.report.figure("small publishes beside it", meanwhile.small.len().to_string());
         let [answered, done] = [|small: &Small| small.answered, |small: &Small| small.done].map(|time| {
             let sample = |all: &[Small]| Sample::of(FOLLOWERS_BESIDE as u64, all.iter().map(time).collect());
-            Comparison::new(sample(&before), sample(&meanwhile.small))
+            Comparison([sample(&before), sample(&meanwhile.small)])
         });
         for (compared, what) in [(&answered, "answered"), (&done, "to done")] {
-            for (sample, when) in compared.samples().iter().zip(["alone", "beside it"]) {
+            for (sample, when) in compared.0.iter().zip(["alone", "beside it"]) {
                 for (share, name) in [(0.5, "median"), (0.9, "p90")] {
                     self.report.figure(format!("small publish {what} {when}, {name}"), short(sample.quantile(share)));
                 }
             }
         }
-        self.report.ratio("  ratio of the medians to done", done.ratio(), BESIDE_AIM);
-        self.report.ratio("  ratio of the p90 to done", done.ratio_at(0.9), BESIDE_AIM);
+        self.report.ratio("  ratio of the medians to done", done.ratio(0.5), BESIDE_AIM);
+        self.report.ratio("  ratio of the p90 to done", done.ratio(0.9), BESIDE_AIM);
 
         let expected = Expected { post, unread: 1 };
         let found = views(own.app("read-feed")?, self.live(), expected).await;

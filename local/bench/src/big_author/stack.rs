@@ -1,6 +1,6 @@
 //! The measured stack. It runs in this process, in RAM if possible, and is removed afterwards.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use tempfile::TempDir;
@@ -9,7 +9,6 @@ use tidemark::App;
 use tidemark_local::{Options, Stack, Weather};
 use tidemark_tools::api::Api;
 
-const IN_RAM: &str = "/dev/shm";
 /// The largest threshold that the template accepts. Posts of authors with fewer followers are pushed.
 pub const NEVER_PULLED: u32 = 10_000_000;
 /// The function whose stream has the edges that were written without the API. No view needs them.
@@ -26,14 +25,8 @@ pub struct OwnStack {
 
 impl OwnStack {
     /// Starts a stack.
-    ///
-    /// # Errors
-    /// Fails if the folder cannot be created or the stack does not start.
     pub async fn start(template: PathBuf) -> anyhow::Result<Self> {
-        let ram = Path::new(IN_RAM);
-        let mut name = tempfile::Builder::new();
-        name.prefix("tidemark-big-author-");
-        let folder = if ram.is_dir() { name.tempdir_in(ram) } else { name.tempdir() }.context("no temporary folder")?;
+        let folder = crate::folder_in_ram()?;
         let mut options = Options::new(folder.path());
         options.template = template;
         options.schedules = false;
@@ -49,9 +42,6 @@ impl OwnStack {
     }
 
     /// Stops the stack and starts it again on the same data, with a new client.
-    ///
-    /// # Errors
-    /// Fails if the stack does not stop or does not start again.
     pub async fn restart(self) -> anyhow::Result<Self> {
         self.stack.stop().await?;
         let (stack, api) = started(&self.options).await?;
@@ -59,26 +49,17 @@ impl OwnStack {
     }
 
     /// Stops the stack and removes its data.
-    ///
-    /// # Errors
-    /// Fails if the stack does not stop or the data cannot be removed.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stack.stop().await?;
         self.folder.close().context("cannot remove the stack's data")
     }
 
-    /// The stores in the form that a function uses.
-    ///
-    /// # Errors
-    /// Fails if the function does not run in this process.
+    /// The stores in the form that a function uses. Fails if the function does not run in this process.
     pub fn app(&self, function: &str) -> anyhow::Result<&App> {
         self.stack.app(function).with_context(|| format!("`{function}` does not run in this process"))
     }
 
     /// The number of fan-out messages that are queued or in flight.
-    ///
-    /// # Errors
-    /// Fails if the status of the stack cannot be read.
     pub async fn fan_out_messages(&self) -> anyhow::Result<u64> {
         let status = self.stack.status().await?;
         let counts = status.queues.get("FanOutQueue").context("the stack has no FanOutQueue")?;

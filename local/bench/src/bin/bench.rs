@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use tidemark_bench::measure::{Options, Part, run};
-use tidemark_tools::{Verdict, exit};
+use tidemark_tools::exit;
 
 /// Measures on a `redis-server` of its own, prints tables and writes the numbers as JSON.
 ///
@@ -24,11 +24,11 @@ async fn main() -> ExitCode {
     exit("bench", bench(Args::parse()).await)
 }
 
-async fn bench(args: Args) -> anyhow::Result<Verdict> {
+async fn bench(args: Args) -> anyhow::Result<bool> {
     let parts = args.part.map_or_else(|| Part::value_variants().to_vec(), |part| vec![part]);
     tokio::select! {
         outcome = run(&parts, &args.options) => outcome?,
         _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
     }
-    Ok(Verdict::Good)
+    Ok(true)
 }

@@ -1,7 +1,5 @@
 //! Benchmarks on a `redis-server` of their own. The measured data and the data for comparison are loaded into the
 //! same server in the same run.
-//!
-//! Unlike the other tools, these call the code that they measure.
 
 mod fan_out;
 mod info;
@@ -62,10 +60,7 @@ impl Part {
     }
 }
 
-/// Measures these parts, prints the tables of each and writes its numbers.
-///
-/// # Errors
-/// Fails if `redis-server` is missing or fails, if a response is not the expected one, or if a file cannot be written.
+/// Measures these parts, prints the tables of each and writes its numbers. Fails if a response is not the expected one.
 pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let files = report::files(parts, &options.out)?;
     let server = Server::start(&options.redis_server).await?;

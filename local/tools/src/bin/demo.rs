@@ -4,7 +4,7 @@ use std::{io::IsTerminal, process::ExitCode, time::Instant};
 
 use clap::Parser;
 use tidemark_tools::{
-    StackArgs, Verdict,
+    StackArgs,
     api::Api,
     demo::{screen::Screen, show::Show, stack::OwnStack},
     exit, text,
@@ -27,7 +27,7 @@ async fn main() -> ExitCode {
     exit("demo", demo(Args::parse()).await)
 }
 
-async fn demo(args: Args) -> anyhow::Result<Verdict> {
+async fn demo(args: Args) -> anyhow::Result<bool> {
     let plain = args.no_color.is_some_and(|value| !value.is_empty());
     let screen = Screen::new(!plain && std::io::stdout().is_terminal());
     let started = Instant::now();
@@ -55,5 +55,5 @@ async fn demo(args: Args) -> anyhow::Result<Verdict> {
         }
     }
     println!("   {} in all", text::short(started.elapsed()));
-    Ok(if outcome? { Verdict::Good } else { Verdict::Bad })
+    outcome
 }

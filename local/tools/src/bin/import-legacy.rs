@@ -1,10 +1,19 @@
 //! `make migrate SOURCE=redis://…`: imports legacy Redis keys into the running stack.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{collections::BTreeMap, process::ExitCode, time::Instant};
 
+use anyhow::{Context, bail};
 use clap::Parser;
 use serde_json::json;
-use tidemark_tools::{StackArgs, Verdict, api::Api, exit, migrate::run};
+use tidemark_tools::{
+    StackArgs,
+    api::Call,
+    exit,
+    text::{rate, short, thousands},
+};
+
+/// The largest number of entries of one invocation. It must end before the client's timeout.
+const ENTRIES: u64 = 5_000;
 
 /// Invokes the function `migrate` of a running stack until it is done, and prints its report.
 ///
@@ -34,11 +43,38 @@ async fn main() -> ExitCode {
     exit("import-legacy", migrate(Args::parse()).await)
 }
 
-async fn migrate(args: Args) -> anyhow::Result<Verdict> {
-    let api = Api::new(&args.stack.addr)?;
-    api.require_stack().await?;
+/// Prints one line for each invocation on stderr, and the last response.
+async fn migrate(args: Args) -> anyhow::Result<bool> {
+    let api = args.stack.client().await?;
     let notices: BTreeMap<String, String> = args.notices.into_iter().collect();
-    let response = run(&api, &args.source, &json!(notices), args.dry_run).await?;
-    println!("{}", serde_json::to_string_pretty(&response["layouts"])?);
-    Ok(if response["totals"]["unreadable"] == 0 { Verdict::Good } else { Verdict::Bad })
+    let started = Instant::now();
+    let mut event = json!({ "source": args.source, "notices": notices, "dry_run": args.dry_run, "limit": ENTRIES });
+    loop {
+        let call = Call::post("/_local/functions/migrate").json(event);
+        let response = api.once(&call).await.context("run the same command again to continue the migration")?;
+        if response.status != 200 {
+            bail!("{} {}", response.status, response.body["errorMessage"].as_str().unwrap_or_default());
+        }
+        let body = response.body;
+        let count = |name: &str| body["totals"][name].as_u64().unwrap_or_default();
+        let read = count("read");
+        eprintln!(
+            "{:<13} {} read, {} written, {} existed, {} unreadable, {} a second",
+            body["layout"].as_str().unwrap_or("done"),
+            thousands(read),
+            thousands(count("written")),
+            thousands(count("already_there")),
+            thousands(count("unreadable")),
+            thousands(rate(read, started.elapsed())),
+        );
+        if body["overtaken"] == true {
+            bail!("another run is active");
+        }
+        if body["done"] == true {
+            eprintln!("{} in {}", if args.dry_run { "validated" } else { "migrated" }, short(started.elapsed()));
+            println!("{}", serde_json::to_string_pretty(&body["layouts"])?);
+            return Ok(body["totals"]["unreadable"] == 0);
+        }
+        event = body["next"].clone();
+    }
 }

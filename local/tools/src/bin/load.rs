@@ -4,9 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tidemark_tools::{
-    StackArgs, Verdict,
-    api::Api,
-    exit,
+    StackArgs, exit,
     load::{Options, run},
 };
 
@@ -28,10 +26,8 @@ async fn main() -> ExitCode {
     exit("load", load(Args::parse()).await)
 }
 
-async fn load(args: Args) -> anyhow::Result<Verdict> {
-    let api = Api::new(&args.stack.addr)?;
-    api.require_stack().await?;
-    let report = run(&api, &args.options).await?;
+async fn load(args: Args) -> anyhow::Result<bool> {
+    let report = run(&args.stack.client().await?, &args.options).await?;
     println!("{report}");
-    Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
+    Ok(report.is_good())
 }

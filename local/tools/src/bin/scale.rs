@@ -5,9 +5,9 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use clap::Parser;
 use tidemark_tools::{
-    Verdict, exit,
+    exit,
     scale::{
-        check::{BigAuthor, HEADING, benchmarks, counts},
+        check::{BigAuthor, HEADING, Row, benchmarks, counts},
         inputs::Inputs,
         measured::Measured,
         report::{Scenario, limits, scenarios},
@@ -36,17 +36,17 @@ fn main() -> ExitCode {
     exit("scale", run(Args::parse()))
 }
 
-fn run(args: Args) -> anyhow::Result<Verdict> {
+fn run(args: Args) -> anyhow::Result<bool> {
     let (inputs, measured) = (args.inputs, Measured::read()?);
     if let Some(file) = args.check {
         return check(inputs, &measured, file, args.calibrate);
     }
     let all: Vec<Scenario> = inputs.users.iter().map(|&users| Scenario::new(&inputs, &measured, users)).collect();
     println!("{}\n{}", scenarios(&all), limits(&inputs, &measured));
-    Ok(Verdict::Good)
+    Ok(true)
 }
 
-fn check(mut inputs: Inputs, measured: &Measured, file: Option<PathBuf>, calibrate: Option<PathBuf>) -> anyhow::Result<Verdict> {
+fn check(mut inputs: Inputs, measured: &Measured, file: Option<PathBuf>, calibrate: Option<PathBuf>) -> anyhow::Result<bool> {
     let read = |file: PathBuf| -> anyhow::Result<BigAuthor> {
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         BigAuthor::parse(&text).with_context(|| file.display().to_string())
@@ -64,5 +64,5 @@ fn check(mut inputs: Inputs, measured: &Measured, file: Option<PathBuf>, calibra
     for row in &rows {
         println!("{row}");
     }
-    Ok(if rows.iter().all(|row| row.holds()) { Verdict::Good } else { Verdict::Bad })
+    Ok(rows.iter().all(Row::holds))
 }

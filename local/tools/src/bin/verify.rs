@@ -1,21 +1,14 @@
-//! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: checks the main job on a real graph against an
-//! independent count.
+//! `make verify EDGES=file [LIMIT=n] [MODE=plain|twice|kill|flush]`: checks the main job on a real graph.
 
-use std::{
-    path::PathBuf,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::Parser;
 use rand::{SeedableRng, rngs::StdRng};
 use tidemark_tools::{
-    StackArgs, Verdict,
-    api::Api,
-    exit, load, text,
+    StackArgs, exit, load,
+    text::{short, thousands},
     verify::{
         followers, latency,
-        ledger::Ledger,
         run::{Options, run},
     },
 };
@@ -60,21 +53,19 @@ async fn main() -> ExitCode {
     exit("verify", verify(Args::parse()).await)
 }
 
-async fn verify(args: Args) -> anyhow::Result<Verdict> {
-    let api = Api::new(&args.stack.addr)?;
-    api.require_stack().await?;
+async fn verify(args: Args) -> anyhow::Result<bool> {
+    let api = args.stack.client().await?;
     let seed = args.seed.unwrap_or_else(|| rand::random::<u64>() >> 1);
     let Options { limit, concurrency, idle_limit, .. } = args.options;
     if let Some(count) = args.followers {
         let report = followers::verify(&api, count, idle_limit, &mut StdRng::seed_from_u64(seed)).await?;
         println!("{report}");
-        return Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad });
+        return Ok(report.is_good());
     }
     let Some(edges) = args.edges.filter(|_| !args.publish_latency) else {
-        let (followers, publishes, settle) = ([10, 1_000], args.publishes, args.settle);
-        let options = latency::Options { followers, publishes, settle, idle_limit };
-        println!("{}", latency::measure(&api, &options, &mut StdRng::seed_from_u64(seed)).await?);
-        return Ok(Verdict::Good);
+        let mut random = StdRng::seed_from_u64(seed);
+        println!("{}", latency::measure(&api, args.publishes, args.settle, idle_limit, &mut random).await?);
+        return Ok(true);
     };
     if args.load {
         let options = load::Options { edges: edges.clone(), limit, concurrency: concurrency.min(8) };
@@ -86,20 +77,16 @@ async fn verify(args: Args) -> anyhow::Result<Verdict> {
     }
     let started = Instant::now();
     let ledger = run(&api, &edges, &args.options, seed).await?;
-    Ok(judge(&ledger, api.retried(), started.elapsed()))
-}
-
-fn judge(ledger: &Ledger, retried: u64, took: Duration) -> Verdict {
     println!();
-    for mismatch in ledger.first() {
+    for mismatch in &ledger.first {
         println!("MISMATCH {mismatch}");
     }
-    let (comparisons, wrong) = (text::thousands(ledger.comparisons()), text::thousands(ledger.mismatched()));
-    let shown = ledger.first().len() as u64;
-    if ledger.mismatched() > shown {
-        println!("and {} more", text::thousands(ledger.mismatched() - shown));
+    let shown = ledger.first.len() as u64;
+    if ledger.mismatched > shown {
+        println!("and {} more", thousands(ledger.mismatched - shown));
     }
-    let took = text::short(took);
+    let [comparisons, wrong] = [ledger.comparisons, ledger.mismatched].map(thousands);
+    let (retried, took) = (api.retried(), short(started.elapsed()));
     println!("{comparisons} comparisons, {wrong} mismatches, {retried} repeated requests, {took}");
-    if ledger.mismatched() == 0 { Verdict::Good } else { Verdict::Bad }
+    Ok(ledger.mismatched == 0)
 }

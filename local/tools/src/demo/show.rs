@@ -1,6 +1,9 @@
 //! The scenes of the demo.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -42,7 +45,6 @@ pub struct Show<'a> {
     screen: Screen,
     authors: [Person; 3],
     readers: [Person; 2],
-    first_reader: u64,
     wrong: u32,
 }
 
@@ -53,7 +55,7 @@ impl<'a> Show<'a> {
         let person = |offset, name| Person { id: first + offset, name };
         let authors = [person(0, "Ada"), person(1, "Ben"), person(2, "Cho")];
         let readers = [person(10, "Rita"), person(11, "Sam")];
-        Self { api, screen, authors, readers, first_reader: first + 10, wrong: 0 }
+        Self { api, screen, authors, readers, wrong: 0 }
     }
 
     /// Runs all scenes. Returns true if every count was as expected.
@@ -86,20 +88,17 @@ impl<'a> Show<'a> {
         self.feed(sam, &[(ada, 3), (ben, 2)]).await?;
 
         self.screen.heading(6, "Reading");
-        let (post, path) = (&of_ada[0], format!("/v1/posts/{}/read", of_ada[0]));
-        let done = self.timed(Call::put(path).caller(rita.id)).await?;
-        self.screen.row("Rita", format!("reads one post, {post}: {}", self.left(&done)));
+        let post = &of_ada[0];
+        self.mark(rita, format!("reads one post, {post}"), Call::put(format!("/v1/posts/{post}/read"))).await?;
         let body = json!({"author": ada.id.to_string(), "through": 2});
-        let done = self.timed(Call::post("/v1/reads").caller(sam.id).json(body)).await?;
-        self.screen.row("Sam", format!("reads Ada through her second post: {}", self.left(&done)));
+        self.mark(sam, "reads Ada through her second post", Call::post("/v1/reads").json(body)).await?;
 
         self.screen.heading(7, "Feeds after reading");
         self.feed(rita, &[(ada, 2), (ben, 2), (cho, 1)]).await?;
         self.feed(sam, &[(ada, 1), (ben, 2)]).await?;
 
         self.screen.heading(8, "Everything read");
-        let done = self.timed(Call::post("/v1/reads").caller(rita.id).json(json!({"all": true}))).await?;
-        self.screen.row("Rita", format!("marks all as read: {}", self.left(&done)));
+        self.mark(rita, "marks all as read", Call::post("/v1/reads").json(json!({"all": true}))).await?;
         self.feed(rita, &[]).await?;
         println!();
         let good = self.wrong == 0;
@@ -112,7 +111,7 @@ impl<'a> Show<'a> {
     async fn follow(&self) -> anyhow::Result<()> {
         let [ada, ben, cho] = self.authors;
         let [rita, sam] = self.readers;
-        let mut follows: Vec<(u64, u64)> = (0..ADA_FOLLOWERS).map(|number| (self.first_reader + number, ada.id)).collect();
+        let mut follows: Vec<(u64, u64)> = (0..ADA_FOLLOWERS).map(|number| (rita.id + number, ada.id)).collect();
         follows.extend([(rita.id, ben.id), (rita.id, cho.id), (sam.id, ben.id)]);
         let started = Instant::now();
         let count = follows.len();
@@ -145,20 +144,18 @@ impl<'a> Show<'a> {
 
     async fn delivery(&mut self, author: Person, post: &str) -> anyhow::Result<()> {
         let started = Instant::now();
-        let mut shown = (String::new(), String::new());
+        let mut shown = String::new();
         while started.elapsed() < DELIVERY_LIMIT {
             let call = Call::get(format!("/v1/posts/{post}/delivery")).caller(author.id);
             let body = self.api.fetch(call, 200).await?;
-            let state = body["state"].as_str().unwrap_or("?").to_owned();
+            let state = body["state"].as_str().unwrap_or("?");
             let number = |name: &str| body[name].as_u64().unwrap_or(0);
             let (delivered, followers) = (number("delivered"), number("followers"));
             let pages = format!("pages {} of {}", number("pages_done"), number("pages"));
-            let line = format!("{} {delivered:>3} of {followers} followers, {pages}", bar(delivered, followers, 20));
-            let seen = (state.clone(), line);
-            if seen != shown {
-                let after = self.screen.dim(format!("after {}", short(started.elapsed())));
-                self.screen.row(&state, format!("{}  {after}", seen.1));
-                shown = seen;
+            let line = format!("{state:<12} {} {delivered:>3} of {followers} followers, {pages}", bar(delivered, followers, 20));
+            if line != shown {
+                println!("   {line}  {}", self.screen.dim(format!("after {}", short(started.elapsed()))));
+                shown = line;
             }
             if state == "done" {
                 self.expect(followers == ADA_FOLLOWERS, "followers");
@@ -194,23 +191,22 @@ impl<'a> Show<'a> {
         self.screen.row(reader.name, format!("{}{each}", self.screen.bold(format!("{total} unread"))));
         for item in &page.items {
             let dot = if item.read { self.screen.dim("○") } else { self.screen.good("●") };
-            let author = self.authors.iter().find(|author| author.id == item.id.author).map_or("?", |author| author.name);
-            let time = self.screen.dim(item.created_at.get(11..23).unwrap_or_default());
-            println!("      {dot} {author:<4} {:<30} {time}", item.title);
+            let post = &item.post;
+            let author = self.authors.iter().find(|author| author.id == post.id.author).map_or("?", |author| author.name);
+            let time = self.screen.dim(post.created_at.get(11..23).unwrap_or_default());
+            println!("      {dot} {author:<4} {:<30} {time}", post.title);
         }
         self.expect(right, &format!("{}'s counts ({expected} expected)", reader.name));
         Ok(())
     }
 
-    async fn timed(&self, call: Call) -> anyhow::Result<(Value, Duration)> {
+    async fn mark(&self, reader: Person, what: impl Display, call: Call) -> anyhow::Result<()> {
         let started = Instant::now();
-        let body = self.api.fetch(call, 200).await?;
-        Ok((body, started.elapsed()))
-    }
-
-    fn left(&self, (body, took): &(Value, Duration)) -> String {
+        let body = self.api.fetch(call.caller(reader.id), 200).await?;
         let total = body["unread"]["total"].as_u64().unwrap_or_default();
-        format!("{total} left unread  {}", self.screen.dim(short(*took)))
+        let took = self.screen.dim(short(started.elapsed()));
+        self.screen.row(reader.name, format!("{what}: {total} left unread  {took}"));
+        Ok(())
     }
 
     fn expect(&mut self, holds: bool, what: &str) {

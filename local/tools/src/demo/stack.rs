@@ -82,8 +82,7 @@ impl OwnStack {
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
-    /// Stops the stack with SIGTERM, waits, and removes its data. Kills a stack that does not end in time, and
-    /// returns an error.
+    /// Stops the stack and removes its data. Kills a stack that does not end in time, and returns an error.
     pub async fn stop(mut self) -> anyhow::Result<Duration> {
         let started = Instant::now();
         if let Some(pid) = self.child.id() {

@@ -1,6 +1,5 @@
 //! Loads a follow graph through the public API.
 
-pub mod outcome;
 pub mod report;
 pub mod window;
 
@@ -10,8 +9,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
 
 use self::{
-    outcome::{Outcome, read_results},
-    report::Report,
+    report::{Outcome, Report, read_results},
     window::{Batch, Window},
 };
 use super::{
@@ -25,8 +23,7 @@ const WINDOW_EDGES: usize = 8_192;
 /// The number of times that authors of a batch with the result 429 or 503 are sent again.
 const ITEM_ATTEMPTS: u32 = 6;
 const ITEM_PAUSE: Duration = Duration::from_millis(250);
-/// After this number of consecutive requests without a response, each with its retries, the stack counts as
-/// unavailable.
+/// After this number of consecutive requests without a response, the stack counts as unavailable.
 const GONE_AFTER: u32 = 8;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -41,10 +38,9 @@ pub struct Options {
     pub concurrency: u16,
 }
 
-/// Follows every edge of the file. The requests of one follower are sent one after another in the file's order. So if
-/// an account follows more authors than the limit, the first ones of the file are kept. Requests of different
-/// followers are concurrent. A repeated load changes nothing. Fails if the file cannot be read; all other failures
-/// are in the report.
+/// Follows every edge of the file. One follower's requests are sent one after another in the file's order, so that an
+/// account with more authors than the limit keeps the first ones. A repeated load changes nothing. Fails if the file
+/// cannot be read; all other failures are in the report.
 pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
     let mut edges = EdgeReader::open(&options.edges, options.limit)?;
     let mut progress = Progress::start("load", "lines");
@@ -70,14 +66,14 @@ pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
         window.release(done.follower);
         unanswered = if done.answered { 0 } else { unanswered + 1 };
         report.add(done.follower, done.outcomes);
-        let counts = edges.counts();
+        let counts = &edges.counts;
         let finished = report.asked + report.repeated + counts.skipped + counts.malformed;
         let remark = format!("({} refused, {} failed)", report.refused_total(), report.failed_total());
         progress.set(finished, edges.expected_lines(), &remark);
     }
     report.not_asked = window.len() as u64;
     report.gave_up = unanswered >= GONE_AFTER;
-    report.lines = edges.counts().clone();
+    report.lines = edges.counts;
     report.retried = api.retried();
     report.took = progress.finish();
     Ok(report)
@@ -96,20 +92,15 @@ async fn follow(api: &Api, batch: Batch) -> Done {
     for attempt in 1..=ITEM_ATTEMPTS {
         let authors: Vec<String> = pending.iter().map(u64::to_string).collect();
         let call = Call::post("/v1/following").caller(follower).json(json!({ "authors": authors }));
-        let response = match api.send(call).await {
-            Ok(response) if response.status == 200 => response,
-            Ok(response) => {
-                let reason = format!("{} {}", response.status, response.slug());
-                outcomes.extend(pending.drain(..).map(|_| Outcome::Failed(reason.trim_end().to_owned())));
-                break;
-            }
+        let failed = |reason: &str| vec![Outcome::Failed(reason.to_owned()); pending.len()];
+        let results = match api.send(call).await {
+            Ok(response) if response.status == 200 => read_results(&pending, &response.body),
+            Ok(response) => failed(format!("{} {}", response.status, response.slug()).trim_end()),
             Err(unanswered) => {
                 answered = false;
-                outcomes.extend(pending.drain(..).map(|_| Outcome::Failed(unanswered.to_string())));
-                break;
+                failed(&unanswered.to_string())
             }
         };
-        let results = read_results(&pending, &response.body);
         let last = attempt == ITEM_ATTEMPTS;
         let mut again = Vec::new();
         for (author, outcome) in pending.into_iter().zip(results) {

@@ -1,4 +1,4 @@
-//! The summary at the end of a load.
+//! The results of edges, and their summary at the end of a load.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -6,14 +6,60 @@ use std::{
     time::Duration,
 };
 
-use super::outcome::Outcome;
+use serde_json::Value;
+
 use crate::{
+    api::slug,
     edges::LineCounts,
     text::{rate, short, thousands},
 };
 
 /// The number of accounts with refusals in the summary.
 const LISTED: usize = 10;
+
+/// The result of one edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The request created the edge.
+    Made,
+    /// The edge existed before.
+    Existed,
+    /// The API refused the edge, for the reason of this slug. A repetition has the same result.
+    Refused(String),
+    /// 429 or 503 for this edge. Send it again.
+    Busy(String),
+    Failed(String),
+}
+
+/// Returns one outcome for each requested author, in the same order. A result with `created: false` means that the
+/// edge existed; a result without `created` counts as made.
+pub(crate) fn read_results(asked: &[u64], body: &Value) -> Vec<Outcome> {
+    let results = body["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let by_author: HashMap<u64, &Value> =
+        results.iter().filter_map(|result| Some((result["author"].as_str()?.parse().ok()?, result))).collect();
+    let missing = || Outcome::Failed("no result for this author in the response".to_owned());
+    asked.iter().map(|author| by_author.get(author).map_or_else(missing, |result| read_result(result))).collect()
+}
+
+fn read_result(result: &Value) -> Outcome {
+    match &result["error"] {
+        Value::Null if result["following"] == true && result["created"] == false => Outcome::Existed,
+        Value::Null if result["following"] == true => Outcome::Made,
+        Value::Null => Outcome::Failed("not following, and no reason given".to_owned()),
+        Value::String(reason) => Outcome::Refused(slug(reason).to_owned()),
+        problem => {
+            let name = match problem["type"].as_str() {
+                Some(kind) => slug(kind).to_owned(),
+                None => "without a type".to_owned(),
+            };
+            match problem["status"].as_u64() {
+                Some(status @ (429 | 503)) => Outcome::Busy(format!("{status} {name}")),
+                Some(status @ (401 | 403 | 500..)) => Outcome::Failed(format!("{status} {name}")),
+                _ => Outcome::Refused(name),
+            }
+        }
+    }
+}
 
 /// The results of a file's edges. Every edge is in exactly one of `asked`, `repeated`, `not_asked`. Every edge in
 /// `asked` is in exactly one of `made`, `existed`, `refused`, `failed`.
@@ -125,25 +171,52 @@ impl fmt::Display for Report {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
+    fn each_form_of_a_result_is_parsed() {
+        let body = json!({"results": [
+            {"author": "6", "following": false, "error": {"type": "/problems/internal", "status": 500}},
+            {"author": "1", "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true},
+            {"author": "2", "following": true, "created": false},
+            {"author": "3", "following": true},
+            {"author": "4", "following": false, "error": {"type": "/problems/following-limit", "title": "t", "status": 422, "detail": "d"}},
+            {"author": "5", "following": false, "error": "self-follow"},
+            {"author": "7", "following": false, "error": {"type": "/problems/unavailable", "status": 503}},
+            {"author": "8", "following": false},
+        ]});
+        assert_eq!(
+            read_results(&[1, 2, 3, 4, 5, 6, 7, 8, 9], &body),
+            [
+                Outcome::Made,
+                Outcome::Existed,
+                Outcome::Made,
+                Outcome::Refused("following-limit".to_owned()),
+                Outcome::Refused("self-follow".to_owned()),
+                Outcome::Failed("500 internal".to_owned()),
+                Outcome::Busy("503 unavailable".to_owned()),
+                Outcome::Failed("not following, and no reason given".to_owned()),
+                Outcome::Failed("no result for this author in the response".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_invalid_response_fails_every_edge() {
+        assert!(read_results(&[1, 2], &json!(null)).iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
+    }
+
+    #[test]
     fn the_summary_counts_every_edge_once() {
-        let mut report = Report { took: Duration::from_secs(2), ..Report::default() };
-        report.lines.lines = 6;
-        report.lines.edges = 5;
-        report.lines.skipped = 1;
+        let lines = LineCounts { lines: 6, edges: 5, skipped: 1, ..LineCounts::default() };
+        let mut report = Report { lines, took: Duration::from_secs(2), ..Report::default() };
         let limit = || Outcome::Refused("following-limit".to_owned());
         report.add(13, vec![Outcome::Made, Outcome::Existed, limit(), limit()]);
         report.add(7, vec![Outcome::Refused("self-follow".to_owned())]);
         assert_eq!(report.asked, report.made + report.existed + report.refused_total() + report.failed_total());
         assert!(report.is_good());
-        assert_text(&report);
-        report.add(7, vec![Outcome::Failed("500 internal".to_owned())]);
-        assert!(!report.is_good());
-    }
-
-    fn assert_text(report: &Report) {
         let expected = "\
 lines read                6  5 edges, 1 comments or blank, 0 malformed
 edges asked               5
@@ -158,5 +231,7 @@ accounts with the most refusals (2 have some):
   7                       1
 2.00 s in all, 3 edges a second";
         assert_eq!(report.to_string(), expected);
+        report.add(7, vec![Outcome::Failed("500 internal".to_owned())]);
+        assert!(!report.is_good());
     }
 }

@@ -17,7 +17,7 @@ pub struct Batch {
 }
 
 /// Edges that were read and not yet sent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Window {
     capacity: usize,
     edges: usize,
@@ -30,8 +30,7 @@ pub(crate) struct Window {
 impl Window {
     /// An empty window for this number of edges.
     pub(crate) fn new(capacity: usize) -> Self {
-        let (waiting, ready, in_flight) = (HashMap::new(), VecDeque::new(), HashSet::new());
-        Self { capacity, edges: 0, waiting, ready, in_flight }
+        Self { capacity, ..Self::default() }
     }
 
     /// The number of waiting edges.
@@ -84,8 +83,14 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn edge(follower: u64, author: u64) -> Edge {
-        Edge { follower, author }
+    fn push(window: &mut Window, edges: impl IntoIterator<Item = (u64, u64)>) -> bool {
+        edges.into_iter().all(|(follower, author)| window.push(Edge { follower, author }))
+    }
+
+    fn window(edges: impl IntoIterator<Item = (u64, u64)>) -> Window {
+        let mut window = Window::new(1_000);
+        assert!(push(&mut window, edges));
+        window
     }
 
     fn batch(follower: u64, authors: impl IntoIterator<Item = u64>) -> Option<Batch> {
@@ -94,8 +99,7 @@ mod tests {
 
     #[test]
     fn consecutive_lines_of_one_follower_make_batches_of_fifty() {
-        let mut window = Window::new(1_000);
-        assert!((1..=120).all(|author| window.push(edge(9_000, author))));
+        let mut window = window((1..=120).map(|author| (9_000, author)));
         for expected in [1..=50, 51..=100, 101..=120] {
             assert_eq!(window.take(), batch(9_000, expected));
             window.release(9_000);
@@ -106,11 +110,7 @@ mod tests {
 
     #[test]
     fn a_follower_has_one_request_in_flight() {
-        let mut window = Window::new(1_000);
-        for author in 1..=60 {
-            window.push(edge(7, author));
-        }
-        window.push(edge(8, 1));
+        let mut window = window((1..=60).map(|author| (7, author)).chain([(8, 1)]));
         assert_eq!(window.take(), batch(7, 1..=50));
         assert_eq!(window.take(), batch(8, [1]));
         assert_eq!(window.take(), None);
@@ -120,11 +120,9 @@ mod tests {
 
     #[test]
     fn edges_that_arrive_while_the_follower_is_in_flight_wait_in_order() {
-        let mut window = Window::new(1_000);
-        window.push(edge(7, 1));
+        let mut window = window([(7, 1)]);
         assert_eq!(window.take(), batch(7, [1]));
-        window.push(edge(7, 2));
-        window.push(edge(7, 3));
+        assert!(push(&mut window, [(7, 2), (7, 3)]));
         assert_eq!(window.take(), None);
         window.release(7);
         assert_eq!(window.take(), batch(7, [2, 3]));
@@ -134,28 +132,24 @@ mod tests {
 
     #[test]
     fn scattered_lines_of_one_follower_share_a_batch() {
-        let mut window = Window::new(1_000);
-        for (follower, author) in [(7, 1), (8, 1), (7, 2), (8, 2)] {
-            window.push(edge(follower, author));
-        }
+        let mut window = window([(7, 1), (8, 1), (7, 2), (8, 2)]);
         assert_eq!(window.take(), batch(7, [1, 2]));
         assert_eq!(window.take(), batch(8, [1, 2]));
     }
 
     #[test]
     fn a_repeated_line_is_left_out_of_its_batch() {
-        let mut window = Window::new(1_000);
-        assert!(window.push(edge(7, 1)));
-        assert!(!window.push(edge(7, 1)));
+        let mut window = window([(7, 1)]);
+        assert!(!push(&mut window, [(7, 1)]));
         assert_eq!(window.len(), 1);
     }
 
     #[test]
     fn the_window_is_bounded() {
         let mut window = Window::new(2);
-        window.push(edge(7, 1));
+        push(&mut window, [(7, 1)]);
         assert!(!window.is_full());
-        window.push(edge(8, 1));
+        push(&mut window, [(8, 1)]);
         assert!(window.is_full());
         window.take();
         assert!(!window.is_full());

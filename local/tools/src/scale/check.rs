@@ -119,8 +119,7 @@ pub struct BigAuthor {
 }
 
 impl BigAuthor {
-    /// # Errors
-    /// Fails if a line is missing or a check of the run failed.
+    /// Reads the output. Fails if a line is missing or a check of the run failed.
     pub fn parse(report: &str) -> anyhow::Result<Self> {
         let checked = |what: &str| -> anyhow::Result<f64> {
             let line = report.lines().find_map(|line| line.strip_prefix("ok     ")?.strip_prefix(what)?.strip_prefix(": "));
@@ -152,10 +151,8 @@ impl BigAuthor {
         simulate(&plan)
     }
 
-    /// The processor time for each follower at which the simulation takes as long as this run.
-    ///
-    /// # Errors
-    /// Fails if Redis alone takes longer.
+    /// The processor time for each follower at which the simulation takes as long as this run. Fails if Redis
+    /// alone takes longer.
     pub fn worker_us(&self, inputs: &Inputs, measured: &Measured) -> anyhow::Result<f64> {
         let seconds = |worker_us: f64| {
             let inputs = Inputs { worker_us, ..inputs.clone() };

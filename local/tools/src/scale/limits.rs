@@ -7,9 +7,8 @@ use super::{
     prices::{LARGEST, SMALL, TEMPLATE_MASTERS},
 };
 
-/// Posts a second of one partition of the index of unfinished fan-outs: a post enters and leaves, at 1,000 write units.
-const INDEX_POSTS: f64 = 500.0;
-const INDEX_PARTITIONS: f64 = 64.0;
+/// Posts a second of the 64 partitions of the index `unfinished`: a post enters and leaves, at 1,000 write units each.
+const INDEX_POSTS: f64 = 64.0 * 500.0;
 /// Masters that ElastiCache allows: 500 nodes in a cluster, two for each shard.
 const MOST_MASTERS: u32 = 250;
 /// Segments of reconcile's walk, at most.
@@ -30,14 +29,9 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Returns the demand of the users, divided by the capacity.
-    pub fn share(&self, demand: &Demand) -> f64 {
-        (self.demand)(demand) / self.capacity
-    }
-
     /// The number of users who reach the limit. `None` above 10^11.
     pub fn users(&self, inputs: &Inputs, measured: &Measured) -> Option<f64> {
-        let reached = |exponent: f64| self.share(&Demand::new(inputs, measured, 10_f64.powf(exponent))) >= 1.0;
+        let reached = |exponent: f64| (self.demand)(&Demand::new(inputs, measured, 10_f64.powf(exponent))) >= self.capacity;
         let (mut low, mut high) = (3.0, 11.0);
         if !reached(high) {
             return None;
@@ -62,10 +56,47 @@ pub fn quotas(inputs: &Inputs) -> Vec<Limit> {
     all(inputs).into_iter().filter(|limit| limit.is_quota).collect()
 }
 
-/// Every limit, service by service.
+/// Every limit, service by service. Limits of Redis are those of the template's default, of its largest values, and of
+/// the largest cluster. A walk of reconcile must end within a day.
 pub fn all(inputs: &Inputs) -> Vec<Limit> {
-    let served = api().into_iter().chain(redis(inputs.headroom)).chain(fan_out(inputs.headroom));
-    served.chain(dynamodb(inputs)).chain(reconcile(inputs)).collect()
+    let headroom = inputs.headroom;
+    let [template, most] = [TEMPLATE_MASTERS, MOST_MASTERS].map(|masters| LARGEST.bytes() * f64::from(masters));
+    let follows = inputs.counter_shards * inputs.item_transactions;
+    let segment = inputs.walk_per_minute * DAY / 60.0;
+    let [small, shards] = ["`RedisNodeType` and `RedisShards`", "more than 5 `RedisShards` in the template"];
+    let shards_or_nodes = "more than 5 `RedisShards` in the template, or larger nodes";
+    let queues = "several queues by author, or a lower `PullThreshold`";
+    let quota_or_pull = "a larger quota from AWS, or a lower `PullThreshold`";
+    vec![
+        limit("`RequestRate` 1,000 a second", 1_000.0, requests, "raise `RequestRate`, up to the account's quota"),
+        quota("API Gateway, 10,000 requests a second of an account", 10_000.0, requests, "a larger quota from AWS, in steps"),
+        limit("memory of one `cache.t4g.small`", SMALL.bytes(), |demand| demand.memory, small),
+        limit("thread of one `cache.t4g.small`", headroom * SMALL.core, |demand| demand.utilisation(1), small),
+        limit("memory of 5 `cache.r7g.xlarge`", template, |demand| demand.memory, shards_or_nodes),
+        limit("threads of 5 masters", headroom, |demand| demand.utilisation(TEMPLATE_MASTERS), shards),
+        limit("memory of 250 `cache.r7g.xlarge`", most, |demand| demand.memory, "larger nodes, or several clusters by bucket"),
+        limit(
+            "threads of 250 masters, ElastiCache's 500 nodes of a cluster",
+            headroom,
+            |demand| demand.utilisation(MOST_MASTERS),
+            "several clusters by bucket, or a lower `PullThreshold`",
+        ),
+        limit("`FanOutConcurrency` 40", 40.0 * headroom, workers, "`FanOutConcurrency`, up to 800"),
+        limit("`FanOutConcurrency` 800, its largest value", 800.0 * headroom, workers, queues),
+        quota("Lambda, 1,000 executions of an account", 1_000.0, executions, LARGER_QUOTA),
+        quota("follows of one author in a minute", follows, viral, "more parts of each shard (`--counter-shards`)"),
+        quota("posts in the index `unfinished`", INDEX_POSTS, |of| peak(of, of.publishes), "more partitions of the index"),
+        quota("table `followers`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.followers_rru), quota_or_pull),
+        quota("table `posts`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.posts_rru), LARGER_QUOTA),
+        quota("table `posts`, 40,000 WRU", TABLE_UNITS, |demand| peak(demand, demand.posts_wru), LARGER_QUOTA),
+        limit("reconcile's walk within a day, `ReconcileConcurrency` 2", segment, keys, "`ReconcileConcurrency`, up to 33"),
+        limit(
+            "reconcile's walk within a day, `ReconcileConcurrency` 33, its largest value",
+            MOST_SEGMENTS * segment,
+            keys,
+            "a walk that takes longer than a day",
+        ),
+    ]
 }
 
 fn limit(name: &'static str, capacity: f64, demand: fn(&Demand) -> f64, lift: &'static str) -> Limit {
@@ -76,81 +107,6 @@ fn quota(name: &'static str, capacity: f64, demand: fn(&Demand) -> f64, lift: &'
     Limit { is_quota: true, ..limit(name, capacity, demand, lift) }
 }
 
-fn api() -> [Limit; 2] {
-    [
-        limit("`RequestRate` 1,000 a second", 1_000.0, requests, "raise `RequestRate`, up to the account's quota"),
-        quota("API Gateway, 10,000 requests a second of an account", 10_000.0, requests, "a larger quota from AWS, in steps"),
-    ]
-}
-
-/// Memory and threads: of the template's default, of its largest values, and of the largest cluster.
-fn redis(headroom: f64) -> [Limit; 6] {
-    let (small, template, most) = ("`RedisNodeType` and `RedisShards`", f64::from(TEMPLATE_MASTERS), f64::from(MOST_MASTERS));
-    [
-        limit("memory of one `cache.t4g.small`", SMALL.bytes(), memory, small),
-        limit("thread of one `cache.t4g.small`", headroom * SMALL.core, |demand| demand.utilisation(1), small),
-        limit(
-            "memory of 5 `cache.r7g.xlarge`",
-            LARGEST.bytes() * template,
-            memory,
-            "more than 5 `RedisShards` in the template, or larger nodes",
-        ),
-        limit(
-            "threads of 5 masters",
-            headroom,
-            |demand| demand.utilisation(TEMPLATE_MASTERS),
-            "more than 5 `RedisShards` in the template",
-        ),
-        limit("memory of 250 `cache.r7g.xlarge`", LARGEST.bytes() * most, memory, "larger nodes, or several clusters by bucket"),
-        limit(
-            "threads of 250 masters, ElastiCache's 500 nodes of a cluster",
-            headroom,
-            |demand| demand.utilisation(MOST_MASTERS),
-            "several clusters by bucket, or a lower `PullThreshold`",
-        ),
-    ]
-}
-
-fn fan_out(headroom: f64) -> [Limit; 3] {
-    let more = "several queues by author, or a lower `PullThreshold`";
-    [
-        limit("`FanOutConcurrency` 40", 40.0 * headroom, workers, "`FanOutConcurrency`, up to 800"),
-        limit("`FanOutConcurrency` 800, its largest value", 800.0 * headroom, workers, more),
-        quota("Lambda, 1,000 executions of an account", 1_000.0, executions, LARGER_QUOTA),
-    ]
-}
-
-fn dynamodb(inputs: &Inputs) -> [Limit; 5] {
-    let follows = inputs.counter_shards * inputs.item_transactions;
-    let unfinished = INDEX_PARTITIONS * INDEX_POSTS;
-    let followers = "a larger quota from AWS, or a lower `PullThreshold`";
-    [
-        quota("follows of one author in a minute", follows, viral, "more parts of each shard (`--counter-shards`)"),
-        quota(
-            "posts in the index `unfinished`",
-            unfinished,
-            |demand| peak(demand, demand.publishes),
-            "more partitions of the index",
-        ),
-        quota("table `followers`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.followers_rru), followers),
-        quota("table `posts`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.posts_rru), LARGER_QUOTA),
-        quota("table `posts`, 40,000 WRU", TABLE_UNITS, |demand| peak(demand, demand.posts_wru), LARGER_QUOTA),
-    ]
-}
-
-/// The walk must end within a day.
-fn reconcile(inputs: &Inputs) -> [Limit; 2] {
-    let (name, largest) = (
-        "reconcile's walk within a day, `ReconcileConcurrency` 2",
-        "reconcile's walk within a day, `ReconcileConcurrency` 33, its largest value",
-    );
-    let segment = inputs.walk_per_minute * DAY / 60.0;
-    [
-        limit(name, segment, keys, "`ReconcileConcurrency`, up to 33"),
-        limit(largest, MOST_SEGMENTS * segment, keys, "a walk that takes longer than a day"),
-    ]
-}
-
 fn peak(demand: &Demand, average: f64) -> f64 {
     demand.inputs.peak * average
 }
@@ -159,21 +115,13 @@ fn requests(demand: &Demand) -> f64 {
     peak(demand, demand.requests())
 }
 
-fn memory(demand: &Demand) -> f64 {
-    demand.memory
-}
-
+/// Workers beside as many masters as hold the views, on the largest nodes.
 fn workers(demand: &Demand) -> f64 {
-    demand.busy_workers(masters(demand))
+    demand.busy_workers(((demand.memory / LARGEST.bytes()).ceil() as u32).clamp(1, MOST_MASTERS))
 }
 
 fn executions(demand: &Demand) -> f64 {
     requests(demand) * demand.inputs.request_ms / 1e3 + workers(demand)
-}
-
-/// Masters that hold the views, on the largest nodes.
-fn masters(demand: &Demand) -> u32 {
-    ((demand.memory / LARGEST.bytes()).ceil() as u32).clamp(1, MOST_MASTERS)
 }
 
 fn viral(demand: &Demand) -> f64 {
@@ -189,11 +137,14 @@ fn keys(demand: &Demand) -> f64 {
 mod tests {
     use super::*;
 
+    fn users(name: &str, inputs: &Inputs, measured: &Measured) -> Option<f64> {
+        all(inputs).iter().find(|limit| limit.name.starts_with(name)).unwrap().users(inputs, measured)
+    }
+
     #[test]
     fn limits_bind_where_a_calculator_says() {
         let (inputs, measured) = (Inputs::default(), Measured::read().unwrap());
-        let users =
-            |name: &str| all(&inputs).iter().find(|limit| limit.name.starts_with(name)).unwrap().users(&inputs, &measured);
+        let users = |name: &str| users(name, &inputs, &measured);
         let near = |a: Option<f64>, b: f64| assert!((a.unwrap() / b - 1.0).abs() < 1e-3, "{a:?} instead of {b}");
         // 0.2 posts and 0.3 × 24.2 other requests of a user in a day, three times as many at the peak.
         near(users("`RequestRate`"), 1_000.0 / 3.0 * 86_400.0 / (0.2 + 0.3 * 24.2));
@@ -207,12 +158,10 @@ mod tests {
     #[test]
     fn limits_are_in_order_and_lifting_one_makes_room() {
         let measured = Measured::read().unwrap();
-        let users: Vec<f64> = in_order(&Inputs::default(), &measured).into_iter().filter_map(|(_, users)| users).collect();
-        assert!(users.len() > 10 && users.is_sorted());
+        let ordered: Vec<f64> = in_order(&Inputs::default(), &measured).into_iter().filter_map(|(_, users)| users).collect();
+        assert!(ordered.len() > 10 && ordered.is_sorted());
         let lifted = Inputs { counter_shards: 4_096.0, ..Inputs::default() };
-        let follows = |inputs: &Inputs| {
-            all(inputs).into_iter().find(|limit| limit.name.starts_with("follows")).unwrap().users(inputs, &measured)
-        };
-        assert!((follows(&lifted).unwrap() / follows(&Inputs::default()).unwrap() - 16.0).abs() < 0.01);
+        let follows = |inputs: &Inputs| users("follows", inputs, &measured).unwrap();
+        assert!((follows(&lifted) / follows(&Inputs::default()) - 16.0).abs() < 0.01);
     }
 }

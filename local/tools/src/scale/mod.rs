@@ -1,5 +1,4 @@
-//! A simulation of the bundle under a stated load: times, queues, Redis, throttles and dollars for any number of users,
-//! and the limits in the order in which they are reached. docs/scale.md describes the model.
+//! A simulation of the bundle under a stated load. docs/scale.md describes the model.
 //!
 //! Rates, units and dollars follow from formulas (`demand`, `prices`, `limits`). Times of fan-outs are simulated
 //! message by message (`sim`). Costs of Redis are those that `make bench` measured (`measured`).

@@ -3,17 +3,17 @@
 
 use std::cmp::Ordering;
 
-use super::demand::{DAY, Demand};
+use super::{
+    demand::{DAY, Demand},
+    sim::Outcome,
+};
 
 const MONTH: f64 = 30.0 * DAY;
 const HOURS: f64 = 730.0;
 const MILLION: f64 = 1e6;
 const GB: f64 = 1e9;
 
-/// A price that falls with volume: up to which volume, and dollars for one. The last has no end.
-type Tiers = [(f64, f64)];
-
-/// HTTP API: a request.
+/// HTTP API: a request. A price that falls with volume is a list: up to which volume, and dollars for one.
 const API: [(f64, f64); 2] = [(300.0 * MILLION, 1.0 / MILLION), (f64::INFINITY, 0.9 / MILLION)];
 /// Lambda on arm64: a GB-second.
 const LAMBDA_GB_SECOND: [(f64, f64); 3] = [(7.5e9, 0.0000133334), (18.75e9, 0.0000120001), (f64::INFINITY, 0.0000106667)];
@@ -100,20 +100,15 @@ fn shards(demand: &Demand, node: Node) -> Option<u32> {
 /// Dollars a month by service.
 pub type Bill = Vec<(&'static str, f64)>;
 
-/// The use of the workers by fan-out.
-#[derive(Debug, Clone, Copy)]
-pub struct Workers {
-    /// Messages of an event.
-    pub per_event: f64,
-    /// Seconds of an event.
-    pub seconds: f64,
-}
-
-pub fn bill(demand: &Demand, node: Node, shards: u32, workers: Workers) -> Bill {
+/// The bill of a demand whose events of fan-out are like those of a simulation.
+pub fn bill(demand: &Demand, node: Node, shards: u32, simulated: &Outcome) -> Bill {
     let inputs = &demand.inputs;
+    let simulated_events = simulated.events.max(1) as f64;
+    let per_event = simulated.messages.max(1) as f64 / simulated_events;
     let requests = demand.requests() * MONTH;
-    let events = demand.messages / workers.per_event * MONTH;
-    let gb_seconds = requests * inputs.request_ms / 1e3 * API_GB + events * workers.seconds * WORKER_GB;
+    let events = demand.messages / per_event * MONTH;
+    let worker_seconds = events * (simulated.worker_seconds / simulated_events);
+    let gb_seconds = requests * inputs.request_ms / 1e3 * API_GB + worker_seconds * WORKER_GB;
     // The projector runs once for each follow.
     let invocations = requests + events + demand.follows * MONTH;
     // A message is sent, and its event is received and deleted. An event is one to two times 64 KB.
@@ -132,9 +127,8 @@ pub fn bill(demand: &Demand, node: Node, shards: u32, workers: Workers) -> Bill 
     ]
 }
 
-fn tiered(tiers: &Tiers, amount: f64) -> f64 {
-    let mut from = 0.0;
-    let mut dollars = 0.0;
+fn tiered(tiers: &[(f64, f64)], amount: f64) -> f64 {
+    let (mut from, mut dollars) = (0.0, 0.0);
     for &(to, price) in tiers {
         dollars += (amount.min(to) - from).max(0.0) * price;
         from = to;
@@ -169,15 +163,15 @@ mod tests {
             ..Inputs::default()
         };
         let demand = Demand::new(&inputs, &Measured::read().unwrap(), 1_000.0);
-        let bill = bill(&demand, SMALL, 1, Workers { per_event: 1.0, seconds: 0.1 });
+        let simulated = Outcome { messages: 1, events: 1, worker_seconds: 0.1, ..Outcome::default() };
+        let bill = bill(&demand, SMALL, 1, &simulated);
         let dollars = |service: &str| bill.iter().find(|line| line.0 == service).unwrap().1;
         // 15 requests of each user and day.
         assert!((dollars("API Gateway") - 0.45).abs() < 1e-6);
         // 450,000 requests, 30,000 events and 30,000 of the projector; 4,500 and 3,000 GB-seconds.
         assert!((dollars("Lambda") - (0.51 * 0.20 + 7_500.0 * 0.0000133334)).abs() < 1e-6);
         assert!((dollars("SQS") - 0.045).abs() < 1e-6, "30,000 sends, receives and deletes each");
-        // A post is 13 WRU, a mark 1, a like 8, a follow 10. A post is 36 RRU and 0.023, a mark and a like 3, a follow
-        // 6, a walk 56.3.
+        // A post is 13 WRU and 36.023 RRU, a mark 1 and 3, a like 8 and 3, a follow 10 and 6, a walk 56.3 RRU.
         let units = 30_000.0 * ((13.0 + 2.0 + 8.0 + 10.0) * 0.625 + (36.023 + 9.0 + 6.0 + 56.3) * 0.125) / 1e6;
         assert!((dollars("DynamoDB, units") - units).abs() < 1e-3, "{} instead of {units}", dollars("DynamoDB, units"));
         assert!((dollars("ElastiCache") - 37.376).abs() < 1e-6);

@@ -7,7 +7,7 @@ use super::{
     inputs::Inputs,
     limits,
     measured::Measured,
-    prices::{Bill, Node, Workers, bill, cheapest},
+    prices::{Bill, Node, bill, cheapest},
     redis::Background,
     sim::{Outcome, Plan, quantile, simulate},
 };
@@ -50,9 +50,7 @@ impl Scenario {
             paced: true,
         };
         let outcome = simulate(&plan);
-        let events = outcome.events.max(1) as f64;
-        let used = Workers { per_event: outcome.messages.max(1) as f64 / events, seconds: outcome.worker_seconds / events };
-        let bill = bill(&demand, node, shards, used);
+        let bill = bill(&demand, node, shards, &outcome);
         Self { demand, node, shards, workers, pushed, outcome, bill }
     }
 

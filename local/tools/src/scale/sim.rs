@@ -3,10 +3,7 @@
 //! At the start one author with many followers publishes. Other authors publish at random moments until that post is
 //! delivered. Times are seconds.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, Exp};
@@ -140,15 +137,13 @@ struct Event {
     turn: f64,
 }
 
-/// An entry of the calendar: nanoseconds and a number that keeps the order of entries at the same time.
-type Entry = Reverse<(u64, usize)>;
-
 struct Simulation<'a> {
     plan: &'a Plan,
     random: StdRng,
     now: f64,
-    calendar: BinaryHeap<Entry>,
-    steps: Vec<Option<Step>>,
+    /// Steps by time in nanoseconds, and by a number that keeps steps at the same time apart.
+    calendar: BTreeMap<(u64, usize), Step>,
+    /// Numbers below the calendar's greatest that no step has.
     free: Vec<usize>,
     posts: Vec<Post>,
     open_posts: usize,
@@ -171,8 +166,7 @@ pub fn simulate(plan: &Plan) -> Outcome {
         plan,
         random,
         now: 0.0,
-        calendar: BinaryHeap::new(),
-        steps: Vec::new(),
+        calendar: BTreeMap::new(),
         free: Vec::new(),
         posts: Vec::new(),
         open_posts: 0,
@@ -196,14 +190,13 @@ impl Simulation<'_> {
             self.after(0.0, Step::Publish { others: true });
         }
         self.after(1.0, Step::MorePollers);
-        while let Some(Reverse((at, step))) = self.calendar.pop() {
+        while let Some(((at, number), step)) = self.calendar.pop_first() {
             self.now = at as f64 / 1e9;
             if self.now > LONGEST {
                 break;
             }
-            if let Some(step) = self.steps[step].take().inspect(|_| self.free.push(step)) {
-                self.step(step);
-            }
+            self.free.push(number);
+            self.step(step);
             if self.open_posts == 0 && !self.is_publishing() {
                 break;
             }
@@ -218,12 +211,8 @@ impl Simulation<'_> {
     }
 
     fn after(&mut self, seconds: f64, step: Step) {
-        let number = self.free.pop().unwrap_or(self.steps.len());
-        if number == self.steps.len() {
-            self.steps.push(None);
-        }
-        self.steps[number] = Some(step);
-        self.calendar.push(Reverse((((self.now + seconds) * 1e9) as u64, number)));
+        let number = self.free.pop().unwrap_or(self.calendar.len());
+        self.calendar.insert((((self.now + seconds) * 1e9) as u64, number), step);
     }
 
     fn step(&mut self, step: Step) {

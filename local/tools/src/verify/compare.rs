@@ -8,61 +8,38 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    feed::{Item, Walk, number},
+    feed::{Walk, number},
     ledger::Checks,
-    model::{PostId, Reader},
+    model::{Item, Post, PostId, Reader},
 };
 
 /// The size of a backfill: after a follow, the feed shows this number of the author's earlier posts.
 const BACKFILL: usize = 100;
 
 /// All posts of the publishing authors that the stack had before this run.
-#[derive(Debug, Clone, Default)]
-pub struct Earlier {
-    by_author: HashMap<u64, BTreeSet<PostId>>,
-}
+pub type Earlier = HashMap<u64, BTreeSet<PostId>>;
 
-impl Earlier {
-    pub fn note(&mut self, author: u64, posts: impl IntoIterator<Item = PostId>) {
-        self.by_author.entry(author).or_default().extend(posts);
-    }
-
-    pub fn len(&self) -> usize {
-        self.by_author.values().map(BTreeSet::len).sum()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// Compares a whole feed. It must have this run's posts of the followed authors, each once, newest first, with title,
-/// time and flag. After them it may have only earlier posts, all of them read. Every page must have the same unread
-/// total.
+/// Compares a whole feed. It must have this run's posts of the followed authors, each once, newest first, and after
+/// them only earlier posts, all of them read. Every page must have the same unread total.
 pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &Earlier, walk: &Walk) {
     order(checks, "feed", &walk.items);
-    let mut wanted: BTreeMap<PostId, _> = reader.posts().map(|(post, read)| (post.id, (post, read))).collect();
+    let mut wanted: BTreeMap<PostId, _> = reader.items.iter().map(|item| (item.post.id, item)).collect();
     let mut old: BTreeSet<PostId> = BTreeSet::new();
-    for item in &walk.items {
-        if let Some((post, read)) = wanted.remove(&item.id) {
-            let name = format!("feed item {}", item.id);
-            checks.equal(&name, (&post.title, &post.created_at, read), (&item.title, &item.created_at, item.read));
+    for item @ Item { post, read } in &walk.items {
+        if let Some(wanted) = wanted.remove(&post.id) {
+            let name = format!("feed item {}", post.id);
+            checks.equal(&name, wanted, item);
             checks.holds("order", old.is_empty(), || ("earlier posts after all of this run's".to_owned(), name.clone()));
         } else {
-            let known = match earlier.by_author.get(&item.id.author) {
-                Some(posts) => posts.contains(&item.id),
-                None => true,
-            };
-            let allowed = known && following.contains(&item.id.author) && item.read && old.insert(item.id);
-            let seen = || format!("{} ({}, read: {})", item.id, item.title, item.read);
+            let known = earlier.get(&post.id.author).is_none_or(|posts| posts.contains(&post.id));
+            let allowed = known && following.contains(&post.id.author) && *read && old.insert(post.id);
+            let seen = || format!("{} ({}, read: {read})", post.id, post.title);
             checks.holds("feed", allowed, || ("posts of followed authors, each once, earlier ones read".to_owned(), seen()));
         }
     }
     let missing: Vec<String> = wanted.keys().map(PostId::to_string).collect();
     checks.equal("posts missing from the feed", Vec::new(), missing);
-    for (author, posts) in
-        earlier.by_author.iter().filter(|(author, posts)| following.contains(author) && posts.len() <= BACKFILL)
-    {
+    for (author, posts) in earlier.iter().filter(|(author, posts)| following.contains(author) && posts.len() <= BACKFILL) {
         let lost: Vec<String> = posts.difference(&old).map(PostId::to_string).collect();
         checks.equal(&format!("earlier posts of {author} missing from the feed"), Vec::new(), lost);
     }
@@ -72,8 +49,7 @@ pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &E
 /// Compares `status=unread`: exactly the posts that count in the total.
 pub(crate) fn unread_feed(checks: &mut Checks, reader: &Reader, walk: &Walk) {
     order(checks, "unread feed", &walk.items);
-    let wanted: BTreeSet<PostId> = reader.posts().filter(|(_, read)| !read).map(|(post, _)| post.id).collect();
-    unread_items(checks, "unread feed", wanted, walk);
+    unread_items(checks, "unread feed", reader.unread().collect(), walk);
     totals(checks, "unread feed", reader.unread_total(), walk);
 }
 
@@ -81,8 +57,7 @@ pub(crate) fn unread_feed(checks: &mut Checks, reader: &Reader, walk: &Walk) {
 pub(crate) fn unread_timeline(checks: &mut Checks, reader: &Reader, author: u64, walk: &Walk) {
     let name = format!("unread timeline of {author}");
     order(checks, &name, &walk.items);
-    let of_author = reader.posts().filter(|(post, read)| !read && post.id.author == author);
-    unread_items(checks, &name, of_author.map(|(post, _)| post.id).collect(), walk);
+    unread_items(checks, &name, reader.unread().filter(|id| id.author == author).collect(), walk);
     totals(checks, &name, reader.unread_of(author), walk);
 }
 
@@ -109,9 +84,9 @@ pub fn unread_counts(checks: &mut Checks, reader: &Reader, body: &Value) {
 }
 
 fn unread_items(checks: &mut Checks, name: &str, wanted: BTreeSet<PostId>, walk: &Walk) {
-    let got: BTreeSet<PostId> = walk.items.iter().map(|item| item.id).collect();
+    let got: BTreeSet<PostId> = walk.items.iter().map(|item| item.post.id).collect();
     same_elements(checks, name, &wanted, &got);
-    let flagged: Vec<String> = walk.items.iter().filter(|item| item.read).map(|item| item.id.to_string()).collect();
+    let flagged: Vec<String> = walk.items.iter().filter(|item| item.read).map(|item| item.post.id.to_string()).collect();
     checks.equal(&format!("{name}: items flagged as read"), Vec::new(), flagged);
 }
 
@@ -128,15 +103,16 @@ fn same_elements<T: Ord + Debug>(checks: &mut Checks, name: &str, expected: &BTr
 
 /// Checks the order: newest first, within one millisecond by falling number of the same author, each item once.
 fn order(checks: &mut Checks, name: &str, items: &[Item]) {
-    let falls = |one: &Item, next: &Item| {
+    let falls = |one: &Post, next: &Post| {
         one.at > next.at || (one.at == next.at && (one.id.author != next.id.author || one.id.seq > next.id.seq))
     };
-    let broken = items.windows(2).find(|pair| !falls(&pair[0], &pair[1]));
+    let broken = items.windows(2).find(|pair| !falls(&pair[0].post, &pair[1].post));
+    let shown = |Item { post, .. }: &Item| format!("{} at {}", post.id, post.created_at);
     checks.holds(&format!("{name}: order"), broken.is_none(), || {
-        let pair: Vec<String> = broken.unwrap_or_default().iter().map(|i| format!("{} at {}", i.id, i.created_at)).collect();
+        let pair: Vec<String> = broken.unwrap_or_default().iter().map(shown).collect();
         ("newest first".to_owned(), pair.join(" before "))
     });
-    let distinct: BTreeSet<PostId> = items.iter().map(|item| item.id).collect();
+    let distinct: BTreeSet<PostId> = items.iter().map(|item| item.post.id).collect();
     checks.equal(&format!("{name}: distinct items"), items.len(), distinct.len());
 }
 
@@ -147,19 +123,20 @@ fn totals(checks: &mut Checks, name: &str, expected: u64, walk: &Walk) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::super::model::tests::post;
     use super::*;
 
     fn item(author: u64, seq: u64, at: i64, read: bool) -> Item {
-        let post = post(author, seq, at);
-        Item { id: post.id, title: post.title.clone(), created_at: post.created_at.clone(), at, read }
+        Item { post: post(author, seq, at), read }
     }
 
     fn reader() -> Reader {
         let mut reader = Reader::new(1, [post(10, 4, 400), post(10, 5, 500), post(20, 1, 450)]);
-        reader.read(PostId { author: 10, seq: 4 });
+        reader.mark(PostId { author: 10, seq: 4 }, true);
         reader
     }
 
@@ -167,12 +144,15 @@ mod tests {
         vec![item(10, 5, 500, false), item(20, 1, 450, false), item(10, 4, 400, true)]
     }
 
-    fn mismatches(items: Vec<Item>, totals: Vec<u64>) -> u64 {
-        let mut earlier = Earlier::default();
-        earlier.note(20, []);
+    fn compared(compare: impl FnOnce(&mut Checks)) -> u64 {
         let mut checks = Checks::of(1);
-        feed(&mut checks, &reader(), &[10, 20, 30], &earlier, &Walk { items, totals });
-        checks.mismatched()
+        compare(&mut checks);
+        checks.made.mismatched
+    }
+
+    fn mismatches(items: Vec<Item>, totals: Vec<u64>) -> u64 {
+        let earlier = Earlier::from([(20, BTreeSet::new())]);
+        compared(|checks| feed(checks, &reader(), &[10, 20, 30], &earlier, &Walk { items, totals }))
     }
 
     #[test]
@@ -191,7 +171,7 @@ mod tests {
         assert!(edit(&|items| items.swap(0, 1)) > 0, "order");
         assert!(edit(&|items| items.insert(1, item(10, 5, 500, false))) > 0, "twice");
         assert!(edit(&|items| items[0].read = true) > 0, "flag");
-        assert!(edit(&|items| items[0].title.clear()) > 0, "title");
+        assert!(edit(&|items| Arc::make_mut(&mut items[0].post).title.clear()) > 0, "title");
         assert!(edit(&|items| items.push(item(40, 1, 10, true))) > 0, "not followed");
         assert!(edit(&|items| items.push(item(20, 9, 10, true))) > 0, "never published");
         assert!(edit(&|items| items.push(item(30, 1, 10, false))) > 0, "earlier but unread");
@@ -202,13 +182,9 @@ mod tests {
 
     #[test]
     fn earlier_posts_of_followed_authors_may_follow_and_known_ones_must() {
-        let mut earlier = Earlier::default();
-        earlier.note(10, [PostId { author: 10, seq: 3 }]);
-        let compare = |items| {
-            let mut checks = Checks::of(1);
-            feed(&mut checks, &reader(), &[10, 20, 30], &earlier, &Walk { items, totals: vec![2] });
-            checks.mismatched()
-        };
+        let earlier = Earlier::from([(10, BTreeSet::from([PostId { author: 10, seq: 3 }]))]);
+        let compare =
+            |items| compared(|checks| feed(checks, &reader(), &[10, 20, 30], &earlier, &Walk { items, totals: vec![2] }));
         let with = |more: Vec<Item>| right().into_iter().chain(more).collect::<Vec<_>>();
         assert_eq!(compare(with(vec![item(10, 3, 90, true), item(30, 8, 80, true)])), 0);
         assert_eq!(compare(with(vec![item(30, 8, 80, true)])), 1);
@@ -216,11 +192,7 @@ mod tests {
 
     #[test]
     fn unread_counts_are_compared_by_author_and_order() {
-        let check = |body: Value| {
-            let mut checks = Checks::of(1);
-            unread_counts(&mut checks, &reader(), &body);
-            checks.mismatched()
-        };
+        let check = |body: Value| compared(|checks| unread_counts(checks, &reader(), &body));
         let row = |author: &str, unread: u64| json!({"author": author, "unread": unread});
         assert_eq!(check(json!({"total": 2, "authors": [row("10", 1), row("20", 1)]})), 0);
         assert_eq!(check(json!({"total": 2, "authors": [row("20", 1), row("10", 1)]})), 1);
@@ -230,11 +202,7 @@ mod tests {
 
     #[test]
     fn the_unread_list_has_the_posts_that_count_as_unread() {
-        let check = |items: Vec<Item>| {
-            let mut checks = Checks::of(1);
-            unread_feed(&mut checks, &reader(), &Walk { items, totals: vec![2] });
-            checks.mismatched()
-        };
+        let check = |items| compared(|checks| unread_feed(checks, &reader(), &Walk { items, totals: vec![2] }));
         assert_eq!(check(vec![item(10, 5, 500, false), item(20, 1, 450, false)]), 0);
         assert_eq!(check(vec![item(10, 5, 500, false)]), 1);
         assert!(check(right()) > 0);

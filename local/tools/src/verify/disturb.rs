@@ -20,7 +20,7 @@ use crate::{
     address::require_loopback,
     api::Api,
     signal::signal,
-    status::{Status, source},
+    status::{FAN_OUT_QUEUE, Status, post},
 };
 
 const FAN_OUT: &str = "fan-out";
@@ -32,7 +32,7 @@ const MIDDLE_POLL: Duration = Duration::from_millis(5);
 
 /// Pauses the sources of fan-out while `work` runs. Resumes them afterwards, also after an error.
 pub async fn held<T>(api: &Api, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    source(api, FAN_OUT, "pause").await?;
+    post(api, "/_local/sources/fan-out/pause").await?;
     let outcome = work.await;
     release(api).await?;
     outcome
@@ -40,17 +40,16 @@ pub async fn held<T>(api: &Api, work: impl Future<Output = anyhow::Result<T>>) -
 
 /// Resumes the sources of fan-out. Does nothing if they are not paused.
 pub async fn release(api: &Api) -> anyhow::Result<()> {
-    source(api, FAN_OUT, "resume").await
+    post(api, "/_local/sources/fan-out/resume").await
 }
 
-/// Replaces every message of the fan-out queue by two copies in a shuffled order. Returns the number of messages.
-/// Fan-out must be paused.
+/// Replaces every message of the paused fan-out's queue by two copies, shuffled. Returns the number of messages.
 pub async fn double(api: &Api, random: &mut StdRng) -> anyhow::Result<usize> {
     let status = Status::of(api).await?;
-    let (name, depth) = status.fan_out_queue()?;
+    let depth = status.fan_out_queue()?;
     require_loopback(&status.sqs_endpoint, "http")?;
     let sqs = client(&status.sqs_endpoint);
-    let url = sqs.get_queue_url().queue_name(name).send().await.with_context(|| format!("SQS has no queue {name}"))?;
+    let url = sqs.get_queue_url().queue_name(FAN_OUT_QUEUE).send().await.context("SQS has no fan-out queue")?;
     let url = url.queue_url().context("SQS gives no queue URL")?;
 
     let mut originals = Vec::new();
@@ -97,10 +96,7 @@ fn client(endpoint: &str) -> aws_sdk_sqs::Client {
 /// Fails unless fan-out runs as processes, which can be killed.
 pub(crate) async fn require_processes(api: &Api) -> anyhow::Result<()> {
     if workers(&Status::of(api).await?).is_empty() {
-        bail!(
-            "this stack has no fan-out process to kill; start it with \
-             `make run TIDEMARK_PROCESS_FUNCTIONS=fan-out`"
-        );
+        bail!("this stack has no fan-out process to kill; start it with `make run TIDEMARK_PROCESS_FUNCTIONS=fan-out`");
     }
     Ok(())
 }
@@ -115,8 +111,7 @@ pub(crate) async fn kill_workers(api: &Api, most: u32, limit: Duration, random: 
     let mut killed = 0;
     while killed < most && started.elapsed() < limit {
         let status = Status::of(api).await?;
-        let (_, depth) = status.fan_out_queue()?;
-        if depth.total() == 0 {
+        if status.fan_out_queue()?.total() == 0 {
             break;
         }
         if let Some(pid) = workers(&status).choose(random)
@@ -149,8 +144,7 @@ pub(crate) async fn middle_of_fan_out(api: &Api, limit: Duration) -> anyhow::Res
     let started = Instant::now();
     let mut most = 0;
     loop {
-        let status = Status::of(api).await?;
-        let left = status.fan_out_queue()?.1.total();
+        let left = Status::of(api).await?.fan_out_queue()?.total();
         most = most.max(left);
         if left * 2 <= most || started.elapsed() >= limit {
             return Ok((left, most));

@@ -7,25 +7,13 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::model::PostId;
+use super::model::{Item, Post, PostId};
 use crate::api::{Api, Call};
 
 const MOST_PAGES: usize = 2_000;
 /// The number of times that a feed is read again while it is being rebuilt.
 const REBUILD_POLLS: u32 = 600;
 const REBUILD_PAUSE: Duration = Duration::from_millis(50);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
-    pub id: PostId,
-    pub title: String,
-    /// The time as the response has it.
-    pub created_at: String,
-    /// The time in milliseconds since 1970.
-    pub at: i64,
-    /// The caller's read flag.
-    pub read: bool,
-}
 
 #[derive(Debug, Clone, Default)]
 pub struct Walk {
@@ -49,18 +37,24 @@ pub fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-impl Item {
-    fn read_from(value: &Value) -> anyhow::Result<Self> {
-        let text = |name: &str| value[name].as_str().with_context(|| format!("an item without {name}: {value}"));
+impl Post {
+    pub(super) fn parse(value: &Value) -> anyhow::Result<Self> {
+        let text = |name: &str| value[name].as_str().with_context(|| format!("a post without {name}: {value}"));
         let id: PostId = text("id")?.parse().map_err(anyhow::Error::msg)?;
         if text("author")? != id.author.to_string() || number(&value["seq"]) != Some(id.seq) {
             bail!("author and seq do not agree with the id: {value}");
         }
         let created_at = text("created_at")?.to_owned();
+        Ok(Self { id, title: text("title")?.to_owned(), at: millis(&created_at)?, created_at })
+    }
+}
+
+impl Item {
+    fn parse(value: &Value) -> anyhow::Result<Self> {
         let flag = |name: &str| value[name].as_bool().with_context(|| format!("an item without {name}: {value}"));
         flag("liked")?;
         flag("favorited")?;
-        Ok(Self { id, title: text("title")?.to_owned(), at: millis(&created_at)?, created_at, read: flag("read")? })
+        Ok(Self { post: Post::parse(value)?.into(), read: flag("read")? })
     }
 }
 
@@ -80,40 +74,32 @@ pub async fn first_page(api: &Api, caller: u64, path: &str, limit: u32) -> anyho
 
 /// Reads at most `most` pages. Also returns true if the last one was the end.
 async fn pages(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<(Walk, bool)> {
-    for _ in 0..REBUILD_POLLS {
-        match attempt(api, caller, path, limit, most).await? {
-            Some(pages) => return Ok(pages),
-            None => tokio::time::sleep(REBUILD_PAUSE).await,
+    let mark = if path.contains('?') { '&' } else { '?' };
+    'rebuilt: for _ in 0..REBUILD_POLLS {
+        let (mut walk, mut after) = (Walk::default(), String::new());
+        for _ in 0..most {
+            let page = api.fetch(Call::get(format!("{path}{mark}limit={limit}{after}")).caller(caller), 200).await?;
+            if page["rebuilding"] == true {
+                tokio::time::sleep(REBUILD_PAUSE).await;
+                continue 'rebuilt;
+            }
+            let items = page["items"].as_array().with_context(|| format!("GET {path} has no items"))?;
+            if items.len() > limit as usize {
+                bail!("GET {path} by {caller}: a page of {} with limit {limit}", items.len());
+            }
+            for item in items {
+                walk.items.push(Item::parse(item)?);
+            }
+            walk.totals.extend(number(&page["unread_total"]).or_else(|| number(&page["total"])));
+            match &page["next_cursor"] {
+                Value::Null => return Ok((walk, true)),
+                Value::String(next) => after = format!("&cursor={}", escaped(next)),
+                other => bail!("GET {path}: next_cursor is {other}"),
+            }
         }
+        return Ok((walk, false));
     }
     bail!("GET {path} by {caller} says \"rebuilding\" for {} s", (REBUILD_PAUSE * REBUILD_POLLS).as_secs())
-}
-
-async fn attempt(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<Option<(Walk, bool)>> {
-    let mut walk = Walk::default();
-    let mut cursor = None;
-    let mark = if path.contains('?') { '&' } else { '?' };
-    for _ in 0..most {
-        let after = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-        let page = api.fetch(Call::get(format!("{path}{mark}limit={limit}{after}")).caller(caller), 200).await?;
-        if page["rebuilding"] == true {
-            return Ok(None);
-        }
-        let items = page["items"].as_array().with_context(|| format!("GET {path} has no items"))?;
-        if items.len() > limit as usize {
-            bail!("GET {path} by {caller}: a page of {} with limit {limit}", items.len());
-        }
-        for item in items {
-            walk.items.push(Item::read_from(item)?);
-        }
-        walk.totals.extend(number(&page["unread_total"]).or_else(|| number(&page["total"])));
-        match &page["next_cursor"] {
-            Value::Null => return Ok(Some((walk, true))),
-            Value::String(next) => cursor = Some(escaped(next)),
-            other => bail!("GET {path}: next_cursor is {other}"),
-        }
-    }
-    Ok(Some((walk, false)))
 }
 
 /// Percent-encodes a cursor, because it is opaque and may have characters that are reserved in a URL.
@@ -131,12 +117,12 @@ mod tests {
     fn an_item_must_agree_with_its_id() {
         let good = json!({"id": "7-3", "author": "7", "seq": 3, "title": "t", "created_at": "1970-01-01T00:00:01.005Z",
             "read": true, "liked": false, "favorited": false});
-        let item = Item::read_from(&good).unwrap();
-        assert_eq!((item.id, item.at, item.read), (PostId { author: 7, seq: 3 }, 1_005, true));
+        let Item { post, read } = Item::parse(&good).unwrap();
+        assert_eq!((post.id, post.at, read), (PostId { author: 7, seq: 3 }, 1_005, true));
         for (field, value) in [("author", json!("8")), ("seq", json!(4)), ("created_at", json!("now")), ("read", json!(null))] {
             let mut bad = good.clone();
             bad[field] = value;
-            assert!(Item::read_from(&bad).is_err(), "{field}");
+            assert!(Item::parse(&bad).is_err(), "{field}");
         }
     }
 

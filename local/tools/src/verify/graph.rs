@@ -8,14 +8,14 @@ use crate::edges::{Edge, EdgeReader};
 /// The documented limit of followees.
 pub const FOLLOWING_LIMIT: usize = 500;
 
-/// The follows that exist after a load of the file: for each follower, the first 500 distinct authors in the file's
-/// order, without the follower.
+/// The follows after a load of the file: for each follower, the file's first 500 distinct authors but the follower.
 #[derive(Debug, Default)]
 pub struct Graph {
     following: BTreeMap<u64, Vec<u64>>,
     followers: HashMap<u64, u64>,
-    edges: u64,
-    over_limit: u64,
+    pub edges: u64,
+    /// The number of lines beyond the limit.
+    pub over_limit: u64,
 }
 
 impl Graph {
@@ -29,8 +29,7 @@ impl Graph {
         Ok(graph)
     }
 
-    fn add(&mut self, edge: Edge) {
-        let Edge { follower, author } = edge;
+    fn add(&mut self, Edge { follower, author }: Edge) {
         if follower == author {
             return;
         }
@@ -67,15 +66,6 @@ impl Graph {
         authors.sort_by_key(|&(author, count)| (std::cmp::Reverse(count), author));
         authors.into_iter().take(count).map(|(author, _)| author).collect()
     }
-
-    pub fn edges(&self) -> u64 {
-        self.edges
-    }
-
-    /// The number of lines beyond the limit.
-    pub(crate) fn over_limit(&self) -> u64 {
-        self.over_limit
-    }
 }
 
 #[cfg(test)]
@@ -95,7 +85,7 @@ mod tests {
         let wanted = (1..=3).flat_map(|_| 1..=400).chain(401..=600);
         let graph = graph(wanted.map(|author| (9_000, author)));
         assert_eq!(graph.following(9_000), (1..=500).collect::<Vec<u64>>());
-        assert_eq!((graph.edges(), graph.over_limit()), (500, 100));
+        assert_eq!((graph.edges, graph.over_limit), (500, 100));
         assert_eq!((graph.followers(500), graph.followers(501)), (1, 0));
     }
 
@@ -103,7 +93,7 @@ mod tests {
     fn a_follow_of_oneself_is_ignored_and_does_not_count_towards_the_limit() {
         let graph = graph([(1, 1), (1, 2)]);
         assert_eq!(graph.following(1), [2]);
-        assert_eq!(graph.edges(), 1);
+        assert_eq!(graph.edges, 1);
     }
 
     #[test]

@@ -13,27 +13,17 @@ use crate::{
     text::short,
 };
 
+/// Followers of the two authors.
+const FOLLOWERS: [u64; 2] = [10, 1_000];
 /// The smallest of the new ids.
 pub(crate) const FRESH_IDS: u64 = 1_000_000_000;
 const WARM_UP: u32 = 5;
 const FOLLOWS_SIDE_BY_SIDE: usize = 8;
 
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Followers of the two authors.
-    pub followers: [u64; 2],
-    /// Publishes of each author.
-    pub publishes: u32,
-    /// Wait until the stack is idle before each publish, so that no fan-out runs at the same time.
-    pub settle: bool,
-    /// The time that the stack may take to become idle.
-    pub idle_limit: Duration,
-}
-
 /// The times of one author's publishes.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    followers: u64,
+    pub followers: u64,
     took: Vec<Duration>,
 }
 
@@ -44,10 +34,6 @@ impl Sample {
         Self { followers, took }
     }
 
-    pub fn followers(&self) -> u64 {
-        self.followers
-    }
-
     /// The value below which `share` of all values lie, by the nearest rank.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share * self.took.len() as f64).ceil() as usize;
@@ -55,28 +41,15 @@ impl Sample {
     }
 }
 
+/// The samples of a smaller and of a larger author.
 #[derive(Debug, Clone)]
-pub struct Comparison([Sample; 2]);
+pub struct Comparison(pub [Sample; 2]);
 
 impl Comparison {
-    /// The comparison of the second sample with the first.
-    pub fn new(small: Sample, large: Sample) -> Self {
-        Self([small, large])
-    }
-
-    pub fn samples(&self) -> &[Sample; 2] {
-        &self.0
-    }
-
-    /// The larger author's median divided by the smaller one's.
-    pub fn ratio(&self) -> f64 {
-        self.ratio_at(0.5)
-    }
-
-    /// The same ratio for another quantile.
-    pub fn ratio_at(&self, share: f64) -> f64 {
-        let [small, large] = &self.0;
-        large.quantile(share).as_secs_f64() / small.quantile(share).as_secs_f64().max(1e-9)
+    /// The larger author's quantile divided by the smaller one's.
+    pub fn ratio(&self, share: f64) -> f64 {
+        let [small, large] = self.0.each_ref().map(|sample| sample.quantile(share).as_secs_f64());
+        large / small.max(1e-9)
     }
 }
 
@@ -87,31 +60,38 @@ impl fmt::Display for Comparison {
             let [median, p99, least, most] = [0.5, 0.99, 0.0, 1.0].map(|share| short(sample.quantile(share)));
             writeln!(f, "{:>9} {:>9} {median:>10} {p99:>10} {least:>10} {most:>10}", sample.followers, sample.took.len())?;
         }
-        write!(f, "ratio of the medians: {:.2}", self.ratio())
+        write!(f, "ratio of the medians: {:.2}", self.ratio(0.5))
     }
 }
 
 /// Makes two new authors and their followers, and measures their publishes in pairs. The order within a pair is
-/// random. The time is the client's: from sending the request to the last byte of the response.
-pub async fn measure(api: &Api, options: &Options, random: &mut StdRng) -> anyhow::Result<Comparison> {
+/// random. The time is the client's: from sending the request to the last byte of the response. `settle` waits before
+/// each publish until the stack is idle, for `idle_limit` at most, so that no fan-out runs at the same time.
+pub async fn measure(
+    api: &Api,
+    publishes: u32,
+    settle: bool,
+    idle_limit: Duration,
+    random: &mut StdRng,
+) -> anyhow::Result<Comparison> {
     let first = FRESH_IDS + random.random_range(0..1 << 40);
     let authors = [first, first + 1];
     let mut follows = Vec::new();
-    for (author, followers) in authors.into_iter().zip(options.followers) {
+    for (author, followers) in authors.into_iter().zip(FOLLOWERS) {
         follows.extend((0..followers).map(|number| (first + 2 + number, author)));
     }
     follow_all(api, follows).await?;
-    wait_idle(api, options.idle_limit).await?;
+    wait_idle(api, idle_limit).await?;
     let publish = async |which: usize, round: u32| {
-        if options.settle {
-            wait_idle(api, options.idle_limit).await?;
+        if settle {
+            wait_idle(api, idle_limit).await?;
         }
         let author = authors[which];
         let body = json!({"title": format!("Post {round}"), "body": "As long as a short message is."});
         let call = Call::post("/v1/posts").caller(author).key(format!("latency-{author}-{round}")).json(body);
         Ok(api.timed(&call, 201).await?.1)
     };
-    in_pairs(options.followers, options.publishes, random, publish).await
+    in_pairs(FOLLOWERS, publishes, random, publish).await
 }
 
 /// Makes follows, each from a follower to an author, several at a time.
@@ -151,7 +131,7 @@ pub async fn in_pairs(
     }
     progress.finish();
     let [small, large] = took;
-    Ok(Comparison::new(Sample::of(followers[0], small), Sample::of(followers[1], large)))
+    Ok(Comparison([Sample::of(followers[0], small), Sample::of(followers[1], large)]))
 }
 
 #[cfg(test)]
@@ -165,6 +145,6 @@ mod tests {
         assert_eq!(both.0[0].quantile(0.5), Duration::from_millis(50));
         assert_eq!(both.0[0].quantile(0.99), Duration::from_millis(99));
         assert_eq!(both.0[0].quantile(1.0), Duration::from_millis(100));
-        assert!((both.ratio() - 2.0).abs() < 1e-9);
+        assert!((both.ratio(0.5) - 2.0).abs() < 1e-9);
     }
 }

@@ -1,41 +1,28 @@
 //! Counts comparisons and keeps the first mismatches.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 
-/// The numbers of mismatches that are shown in detail, of all users and of one user. The second limit leaves space
-/// for other users' mismatches.
+/// The numbers of mismatches that are shown in detail, of all users and of one user.
 const SHOWN: usize = 20;
 const SHOWN_OF_ONE: usize = 5;
-
-/// A difference between the stack and the independent count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mismatch {
-    /// The user whose view it is.
-    pub user: u64,
-    /// The name of the comparison.
-    pub what: String,
-    /// The value of the independent count.
-    pub expected: String,
-    /// The value of the stack.
-    pub got: String,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "user {}: {}: expected {}, got {}", self.user, self.what, self.expected, self.got)
-    }
-}
 
 /// The comparisons made for one user.
 #[derive(Debug, Clone)]
 pub struct Checks {
     user: u64,
-    made: Ledger,
+    pub made: Ledger,
 }
 
 impl Checks {
     pub fn of(user: u64) -> Self {
         Self { user, made: Ledger::default() }
+    }
+
+    /// Makes comparisons for a user. If `make` fails, this counts as a mismatch, and there is no value.
+    pub async fn during<T>(user: u64, make: impl AsyncFnOnce(&mut Self) -> anyhow::Result<T>) -> (Self, Option<T>) {
+        let mut checks = Self::of(user);
+        let value = make(&mut checks).await.inspect_err(|error| checks.failed(error)).ok();
+        (checks, value)
     }
 
     pub fn equal<T: PartialEq + Debug>(&mut self, what: &str, expected: T, got: T) {
@@ -52,7 +39,7 @@ impl Checks {
         self.made.mismatched += 1;
         if self.made.first.len() < SHOWN_OF_ONE {
             let (expected, got) = detail();
-            self.made.first.push(Mismatch { user: self.user, what: what.to_owned(), expected, got });
+            self.made.first.push(format!("user {}: {what}: expected {expected}, got {got}", self.user));
         }
     }
 
@@ -60,18 +47,15 @@ impl Checks {
     pub fn failed(&mut self, error: &anyhow::Error) {
         self.holds("request", false, || ("a response".to_owned(), format!("{error:#}")));
     }
-
-    pub fn mismatched(&self) -> u64 {
-        self.made.mismatched
-    }
 }
 
 /// Comparisons, and the first that did not match.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    comparisons: u64,
-    mismatched: u64,
-    first: Vec<Mismatch>,
+    pub comparisons: u64,
+    pub mismatched: u64,
+    /// The user, the name of the comparison, the value of the independent count and that of the stack.
+    pub first: Vec<String>,
 }
 
 impl Ledger {
@@ -80,18 +64,6 @@ impl Ledger {
         self.mismatched += made.mismatched;
         let room = SHOWN.saturating_sub(self.first.len());
         self.first.extend(made.first.into_iter().take(room));
-    }
-
-    pub fn comparisons(&self) -> u64 {
-        self.comparisons
-    }
-
-    pub fn mismatched(&self) -> u64 {
-        self.mismatched
-    }
-
-    pub fn first(&self) -> &[Mismatch] {
-        &self.first
     }
 }
 
@@ -108,7 +80,7 @@ mod tests {
             checks.equal("unread_total", 5, 4);
             ledger.add(checks);
         }
-        assert_eq!((ledger.comparisons(), ledger.mismatched(), ledger.first().len()), (60, 30, SHOWN));
-        assert_eq!(ledger.first()[0].to_string(), "user 0: unread_total: expected 5, got 4");
+        assert_eq!((ledger.comparisons, ledger.mismatched, ledger.first.len()), (60, 30, SHOWN));
+        assert_eq!(ledger.first[0], "user 0: unread_total: expected 5, got 4");
     }
 }

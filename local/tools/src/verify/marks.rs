@@ -29,7 +29,7 @@ pub enum Action {
     /// `POST /v1/reads {posts}`. Some of the posts may not exist.
     Many(Vec<PostId>),
     /// `POST /v1/reads {author, through}`.
-    Through(u64, u64),
+    Through(PostId),
     /// `POST /v1/reads {all}`, with a time in milliseconds or without.
     All(Option<i64>),
 }
@@ -38,10 +38,10 @@ impl Action {
     /// Applies the action to the model. Returns the number of changed posts.
     pub fn apply(&self, reader: &mut Reader) -> u64 {
         match self {
-            Self::Read(id) => reader.read(*id),
-            Self::Unread(id) => reader.unread(*id),
-            Self::Many(ids) => ids.iter().map(|id| reader.read(*id)).sum(),
-            Self::Through(author, seq) => reader.through(*author, *seq),
+            Self::Read(id) => reader.mark(*id, true),
+            Self::Unread(id) => reader.mark(*id, false),
+            Self::Many(ids) => ids.iter().map(|id| reader.mark(*id, true)).sum(),
+            Self::Through(id) => reader.through(id.author, id.seq),
             Self::All(before) => reader.all(*before),
         }
     }
@@ -51,7 +51,7 @@ impl Action {
 /// readers then make some posts unread again. That comes last, because the API does not define the effect of an older
 /// `through` on a post that was made unread after a newer one.
 pub fn plan(reader: &Reader, random: &mut StdRng) -> Vec<Action> {
-    let ids: Vec<PostId> = reader.posts().map(|(post, _)| post.id).collect();
+    let ids: Vec<PostId> = reader.items.iter().map(|item| item.post.id).collect();
     if ids.is_empty() {
         return Vec::new();
     }
@@ -95,48 +95,37 @@ fn some(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
 
 /// Marks up to three authors through one of their posts, then once through an older one, which must change nothing.
 fn through(ids: &[PostId], random: &mut StdRng, actions: &mut Vec<Action>) {
-    let mut last = None;
     for _ in 0..random.random_range(1..=3) {
-        if let Some(id) = ids.choose(random) {
-            actions.push(Action::Through(id.author, id.seq));
-            last = Some(*id);
-        }
+        actions.extend(ids.choose(random).map(|id| Action::Through(*id)));
     }
-    if let Some(PostId { author, seq }) = last
-        && seq > 1
-    {
-        actions.push(Action::Through(author, seq - 1));
+    if let Some(&Action::Through(PostId { author, seq: seq @ 2.. })) = actions.last() {
+        actions.push(Action::Through(PostId { author, seq: seq - 1 }));
     }
 }
 
 /// Picks a time strictly between two of the reader's posts, so that no post has exactly this millisecond.
 fn gap(reader: &Reader, random: &mut StdRng) -> Option<i64> {
-    let times: Vec<i64> = reader.posts().map(|(post, _)| post.at).collect();
+    let times: Vec<i64> = reader.items.iter().map(|item| item.post.at).collect();
     let gaps: Vec<i64> = times.windows(2).filter(|pair| pair[0] - pair[1] >= 2).map(|pair| pair[1] + 1).collect();
     gaps.choose(random).copied()
 }
 
-/// Sends an action through the API, applies it to the model, and compares the response. After an error the reader's
-/// state is unknown.
+/// Sends an action, applies it to the model, and compares the response. After an error the reader's state is unknown.
 pub async fn perform(api: &Api, reader: &mut Reader, action: &Action, checks: &mut Checks) -> anyhow::Result<()> {
-    match action {
-        Action::Read(id) | Action::Unread(id) => one(api, reader, action, *id, checks).await,
-        Action::Many(ids) => {
-            let posts: Vec<String> = ids.iter().map(PostId::to_string).collect();
-            several(api, reader, action, json!({ "posts": posts }), checks).await
-        }
-        Action::Through(author, seq) => {
-            several(api, reader, action, json!({"author": author.to_string(), "through": seq}), checks).await?;
-            let path = format!("/v1/authors/{author}/posts?status=unread");
-            let unread = walk(api, reader.user(), &path, 100).await?;
-            super::compare::unread_timeline(checks, reader, *author, &unread);
-            Ok(())
-        }
-        Action::All(None) => several(api, reader, action, json!({"all": true}), checks).await,
-        Action::All(Some(before)) => {
-            several(api, reader, action, json!({"all": true, "before": rfc3339(*before)?}), checks).await
-        }
+    let body = match action {
+        Action::Read(id) | Action::Unread(id) => return one(api, reader, action, *id, checks).await,
+        Action::Many(ids) => json!({"posts": ids.iter().map(PostId::to_string).collect::<Vec<_>>()}),
+        Action::Through(id) => json!({"author": id.author.to_string(), "through": id.seq}),
+        Action::All(None) => json!({"all": true}),
+        Action::All(Some(before)) => json!({"all": true, "before": rfc3339(*before)?}),
+    };
+    several(api, reader, action, body, checks).await?;
+    if let Action::Through(PostId { author, .. }) = action {
+        let path = format!("/v1/authors/{author}/posts?status=unread");
+        let unread = walk(api, reader.user, &path, 100).await?;
+        super::compare::unread_timeline(checks, reader, *author, &unread);
     }
+    Ok(())
 }
 
 fn rfc3339(millis: i64) -> anyhow::Result<String> {
@@ -145,7 +134,7 @@ fn rfc3339(millis: i64) -> anyhow::Result<String> {
 }
 
 async fn one(api: &Api, reader: &mut Reader, action: &Action, id: PostId, checks: &mut Checks) -> anyhow::Result<()> {
-    let user = reader.user();
+    let user = reader.user;
     let path = format!("/v1/posts/{id}/read");
     let read = matches!(action, Action::Read(_));
     let call = if read { Call::put(path) } else { Call::delete(path) };
@@ -165,8 +154,8 @@ async fn one(api: &Api, reader: &mut Reader, action: &Action, id: PostId, checks
 
 async fn several(api: &Api, reader: &mut Reader, action: &Action, body: Value, checks: &mut Checks) -> anyhow::Result<()> {
     let name = format!("POST /v1/reads {body}");
-    let call = Call::post("/v1/reads").caller(reader.user()).json(body);
-    let response = api.send(call).await.map_err(anyhow::Error::from).context(name.clone())?;
+    let call = Call::post("/v1/reads").caller(reader.user).json(body);
+    let response = api.send(call).await.context(name.clone())?;
     let retries = response.retries;
     let body = response.expect_status(200).context(name.clone())?;
     let changed = action.apply(reader);
@@ -201,14 +190,14 @@ mod tests {
                     Action::Read(_) => 0,
                     Action::Unread(_) => 1,
                     Action::Many(_) => 2,
-                    Action::Through(..) => 3,
+                    Action::Through(_) => 3,
                     Action::All(None) => 4,
                     Action::All(Some(_)) => 5,
                 };
                 seen[kind] = true;
             }
             let first_unread = actions.iter().position(|action| matches!(action, Action::Unread(_)));
-            let last_through = actions.iter().rposition(|action| matches!(action, Action::Through(..)));
+            let last_through = actions.iter().rposition(|action| matches!(action, Action::Through(_)));
             assert!(first_unread.is_none() || last_through < first_unread);
         }
         assert_eq!(seen, [true; 6]);

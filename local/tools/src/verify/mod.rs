@@ -1,13 +1,12 @@
 //! Checks the main job on a real graph: compares the responses for every reader with a count made from the edge file.
 //!
-//! # The comparison The model ([`graph`], [`model`]) knows only the edge file and the posts that this run published.
-//! The stack must have loaded this file with `load` and the same limit. The loader sends one follower's requests one
-//! after another, so the first 500 authors of the file are kept for an account that wants to follow more.
+//! The model ([`graph`], [`model`]) knows only the edge file and the posts that this run published. The stack must have
+//! loaded this file with `load` and the same limit.
 //!
-//! # A used stack Earlier posts do not disturb the comparison. Before publishing, every reader with unread posts
-//! marks all read, and the run notes the existing posts of each publishing author. From then on a feed must begin
-//! with exactly this run's posts of the followed authors. After them it must have only earlier posts of followed
-//! authors, all read, and all the noted ones. Unread totals count this run's posts alone.
+//! Earlier posts do not disturb the comparison. Before publishing, every reader with unread posts marks all read, and
+//! the run notes the existing posts of each publishing author. From then on a feed must begin with exactly this run's
+//! posts of the followed authors. After them it must have only earlier posts of followed authors, all read, and all the
+//! noted ones. Unread totals count this run's posts alone.
 
 pub mod compare;
 pub mod disturb;

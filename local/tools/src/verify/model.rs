@@ -35,79 +35,71 @@ impl FromStr for PostId {
     }
 }
 
-/// A post that this run published.
+/// A post, as the stack returned it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
     pub id: PostId,
     pub title: String,
-    /// The time as the stack wrote it.
+    /// The time in the form of the API.
     pub created_at: String,
     /// The time in milliseconds since 1970.
     pub at: i64,
 }
 
-#[derive(Debug, Clone)]
-struct Entry {
-    post: Arc<Post>,
-    read: bool,
+/// A post and the read flag of a reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    pub post: Arc<Post>,
+    pub read: bool,
 }
 
 /// The state of one reader: the posts of the followed authors, each read or unread.
 #[derive(Debug, Clone)]
 pub struct Reader {
-    user: u64,
-    entries: Vec<Entry>,
+    pub user: u64,
+    /// The posts, newest first.
+    pub items: Vec<Item>,
     watermarks: BTreeMap<u64, u64>,
 }
 
 impl Reader {
     /// A reader for whom all these posts are unread.
     pub fn new(user: u64, posts: impl IntoIterator<Item = Arc<Post>>) -> Self {
-        let mut entries: Vec<Entry> = posts.into_iter().map(|post| Entry { post, read: false }).collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse((entry.post.at, entry.post.id.seq)));
-        Self { user, entries, watermarks: BTreeMap::new() }
+        let mut items: Vec<Item> = posts.into_iter().map(|post| Item { post, read: false }).collect();
+        items.sort_by_key(|item| std::cmp::Reverse((item.post.at, item.post.id.seq)));
+        Self { user, items, watermarks: BTreeMap::new() }
     }
 
-    pub fn user(&self) -> u64 {
-        self.user
-    }
-
-    /// The posts, newest first, each with true if it is read.
-    pub fn posts(&self) -> impl ExactSizeIterator<Item = (&Post, bool)> {
-        self.entries.iter().map(|entry| (&*entry.post, entry.read))
+    pub(crate) fn unread(&self) -> impl Iterator<Item = PostId> {
+        self.items.iter().filter(|item| !item.read).map(|item| item.post.id)
     }
 
     pub fn unread_total(&self) -> u64 {
-        self.entries.iter().filter(|entry| !entry.read).count() as u64
+        self.unread().count() as u64
     }
 
     pub fn unread_of(&self, author: u64) -> u64 {
-        self.entries.iter().filter(|entry| !entry.read && entry.post.id.author == author).count() as u64
+        self.unread().filter(|id| id.author == author).count() as u64
     }
 
     /// Authors with unread posts, and their numbers.
     pub(crate) fn unread_by_author(&self) -> BTreeMap<u64, u64> {
         let mut counts = BTreeMap::new();
-        for entry in self.entries.iter().filter(|entry| !entry.read) {
-            *counts.entry(entry.post.id.author).or_default() += 1;
+        for id in self.unread() {
+            *counts.entry(id.author).or_default() += 1;
         }
         counts
     }
 
     /// The time of an author's newest post, of all or of the unread ones.
     pub(crate) fn newest_of(&self, author: u64, unread_only: bool) -> Option<i64> {
-        let of_author = |entry: &&Entry| entry.post.id.author == author && !(unread_only && entry.read);
-        self.entries.iter().find(of_author).map(|entry| entry.post.at)
+        let of_author = |item: &&Item| item.post.id.author == author && !(unread_only && item.read);
+        self.items.iter().find(of_author).map(|item| item.post.at)
     }
 
-    /// Marks a post read. Returns the number of changed posts.
-    pub fn read(&mut self, id: PostId) -> u64 {
-        self.set(true, |post| post.id == id)
-    }
-
-    /// Marks a post unread. Returns the number of changed posts.
-    pub fn unread(&mut self, id: PostId) -> u64 {
-        self.set(false, |post| post.id == id)
+    /// Marks a post read or unread. Returns the number of changed posts, as all marks do.
+    pub fn mark(&mut self, id: PostId, read: bool) -> u64 {
+        self.set(read, |post| post.id == id)
     }
 
     /// Marks an author's posts read up to `seq`. A number below an earlier one changes nothing.
@@ -127,8 +119,8 @@ impl Reader {
 
     fn set(&mut self, read: bool, which: impl Fn(&Post) -> bool) -> u64 {
         let mut changed = 0;
-        for entry in self.entries.iter_mut().filter(|entry| entry.read != read && which(&entry.post)) {
-            entry.read = read;
+        for item in self.items.iter_mut().filter(|item| item.read != read && which(&item.post)) {
+            item.read = read;
             changed += 1;
         }
         changed
@@ -155,7 +147,7 @@ pub(super) mod tests {
     #[test]
     fn posts_are_newest_first() {
         let reader = reader();
-        let order: Vec<String> = reader.posts().map(|(post, _)| post.id.to_string()).collect();
+        let order: Vec<String> = reader.items.iter().map(|item| item.post.id.to_string()).collect();
         assert_eq!(order, ["10-3", "20-2", "10-2", "20-1", "10-1"]);
         assert_eq!(reader.unread_by_author(), BTreeMap::from([(10, 3), (20, 2)]));
         assert_eq!((reader.newest_of(20, false), reader.newest_of(30, false)), (Some(300), None));
@@ -164,10 +156,10 @@ pub(super) mod tests {
     #[test]
     fn reading_and_unreading_change_once() {
         let mut reader = reader();
-        assert_eq!([reader.read(id(10, 2)), reader.read(id(10, 2)), reader.read(id(99, 1))], [1, 0, 0]);
+        assert_eq!([id(10, 2), id(10, 2), id(99, 1)].map(|id| reader.mark(id, true)), [1, 0, 0]);
         assert_eq!((reader.unread_total(), reader.unread_of(10)), (4, 2));
-        assert!(reader.posts().any(|(post, read)| post.id == id(10, 2) && read));
-        assert_eq!([reader.unread(id(10, 2)), reader.unread(id(10, 2))], [1, 0]);
+        assert!(reader.items.iter().any(|item| item.post.id == id(10, 2) && item.read));
+        assert_eq!([id(10, 2), id(10, 2)].map(|id| reader.mark(id, false)), [1, 0]);
         assert_eq!(reader.unread_total(), 5);
     }
 
@@ -175,7 +167,7 @@ pub(super) mod tests {
     fn through_never_goes_back() {
         let mut reader = reader();
         assert_eq!(reader.through(10, 2), 2);
-        assert_eq!(reader.unread(id(10, 1)), 1);
+        assert_eq!(reader.mark(id(10, 1), false), 1);
         assert_eq!([reader.through(10, 1), reader.through(10, 2)], [0, 0]);
         assert_eq!(reader.unread_of(10), 2);
         assert_eq!(reader.newest_of(10, true), Some(300));

@@ -1,16 +1,16 @@
 //! Publishes posts and checks their delivery.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{
-    feed::{millis, walk},
+    feed::walk,
     graph::Graph,
     ledger::{Checks, Ledger},
     model::{Post, PostId},
@@ -60,54 +60,37 @@ async fn one(api: &Api, author: u64, number: u32, run: &str, checks: &mut Checks
     let body = json!({"title": title, "body": format!("The {number}. post that {author} publishes in run {run}.")});
     let call = || Call::post("/v1/posts").caller(author).key(format!("verify-{run}-{author}-{number}")).json(body.clone());
     let response = api.fetch(call(), 201).await?;
-    let post = read_post(&response)?;
+    let post = Post::parse(&response)?;
     checks.equal("publish: author and title", (author, &title), (post.id.author, &post.title));
     if number.is_multiple_of(REPEAT_EVERY) {
-        let again = read_post(&api.fetch(call(), 201).await?)?;
+        let again = Post::parse(&api.fetch(call(), 201).await?)?;
         checks.equal("publish: the same key gives the same post", &post, &again);
     }
     Ok(post)
 }
 
-fn read_post(body: &Value) -> anyhow::Result<Post> {
-    let text = |name: &str| body[name].as_str().with_context(|| format!("the response of POST /v1/posts lacks {name}: {body}"));
-    let id: PostId = text("id")?.parse().map_err(anyhow::Error::msg)?;
-    let created_at = text("created_at")?.to_owned();
-    Ok(Post { id, title: text("title")?.to_owned(), at: millis(&created_at)?, created_at })
-}
-
-pub async fn timeline(api: &Api, author: u64) -> anyhow::Result<Vec<PostId>> {
+pub async fn timeline(api: &Api, author: u64) -> anyhow::Result<BTreeSet<PostId>> {
     let walk = walk(api, author, &format!("/v1/authors/{author}/posts?status=all"), 100).await?;
-    Ok(walk.items.into_iter().map(|item| item.id).collect())
+    Ok(walk.items.into_iter().map(|item| item.post.id).collect())
 }
 
-/// The rules for the comparison of deliveries.
-#[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// The time that a delivery may stay unfinished.
-    pub limit: Duration,
-    /// Redis was emptied and has lost the progress. Reconcile resumes unfinished deliveries, and the count of handled
-    /// followers is not compared.
-    pub flushed: bool,
-}
-
-/// Compares the delivery of every post: it must be done, to the number of followers that the edge file gives.
-pub async fn deliveries(api: &Api, posts: &[Arc<Post>], graph: &Graph, patience: Patience, ledger: &mut Ledger) {
-    let until = Instant::now() + patience.limit;
-    for post in posts {
-        let mut checks = Checks::of(post.id.author);
-        match delivery(api, post.id, until, patience.flushed).await {
-            Ok(body) => {
-                let followers = Some(graph.followers(post.id.author));
-                checks.equal(&format!("delivery of {}: state", post.id), Some("done"), body["state"].as_str());
-                checks.equal(&format!("delivery of {}: followers", post.id), followers, body["followers"].as_u64());
-                if !patience.flushed {
-                    checks.equal(&format!("delivery of {}: delivered", post.id), followers, body["delivered"].as_u64());
-                }
+/// Compares the delivery of every post: within `limit` it must be done, to the number of followers that the edge file
+/// gives. If Redis was `flushed`, the progress is lost: reconcile resumes unfinished deliveries, and the number of
+/// handled followers is not compared.
+pub async fn deliveries(api: &Api, posts: &[Arc<Post>], graph: &Graph, limit: Duration, flushed: bool, ledger: &mut Ledger) {
+    let until = Instant::now() + limit;
+    for id in posts.iter().map(|post| post.id) {
+        let compare = async |checks: &mut Checks| {
+            let body = delivery(api, id, until, flushed).await?;
+            let followers = Some(graph.followers(id.author));
+            checks.equal(&format!("delivery of {id}: state"), Some("done"), body["state"].as_str());
+            checks.equal(&format!("delivery of {id}: followers"), followers, body["followers"].as_u64());
+            if !flushed {
+                checks.equal(&format!("delivery of {id}: delivered"), followers, body["delivered"].as_u64());
             }
-            Err(error) => checks.failed(&error),
-        }
-        ledger.add(checks);
+            Ok(())
+        };
+        ledger.add(Checks::during(id.author, compare).await.0);
     }
 }
 
@@ -118,7 +101,7 @@ async fn delivery(api: &Api, id: PostId, until: Instant, resume: bool) -> anyhow
             return Ok(body);
         }
         if resume {
-            status::fire(api, "reconcile").await?;
+            status::post(api, "/_local/schedules/reconcile").await?;
         }
         tokio::time::sleep(if resume { 10 * DELIVERY_POLL } else { DELIVERY_POLL }).await;
     }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use super::{
     ledger::{Checks, Ledger},
     marks::{perform, plan},
     model::{Post, Reader},
-    publish::{Patience, deliveries, publish, timeline},
+    publish::{deliveries, publish, timeline},
 };
 use crate::{
     api::{Api, Call},
@@ -93,7 +92,7 @@ pub async fn run(api: &Api, edges: &Path, options: &Options, seed: u64) -> anyho
     if options.mode == Mode::Kill {
         disturb::require_processes(api).await?;
     }
-    let (follows, over) = (thousands(graph.edges()), thousands(graph.over_limit()));
+    let (follows, over) = (thousands(graph.edges), thousands(graph.over_limit));
     say("graph", &format!("{} readers, {follows} follows, {over} refused past 500", thousands(readers.len() as u64)));
     let run = Run { api, options, seed, graph: &graph, readers, ledger: Ledger::default() };
     tokio::select! {
@@ -120,10 +119,10 @@ impl Run<'_> {
         let authors = self.graph.most_followed(authors);
         let mut earlier = Earlier::default();
         for author in &authors {
-            earlier.note(*author, timeline(self.api, *author).await?);
+            earlier.insert(*author, timeline(self.api, *author).await?);
         }
         let api = self.api;
-        self.each("open", None, |user| async move { (open(api, user).await, ()) }).await?;
+        self.each("open", None, async |user, checks| open(api, user, checks).await).await?;
 
         let (label, started) = (format!("{seed:x}-{}", std::process::id()), Instant::now());
         let published = self.publish(&authors, posts, &label, &redis_url).await?;
@@ -131,8 +130,8 @@ impl Run<'_> {
         say("publish", &format!("{} of {expected} posts by the {} most followed", published.len(), authors.len()));
         wait_idle(self.api, idle_limit).await?;
         let flushed = mode == Mode::Flush;
-        let patience = Patience { limit: if flushed { idle_limit } else { Duration::from_secs(5) }, flushed };
-        deliveries(self.api, &published, self.graph, patience, &mut self.ledger).await;
+        let limit = if flushed { idle_limit } else { Duration::from_secs(5) };
+        deliveries(self.api, &published, self.graph, limit, flushed, &mut self.ledger).await;
         say("delivered", &format!("{} after the first publish", short(started.elapsed())));
 
         let mut models: HashMap<u64, Reader> = HashMap::new();
@@ -142,11 +141,10 @@ impl Run<'_> {
             models.insert(*user, Reader::new(*user, posts.cloned()));
         }
         self.compare("compare", &models, &earlier, middle()).await?;
-        let read = self.each("read", middle(), |user| {
-            let reader = models.get(&user).cloned();
-            async move { act(api, reader, seed ^ user).await }
-        });
-        let models: HashMap<u64, Reader> = read.await?.into_iter().flatten().map(|r| (r.user(), r)).collect();
+        let act = async |user, checks: &mut _| act(api, models[&user].clone(), seed ^ user, checks).await;
+        let read = self.each("read", middle(), act).await?;
+        // Readers with a failed request are left out, because their state is unknown.
+        let models: HashMap<u64, Reader> = read.into_iter().flatten().map(|r| (r.user, r)).collect();
         self.compare("compare", &models, &earlier, None).await?;
         Ok(self.ledger)
     }
@@ -196,31 +194,26 @@ impl Run<'_> {
         middle: Middle<'_>,
     ) -> anyhow::Result<()> {
         let (api, graph) = (self.api, self.graph);
-        let outcome = self.each(title, middle, |user| {
-            let reader = models.get(&user);
-            async move {
-                let mut checks = Checks::of(user);
-                if let Some(reader) = reader
-                    && let Err(error) = look(api, reader, graph, earlier, &mut checks).await
-                {
-                    checks.failed(&error);
-                }
-                (checks, ())
-            }
-        });
-        outcome.await.map(|_| ())
+        let look = async |user, checks: &mut _| match models.get(&user) {
+            Some(reader) => look(api, reader, graph, earlier, checks).await,
+            None => Ok(()),
+        };
+        self.each(title, middle, look).await.map(|_| ())
     }
 
     /// Runs an action for every reader, several at a time. Awaits `middle` when half of them are done.
-    async fn each<T, W: Future<Output = (Checks, T)>>(
+    async fn each<T>(
         &mut self,
         title: &str,
         mut middle: Middle<'_>,
-        work: impl Fn(u64) -> W,
-    ) -> anyhow::Result<Vec<T>> {
-        let (before, wrong_before, total) = (self.ledger.comparisons(), self.ledger.mismatched(), self.readers.len());
+        work: impl AsyncFn(u64, &mut Checks) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<Option<T>>> {
+        let (before, wrong_before, total) = (self.ledger.comparisons, self.ledger.mismatched, self.readers.len());
         let mut progress = Progress::start(title, "readers");
-        let mut results = stream::iter(self.readers.iter().copied()).map(work).buffer_unordered(self.options.concurrency.into());
+        let work = &work;
+        let checked = |user: u64| Checks::during(user, async move |checks| work(user, checks).await);
+        let mut results =
+            stream::iter(self.readers.iter().copied()).map(checked).buffer_unordered(self.options.concurrency.into());
         let mut values = Vec::with_capacity(total);
         let mut note = "";
         while let Some((checks, value)) = results.next().await {
@@ -232,13 +225,13 @@ impl Run<'_> {
                 event.await?;
                 note = ", FLUSHALL halfway";
             }
-            let remark = format!("({} mismatches)", self.ledger.mismatched());
+            let remark = format!("({} mismatches)", self.ledger.mismatched);
             progress.set(values.len() as u64, total as u64, &remark);
         }
         drop(results);
         let took = short(progress.finish());
-        let made = thousands(self.ledger.comparisons() - before);
-        let wrong = self.ledger.mismatched() - wrong_before;
+        let made = thousands(self.ledger.comparisons - before);
+        let wrong = self.ledger.mismatched - wrong_before;
         let readers = thousands(total as u64);
         say(title, &format!("{readers} readers, {made} comparisons, {wrong} mismatches, {took}{note}"));
         Ok(values)
@@ -250,24 +243,17 @@ fn say(step: &str, text: &str) {
 }
 
 /// Opens the feed once, which makes it live, and marks everything read.
-async fn open(api: &Api, user: u64) -> Checks {
-    let mut checks = Checks::of(user);
-    let outcome = async {
-        let page = first_page(api, user, "/v1/feed?status=all", PAGE).await?;
-        if page.totals != [0] {
-            let body = api.fetch(Call::post("/v1/reads").caller(user).json(json!({"all": true})), 200).await?;
-            checks.equal("read all: unread total", Some(0), body["unread"]["total"].as_u64());
-        }
-        anyhow::Ok(())
-    };
-    if let Err(error) = outcome.await {
-        checks.failed(&error);
+async fn open(api: &Api, user: u64, checks: &mut Checks) -> anyhow::Result<()> {
+    let page = first_page(api, user, "/v1/feed?status=all", PAGE).await?;
+    if page.totals != [0] {
+        let body = api.fetch(Call::post("/v1/reads").caller(user).json(json!({"all": true})), 200).await?;
+        checks.equal("read all: unread total", Some(0), body["unread"]["total"].as_u64());
     }
-    checks
+    Ok(())
 }
 
 async fn look(api: &Api, reader: &Reader, graph: &Graph, earlier: &Earlier, checks: &mut Checks) -> anyhow::Result<()> {
-    let user = reader.user();
+    let user = reader.user;
     let limit = if user.is_multiple_of(10) { SMALL_PAGE } else { PAGE };
     let feed = walk(api, user, "/v1/feed?status=all", limit).await?;
     compare::feed(checks, reader, graph.following(user), earlier, &feed);
@@ -278,17 +264,10 @@ async fn look(api: &Api, reader: &Reader, graph: &Graph, earlier: &Earlier, chec
     Ok(())
 }
 
-/// Reads by the reader's plan. Leaves out readers with a failed request, because their state is unknown.
-async fn act(api: &Api, reader: Option<Reader>, seed: u64) -> (Checks, Option<Reader>) {
-    let Some(mut reader) = reader else {
-        return (Checks::of(0), None);
-    };
-    let mut checks = Checks::of(reader.user());
+/// Reads by the reader's plan.
+async fn act(api: &Api, mut reader: Reader, seed: u64, checks: &mut Checks) -> anyhow::Result<Reader> {
     for action in plan(&reader, &mut StdRng::seed_from_u64(seed)) {
-        if let Err(error) = perform(api, &mut reader, &action, &mut checks).await {
-            checks.failed(&error);
-            return (checks, None);
-        }
+        perform(api, &mut reader, &action, checks).await?;
     }
-    (checks, Some(reader))
+    Ok(reader)
 }

@@ -76,8 +76,7 @@ fn pipeline(commands: impl Iterator<Item = Cmd>) -> Pipeline {
     pipeline
 }
 
-/// The state of a follower before the first post: the feed, and for each of the other authors the unread posts and
-/// their number.
+/// A follower before the first post: the feed, and for each of the other authors the unread posts and their number.
 fn reader(user: UserId, entries: usize) -> Vec<Cmd> {
     let mut commands = Vec::new();
     for key in [feed(user), bare(user)] {

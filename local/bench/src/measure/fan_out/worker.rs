@@ -1,6 +1,6 @@
 //! The worker of this project: the `fan-out` function with the events of its queue.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
@@ -54,8 +54,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Writes the facts, and gives every follower a live view with a feed.
     pub(super) async fn prepare(server: &Server, readers: &Readers) -> anyhow::Result<Self> {
-        let shm = Path::new("/dev/shm");
-        let data = if shm.is_dir() { TempDir::new_in(shm)? } else { TempDir::new()? };
+        let data = crate::folder_in_ram()?;
         let mut options = Options::new(data.path());
         options.redis_url = Some(server.url());
         options.schedules = false;

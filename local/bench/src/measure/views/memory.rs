@@ -1,5 +1,4 @@
-//! Bytes for each reader, measured in two ways: by the growth of `used_memory`, which includes all overhead, and by
-//! MEMORY USAGE of the keys.
+//! Bytes for each reader, by the growth of `used_memory`, which includes all overhead, and by MEMORY USAGE of the keys.
 
 use std::fmt;
 
