@@ -22,16 +22,9 @@ pub struct User {
     http: reqwest::Client,
     base: String,
     token: Option<String>,
-    patient: Option<Patient>,
-}
-
-/// State of a caller that repeats requests until they succeed.
-#[derive(Clone)]
-struct Patient {
-    /// Open requests to the stores that a failed attempt may have left.
-    open: OpenRequests,
-    /// Counts the attempts without a final response.
-    unanswered: Arc<AtomicUsize>,
+    /// For a caller that repeats requests: open requests to the stores that a failed attempt may have left, and the
+    /// number of attempts without a final response.
+    patient: Option<(OpenRequests, Arc<AtomicUsize>)>,
 }
 
 /// A response of the API.
@@ -43,14 +36,30 @@ pub struct Response {
     pub body: Value,
 }
 
+/// A text field of each item of a page or a list.
+pub fn texts<'a>(items: impl IntoIterator<Item = &'a Value>, field: &str) -> Vec<String> {
+    items.into_iter().map(|item| item[field].as_str().expect(field).to_owned()).collect()
+}
+
 /// The ids of the items of a page or a list.
 pub fn ids<'a>(items: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
-    items.into_iter().map(|item| item["id"].as_str().expect("an item has an id").to_owned()).collect()
+    texts(items, "id")
 }
 
 /// The ids of the items of a page or a list, and true for each that is read.
 pub fn ids_and_flags<'a>(items: impl IntoIterator<Item = &'a Value>) -> Vec<(String, bool)> {
     items.into_iter().map(|item| (item["id"].as_str().expect("an item has an id").to_owned(), item["read"] == true)).collect()
+}
+
+/// Returns true if a value has these fields, among others, in every object. Lists have no other items.
+pub fn has(value: &Value, expected: &Value) -> bool {
+    match (value, expected) {
+        (Value::Object(_), Value::Object(fields)) => fields.iter().all(|(name, expected)| has(&value[name], expected)),
+        (Value::Array(items), Value::Array(expected)) => {
+            items.len() == expected.len() && items.iter().zip(expected).all(|(item, expected)| has(item, expected))
+        }
+        _ => value == expected,
+    }
 }
 
 impl Response {
@@ -66,6 +75,14 @@ impl Response {
     pub fn ok(self) -> Value {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.body);
         self.body
+    }
+
+    /// Asserts that the body of a 2xx response has these fields, among others. Null stands for a missing field too.
+    #[track_caller]
+    pub fn has(self, expected: Value) -> Value {
+        let body = self.ok();
+        assert!(has(&body, &expected), "{body}\nhas not {expected}");
+        body
     }
 
     /// Returns true if the response is final. A caller repeats all other requests.
@@ -110,12 +127,12 @@ impl User {
     /// that no late write follows a later request. `unanswered` counts the attempts without a final response.
     #[must_use]
     pub fn patiently(self, open: OpenRequests, unanswered: Arc<AtomicUsize>) -> Self {
-        Self { patient: Some(Patient { open, unanswered }), ..self }
+        Self { patient: Some((open, unanswered)), ..self }
     }
 
     /// Sends a request. A patient caller repeats it.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Response {
-        let Some(Patient { open, unanswered }) = &self.patient else { return self.send_once(method, path, headers, body).await };
+        let Some((open, unanswered)) = &self.patient else { return self.send_once(method, path, headers, body).await };
         let started = Instant::now();
         loop {
             let response = self.send_once(method.clone(), path, headers, body.clone()).await;
@@ -123,12 +140,7 @@ impl User {
                 return response;
             }
             unanswered.fetch_add(1, Ordering::Relaxed);
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{method} {path} has no final response in time: {} {}",
-                response.status,
-                response.body
-            );
+            assert!(started.elapsed() < PATIENCE, "{method} {path} has no final response in time: {response:?}");
             open.end().await;
             tokio::time::sleep(AGAIN).await;
         }
@@ -151,6 +163,13 @@ impl User {
         let text = response.text().await.expect("a body");
         let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("a JSON body") };
         Response { status, headers, body }
+    }
+
+    /// Sends a request that is written as `METHOD path`, or as `METHOD path body`.
+    pub async fn request(&self, request: &str) -> Response {
+        let mut parts = request.splitn(3, ' ');
+        let (method, path) = (parts.next().unwrap_or_default(), parts.next().expect("a path"));
+        self.send(method.parse().expect("a method"), path, &[], parts.next().map(str::to_owned)).await
     }
 
     pub async fn get(&self, path: &str) -> Response {
@@ -204,20 +223,30 @@ impl User {
 
     /// Returns all items of a list, fetched page by page.
     pub async fn walk(&self, path: &str, limit: usize) -> Vec<Value> {
-        let mut items = Vec::new();
-        let mut cursor = String::new();
+        let pages = self.pages(path, limit).await;
+        pages.into_iter().flat_map(|mut page| page["items"].as_array_mut().map(std::mem::take)).flatten().collect()
+    }
+
+    /// Returns all pages of a list.
+    pub async fn pages(&self, path: &str, limit: usize) -> Vec<Value> {
+        let (mut pages, mut cursor) = (Vec::new(), String::new());
         let join = if path.contains('?') { '&' } else { '?' };
-        for _ in 0..10_000 {
+        while pages.len() < 10_000 {
             let page = self.get(&format!("{path}{join}limit={limit}{cursor}")).await.ok();
-            let found = page["items"].as_array().expect("a page has items");
-            assert!(found.len() <= limit);
-            items.extend(found.iter().cloned());
-            match page["next_cursor"].as_str() {
-                Some(next) => cursor = format!("&cursor={next}"),
-                None => return items,
+            assert!(page["items"].as_array().expect("a page has items").len() <= limit);
+            let next = page["next_cursor"].as_str().map(|next| format!("&cursor={next}"));
+            pages.push(page);
+            match next {
+                Some(next) => cursor = next,
+                None => return pages,
             }
         }
         panic!("the list {path} does not end");
+    }
+
+    /// Returns the `next_cursor` or `first_cursor` of a page.
+    pub async fn cursor(&self, name: &str, path: &str) -> String {
+        self.get(path).await.ok()[name].as_str().expect(name).to_owned()
     }
 
     /// Returns the ids and read flags of the whole feed.

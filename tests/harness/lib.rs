@@ -26,7 +26,7 @@ use tidemark_local::{Options, RedisData, Stack, Weather};
 use tidemark_reconcile::Reconcile;
 use tokio::sync::OnceCell;
 
-pub use api::{Response, User, ids, ids_and_flags};
+pub use api::{Response, User, has, ids, ids_and_flags, texts};
 pub use legacy::LegacyRedis;
 pub use live::LiveConnection;
 pub use model::{Kind, Model, Post, TITLE};
@@ -311,6 +311,16 @@ impl World {
         let post = self.user(author).publish(title).await;
         self.idle().await;
         post
+    }
+
+    /// Each of these authors publishes one post after the other, in turn. Waits until no work is left.
+    pub async fn deliver_posts(&self, authors: impl IntoIterator<Item = u64> + Clone, posts_of_each: usize) {
+        for _ in 0..posts_of_each {
+            for author in authors.clone() {
+                self.user(author).publish("x").await;
+            }
+        }
+        self.idle().await;
     }
 
     /// Waits until the changes of an outage have reached Redis, and every function calls Redis again.

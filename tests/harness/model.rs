@@ -15,7 +15,7 @@ pub enum Kind {
 /// The size of a backfill: the number of posts from before a follow that a feed shows.
 const BACKLOG: usize = 100;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Author {
     latest: u64,
     live: BTreeSet<u64>,
@@ -58,16 +58,22 @@ pub struct Model {
 /// The title of posts that are not edited.
 pub const TITLE: &str = "x";
 
+/// Puts an item into a set, or removes it.
+fn set<T: Ord>(items: &mut BTreeSet<T>, item: T, present: bool) {
+    if present {
+        items.insert(item)
+    } else {
+        items.remove(&item)
+    };
+}
+
 impl Model {
     pub fn follow(&mut self, user: u64, author: u64) {
         if user == author || self.follows.contains_key(&(user, author)) || self.are_apart(user, author) {
             return;
         }
-        let posts = self.authors.get(&author);
-        let base = posts.map_or(0, |posts| posts.latest);
-        let shown: Vec<u64> = posts.map(|posts| posts.live.iter().rev().take(BACKLOG + 1).copied().collect()).unwrap_or_default();
-        let floor = shown.get(BACKLOG).copied().unwrap_or(0);
-        self.follows.insert((user, author), Follow { base, floor });
+        let floor = self.authors.get(&author).and_then(|posts| posts.live.iter().rev().nth(BACKLOG)).copied().unwrap_or(0);
+        self.follows.insert((user, author), Follow { base: self.latest(author), floor });
     }
 
     pub fn unfollow(&mut self, user: u64, author: u64) {
@@ -99,11 +105,7 @@ impl Model {
     }
 
     pub fn mute(&mut self, user: u64, author: u64, muted: bool) {
-        if muted {
-            self.mutes.insert((user, author))
-        } else {
-            self.mutes.remove(&(user, author))
-        };
+        set(&mut self.mutes, (user, author), muted);
     }
 
     pub fn mutes(&self, user: u64, author: u64) -> bool {
@@ -111,12 +113,10 @@ impl Model {
     }
 
     pub fn block(&mut self, user: u64, other: u64, blocked: bool) {
+        set(&mut self.blocks, (user, other), blocked);
         if blocked {
-            self.blocks.insert((user, other));
             self.unfollow(user, other);
             self.unfollow(other, user);
-        } else {
-            self.blocks.remove(&(user, other));
         }
     }
 
@@ -132,14 +132,8 @@ impl Model {
     /// Puts an author on the user's list, or removes the author. Returns whether that is possible.
     pub fn set_member(&mut self, user: u64, author: u64, member: bool) -> bool {
         let possible = !member || self.follows.contains_key(&(user, author));
-        if let Some((_, authors)) = self.lists.get_mut(&user)
-            && possible
-        {
-            if member {
-                authors.insert(author)
-            } else {
-                authors.remove(&author)
-            };
+        if let Some((_, authors)) = self.lists.get_mut(&user).filter(|_| possible) {
+            set(authors, author, member);
         }
         possible
     }
@@ -155,7 +149,7 @@ impl Model {
 
     /// Publishes a post of `author`. Returns its sequence number.
     pub fn publish(&mut self, author: u64) -> u64 {
-        let posts = self.authors.entry(author).or_insert(Author { latest: 0, live: BTreeSet::new() });
+        let posts = self.authors.entry(author).or_default();
         posts.latest += 1;
         posts.live.insert(posts.latest);
         self.order.push((author, posts.latest));
@@ -207,17 +201,13 @@ impl Model {
     /// Marks a post read or unread.
     pub fn mark(&mut self, user: u64, post: Post, read: bool) {
         if self.is_live(post) {
-            if read {
-                self.read.insert((user, post))
-            } else {
-                self.read.remove(&(user, post))
-            };
+            set(&mut self.read, (user, post), read);
         }
     }
 
     /// Marks an author read through a sequence number.
     pub fn through(&mut self, user: u64, author: u64, seq: u64) {
-        let seq = seq.min(self.authors.get(&author).map_or(0, |posts| posts.latest));
+        let seq = seq.min(self.latest(author));
         let mark = self.through.entry((user, author)).or_insert(0);
         if seq >= *mark {
             *mark = seq;
@@ -243,11 +233,7 @@ impl Model {
 
     /// Does the same for a post that may have been deleted right after the reaction.
     pub fn react_before_deletion(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
-        if given {
-            self.reactions.insert((user, post, kind))
-        } else {
-            self.reactions.remove(&(user, post, kind))
-        };
+        set(&mut self.reactions, (user, post, kind), given);
     }
 
     pub fn has_reacted(&self, user: u64, post: Post, kind: Kind) -> bool {
@@ -293,8 +279,8 @@ impl Model {
     /// The feed of `user`, newest first: each post, and true if it is read.
     pub fn feed(&self, user: u64) -> Vec<(Post, bool)> {
         let shown = |post: &&Post| {
-            let follow = self.follows.get(&(user, post.0)).filter(|_| !self.mutes.contains(&(user, post.0)));
-            follow.is_some_and(|follow| post.1 > follow.floor)
+            let follow = self.follows.get(&(user, post.0));
+            !self.mutes(user, post.0) && follow.is_some_and(|follow| post.1 > follow.floor)
         };
         self.order.iter().rev().filter(shown).map(|&post| (post, !self.is_unread(user, post))).collect()
     }
@@ -313,7 +299,7 @@ impl Model {
 
     /// The count of an author as the API returns it.
     pub fn unread_of(&self, user: u64, author: u64) -> u64 {
-        if self.mutes.contains(&(user, author)) { 0 } else { self.unread_posts(user, author) }
+        if self.mutes(user, author) { 0 } else { self.unread_posts(user, author) }
     }
 
     /// The unread posts of an author, who may be muted.

@@ -46,10 +46,7 @@ pub(crate) fn reason_to_skip(setup: &RedisSetup) -> Option<&'static str> {
 /// A connection to all of Redis. A command with a key goes to the node of the key, a command without a key to every
 /// master.
 #[derive(Clone)]
-pub struct Connection(Kind);
-
-#[derive(Clone)]
-enum Kind {
+pub enum Connection {
     Node(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
@@ -58,7 +55,7 @@ impl Connection {
     pub(crate) async fn open(options: &RedisOptions) -> Self {
         let mut clients = options.clients().expect("a Redis URL");
         if !options.cluster {
-            return Self(Kind::Node(connect(&clients.remove(0)).await.expect("Redis responds")));
+            return Self::Node(connect(&clients.remove(0)).await.expect("Redis responds"));
         }
         let mut builder = ClusterClientBuilder::new(clients.into_iter().map(|client| client.get_connection_info().clone()))
             .response_timeout(PATIENCE);
@@ -67,7 +64,7 @@ impl Connection {
             builder = builder.certs(TlsCertificates { client_tls: None, root_cert });
         }
         let client = builder.build().expect("a cluster");
-        Self(Kind::Cluster(client.get_async_connection().await.expect("the cluster responds")))
+        Self::Cluster(client.get_async_connection().await.expect("the cluster responds"))
     }
 }
 
@@ -78,16 +75,16 @@ async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
 
 impl ConnectionLike for Connection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        match &mut self.0 {
-            Kind::Node(node) => node.req_packed_command(command),
-            Kind::Cluster(cluster) => cluster.req_packed_command(command),
+        match self {
+            Self::Node(node) => node.req_packed_command(command),
+            Self::Cluster(cluster) => cluster.req_packed_command(command),
         }
     }
 
     fn req_packed_commands<'a>(&'a mut self, pipeline: &'a Pipeline, offset: usize, count: usize) -> RedisFuture<'a, Vec<Value>> {
-        match &mut self.0 {
-            Kind::Node(node) => node.req_packed_commands(pipeline, offset, count),
-            Kind::Cluster(cluster) => async move {
+        match self {
+            Self::Node(node) => node.req_packed_commands(pipeline, offset, count),
+            Self::Cluster(cluster) => async move {
                 let mut responses = Vec::with_capacity(count);
                 for command in pipeline.cmd_iter() {
                     responses.push(cluster.req_packed_command(command).await?);
@@ -131,19 +128,14 @@ impl Refusal {
     }
 }
 
-/// An outage of Redis for the functions.
-pub enum RedisOutage {
-    /// Redis refuses its clients and keeps its views.
-    Refusing(Refusal),
-    /// Redis is stopped and loses its views.
-    Stopped,
-}
+/// An outage of Redis for the functions: it refuses its clients and keeps its views, or it is stopped and loses them.
+pub struct RedisOutage(Option<Refusal>);
 
 impl RedisOutage {
     pub async fn end(self, world: &World) {
-        match self {
-            Self::Refusing(refusal) => refusal.end().await,
-            Self::Stopped => world.stack.start_redis().await.expect("Redis starts"),
+        match self.0 {
+            Some(refusal) => refusal.end().await,
+            None => world.stack.start_redis().await.expect("Redis starts"),
         }
     }
 }
@@ -152,10 +144,10 @@ impl World {
     /// Makes Redis unavailable. `survives` decides whether it keeps its views.
     pub async fn redis_outage(&self, views_survive: bool) -> RedisOutage {
         if views_survive {
-            return RedisOutage::Refusing(self.refuse_redis().await);
+            return RedisOutage(Some(self.refuse_redis().await));
         }
         self.stack.stop_redis(RedisData::Lose).await.expect("Redis stops");
-        RedisOutage::Stopped
+        RedisOutage(None)
     }
 
     /// Returns true if Redis is one node.
@@ -242,7 +234,7 @@ impl World {
             for (name, values) in info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':')) {
                 let value =
                     values.split(',').find_map(|value| value.strip_prefix(wanted)?.strip_prefix('=')?.parse::<u64>().ok());
-                *stats.entry(name.to_owned()).or_default() += value.expect("a number");
+                *stats.entry(name.to_owned()).or_default() += value.unwrap_or_else(|| panic!("no {wanted} in {values}"));
             }
         }
         stats

@@ -1,86 +1,124 @@
-//! Typical mistakes of a client. Each gets a response that says what to change, and changes nothing.
+//! Mistakes of a client. Each response names the field and says what to change, and nothing has changed.
 
-use tidemark_tests::{Response, World, world};
+use serde_json::{Value, json};
+use tidemark_tests::{User, has, world};
 
-const USER_ID: &str = "must be a decimal number from 1 to 18446744073709551615, without sign or leading zeros";
+const ID: &str = "must be a decimal number from 1 to 18446744073709551615, without sign or leading zeros";
 const POST_ID: &str = "must be {author}-{seq}, two decimal numbers without sign or leading zeros";
+const PLATFORM: &str = "must be a decimal number from 1 to 65535, without sign or leading zeros";
+const NOTICE_ID: &str = "must be {platform}-{seq}, two decimal numbers without sign or leading zeros, the first at most 65535";
+const HANDLE: &str = "must be 3 to 30 characters of a-z, 0-9 and _";
+const CURSOR: &str = "is not a cursor of this list";
+const LIMIT: &str = "must be 1 to 100";
+const TIMES: &str = "must be given 1 to 100 times";
+const OBJECT: &str = "must be a JSON object";
+const STRING: &str = "must be a string";
+const WEIGHT: &str = "must be an integer from -100 to 100";
+const PREFERENCE: &str = "must be an integer from -10 to 10";
+const TITLE: &str = "must have 1 to 200 characters";
+const NAME: &str = "must have 1 to 100 characters";
+const TEXT: &str = "must have at most 65536 bytes";
+const DATA: &str = "must have at most 4096 bytes";
+const SEQ: &str = "must be a sequence number";
+const TIME: &str = "must be an RFC 3339 time";
+const FUTURE: &str = "must lie in the future";
+const FORMS: &str = "is one of three forms (posts, author with through, all): send exactly one";
+const PARAMETERS: &str = "is not a parameter: this route has order, list, status, limit, cursor, since, include, profiles";
 
-/// A request of user 1 and its body, its status, and the `detail` of the problem or API Gateway's `message`.
-type Mistake<'a> = (&'a str, u16, &'a str);
+/// A field, the rule that it breaks, the beginning of some requests, and how each of them goes on.
+type Invalid<'a> = (&'a str, &'a str, &'a str, &'a [&'a str]);
 
-/// Sends `METHOD path body`.
-async fn send(world: &World, token: Option<&str>, request: &str, headers: &[(&str, &str)]) -> Response {
-    let mut parts = request.splitn(3, ' ');
-    let (method, path, body) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().map(str::to_owned));
-    world.stranger(token).send(method.parse().unwrap(), path, headers, body).await
+/// A request, the status of its response, and the `detail` of the problem.
+type Refused<'a> = (&'a str, u16, &'a str);
+
+/// Asserts that each request is a 400 with this one field and this rule.
+async fn are_invalid(user: &User, mistakes: &[Invalid<'_>]) {
+    let requests = mistakes.iter().flat_map(|(field, rule, beginning, ends)| {
+        let errors = json!([{ "field": field, "message": rule }]);
+        let problem = json!({ "type": "/problems/invalid-request", "detail": format!("{field} {rule}"), "errors": errors });
+        ends.iter().map(move |end| (format!("{beginning}{end}"), 400, problem.clone()))
+    });
+    are_refused(user, requests).await;
 }
 
-/// Compares all responses before it fails.
-fn compare<'a>(responses: impl IntoIterator<Item = (String, Response, u16, &'a str)>) {
+/// Asserts that each request gets a problem with this status and these fields. Compares all before it fails.
+async fn are_refused(user: &User, mistakes: impl IntoIterator<Item = (String, u16, Value)>) {
     let mut wrong = Vec::new();
-    for (request, response, status, words) in responses {
-        let name = if response.header("content-type") == Some("application/json") { "message" } else { "detail" };
-        if response.status != status || response.body[name] != words {
-            wrong.push(format!("{request:.90}\n     {} {}\n not {status} {words}", response.status, response.body[name]));
+    for (request, status, problem) in mistakes {
+        let response = user.request(&request).await;
+        if response.problem().0 != status || !has(&response.body, &problem) {
+            wrong.push(format!("{request:.90}\n     {} {}\n not {status} {problem}", response.status, response.body));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-async fn are_named(world: &World, mistakes: &[Mistake<'_>]) {
-    let mut responses = Vec::new();
-    for (request, status, words) in mistakes {
-        responses.push(((*request).to_owned(), send(world, Some("1"), request, &[]).await, *status, *words));
-    }
-    compare(responses);
+/// Does the same with the `detail` of each problem.
+async fn are_named(user: &User, mistakes: &[Refused<'_>]) {
+    let problem = |(request, status, detail): &Refused<'_>| ((*request).to_owned(), *status, json!({ "detail": detail }));
+    are_refused(user, mistakes.iter().map(problem)).await;
+}
+
+/// A body with a text of this length, and what it needs besides.
+fn long(needed: &str, field: &str, length: usize) -> String {
+    format!("{{{needed}\"{field}\": \"{}\"}}", "x".repeat(length))
+}
+
+/// A hundred and one times the same parameter.
+fn too_many(parameter: &str) -> String {
+    vec![parameter; 101].join("&")
 }
 
 #[test]
 fn wrong_ids_parameters_paths_and_methods_are_named() {
     world(async |world| {
         world.user(2).publish_all(0..3).await;
-        let page = world.user(1).get("/v1/authors/2/posts?limit=1").await.ok();
-        let cursor = page["next_cursor"].as_str().unwrap();
-        let (of_timeline, of_followers) =
-            (format!("GET /v1/feed?cursor={cursor}"), format!("GET /v1/users/2/followers?cursor={cursor}"));
-        let (user, author_id, post) = (format!("user {USER_ID}"), format!("author {USER_ID}"), format!("post {POST_ID}"));
-        let mistakes: &[Mistake<'_>] = &[
-            // ids
-            ("PUT /v1/following/0", 400, &author_id),
-            ("PUT /v1/following/007", 400, &author_id),
-            ("PUT /v1/following/+7", 400, &author_id),
-            ("PUT /v1/following/-7", 400, &author_id),
-            ("PUT /v1/following/18446744073709551616", 400, &author_id),
-            ("PUT /v1/following/alice", 400, &author_id),
-            ("PUT /v1/following/%D9%A1", 400, &author_id),
+        world.follow([10, 11], 2).await;
+        let user = world.user(1);
+        let of_timeline = &user.cursor("next_cursor", "/v1/authors/2/posts?limit=1").await;
+        let of_followers = &user.cursor("next_cursor", "/v1/users/2/followers?limit=1").await;
+        let ids = &["0", "01", "007", "+7", "-7", "-1", "x", "alice", "18446744073709551616", "%20", "%D9%A1"];
+        let mistakes: &[Invalid<'_>] = &[
+            ("author", ID, "PUT /v1/following/", ids),
+            ("author", ID, "GET /v1/unread/", ids),
+            ("author", ID, "GET /v1/authors/", &["0/posts"]),
+            ("author", ID, "PUT /v1/lists/1-1/authors/", &["x"]),
+            ("user", ID, "GET /v1/users/", &["0/following", "1%2F2"]),
+            ("user", ID, "GET /v1/users?user=", &["0", "1,2"]),
+            ("user", TIMES, "GET /v1/users", &[""]),
+            ("user", ID, "GET /v1/relations?user=", &["x", "0"]),
+            ("user", TIMES, "GET /v1/relations?", &["", &too_many("user=1")]),
+            ("only", "must be following", "GET /v1/relations?user=2&only=", &["followers"]),
+            ("user", ID, "PUT /v1/", &["mutes/x", "blocks/x"]),
+            ("user", "must be another user", "PUT /v1/", &["mutes/1", "blocks/1"]),
+            ("post", POST_ID, "GET /v1/posts/", &["1", "1-0", "x-1", "1-1-1"]),
+            ("post", POST_ID, "PUT /v1/posts/", &["2-1-1/like", "10/like", "10-0/like", "x-1/like", "ten/read"]),
+            ("post", POST_ID, "PUT /v1/posts/", &["10/favorite", "10-0/favorite", "x-1/favorite"]),
+            ("post", POST_ID, "GET /v1/posts?post=", &["1"]),
+            ("post", TIMES, "GET /v1/posts?", &["", &too_many("post=1-1")]),
+            ("handle", HANDLE, "GET /v1/handles/", &["Ada", "AB"]),
+            ("limit", LIMIT, "GET /v1/feed?limit=", &["0", "101", "-1", "x", "", "1.0", "010"]),
+            ("limit", LIMIT, "GET /v1/feed?order=ranked&limit=", &["101"]),
+            ("limit", "must be given once", "GET /v1/feed?limit=1&limit=", &["2"]),
+            ("status", "must be all or unread", "GET /v1/feed?", &["status=new", "status=read", "order=ranked&status=x"]),
+            ("order", "must be time or ranked", "GET /v1/feed?order=", &["best"]),
+            ("profiles", "must be true or false", "GET /v1/feed?profiles=", &["maybe"]),
+            ("page", PARAMETERS, "GET /v1/feed?page=", &["2"]),
+            ("full", "is not a parameter: this route has none", "GET /v1/me?full=", &["true"]),
+            ("cursor", CURSOR, "GET /v1/feed?cursor=", &["2", "x", "AAAA", "%00", "", of_timeline, of_followers]),
+            ("cursor", CURSOR, "GET /v1/feed?order=ranked&cursor=", &["%21"]),
+            ("cursor", CURSOR, "GET /v1/users/2/followers?cursor=", &[of_timeline]),
+            ("cursor", CURSOR, "GET /v1/me/likes?cursor=", &[of_timeline]),
+            ("since", CURSOR, "GET /v1/authors/1/posts?since=", &["%21"]),
+            ("offset", "must be 0 to 10000", "GET /v1/users/2/followers?offset=", &["-1", "10001", "x", ""]),
+            ("offset", "does not go with a cursor", "GET /v1/users/2/followers?offset=1&cursor=", &[of_followers]),
+        ];
+        are_invalid(&user, mistakes).await;
+        let refused: &[Refused<'_>] = &[
+            ("GET /v1/feed?limit=1&order=time&limit=1&order=time", 400, "limit must be given once; order must be given once"),
             ("PUT /v1/following/1", 422, "an author is not their own follower"),
-            ("GET /v1/users/1%2F2", 400, &user),
-            ("GET /v1/users?user=1,2", 400, &user),
-            ("GET /v1/users", 400, "user must be given 1 to 100 times"),
-            ("GET /v1/posts/1", 400, &post),
-            ("GET /v1/posts/2-0", 400, &post),
-            ("PUT /v1/posts/2-1-1/like", 400, &post),
             ("GET /v1/posts/2-9", 404, "no post 2-9"),
-            ("GET /v1/handles/Ada", 400, "handle must be 3 to 30 characters of a-z, 0-9 and _"),
             ("GET /v1/handles/ada", 404, "no user ada"),
-            // query parameters
-            ("GET /v1/feed?limit=0", 400, "limit must be 1 to 100"),
-            ("GET /v1/feed?limit=101", 400, "limit must be 1 to 100"),
-            ("GET /v1/feed?limit=x", 400, "limit must be 1 to 100"),
-            ("GET /v1/feed?limit=1&limit=2", 400, "limit must be given once"),
-            ("GET /v1/feed?status=new", 400, "status must be all or unread"),
-            (
-                "GET /v1/feed?page=2",
-                400,
-                "page is not a parameter: this route has order, list, status, limit, cursor, since, include, profiles",
-            ),
-            ("GET /v1/me?full=true", 400, "full is not a parameter: this route has none"),
-            ("GET /v1/feed?cursor=2", 400, "cursor is not a cursor of this list"),
-            (&of_timeline, 400, "cursor is not a cursor of this list"),
-            (&of_followers, 400, "cursor is not a cursor of this list"),
-            ("GET /v1/notices", 400, "platform is required"),
-            ("GET /v1/users/2/followers?offset=10001", 400, "offset must be 0 to 10000"),
-            // paths and methods
             ("GET /v1/feed/", 404, "no route has the path /v1/feed/; did you mean /v1/feed?"),
             ("GET //v1//feed", 404, "no route has the path //v1//feed; did you mean /v1/feed?"),
             ("GET /feed", 404, "no route has the path /feed; did you mean /v1/feed?"),
@@ -89,63 +127,155 @@ fn wrong_ids_parameters_paths_and_methods_are_named() {
             ("GET /v1/posts/2-1/like", 405, "this path does not have GET, only DELETE, PUT"),
             ("PATCH /v1/posts/2-1", 405, "this path does not have PATCH, only DELETE, GET, PUT"),
         ];
-        are_named(world, mistakes).await;
-        assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["followings"], 0);
+        are_named(&user, refused).await;
+        user.get("/v1/users/1/counters").await.has(json!({ "followings": 0 }));
+        assert_eq!(user.put("/v1/following/18446744073709551615").await.status, 200, "the largest id");
     });
 }
 
 #[test]
-fn wrong_bodies_are_named() {
+fn wrong_bodies_of_posts_and_follows_are_named() {
     world(async |world| {
-        let long_title = format!(r#"POST /v1/posts {{"title": "{}"}}"#, "x".repeat(201));
-        let long_text = format!(r#"POST /v1/posts {{"title": "x", "body": "{}"}}"#, "x".repeat(65_537));
-        let huge = format!("POST /v1/posts {}", "x".repeat(256 * 1024 + 1));
-        let mistakes: &[Mistake<'_>] = &[
-            ("POST /v1/posts ", 400, "body must be a JSON object, and the request has none"),
-            ("POST /v1/posts title=Hello", 400, "body must be a JSON object: expected ident at line 1 column 2"),
-            (r#"POST /v1/posts "Hello""#, 400, "body must be a JSON object"),
-            ("POST /v1/posts []", 400, "body must be a JSON object"),
-            (r#"POST /v1/posts {"title": "x",}"#, 400, "body must be a JSON object: trailing comma at line 1 column 15"),
-            ("POST /v1/posts {}", 400, "title is required"),
-            (r#"POST /v1/posts {"titel": "x"}"#, 400, "title is required"),
-            (r#"POST /v1/posts {"title": 7}"#, 400, "title must be a string"),
-            (r#"POST /v1/posts {"title": ""}"#, 400, "title must have 1 to 200 characters"),
-            (&long_title, 400, "title must have 1 to 200 characters"),
-            (&long_text, 400, "body must have 0 to 65536 characters"),
-            (r#"POST /v1/posts {"title": "x", "data": []}"#, 400, "data must be a JSON object"),
-            (r#"POST /v1/posts {"title": "x", "weight": 101}"#, 400, "weight must be an integer from -100 to 100"),
-            (&huge, 413, "a body may have at most 262144 bytes"),
-            (r#"POST /v1/following {"authors": "2"}"#, 400, "authors must be a list of 1 to 50 ids"),
-            (r#"POST /v1/following {"authors": ["2", 3]}"#, 400, "authors[1] must be a string"),
-            (r#"POST /v1/following {"authors": []}"#, 400, "authors must be a list of 1 to 50 ids"),
-            (
-                r#"POST /v1/reads {"author": "2", "all": true}"#,
-                400,
-                "posts is one of three forms (posts, author with through, all): send exactly one",
-            ),
-            (r#"POST /v1/notices {"platforms": [1], "title": "x"}"#, 403, "the token lacks the scope notices:write"),
-            (r#"PUT /v1/me/profile {"name": "Ada", "picture": "http://x"}"#, 400, "picture must be an https URL"),
+        let user = world.user(1);
+        let large = json!({ "title": "x", "body": "y".repeat(300 * 1024) });
+        let wide = json!({ "title": "x", "body": "ü".repeat(40_000) }).to_string();
+        let data = json!({ "title": "x", "data": { "a": "y".repeat(4_096) } }).to_string();
+        let authors = json!({ "authors": vec!["2"; 51] }).to_string();
+        let mistakes: &[Invalid<'_>] = &[
+            ("body", "must be a JSON object, and the request has none", "POST /v1/posts ", &[""]),
+            ("body", "must be a JSON object: expected ident at line 1 column 2", "POST /v1/posts ", &["title=Hello"]),
+            ("body", OBJECT, "POST /v1/posts ", &[r#""Hello""#, "[]", "[1]", "null"]),
+            ("body", OBJECT, "PUT /v1/following/3 ", &["[]", "7"]),
+            ("body", "must be a JSON object: trailing comma at line 1 column 15", "POST /v1/posts ", &[r#"{"title": "x",}"#]),
+            ("title", "is required", "POST /v1/posts ", &["{}", r#"{"titel": "x"}"#]),
+            ("title", STRING, "POST /v1/posts ", &[r#"{"title": 7}"#]),
+            ("title", TITLE, "POST /v1/posts ", &[r#"{"title": ""}"#, &long("", "title", 201)]),
+            ("body", STRING, "POST /v1/posts ", &[r#"{"title": "x", "body": 5}"#]),
+            ("body", "must have 0 to 65536 characters", "POST /v1/posts ", &[&long(r#""title": "x", "#, "body", 65_537)]),
+            ("body", TEXT, "POST /v1/posts ", &[&wide]),
+            ("data", OBJECT, "POST /v1/posts ", &[r#"{"title": "x", "data": []}"#, r#"{"title": "x", "data": 1}"#]),
+            ("data", DATA, "POST /v1/posts ", &[&data]),
+            ("weight", WEIGHT, r#"POST /v1/posts {"title": "x", "weight": "#, &["101}", "-101}", "0.5}", r#""1"}"#]),
+            ("authors", "is required", "POST /v1/following ", &["{}"]),
+            ("authors", "must be a list of 1 to 50 ids", r#"POST /v1/following {"authors": "#, &[r#""2"}"#, "[]}"]),
+            ("authors", "must be a list of 1 to 50 ids", "POST /v1/following ", &[&authors]),
+            ("authors[0]", ID, r#"POST /v1/following {"authors": ["x"]}"#, &[""]),
+            ("authors[1]", STRING, r#"POST /v1/following {"authors": ["2", 3]}"#, &[""]),
+            ("preference", PREFERENCE, r#"PUT /v1/following/3 {"preference": "#, &["11}", "-11}", "1.5}", r#""1"}"#]),
         ];
-        are_named(world, mistakes).await;
-        let empty_key = send(world, Some("1"), r#"POST /v1/posts {"title":"x"}"#, &[("idempotency-key", "")]).await;
-        let words = "Idempotency-Key must be 1 to 128 printable ASCII characters";
-        compare([("an empty key".to_owned(), empty_key, 400, words)]);
-        assert_eq!(world.user(1).get("/v1/users/1/counters").await.ok()["posts"], 0);
+        are_invalid(&user, mistakes).await;
+        let too_large = "a body may have at most 262144 bytes";
+        let refused: &[Refused<'_>] = &[
+            (&format!("POST /v1/posts {}", "x".repeat(256 * 1024 + 1)), 413, too_large),
+            (&format!("POST /v1/posts {large}"), 413, too_large),
+            // Also on a route without a body.
+            (&format!("GET /v1/feed {}", "y".repeat(256 * 1024 + 1)), 413, too_large),
+        ];
+        are_named(&user, refused).await;
+        for body in ["{", "{\"title\": ", "{\"title\":\"\u{0}ok\"}"] {
+            assert_eq!(user.request(&format!("POST /v1/posts {body}")).await.field(), "body", "{body}");
+        }
+        assert_eq!(user.request("PUT /v1/following/3 {").await.field(), "body");
+        let empty_key = user.post_with_key("/v1/posts", "", &json!({ "title": "x" })).await;
+        assert_eq!(empty_key.body["detail"], "Idempotency-Key must be 1 to 128 printable ASCII characters");
+        user.get("/v1/users/1/counters").await.has(json!({ "posts": 0, "followings": 0 }));
+        let most = json!({ "title": "ü".repeat(200), "body": "y".repeat(65_536) });
+        user.post("/v1/posts", &most).await.has(json!({ "id": "1-1" }));
     });
 }
 
 #[test]
-fn wrong_tokens_are_unauthorized() {
+fn wrong_marks_profiles_and_lists_are_named() {
     world(async |world| {
-        let mut responses = Vec::new();
-        for token in [None, Some(""), Some("alice"), Some("0"), Some("-1"), Some("eyJhbGciOiJub25lIn0.e30.")] {
-            let response = send(world, token, "GET /v1/feed", &[]).await;
-            responses.push((format!("Bearer {token:?}"), response, 401, "Unauthorized"));
-        }
-        for header in ["1", "Basic MTox", "Token 1"] {
-            let response = send(world, None, "GET /v1/feed", &[("authorization", header)]).await;
-            responses.push((header.to_owned(), response, 401, "Unauthorized"));
-        }
-        compare(responses);
+        let user = world.user(1);
+        let posts = json!({ "posts": vec!["1-1"; 501] }).to_string();
+        let data = json!({ "name": "x", "data": { "a": "y".repeat(4_096) } }).to_string();
+        let picture = json!({ "name": "x", "picture": format!("https://example.org/{}", "a".repeat(2_048)) }).to_string();
+        let mistakes: &[Invalid<'_>] = &[
+            ("posts", FORMS, "POST /v1/reads ", &["{}", r#"{"posts": ["1-1"], "all": true}"#, r#"{"author": "2", "all": true}"#]),
+            ("posts", FORMS, r#"POST /v1/reads {"author": "10", "through": 1, "all": true}"#, &[""]),
+            ("posts", "must be a list of 1 to 500 ids", "POST /v1/reads ", &[r#"{"posts": []}"#, &posts]),
+            ("posts[0]", POST_ID, "POST /v1/reads ", &[r#"{"posts": ["x"]}"#]),
+            ("through", "is required", "POST /v1/reads ", &[r#"{"author": "10"}"#]),
+            ("author", "is required", "POST /v1/reads ", &[r#"{"through": 1}"#]),
+            ("author", ID, "POST /v1/reads ", &[r#"{"author": "0", "through": 1}"#]),
+            ("through", SEQ, "POST /v1/reads ", &[r#"{"author": "10", "through": -1}"#]),
+            ("all", "must be true", "POST /v1/reads ", &[r#"{"all": false}"#]),
+            ("before", TIME, "POST /v1/reads ", &[r#"{"all": true, "before": "yesterday"}"#]),
+            (
+                "before",
+                "is allowed only together with all",
+                r#"POST /v1/reads {"before": "2026-11-20T08:00:00Z""#,
+                &["}", r#", "posts": ["1-1"]}"#, r#", "author": "10", "through": 1}"#],
+            ),
+            ("name", "is required", "PUT /v1/me/profile ", &["{}"]),
+            ("name", NAME, "PUT /v1/me/profile ", &[r#"{"name": ""}"#, &long("", "name", 101)]),
+            ("handle", HANDLE, r#"PUT /v1/me/profile {"name": "x", "handle": "#, &[r#""ab"}"#, r#""Ada"}"#]),
+            ("handle", STRING, r#"PUT /v1/me/profile {"name": "x", "handle": 7}"#, &[""]),
+            (
+                "picture",
+                "must be an https URL",
+                r#"PUT /v1/me/profile {"name": "x", "picture": "#,
+                &[r#""http://example.org/a.png"}"#, r#""https://"}"#, r#""http://x"}"#],
+            ),
+            ("picture", "must have 1 to 2048 characters", "PUT /v1/me/profile ", &[&picture]),
+            ("bio", "must have 0 to 500 characters", "PUT /v1/me/profile ", &[&long(r#""name": "x", "#, "bio", 501)]),
+            ("data", OBJECT, r#"PUT /v1/me/profile {"name": "x", "data": []}"#, &[""]),
+            ("data", DATA, "PUT /v1/me/profile ", &[&data]),
+            ("name", "is required", "POST /v1/lists ", &["{}"]),
+            ("name", NAME, "POST /v1/lists ", &[r#"{"name": ""}"#, &long("", "name", 101)]),
+            ("name", STRING, "POST /v1/lists ", &[r#"{"name": 1}"#]),
+        ];
+        are_invalid(&user, mistakes).await;
+        user.get("/v1/me").await.has(json!({ "profile": null }));
+        user.get("/v1/lists").await.has(json!({ "items": [] }));
+    });
+}
+
+#[test]
+fn wrong_requests_for_notices_are_named() {
+    world(async |world| {
+        let admin = world.stranger(Some("1 notices:write"));
+        let long_title = json!({ "platforms": [1], "title": "x".repeat(201) }).to_string();
+        let long_text = json!({ "platforms": [1], "title": "x", "body": "ü".repeat(40_000) }).to_string();
+        let platforms = json!({ "title": "x", "platforms": (1..=33).collect::<Vec<_>>() }).to_string();
+        let notice = json!({ "platforms": [1], "title": "ü".repeat(200) });
+        admin.post("/v1/notices", &notice).await.has(json!({ "items": [{ "id": "1-1" }] }));
+        let new = r#"POST /v1/notices {"platforms": [1], "title": "x", "expires_at": "#;
+        let mistakes: &[Invalid<'_>] = &[
+            ("platforms", "is required", r#"POST /v1/notices {"title": "x"}"#, &[""]),
+            ("platforms", "must be a list of 1 to 32 ids", r#"POST /v1/notices {"title": "x", "platforms": "#, &["[]}", "1}"]),
+            ("platforms", "must be a list of 1 to 32 ids", "POST /v1/notices ", &[&platforms]),
+            ("platforms[0]", PLATFORM, r#"POST /v1/notices {"title": "x", "platforms": "#, &["[65536]}", r#"["01"]}"#]),
+            ("platforms[0]", "must be a platform", r#"POST /v1/notices {"title": "x", "platforms": "#, &["[1.5]}", "[-1]}"]),
+            ("platforms[1]", PLATFORM, r#"POST /v1/notices {"title": "x", "platforms": [1, 0]}"#, &[""]),
+            ("title", "is required", r#"POST /v1/notices {"platforms": [1]}"#, &[""]),
+            ("title", TITLE, "POST /v1/notices ", &[r#"{"platforms": [1], "title": ""}"#, &long_title]),
+            ("body", TEXT, "POST /v1/notices ", &[&long_text]),
+            ("expires_at", TIME, new, &[r#""tomorrow"}"#, "5}"]),
+            ("expires_at", FUTURE, new, &[r#""2020-01-01T00:00:00Z"}"#]),
+            ("title", "is required", "PUT /v1/notices/1-1 ", &["{}"]),
+            ("renotify", "must be true or false", r#"PUT /v1/notices/1-1 {"title": "x", "renotify": "yes"}"#, &[""]),
+            ("expires_at", FUTURE, r#"PUT /v1/notices/1-1 {"title": "x", "expires_at": "2020-01-01T00:00:00Z"}"#, &[""]),
+            ("platform", "is required", r#"POST /v1/notices/reads {"through": 1}"#, &[""]),
+            ("platform", PLATFORM, r#"POST /v1/notices/reads {"platform": 0, "through": 1}"#, &[""]),
+            ("through", "is required", r#"POST /v1/notices/reads {"platform": 1}"#, &[""]),
+            ("through", SEQ, r#"POST /v1/notices/reads {"platform": 1, "through": "#, &[r#""-1"}"#, "1.5}", "-1.0}", "1e300}"]),
+            ("notice", NOTICE_ID, "PUT /v1/notices/", &["1", "0-1", "1-0", "65536-1", "01-1", "x-1", "unknown"]),
+            ("notice", NOTICE_ID, "PUT /v1/notices/", &["1/read", "0-1/read", "1-0/read", "65536-1/read", "01-1/read"]),
+            ("notice", NOTICE_ID, "PUT /v1/notices/", &["x-1/read", "unknown/read"]),
+            ("platform", "is required", "GET /v1/notices", &["", "/unread"]),
+            ("platform", PLATFORM, "GET /v1/notices?platform=", &["", "0", "65536", "x", "01"]),
+            ("platform", PLATFORM, "GET /v1/notices/unread?platform=", &["", "0", "65536", "x", "01"]),
+            ("limit", LIMIT, "GET /v1/notices?platform=1&limit=", &["0", "101"]),
+            ("cursor", CURSOR, "GET /v1/notices?platform=1&cursor=", &["x"]),
+            ("id", NOTICE_ID, "DELETE /v1/notices?", &["id=1", "id=1-1&id=x"]),
+            ("id", TIMES, "DELETE /v1/notices", &["", &format!("?{}", too_many("id=1-1"))]),
+        ];
+        are_invalid(&admin, mistakes).await;
+        let plain = r#"POST /v1/notices {"platforms": [1], "title": "x"}"#;
+        are_named(&world.user(1), &[(plain, 403, "the token lacks the scope notices:write")]).await;
+        assert_eq!(admin.notice_counts(1).await, (1, 0));
+        admin.post("/v1/notices", &notice).await.has(json!({ "items": [{ "id": "1-2" }] }));
     });
 }

@@ -1,11 +1,10 @@
-//! `/v1/posts/{post}/like` and `…/favorite`, and the responses that show them.
+//! `/v1/posts/{post}/like` and `…/favorite`, and the responses that show them, `GET /v1/me/likes` among them.
 
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_tests::{User, World, world, world_with};
+use tidemark_tests::{User, World, ids, world, world_with};
 
 /// Flags and counts of one post, from the post's own route.
 async fn post(user: &User, id: &str) -> (bool, bool, u64, u64) {
@@ -58,35 +57,30 @@ fn a_repeated_reaction_counts_once() {
 fn the_callers_next_page_shows_the_reaction_on_every_route() {
     world(async |world| {
         let reader = world.reader(1, [10, 20]).await;
-        for author in [10, 20] {
-            world.user(author).publish("one").await;
-            world.user(author).publish("two").await;
-        }
-        world.idle().await;
+        world.deliver_posts([10, 20], 2).await;
         // The workers are paused: the handler alone must prepare the next page.
         world.pause_workers().await;
         let etag = async || reader.get("/v1/feed").await.header("etag").unwrap().to_owned();
         let expected = |liked: &[&str], favorited: &[&str]| {
             let flags = |id: &str| (id.to_owned(), liked.contains(&id), favorited.contains(&id));
-            ["20-2", "20-1", "10-2", "10-1"].map(flags).to_vec()
+            ["20-2", "10-2", "20-1", "10-1"].map(flags).to_vec()
         };
         assert_eq!(flags(&reader, "/v1/feed").await, expected(&[], &[]));
         let before = etag().await;
-        let steps: [(Method, &str, &[&str], &[&str]); 5] = [
-            (Method::PUT, "10-1/like", &["10-1"], &[]),
-            (Method::PUT, "20-2/favorite", &["10-1"], &["20-2"]),
-            (Method::PUT, "20-2/like", &["10-1", "20-2"], &["20-2"]),
-            (Method::DELETE, "10-1/like", &["20-2"], &["20-2"]),
-            (Method::PUT, "10-2/favorite", &["20-2"], &["20-2", "10-2"]),
+        let steps: [(&str, &[&str], &[&str]); 5] = [
+            ("PUT /v1/posts/10-1/like", &["10-1"], &[]),
+            ("PUT /v1/posts/20-2/favorite", &["10-1"], &["20-2"]),
+            ("PUT /v1/posts/20-2/like", &["10-1", "20-2"], &["20-2"]),
+            ("DELETE /v1/posts/10-1/like", &["20-2"], &["20-2"]),
+            ("PUT /v1/posts/10-2/favorite", &["20-2"], &["20-2", "10-2"]),
         ];
-        for (method, path, liked, favorited) in steps {
-            reader.send(method, &format!("/v1/posts/{path}"), &[], None).await.ok();
+        for (request, liked, favorited) in steps {
+            reader.request(request).await.ok();
             let expected = expected(liked, favorited);
-            assert_eq!(flags(&reader, "/v1/feed").await, expected, "after {path}");
-            assert_eq!(flags(&reader, "/v1/feed?status=unread").await, expected, "after {path}");
-            for author in ["10", "20"] {
-                let of_author: Vec<_> = expected.iter().filter(|(id, ..)| id.starts_with(author)).cloned().collect();
-                for status in ["all", "unread"] {
+            for status in ["all", "unread"] {
+                assert_eq!(flags(&reader, &format!("/v1/feed?status={status}")).await, expected, "after {request}");
+                for author in ["10", "20"] {
+                    let of_author: Vec<_> = expected.iter().filter(|(id, ..)| id.starts_with(author)).cloned().collect();
                     assert_eq!(flags(&reader, &format!("/v1/authors/{author}/posts?status={status}")).await, of_author);
                 }
             }
@@ -135,21 +129,17 @@ fn a_page_reads_flags_and_titles_in_one_round_trip() {
 fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(10));
-        author.publish("kept").await;
-        author.publish("deleted").await;
+        author.publish_all(["kept", "deleted"]).await;
         for kind in ["like", "favorite"] {
             reader.put(&format!("/v1/posts/10-2/{kind}")).await.ok();
         }
         author.delete("/v1/posts/10-2").await.ok();
         for kind in ["like", "favorite"] {
             for id in ["10-2", "10-3", "11-1"] {
-                for method in [Method::PUT, Method::DELETE] {
-                    let response = reader.send(method, &format!("/v1/posts/{id}/{kind}"), &[], None).await;
+                for method in ["PUT", "DELETE"] {
+                    let response = reader.request(&format!("{method} /v1/posts/{id}/{kind}")).await;
                     assert_eq!(response.problem(), (404, "/problems/not-found"), "{id}");
                 }
-            }
-            for id in ["10", "10-0", "x-1"] {
-                assert_eq!(reader.put(&format!("/v1/posts/{id}/{kind}")).await.field(), "post", "{id}");
             }
             let stranger = world.stranger(None).put(&format!("/v1/posts/10-1/{kind}")).await;
             assert_eq!(stranger.refusal(), (401, "Unauthorized"));
@@ -191,4 +181,33 @@ fn reactions_work_without_redis_and_reach_a_surviving_view() {
             assert_eq!(received(world, 10).await, (json!(1), json!(1)));
         },
     );
+}
+
+#[test]
+fn reactions_are_listed_newest_first() {
+    world(async |world| {
+        let reader = world.user(7);
+        world.deliver_posts(1..=3, 2).await;
+        let liked = ["1-1", "3-2", "2-1", "1-2"];
+        for post in liked {
+            reader.put(&format!("/v1/posts/{post}/like")).await.ok();
+        }
+        reader.put("/v1/posts/3-1/favorite").await.ok();
+        let ids = async |kind: &str, limit| ids(&reader.walk(&format!("/v1/me/{kind}"), limit).await);
+        for limit in [1, 2, 100] {
+            assert_eq!(ids("likes", limit).await, ["1-2", "2-1", "3-2", "1-1"]);
+        }
+        assert_eq!(ids("favorites", 100).await, ["3-1"]);
+        let item = reader.get("/v1/me/likes").await.ok()["items"][0].take();
+        assert_eq!(json!([item["liked"], item["favorited"], item["read"]]), json!([true, false, false]));
+
+        reader.put("/v1/posts/1-1/like").await.ok();
+        assert_eq!(ids("likes", 100).await, ["1-2", "2-1", "3-2", "1-1"], "a repeated like keeps its place");
+        reader.delete("/v1/posts/2-1/like").await.ok();
+        world.user(3).delete("/v1/posts/3-2").await.ok();
+        assert_eq!(ids("likes", 1).await, ["1-2", "1-1"]);
+        reader.put("/v1/posts/2-1/like").await.ok();
+        assert_eq!(ids("likes", 100).await, ["2-1", "1-2", "1-1"], "a new like is the newest");
+        assert_eq!(world.user(8).get("/v1/me/likes").await.ok()["items"], json!([]));
+    });
 }

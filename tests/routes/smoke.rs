@@ -1,9 +1,10 @@
-//! `make smoke`.
+//! `GET /v1/health` and `make smoke`.
 
 use std::process::Output;
 
+use serde_json::json;
 use tidemark_local::RedisData;
-use tidemark_tests::{World, repository};
+use tidemark_tests::{World, repository, world};
 
 /// Runs the script with these tokens. Returns its exit status and output.
 async fn smoke(world: &World, tokens: &[&str]) -> (Option<i32>, String) {
@@ -19,8 +20,8 @@ async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
     World::run(async |world| {
         let (reader, author) = (world.user(1), world.user(2));
         let found = async || {
-            let relation = reader.get("/v1/relations/2").await.ok();
-            (relation, reader.get("/v1/unread").await.ok(), author.get("/v1/authors/2/posts").await.ok()["items"].clone())
+            let (relation, unread) = (reader.get("/v1/relations/2").await.ok(), reader.get("/v1/unread").await.ok());
+            (relation, unread, author.get("/v1/authors/2/posts").await.items())
         };
         let before = found().await;
         for tokens in [&[][..], &["2"], &["1", "2"]] {
@@ -32,9 +33,10 @@ async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
         world.idle().await;
         assert_eq!(found().await, before);
 
-        reader.put("/v1/following/2").await.ok();
+        // A follow of before stays.
+        reader.follow([2]).await;
         assert_eq!(smoke(world, &[]).await.0, Some(0));
-        assert_eq!(reader.get("/v1/relations/2").await.ok()["following"], true, "a follow of before stays");
+        reader.get("/v1/relations/2").await.has(json!({ "following": true }));
     })
     .await;
 }
@@ -42,15 +44,28 @@ async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn smoke_fails_at_the_first_wrong_response() {
     World::run(async |world| {
-        let (status, text) = smoke(world, &["1", "1"]).await;
-        assert_eq!(status, Some(1), "{text}");
-        assert!(text.contains("both tokens are of user 1"), "{text}");
-        let (status, text) = smoke(world, &["0"]).await;
-        assert!(status == Some(1) && text.contains("WRONG  reader         GET /v1/me: status 401"), "{text}");
+        let fails = async |tokens: &[&str], words: &str| {
+            let (status, text) = smoke(world, tokens).await;
+            assert!(status == Some(1) && text.contains(words), "{text}");
+        };
+        fails(&["1", "1"], "both tokens are of user 1").await;
+        fails(&["0"], "WRONG  reader         GET /v1/me: status 401").await;
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
-        let (status, text) = smoke(world, &[]).await;
-        assert!(status == Some(1) && text.contains("WRONG  health"), "{text}");
+        fails(&[], "WRONG  health").await;
         world.stack.start_redis().await.unwrap();
     })
     .await;
+}
+
+#[test]
+fn health_names_unavailable_stores() {
+    world(async |world| {
+        let health = async || world.stranger(None).get("/v1/health").await.ok();
+        let well = json!({ "status": "ok", "redis": "ok", "dynamodb": "ok", "sqs": "ok" });
+        assert_eq!(health().await, well);
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        assert_eq!(health().await, json!({ "status": "degraded", "redis": "down", "dynamodb": "ok", "sqs": "ok" }));
+        world.stack.start_redis().await.unwrap();
+        assert_eq!(health().await, well);
+    });
 }
