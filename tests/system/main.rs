@@ -5,11 +5,9 @@
 mod attack;
 mod cells;
 mod chaos;
-mod claims;
 mod cluster;
 mod cost;
 mod damage;
-mod deleted_runs;
 mod delivery;
 mod epochs;
 mod events;
@@ -17,7 +15,6 @@ mod hang;
 mod herd;
 mod histories;
 mod hot;
-mod killed;
 mod lag;
 mod leaving;
 mod likes;
@@ -25,22 +22,18 @@ mod live;
 mod migration;
 mod notice_counts;
 mod notice_histories;
-mod notice_model;
 mod notices;
 mod operations;
 mod outage;
 mod pages;
 mod permissions;
-mod poison;
 mod pull;
 mod pull_histories;
 mod ranked;
 mod rebuild;
 mod repeats;
-mod restart;
 mod resumption;
 mod rollout;
-mod silence;
 mod storms;
 mod traffic;
 mod turns;
@@ -49,3 +42,21 @@ mod views;
 mod warm;
 mod weather;
 mod windows;
+
+use std::fmt::Display;
+
+use serde_json::{Value, json};
+use tidemark_tests::World;
+
+/// The values of these fields of an object, as an array.
+fn fields(object: &Value, names: &[&str]) -> Value {
+    names.iter().map(|name| object[*name].clone()).collect()
+}
+
+/// Publishes a notice with each of these titles.
+async fn publish_notices(world: &World, platforms: &[u16], titles: impl IntoIterator<Item: Display>) {
+    for title in titles {
+        let notice = json!({ "platforms": platforms, "title": title.to_string() });
+        world.administrator().post("/v1/notices", &notice).await.ok();
+    }
+}

@@ -447,10 +447,3 @@ async fn an_outage_of_the_queue_under_traffic() {
     })
     .await;
 }
-
-#[test]
-fn an_unknown_job_is_refused() {
-    world(async |world| {
-        assert!(world.stack.fire("reconcile", Some(json!({ "job": "everything" }))).await.is_err());
-    });
-}
