@@ -46,7 +46,8 @@ mod windows;
 use std::fmt::Display;
 
 use serde_json::{Value, json};
-use tidemark_tests::World;
+use tidemark_local::{Fault, FaultAction};
+use tidemark_tests::{Response, World};
 
 /// The values of these fields of an object, as an array.
 fn fields(object: &Value, names: &[&str]) -> Value {
@@ -59,4 +60,19 @@ async fn publish_notices(world: &World, platforms: &[u16], titles: impl IntoIter
         let notice = json!({ "platforms": platforms, "title": title.to_string() });
         world.administrator().post("/v1/notices", &notice).await.ok();
     }
+}
+
+/// Lets an operation of DynamoDB or SQS fail, also when the SDK repeats it.
+fn refusal(operation: &str) -> Fault {
+    Fault::new(operation, FaultAction::FailBefore("InternalServerError".to_owned())).times(usize::MAX)
+}
+
+/// Sends a request, which is written as `token: METHOD path body`. A post and a list are made with an idempotency key.
+async fn request(world: &World, request: &str) -> Response {
+    let (token, request) = request.split_once(": ").unwrap();
+    let mut parts = request.splitn(3, ' ');
+    let (method, path, body) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().map(str::to_owned));
+    let makes = method == "POST" && ["/v1/posts", "/v1/lists"].contains(&path);
+    let key: &[_] = if makes { &[("idempotency-key", "once")] } else { &[] };
+    world.stranger(Some(token)).send(method.parse().unwrap(), path, key, body).await
 }
