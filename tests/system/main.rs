@@ -45,6 +45,7 @@ mod windows;
 
 use std::fmt::Display;
 
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{Response, World};
@@ -75,4 +76,9 @@ async fn request(world: &World, request: &str) -> Response {
     let makes = method == "POST" && ["/v1/posts", "/v1/lists"].contains(&path);
     let key: &[_] = if makes { &[("idempotency-key", "once")] } else { &[] };
     world.stranger(Some(token)).send(method.parse().unwrap(), path, key, body).await
+}
+
+/// Does something for each of these, at most `most` at a time.
+async fn at_once<T>(most: usize, all: impl IntoIterator<Item = T>, act: impl AsyncFn(T)) {
+    stream::iter(all).for_each_concurrent(most, async |one| act(one).await).await;
 }
