@@ -4,22 +4,19 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use futures::{FutureExt as _, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::{Value, json};
+use serde_json::json;
 use tidemark_local::Weather;
-use tidemark_tests::{Model, User, World, deployed_redis_timeouts, ids_and_flags, number_from};
+use tidemark_tests::{Model, Response, User, World, deployed_redis_timeouts, ids_and_flags, number_from};
 
 use crate::{
-    notice_model::{self, Live},
-    operations::{self, Callers, OPERATIONS, compare},
+    notice_histories,
+    operations::{self, Callers, Done, OPERATIONS, compare, put_or_delete},
 };
 
 /// The number of concurrent histories that share a stack, in `make chaos` and in the suite.
@@ -76,8 +73,7 @@ struct Round<'a> {
     findings: &'a Mutex<Vec<String>>,
     seed: u64,
     together: u64,
-    /// The number of finished operations.
-    done: AtomicUsize,
+    done: Done,
 }
 
 /// The final state of one history.
@@ -85,20 +81,20 @@ struct Ended {
     seed: u64,
     users: Vec<u64>,
     model: Model,
-    notices: notice_model::Model,
+    notices: notice_histories::Model,
     /// The number of attempts without a final response.
     unanswered: usize,
 }
 
 async fn round(world: &World, seed: u64, together: u64) -> Vec<String> {
     let findings = Mutex::new(Vec::new());
-    let round = Round { world, findings: &findings, seed, together, done: AtomicUsize::new(0) };
+    let round = Round { world, findings: &findings, seed, together, done: Done::default() };
     let (started, faults) = (Instant::now(), world.stack.storm_faults());
     world.stack.set_weather(Weather::Storm, seed);
     let histories = async {
         let all = join_all((seed..seed + together).map(|seed| caught(&findings, seed, history(&round, seed)))).await;
         // The round has ended. Release all tasks that wait for more operations.
-        round.done.store(usize::MAX, Ordering::SeqCst);
+        round.done.0.store(usize::MAX, Ordering::SeqCst);
         all
     };
     let (histories, killed, redis) = futures::join!(histories, kill(&round), disturb_redis(&round));
@@ -170,7 +166,7 @@ async fn kill(round: &Round<'_>) -> usize {
     let mut killed = 0;
     loop {
         tokio::time::sleep(Duration::from_millis(rng.random_range(5..40))).await;
-        match round.done.load(Ordering::SeqCst) {
+        match round.done.0.load(Ordering::SeqCst) {
             usize::MAX => return killed,
             done if killed <= done.div_ceil(2) => {
                 killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
@@ -188,29 +184,29 @@ async fn disturb_redis(round: &Round<'_>) -> &'static str {
     let last = round.together as usize * LENGTH;
     let early = rng.random_range(0..last / 2);
     let late = rng.random_range(early..last * 3 / 4);
-    reached(round, early).await;
+    round.done.reached(early).await;
     let done = match (round.seed / round.together) % 4 {
         0 => {
             while stack.dump_redis().await.is_err() {}
-            reached(round, late).await;
+            round.done.reached(late).await;
             stack.restart_redis_from_dump().await.unwrap();
             "restarted from an older dump"
         }
         1 if round.world.is_one_node() => {
             while stack.start_redis_replica().await.is_err() {}
-            reached(round, late).await;
+            round.done.reached(late).await;
             while stack.promote_redis_replica().await.is_err() {}
             "replaced by a replica"
         }
         2 => {
-            reached(round, late).await;
+            round.done.reached(late).await;
             while !flushed(round.world).await {}
             "emptied"
         }
         _ => "left to the storm",
     };
     for part in [75, 90] {
-        reached(round, last * part / 100).await;
+        round.done.reached(last * part / 100).await;
         let refusal = round.world.refuse_redis().await;
         tokio::time::sleep(Duration::from_millis(rng.random_range(1_000..2_000))).await;
         refusal.end().await;
@@ -229,19 +225,13 @@ async fn flushed(world: &World) -> bool {
     true
 }
 
-async fn reached(round: &Round<'_>, operations: usize) {
-    while round.done.load(Ordering::SeqCst) < operations {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 /// One history with users and a platform of its own.
 async fn history(round: &Round<'_>, seed: u64) -> Ended {
     let callers = Callers { world: round.world, findings: Some(round.findings), unanswered: Arc::default() };
     let mut rng = StdRng::seed_from_u64(seed);
     let base = 1_000_000 + (seed % (1 << 40)) * 10;
     let users: Vec<u64> = (0..USERS).map(|index| base + index).collect();
-    let mut ended = Ended { seed, users, model: Model::default(), notices: notice_model::Model::default(), unanswered: 0 };
+    let mut ended = Ended { seed, users, model: Model::default(), notices: Default::default(), unanswered: 0 };
     // Loads the views, so that later changes must update them.
     let all: Vec<String> = ended.users.iter().map(u64::to_string).collect();
     for &user in &ended.users {
@@ -258,14 +248,14 @@ async fn history(round: &Round<'_>, seed: u64) -> Ended {
             dice if dice < 94 => notice(&callers, &mut rng, &mut ended, step).await,
             _ => drop(callers.user(ended.users[rng.random_range(0..ended.users.len())]).get("/v1/feed?limit=5").await.ok()),
         }
-        round.done.fetch_add(1, Ordering::SeqCst);
+        round.done.0.fetch_add(1, Ordering::SeqCst);
     }
     ended.unanswered = callers.unanswered.load(Ordering::Relaxed);
     ended
 }
 
-fn platform(seed: u64) -> u64 {
-    100 + seed % 60_000
+fn platform(seed: u64) -> u16 {
+    100 + (seed % 60_000) as u16
 }
 
 /// One operation on the notices of the history's platform.
@@ -277,37 +267,32 @@ async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step
     let seq = rng.random_range(1..=model.latest + 1);
     let path = format!("/v1/notices/{platform}-{seq}");
     let live = model.is_live(seq, 0);
-    let right = |status: u16, expected: u16, body: &Value| {
-        callers.check(status == expected, || format!("seed {}: {path}: {status} {body}", ended.seed));
+    let right = |response: &Response, expected: u16| {
+        callers.check(response.status == expected, || format!("seed {}: {path}: {response:?}", ended.seed));
     };
     match rng.random_range(0..10) {
         0..3 => {
-            let key = format!("{:x}", rng.random::<u64>());
-            let response =
-                administrator.post_with_key("/v1/notices", &key, &json!({ "platforms": [platform], "title": "x" })).await.ok();
-            model.latest += 1;
+            let (key, notice) = (format!("{:x}", rng.random::<u64>()), json!({ "platforms": [platform], "title": "x" }));
+            let response = administrator.post_with_key("/v1/notices", &key, &notice).await.ok();
+            model.publish(None, step);
             let expected = format!("{platform}-{}", model.latest);
             callers.check(response["items"][0]["id"] == *expected, || format!("published {expected}, and it is {response}"));
-            model.notices.insert(model.latest, Live { expires_at: None, notified: step, read_by: Default::default() });
         }
         3 => {
             let renotify = rng.random::<bool>();
             let response = administrator.put_body(&path, &json!({ "title": "edited", "renotify": renotify })).await;
-            right(response.status, if live { 200 } else { 404 }, &response.body);
-            if let Some(notice) = model.notices.get_mut(&seq).filter(|_| renotify) {
-                *notice = Live { expires_at: None, notified: step, read_by: Default::default() };
-            }
+            right(&response, if live { 200 } else { 404 });
+            model.edit(seq, None, renotify.then_some(step));
         }
         4 => {
             let response = administrator.delete(&path).await;
-            right(response.status, 204, &response.body);
+            right(&response, 204);
             model.notices.remove(&seq);
         }
         5..8 => {
             let read = rng.random_bool(0.7);
-            let path = format!("{path}/read");
-            let response = if read { reader.put(&path).await } else { reader.delete(&path).await };
-            right(response.status, if live { 200 } else { 404 }, &response.body);
+            let response = put_or_delete(&reader, &format!("{path}/read"), read).await;
+            right(&response, if live { 200 } else { 404 });
             model.mark(user, seq, read, 0);
         }
         8 => {
@@ -320,12 +305,10 @@ async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step
 
 async fn compare_notices(caller: &User, ended: &Ended, user: u64) {
     let (seed, platform) = (ended.seed, platform(ended.seed));
-    let counts = caller.get(&format!("/v1/notices/unread?platform={platform}")).await.ok();
+    let counts = caller.notice_counts(platform).await;
     let listed = ids_and_flags(&caller.walk(&format!("/v1/notices?platform={platform}"), 7).await);
-    let expected: Vec<(String, bool)> =
-        ended.notices.list(user, 0).into_iter().map(|(seq, read)| (format!("{platform}-{seq}"), read)).collect();
+    let id = |(seq, read)| (format!("{platform}-{seq}"), read);
+    let expected: Vec<(String, bool)> = ended.notices.list(user, 0).into_iter().map(id).collect();
     assert_eq!(listed, expected, "seed {seed}, notices of {user}");
-    let read = expected.iter().filter(|(_, read)| *read).count();
-    let expected = json!([expected.len() - read, read]);
-    assert_eq!(json!([counts["unread"], counts["read"]]), expected, "seed {seed}, count of notices of {user}");
+    assert_eq!(counts, ended.notices.counts(user, 0), "seed {seed}, count of notices of {user}");
 }

@@ -1,4 +1,9 @@
-//! Repeated, late and reordered messages.
+//! Deliveries whose messages are repeated, late, reordered, or fail in every attempt, and whose worker is killed.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
@@ -7,33 +12,62 @@ use tidemark::{
     domain::{NewPost, Post, Timestamp, UserId},
     ports::{FanOut, Published},
 };
-use tidemark_tests::{User, World, stream_record, world};
+use tidemark_tests::{User, World, stream_record, world, world_with};
 
-/// Removes every message from the fan-out queue, and sends each distinct one `times` times in random order. The
-/// queue's function must be paused.
+use crate::fields;
+
+/// Removes every message from the fan-out queue, and sends each distinct one `times` times in random order. Returns
+/// the number of distinct messages. The queue's function must be paused.
 pub(crate) async fn resend(world: &World, times: usize) -> usize {
     let (sqs, url) = (world.sqs().await, world.stack.queue("FanOutQueue").unwrap().url.clone());
-    let mut bodies = Vec::new();
+    let mut bodies = BTreeSet::new();
     loop {
         let received = sqs.receive_message().queue_url(&url).max_number_of_messages(10).send().await.unwrap();
         if received.messages().is_empty() {
             break;
         }
         for message in received.messages() {
-            bodies.push(message.body().unwrap().to_owned());
+            bodies.insert(message.body().unwrap().to_owned());
             sqs.delete_message().queue_url(&url).receipt_handle(message.receipt_handle().unwrap()).send().await.unwrap();
         }
     }
-    // A message that was already duplicated is not duplicated again.
-    bodies.sort_unstable();
-    bodies.dedup();
-    let count = bodies.len();
-    let mut all: Vec<String> = bodies.iter().cycle().take(count * times).cloned().collect();
+    let mut all: Vec<&String> = bodies.iter().cycle().take(bodies.len() * times).collect();
     all.shuffle(&mut rand::rng());
     for body in all {
         sqs.send_message().queue_url(&url).message_body(body).send().await.unwrap();
     }
-    count
+    bodies.len()
+}
+
+/// The values of these fields of a post's delivery.
+pub(crate) async fn delivery(world: &World, post: &str, names: &[&str]) -> Value {
+    fields(&world.user(1).get(&format!("/v1/posts/{post}/delivery")).await.ok(), names)
+}
+
+/// Publishes a post in the facts, as a function does that dies after the transaction.
+pub(crate) async fn publish_in_facts(app: &App, author: UserId, followers: u64, at: Timestamp) -> (Post, FanOut) {
+    let published = app.stores.posts.publish(&NewPost::titled(author, "cut off"), followers, None, at).await.unwrap();
+    let Published::Created(post, head) = published else { panic!("{published:?}") };
+    let fan_out = FanOut::of(&post, &head);
+    (post, fan_out)
+}
+
+/// Passes messages to the worker as its queue does.
+pub(crate) async fn deliver(world: &World, bodies: &[String]) -> Value {
+    let record = |(index, body): (usize, &String)| {
+        json!({
+            "messageId": format!("late-{index}"), "receiptHandle": "r", "body": body, "attributes": {}, "messageAttributes": {},
+            "md5OfBody": "", "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:local:0:q", "awsRegion": "local",
+        })
+    };
+    let records: Vec<Value> = bodies.iter().enumerate().map(record).collect();
+    world.stack.invoke("fan-out", json!({ "Records": records })).await.unwrap()
+}
+
+/// Passes the stream record of an edge to the projector, `times` times in one batch.
+pub(crate) async fn project(world: &World, user: u64, author: u64, times: usize) -> Value {
+    let record = stream_record("1", json!({ "user": { "N": user.to_string() }, "author": { "N": author.to_string() } }));
+    world.stack.invoke("relation-projector", json!({ "Records": vec![record; times] })).await.unwrap()
 }
 
 #[test]
@@ -49,11 +83,20 @@ fn repeated_and_reordered_messages_change_nothing() {
         let expected: Vec<String> = (1..=10).rev().filter(|seq| *seq != 4).map(|seq| format!("99-{seq}")).collect();
         for reader in 1..=12 {
             assert_eq!(world.user(reader).feed_ids().await, expected);
-            assert_eq!(world.user(reader).unread_total().await, 9);
         }
-        let delivery = world.user(99).get("/v1/posts/99-1/delivery").await.ok();
-        assert_eq!((&delivery["state"], &delivery["delivered"]), (&json!("done"), &json!(12)), "counted once");
+        world.assert_unread(1..=12, 9).await;
+        assert_eq!(delivery(world, "99-1", &["state", "delivered"]).await, json!(["done", 12]), "counted once");
     });
+}
+
+/// A live reader, an author, and the messages of the author's new post. The worker is paused.
+async fn held_delivery(world: &World) -> (User, User, Vec<String>) {
+    let (reader, author) = (world.live_reader(1, [99]).await, world.user(99));
+    world.stack.pause("fan-out").await.unwrap();
+    author.publish("one").await;
+    let late = world.messages("FanOutQueue").await;
+    assert!(!late.is_empty());
+    (reader, author, late)
 }
 
 #[test]
@@ -107,45 +150,100 @@ fn repeated_and_late_stream_records_change_nothing() {
         reader.put("/v1/following/99").await.ok();
         world.user(99).publish("new").await;
         world.resume("relation-projector").await;
-        let record = stream_record("1", json!({ "user": { "N": "1" }, "author": { "N": "99" } }));
         for _ in 0..3 {
-            let response = world.stack.invoke("relation-projector", json!({ "Records": [record, record] })).await.unwrap();
-            assert_eq!(response, json!({ "batchItemFailures": [] }));
+            assert_eq!(project(world, 1, 99, 2).await, json!({ "batchItemFailures": [] }));
         }
         assert_eq!(reader.feed("all").await, [("99-2".to_owned(), false), ("99-1".to_owned(), true)]);
         assert_eq!(reader.unread_total().await, 1);
     });
 }
 
-/// Publishes a post in the facts, as a function does that dies after the transaction.
-pub(crate) async fn publish_in_facts(app: &App, author: UserId, followers: u64, at: Timestamp) -> (Post, FanOut) {
-    let published = app.stores.posts.publish(&NewPost::titled(author, "cut off"), followers, None, at).await.unwrap();
-    let Published::Created(post, head) = published else { panic!("{published:?}") };
-    let fan_out = FanOut::of(&post, &head);
-    (post, fan_out)
+#[test]
+fn a_malformed_message_becomes_a_dead_letter_alone() {
+    world(async |world| {
+        let reader = world.live_reader(1, [99]).await;
+        world.stack.pause("fan-out").await.unwrap();
+        world.user(99).publish("good").await;
+        let bad = ["nonsense", r#"{"v":9,"type":"sync","user":"1","author":"2"}"#];
+        for body in bad {
+            world.send_message("FanOutQueue", body).await;
+        }
+        world.resume("fan-out").await;
+        assert_eq!(reader.feed_ids().await, ["99-1"], "the rest of the batch is done");
+        let mut dead = world.messages("FanOutDeadLetters").await;
+        dead.sort_unstable();
+        assert_eq!(dead, bad);
+    });
 }
 
-/// A live reader, an author, and the messages of the author's new post. The worker is paused.
-async fn held_delivery(world: &World) -> (User, User, Vec<String>) {
-    let (reader, author) = (world.live_reader(1, [99]).await, world.user(99));
-    world.stack.pause("fan-out").await.unwrap();
-    author.publish("one").await;
-    let late = world.messages("FanOutQueue").await;
-    assert!(!late.is_empty());
-    (reader, author, late)
+#[test]
+fn a_task_that_always_fails_becomes_a_dead_letter_unchanged() {
+    world(async |world| {
+        // Pages that the fan-out does not have.
+        let fan_out = json!({ "kind": "deliver", "post": "99-1", "at": "2026-01-01T00:00:00.000Z", "pages": 2, "deletions": 0 });
+        let body = json!({ "v": 1, "type": "list", "fan_out": fan_out, "from": 5, "to": 9 }).to_string();
+        world.send_message("FanOutQueue", &body).await;
+        world.idle().await;
+        assert_eq!(world.messages("FanOutDeadLetters").await, [body], "the dead letter is the original message");
+    });
 }
 
-/// Passes messages to the worker as its queue does.
-pub(crate) async fn deliver(world: &World, bodies: &[String]) -> Value {
-    let records: Vec<Value> = bodies
-        .iter()
-        .enumerate()
-        .map(|(index, body)| {
-            json!({
-                "messageId": format!("late-{index}"), "receiptHandle": "r", "body": body, "attributes": {}, "messageAttributes": {},
-                "md5OfBody": "", "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:local:0:q", "awsRegion": "local",
-            })
-        })
-        .collect();
-    world.stack.invoke("fan-out", json!({ "Records": records })).await.unwrap()
+#[test]
+fn a_failed_record_is_reported_and_reconcile_counts_abandoned_records() {
+    world(async |world| {
+        let good = json!({ "user": { "N": "1" }, "author": { "N": "2" } });
+        let records = [("1", good.clone()), ("2", json!({ "other": { "S": "x" } })), ("3", good)];
+        let records = records.map(|(number, keys)| stream_record(number, keys));
+        let response = world.stack.invoke("relation-projector", json!({ "Records": records })).await.unwrap();
+        assert_eq!(response, json!({ "batchItemFailures": [{ "itemIdentifier": "2" }] }));
+
+        assert_eq!(world.stack.fire("reconcile", None).await.unwrap()["stuck_records"], 0);
+        world.send_message("ProjectorFailuresQueue", "{}").await;
+        assert_eq!(world.stack.fire("reconcile", None).await.unwrap()["stuck_records"], 1);
+    });
+}
+
+#[test]
+fn posts_are_delivered_exactly_once_when_a_worker_is_killed() {
+    let configure = |options: &mut tidemark_local::Options| {
+        options.process_functions.insert("fan-out".to_owned());
+        options.bin_dir = Some(binaries());
+        options.processes = 2;
+    };
+    world_with(configure, async |world| {
+        let (readers, author) = (1..=40, world.user(99));
+        world.follow(readers.clone(), 99).await;
+        world.read_feeds(readers.clone()).await;
+        let mut killed = 0;
+        let kill = async {
+            let until = Instant::now() + Duration::from_secs(20);
+            while killed < 4 && Instant::now() < until {
+                if let Some(pid) = world.stack.process_ids("fan-out").first()
+                    && !world.stack.status().await.unwrap().idle
+                {
+                    let done = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+                    killed += u32::from(done.success());
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let (posts, ()) = futures::join!(author.publish_all(0..30), kill);
+        assert!(killed > 0);
+        world.idle().await;
+        world.assert_unread(readers.clone(), 30).await;
+        for reader in readers {
+            assert_eq!(world.user(reader).feed_ids().await.len(), 30);
+        }
+        for post in posts {
+            assert_eq!(delivery(world, &post, &["state", "delivered"]).await, json!(["done", 40]));
+        }
+    });
+}
+
+/// The folder of the functions' binaries. `make test` builds them before this test runs.
+pub(crate) fn binaries() -> std::path::PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let dir = test.parent().and_then(|deps| deps.parent()).unwrap().to_owned();
+    assert!(dir.join("fan-out").is_file(), "build the function first: cargo build -p tidemark-fan-out");
+    dir
 }

@@ -22,7 +22,7 @@ use tidemark::{SystemClock, domain::Timestamp, ports::Clock as _};
 use tidemark_local::Weather;
 use tidemark_tests::{Kind, Model, Post, Response, World, deployed_timeouts};
 
-use crate::operations;
+use crate::operations::{self, posts_and_flags};
 
 /// The number of lines of clients, and of users in each.
 const LINES: u64 = 12;
@@ -102,24 +102,23 @@ async fn hang(time: Duration, after: Duration) {
 /// Prints the numbers. Returns the wrong responses.
 fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) -> Vec<String> {
     let seen = run.seen.lock().unwrap();
-    let after = |at: Instant| at.saturating_duration_since(back).as_secs_f64();
     let phases = [("before", None, Some(began)), ("during", Some(began), Some(back)), ("after", Some(back), None)];
     for (name, from, to) in phases {
         let of = || seen.iter().filter(|seen| from.is_none_or(|from| seen.sent >= from) && to.is_none_or(|to| seen.sent < to));
-        let count = |degraded: bool| of().filter(|seen| seen.degraded == degraded).count();
-        let wrong = |degraded: bool| of().filter(|seen| seen.degraded == degraded && seen.wrong.is_some()).count();
+        let [(count, wrong), (degraded, degraded_wrong)] = [false, true].map(|degraded| {
+            let of = || of().filter(|seen| seen.degraded == degraded);
+            (of().count(), of().filter(|seen| seen.wrong.is_some()).count())
+        });
         println!(
-            "{name} the hang: {} responses, {} of them wrong; {} degraded, {} of them wrong",
-            count(false),
-            wrong(false),
-            count(true),
-            wrong(true)
+            "{name} the hang: {count} responses, {wrong} of them wrong; {degraded} degraded, {degraded_wrong} of them wrong"
         );
     }
     let finished = run.delivered.lock().unwrap();
     let late = finished.iter().filter(|(published, _)| *published < back_at).map(|(_, at)| at.ms().saturating_sub(back_at.ms()));
     let delivered = late.max().unwrap_or_default();
-    let last = |of: &dyn Fn(&&Seen) -> bool| seen.iter().filter(of).map(|seen| after(seen.sent)).fold(0.0, f64::max);
+    let last = |of: &dyn Fn(&&Seen) -> bool| {
+        seen.iter().filter(of).map(|seen| seen.sent.saturating_duration_since(back)).max().unwrap_or_default().as_secs_f64()
+    };
     println!(
         "after the hang: last wrong response {:.2} s, last degraded response {:.2} s, last delivery of an earlier post {:.2} s",
         last(&|seen| seen.wrong.is_some()),
@@ -152,7 +151,7 @@ async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
     let mut line = Line { run, seed, rng, users, model, pending };
     for user in line.users.clone() {
         for author in line.users.clone() {
-            line.follow(user, author).await;
+            line.follow(user, author, true).await;
         }
         line.feed(user).await;
     }
@@ -179,8 +178,8 @@ impl Line<'_> {
         let (user, author) = (self.any(), self.any());
         let seq = self.rng.random_range(1..=self.model.latest(author).max(1));
         match self.rng.random_range(0..100) {
-            0..6 => self.follow(user, author).await,
-            6..10 => self.unfollow(user, author).await,
+            0..6 => self.follow(user, author, true).await,
+            6..10 => self.follow(user, author, false).await,
             10..20 => self.publish(user).await,
             20..32 => {
                 let read = self.rng.random_bool(0.7);
@@ -190,11 +189,26 @@ impl Line<'_> {
             37..39 => self.mark_many(user, json!({ "all": true }), None).await,
             39..43 => self.like(user, (author, seq)).await,
             43..61 => self.feed(user).await,
-            61..70 => self.unread(user).await,
-            70..76 => self.unread_of(user, author).await,
-            76..84 => self.counters(user, author).await,
-            84..88 => self.following(user).await,
-            88..92 => self.timeline(user, author).await,
+            61..70 => {
+                let wrong = |line: &Self, body: &Value| line.count(&body["total"], user, &line.model.following(user));
+                self.get(user, "/v1/unread", wrong).await;
+            }
+            70..76 => {
+                let wrong = |line: &Self, body: &Value| line.count(&body["unread"], user, &[author]);
+                self.get(user, &format!("/v1/unread/{author}"), wrong).await;
+            }
+            76..84 => {
+                let wrong = |line: &Self, body: &Value| line.wrong_counters(author, body);
+                self.get(user, &format!("/v1/users/{author}/counters"), wrong).await;
+            }
+            84..88 => {
+                let wrong = |line: &Self, body: &Value| line.wrong_following(user, body);
+                self.get(user, &format!("/v1/users/{user}/following?limit=100"), wrong).await;
+            }
+            88..92 => {
+                let wrong = |line: &Self, body: &Value| line.wrong_timeline(user, author, body);
+                self.get(user, &format!("/v1/authors/{author}/posts?limit={PAGE}"), wrong).await;
+            }
             _ if !self.pending.is_empty() => {
                 let any = self.rng.random_range(0..self.pending.len());
                 let post = self.pending.iter().nth(any).copied();
@@ -204,21 +218,111 @@ impl Line<'_> {
         }
     }
 
-    async fn send(&self, user: u64, method: Method, path: &str, body: Option<Value>) -> (Instant, Response) {
+    /// Sends a request and records its response. `wrong` brings the model in line, and returns the response's error.
+    async fn request(
+        &mut self,
+        user: u64,
+        (method, path): (Method, &str),
+        body: Option<Value>,
+        wrong: impl FnOnce(&mut Self, &Response) -> Option<String>,
+    ) -> Response {
         let key = format!("{:x}", rand::random::<u64>());
         let headers = [("idempotency-key", key.as_str())];
         let headers = if path == "/v1/posts" { &headers[..] } else { &[] };
-        let sent = Instant::now();
-        let world = self.run.world;
-        let caller = world.user(user).patiently(world.stack.open_requests(), std::sync::Arc::default());
-        (sent, caller.send(method, path, headers, body.map(|body| body.to_string())).await)
+        let (sent, world) = (Instant::now(), self.run.world);
+        let caller = world.user(user).patiently(world.stack.open_requests(), Default::default());
+        let response = caller.send(method, path, headers, body.map(|body| body.to_string())).await;
+        let wrong = wrong(self, &response).map(|wrong| format!("{path} of {user}: {wrong}"));
+        self.run.seen.lock().unwrap().push(Seen { sent, degraded: response.header("degraded").is_some(), wrong });
+        response
     }
 
-    /// Records a response and its error.
-    fn note(&self, sent: Instant, response: &Response, path: &str, wrong: Option<String>) {
-        let degraded = response.header("degraded").is_some();
-        let wrong = wrong.map(|wrong| format!("{path}: {wrong}"));
-        self.run.seen.lock().unwrap().push(Seen { sent, degraded, wrong });
+    async fn get(&mut self, user: u64, path: &str, wrong: impl FnOnce(&Self, &Value) -> Option<String>) -> Response {
+        let wrong = |line: &mut Self, response: &Response| match response.status {
+            200 => wrong(line, &response.body),
+            status => Some(format!("status {status}")),
+        };
+        self.request(user, (Method::GET, path), None, wrong).await
+    }
+
+    async fn follow(&mut self, user: u64, author: u64, follows: bool) {
+        if user == author && follows {
+            return;
+        }
+        let (path, method) = (format!("/v1/following/{author}"), if follows { Method::PUT } else { Method::DELETE });
+        let wrong = |line: &mut Self, response: &Response| {
+            if follows {
+                line.model.follow(user, author)
+            } else {
+                line.model.unfollow(user, author)
+            }
+            (response.body["following"] != follows).then(|| response.body.to_string())
+        };
+        self.request(user, (method, &path), None, wrong).await;
+    }
+
+    async fn publish(&mut self, user: u64) {
+        let wrong = |line: &mut Self, response: &Response| {
+            let seq = line.model.publish(user);
+            line.pending.insert((user, seq));
+            let right = response.status == 201 && response.body["seq"].to_string().trim_matches('"') == seq.to_string();
+            (!right).then(|| format!("{seq}, and it is {}", response.body))
+        };
+        self.request(user, (Method::POST, "/v1/posts"), Some(json!({ "title": "x" })), wrong).await;
+    }
+
+    async fn mark(&mut self, user: u64, post: Post, read: bool) {
+        let path = format!("/v1/posts/{}-{}/read", post.0, post.1);
+        let method = if read { Method::PUT } else { Method::DELETE };
+        let wrong = |line: &mut Self, response: &Response| {
+            line.model.mark(user, post, read);
+            let (live, unread) = (line.model.is_live(post), &response.body["unread"]);
+            if !live || response.status != 200 {
+                return (live || response.status != 404).then(|| format!("status {}", response.status));
+            }
+            let of_author = line.count(&unread["author"], user, &[post.0]);
+            of_author.or_else(|| line.count(&unread["total"], user, &line.model.following(user)))
+        };
+        self.request(user, (method, &path), None, wrong).await;
+    }
+
+    async fn mark_many(&mut self, user: u64, body: Value, through: Option<Post>) {
+        let wrong = |line: &mut Self, response: &Response| {
+            match through {
+                Some((author, seq)) => line.model.through(user, author, seq),
+                None => line.model.all(user),
+            }
+            match response.status {
+                200 => line.count(&response.body["unread"]["total"], user, &line.model.following(user)),
+                status => Some(format!("{through:?}: status {status}")),
+            }
+        };
+        self.request(user, (Method::POST, "/v1/reads"), Some(body), wrong).await;
+    }
+
+    async fn like(&mut self, user: u64, post: Post) {
+        let path = format!("/v1/posts/{}-{}/like", post.0, post.1);
+        let wrong = |line: &mut Self, response: &Response| {
+            line.model.react(user, post, Kind::Like, true);
+            ((response.status == 200) != line.model.is_live(post)).then(|| format!("status {}", response.status))
+        };
+        self.request(user, (Method::PUT, &path), None, wrong).await;
+    }
+
+    /// Reads the delivery of a post, which is no longer pending if it is done.
+    async fn delivery(&mut self, post: Post) {
+        let path = format!("/v1/posts/{}-{}/delivery", post.0, post.1);
+        let response = self.get(post.0, &path, |_, _| None).await;
+        if response.body["state"] == "done" {
+            self.pending.remove(&post);
+            let at = |name: &str| serde_json::from_value::<Timestamp>(response.body[name].clone()).unwrap();
+            self.run.delivered.lock().unwrap().push((at("started_at"), at("finished_at")));
+        }
+    }
+
+    async fn feed(&mut self, user: u64) {
+        let wrong = |line: &Self, page: &Value| line.wrong_page(user, page);
+        self.get(user, &format!("/v1/feed?limit={PAGE}"), wrong).await;
     }
 
     /// Checks a count that may lack these posts. Returns the error.
@@ -230,83 +334,9 @@ impl Line<'_> {
         (!right).then(|| format!("{found} unread instead of {least}..={most}"))
     }
 
-    async fn get(&mut self, user: u64, path: &str, wrong: impl FnOnce(&Self, &Value) -> Option<String>) {
-        let (sent, response) = self.send(user, Method::GET, path, None).await;
-        let wrong =
-            if response.status == 200 { wrong(self, &response.body) } else { Some(format!("status {}", response.status)) };
-        self.note(sent, &response, &format!("{path} of {user}"), wrong);
-    }
-
-    async fn follow(&mut self, user: u64, author: u64) {
-        if user != author {
-            let path = format!("/v1/following/{author}");
-            let (sent, response) = self.send(user, Method::PUT, &path, None).await;
-            self.note(sent, &response, &path, (response.body["following"] != true).then(|| response.body.to_string()));
-            self.model.follow(user, author);
-        }
-    }
-
-    async fn unfollow(&mut self, user: u64, author: u64) {
-        let path = format!("/v1/following/{author}");
-        let (sent, response) = self.send(user, Method::DELETE, &path, None).await;
-        self.note(sent, &response, &path, (response.body["following"] != false).then(|| response.body.to_string()));
-        self.model.unfollow(user, author);
-    }
-
-    async fn publish(&mut self, user: u64) {
-        let (sent, response) = self.send(user, Method::POST, "/v1/posts", Some(json!({ "title": "x" }))).await;
-        let seq = self.model.publish(user);
-        let right = response.status == 201 && response.body["seq"].to_string().trim_matches('"') == seq.to_string();
-        self.note(sent, &response, "/v1/posts", (!right).then(|| format!("{seq}, and it is {}", response.body)));
-        self.pending.insert((user, seq));
-    }
-
-    async fn mark(&mut self, user: u64, post: Post, read: bool) {
-        let path = format!("/v1/posts/{}-{}/read", post.0, post.1);
-        let method = if read { Method::PUT } else { Method::DELETE };
-        let live = self.model.is_live(post);
-        let (sent, response) = self.send(user, method, &path, None).await;
-        self.model.mark(user, post, read);
-        let wrong = if live && response.status == 200 {
-            let unread = &response.body["unread"];
-            self.count(&unread["author"], user, &[post.0])
-                .or_else(|| self.count(&unread["total"], user, &self.model.following(user)))
-        } else {
-            (live || response.status != 404).then(|| format!("status {}", response.status))
-        };
-        self.note(sent, &response, &format!("{path} by {user}"), wrong);
-    }
-
-    async fn mark_many(&mut self, user: u64, body: Value, through: Option<Post>) {
-        let (sent, response) = self.send(user, Method::POST, "/v1/reads", Some(body)).await;
-        match through {
-            Some((author, seq)) => self.model.through(user, author, seq),
-            None => self.model.all(user),
-        }
-        let wrong = match response.status {
-            200 => self.count(&response.body["unread"]["total"], user, &self.model.following(user)),
-            status => Some(format!("status {status}")),
-        };
-        self.note(sent, &response, &format!("/v1/reads by {user} {through:?}"), wrong);
-    }
-
-    async fn like(&mut self, user: u64, post: Post) {
-        let path = format!("/v1/posts/{}-{}/like", post.0, post.1);
-        let live = self.model.is_live(post);
-        let (sent, response) = self.send(user, Method::PUT, &path, None).await;
-        self.model.react(user, post, Kind::Like, true);
-        self.note(sent, &response, &path, ((response.status == 200) != live).then(|| format!("status {}", response.status)));
-    }
-
-    async fn feed(&mut self, user: u64) {
-        let wrong = |line: &Self, page: &Value| line.wrong_page(user, page);
-        self.get(user, &format!("/v1/feed?limit={PAGE}"), wrong).await;
-    }
-
     /// Checks the first page of a feed. Returns the error.
     fn wrong_page(&self, user: u64, page: &Value) -> Option<String> {
-        let items: Vec<(Post, bool)> =
-            page["items"].as_array()?.iter().map(|item| (operations::post_of(item), item["read"] == true)).collect();
+        let items = posts_and_flags(page["items"].as_array()?);
         let found: BTreeMap<Post, bool> = items.iter().copied().collect();
         let expected = self.model.feed(user);
         let whole = items.len() < PAGE;
@@ -323,65 +353,30 @@ impl Line<'_> {
         Some(format!("missing {missing:?}, with another flag or unexpected {other:?}, doubled {doubled}"))
     }
 
-    async fn unread(&mut self, user: u64) {
-        let wrong = |line: &Self, body: &Value| line.count(&body["total"], user, &line.model.following(user));
-        self.get(user, "/v1/unread", wrong).await;
+    fn wrong_counters(&self, of: u64, body: &Value) -> Option<String> {
+        let expected = json!({
+            "followings": self.model.following(of).len(), "followers": self.model.followers(of),
+            "posts": self.model.posts(of), "likes_received": self.model.received(of, Kind::Like), "favorites_received": 0,
+        });
+        (*body != expected).then(|| format!("{body} instead of {expected}"))
     }
 
-    async fn unread_of(&mut self, user: u64, author: u64) {
-        let wrong = |line: &Self, body: &Value| line.count(&body["unread"], user, &[author]);
-        self.get(user, &format!("/v1/unread/{author}"), wrong).await;
+    fn wrong_following(&self, user: u64, body: &Value) -> Option<String> {
+        let items = body["items"].as_array()?;
+        let found: BTreeSet<u64> = items.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
+        let expected: BTreeSet<u64> = self.model.following(user).into_iter().collect();
+        (found != expected).then(|| format!("{found:?} instead of {expected:?}"))
     }
 
-    async fn counters(&mut self, user: u64, of: u64) {
-        let wrong = |line: &Self, body: &Value| {
-            let expected = json!({
-                "followings": line.model.following(of).len(), "followers": line.model.followers(of),
-                "posts": line.model.posts(of), "likes_received": line.model.received(of, Kind::Like), "favorites_received": 0,
-            });
-            (*body != expected).then(|| format!("{body} instead of {expected}"))
+    fn wrong_timeline(&self, user: u64, author: u64, body: &Value) -> Option<String> {
+        let found: BTreeMap<Post, bool> = posts_and_flags(body["items"].as_array()?).into_iter().collect();
+        let follows = self.model.following(user).contains(&author);
+        let differs = |&(post, read): &(Post, bool)| match found.get(&post) {
+            None => user == author || !self.pending.contains(&post),
+            Some(found) => follows && *found != read,
         };
-        self.get(user, &format!("/v1/users/{of}/counters"), wrong).await;
-    }
-
-    async fn following(&mut self, user: u64) {
-        let wrong = |line: &Self, body: &Value| {
-            let items = body["items"].as_array()?;
-            let found: BTreeSet<u64> = items.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
-            let expected: BTreeSet<u64> = line.model.following(user).into_iter().collect();
-            (found != expected).then(|| format!("{found:?} instead of {expected:?}"))
-        };
-        self.get(user, &format!("/v1/users/{user}/following?limit=100"), wrong).await;
-    }
-
-    async fn timeline(&mut self, user: u64, author: u64) {
-        let wrong = |line: &Self, body: &Value| {
-            let items = body["items"].as_array()?;
-            let found: BTreeMap<Post, bool> =
-                items.iter().map(|item| (operations::post_of(item), item["read"] == true)).collect();
-            let follows = line.model.following(user).contains(&author);
-            let differs = |&(post, read): &(Post, bool)| match found.get(&post) {
-                None => user == author || !line.pending.contains(&post),
-                Some(found) => follows && *found != read,
-            };
-            let timeline = line.model.timeline(user, author);
-            let wrong: Vec<_> = timeline.into_iter().take(PAGE).filter(differs).collect();
-            (!wrong.is_empty()).then(|| format!("{wrong:?} are missing or have another flag"))
-        };
-        self.get(user, &format!("/v1/authors/{author}/posts?limit={PAGE}"), wrong).await;
-    }
-
-    /// Returns true if a post is delivered.
-    async fn delivery(&mut self, post: Post) {
-        let path = format!("/v1/posts/{}-{}/delivery", post.0, post.1);
-        let (sent, response) = self.send(post.0, Method::GET, &path, None).await;
-        if !self.run.over.load(Ordering::SeqCst) {
-            self.note(sent, &response, &path, (response.status != 200).then(|| format!("status {}", response.status)));
-        }
-        if response.body["state"] == "done" {
-            self.pending.remove(&post);
-            let at = |name: &str| serde_json::from_value::<Timestamp>(response.body[name].clone()).unwrap();
-            self.run.delivered.lock().unwrap().push((at("started_at"), at("finished_at")));
-        }
+        let timeline = self.model.timeline(user, author);
+        let wrong: Vec<_> = timeline.into_iter().take(PAGE).filter(differs).collect();
+        (!wrong.is_empty()).then(|| format!("{wrong:?} are missing or have another flag"))
     }
 }

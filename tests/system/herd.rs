@@ -6,8 +6,8 @@ use std::{
     time::Instant,
 };
 
-use aws_sdk_dynamodb::types::AttributeValue;
-use futures::{FutureExt, StreamExt, join, stream};
+use futures::{FutureExt, join};
+use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
     domain::{NewPost, ids::SHARDS},
@@ -15,9 +15,13 @@ use tidemark::{
     views::keys,
 };
 use tidemark_local::{RedisData, Weather};
-use tidemark_tests::{World, number_from, parameter, until, user_id, world};
+use tidemark_tests::{World, items::n, number_from, parameter, until, user_id, world};
 
-use crate::damage::proxy::{Fate, world_behind_a_proxy_with};
+use crate::{
+    at_once,
+    damage::proxy::{Fate, world_behind_a_proxy_with},
+    delivery::delivery,
+};
 
 const AUTHOR: u64 = 1_000_000;
 const POSTS: u64 = 120;
@@ -31,19 +35,15 @@ fn units(world: &World) -> f64 {
 
 /// Raises the follower count, so that the author counts as big. The test's readers are few.
 async fn make_big(world: &World) {
-    let dynamodb = world.dynamodb().await;
     for shard in 0..SHARDS {
-        let key = schema::followers_counter(user_id(AUTHOR), shard);
-        let update = dynamodb.update_item().table_name("CountersTable").set_key(Some(key));
-        let update = update.update_expression("ADD #count :many").expression_attribute_names("#count", "count");
-        update.expression_attribute_values(":many", AttributeValue::N("100".to_owned())).send().await.unwrap();
+        let counter = schema::followers_counter(user_id(AUTHOR), shard);
+        world.update_item("CountersTable", counter, &[("count", n(100))], &[]).await;
     }
 }
 
 async fn lose_view(world: &World, reader: u64) {
-    let reader = user_id(reader);
-    let keys = [keys::reader_state(reader), keys::feed(reader)];
-    redis::cmd("DEL").arg(&keys).query_async::<()>(&mut world.redis().await).await.unwrap();
+    let keys = [keys::reader_state(user_id(reader)), keys::feed(user_id(reader))];
+    world.redis().await.del::<_, ()>(&keys).await.unwrap();
 }
 
 async fn publish(world: &World, posts: std::ops::RangeInclusive<u64>) {
@@ -52,14 +52,12 @@ async fn publish(world: &World, posts: std::ops::RangeInclusive<u64>) {
 
 /// Asserts that each reader has these posts, each once, and that they are unread.
 async fn assert_feeds(world: &World, readers: impl Iterator<Item = u64>, posts: u64) {
-    stream::iter(readers)
-        .for_each_concurrent(AT_ONCE, async |reader| {
-            let caller = world.user(reader);
-            let (feed, total) = (caller.feed("all").await, caller.unread_total().await);
-            let expected: Vec<(String, bool)> = (1..=posts).rev().map(|seq| (format!("{AUTHOR}-{seq}"), false)).collect();
-            assert_eq!((total, feed), (posts, expected), "reader {reader}");
-        })
-        .await;
+    at_once(AT_ONCE, readers, async |reader| {
+        let caller = world.user(reader);
+        let expected: Vec<(String, bool)> = (1..=posts).rev().map(|seq| (format!("{AUTHOR}-{seq}"), false)).collect();
+        assert_eq!((caller.feed("all").await, caller.unread_total().await), (expected, posts), "reader {reader}");
+    })
+    .await;
 }
 
 /// Each of the two requests knows a head without the change of the other, and both heads have the same version.
@@ -104,12 +102,7 @@ fn a_delete_in_the_middle_of_a_publish_leaves_redis_with_both() {
 fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
     world(async |world| {
         let readers = number_from("TIDEMARK_READERS", 300);
-        stream::iter(1..=readers)
-            .for_each_concurrent(AT_ONCE, async |reader| {
-                world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.ok();
-                world.user(reader).feed_ids().await;
-            })
-            .await;
+        at_once(AT_ONCE, 1..=readers, async |reader| drop(world.live_reader(reader, [AUTHOR]).await)).await;
         make_big(world).await;
         publish(world, 1..=POSTS).await;
         world.idle().await;
@@ -119,13 +112,12 @@ fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
 
         world.stack.set_weather(Weather::Aws, 7);
         let started = Instant::now();
-        let read = stream::iter(1..=readers).for_each_concurrent(AT_ONCE, async |reader| {
+        let read = at_once(AT_ONCE, 1..=readers, async |reader| {
             let page = world.user(reader).get("/v1/feed?limit=100").await;
             assert_eq!((page.status, page.header("degraded")), (200, None), "reader {reader}");
             assert!(page.body["unread_total"].as_u64().unwrap() >= POSTS, "reader {reader}: {}", page.body);
         });
-        let meanwhile = publish(world, POSTS + 1..=POSTS + 5);
-        join!(read, meanwhile);
+        join!(read, publish(world, POSTS + 1..=POSTS + 5));
         let (units, throttled) = (units(world), world.stack.consumption().throttled);
         world.calm_down().await;
         println!(
@@ -150,22 +142,14 @@ fn follows_of_a_big_author_by_readers_with_views_take_a_read_unit_or_two() {
         world.user(OTHER).publish("of another").await;
         make_big(world).await;
         publish(world, 1..=POSTS).await;
-        stream::iter(1..=followers)
-            .for_each_concurrent(AT_ONCE, async |reader| {
-                world.user(reader).put(&format!("/v1/following/{OTHER}")).await.ok();
-                assert_eq!(world.user(reader).feed_ids().await.len(), 1);
-            })
-            .await;
+        at_once(AT_ONCE, 1..=followers, async |reader| {
+            assert_eq!(world.reader(reader, [OTHER]).await.feed_ids().await.len(), 1);
+        })
+        .await;
         world.idle().await;
         world.stack.set_weather(Weather::Aws, 3);
-        stream::iter(1..=followers)
-            .for_each_concurrent(
-                AT_ONCE,
-                async |reader| {
-                    while world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.status == 503 {}
-                },
-            )
-            .await;
+        let path = format!("/v1/following/{AUTHOR}");
+        at_once(AT_ONCE, 1..=followers, async |reader| while world.user(reader).put(&path).await.status == 503 {}).await;
         let units = units(world);
         world.calm_down().await;
         println!("{followers} follows: {units:.0} read units of the author's partition, {:.2} each", units / followers as f64);
@@ -190,15 +174,14 @@ fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
         world.user(1).feed_ids().await;
         world.user(1).get(&format!("/v1/authors/{AUTHOR}/posts")).await.ok();
         let [head, _] = keys::head(user_id(AUTHOR));
-        let _: u64 = redis::cmd("DEL").arg(head).query_async(&mut world.redis().await).await.unwrap();
+        world.redis().await.del::<_, ()>(head).await.unwrap();
         world.stack.set_weather(Weather::Aws, 5);
         let marks = (1..=READERS).flat_map(|reader| (1..=20).map(move |seq| (reader, seq)));
-        stream::iter(marks)
-            .for_each_concurrent(AT_ONCE, async |(reader, seq)| {
-                let response = world.user(reader).put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok();
-                assert_eq!(response["read"], true);
-            })
-            .await;
+        at_once(AT_ONCE, marks, async |(reader, seq)| {
+            let response = world.user(reader).put(&format!("/v1/posts/{AUTHOR}-{seq}/read")).await.ok();
+            assert_eq!(response["read"], true);
+        })
+        .await;
         let units = units(world);
         world.stack.set_weather(Weather::Calm, 1);
         println!("{} marks: {units:.0} read units of the author's partition", READERS * 20);
@@ -213,9 +196,7 @@ fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
 fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
     world(async |world| {
         make_big(world).await;
-        for reader in 1..=3 {
-            world.user(reader).put(&format!("/v1/following/{AUTHOR}")).await.ok();
-        }
+        world.follow(1..=3, AUTHOR).await;
         publish(world, 1..=30).await;
         world.idle().await;
         // One reader's rebuild stores the times, the next one fills the head.
@@ -225,8 +206,8 @@ fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         }
         let author = user_id(AUTHOR);
         let ([head, _], [times, _]) = (keys::head(author), keys::times(author));
-        let exists: u64 = redis::cmd("EXISTS").arg(&[head, times]).query_async(&mut world.redis().await).await.unwrap();
-        assert_eq!(exists, 2, "the head and the times are known");
+        let exist: u64 = world.redis().await.exists(&[head, times]).await.unwrap();
+        assert_eq!(exist, 2, "the head and the times are known");
 
         // The publish is killed after its transaction: neither Redis nor the queue knows of the post.
         let (stores, post) = (&world.stack.app("publish").unwrap().stores, NewPost::titled(author, "killed"));
@@ -234,11 +215,10 @@ fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         stores.posts.publish(&post, followers, None, stores.clock.now()).await.unwrap();
         lose_view(world, 3).await;
         assert_eq!(world.user(3).unread_total().await, 30, "the head in Redis does not have the post");
-        let resumed = json!({ "job": "fan-outs", "overdue_ms": 0 });
         until("reconcile resumes the fan-out", async || {
-            world.reconcile(resumed.clone()).await;
+            world.resume_fan_outs().await;
             world.idle().await;
-            world.user(AUTHOR).get(&format!("/v1/posts/{AUTHOR}-31/delivery")).await.ok()["state"] == "done"
+            delivery(world, &format!("{AUTHOR}-31"), &["state"]).await == json!(["done"])
         })
         .await;
         world.assert_unread(1..=3, 31).await;

@@ -2,20 +2,16 @@
 //! is flushed, stopped and started; the whole stack is stopped and started. Other histories continue during all of
 //! this.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::json;
 use tidemark_tests::{Model, RedisOutage, World};
 use tokio::sync::{Mutex, RwLock};
 
 use crate::{
     delivery::resend,
-    operations::{self, Callers, OPERATIONS, compare},
+    operations::{self, Callers, Done, OPERATIONS, compare},
 };
 
 /// The number of histories in a run. A build with `TIDEMARK_HISTORIES` sets another number.
@@ -30,8 +26,6 @@ const LENGTH: usize = 60;
 
 /// The operations of the histories that share a stack.
 pub(crate) const OPERATIONS_TOGETHER: usize = TOGETHER as usize * LENGTH;
-
-const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
 #[tokio::test]
 async fn random_histories_end_in_agreement_with_the_model() {
@@ -54,12 +48,12 @@ async fn histories(count: u64, pull_threshold: Option<u64>) {
     let mut world = World::start(configure).await;
     for first in (0..count).step_by(TOGETHER as usize) {
         println!("histories with seeds {first} to {}", first + TOGETHER - 1);
-        world = batch(world, first).await;
+        world = batch_beside(world, first, async |shared| disturb(shared, first).await).await;
     }
     // The histories leave no difference, and reconcile reports none.
-    let report = json!(world.walk_over_all_users(true, Duration::ZERO).await);
-    assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
-    assert!(report["looked_at"].as_u64() > Some(count * 6), "{}", report["looked_at"]);
+    let report = world.walk_over_all_users(true, Duration::ZERO).await;
+    assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));
+    assert!(report.looked_at > count * 6, "{}", report.looked_at);
     world.finish().await;
 }
 
@@ -70,12 +64,7 @@ pub(crate) struct Shared {
     /// True if the workers are paused. False after every start.
     held: Mutex<bool>,
     redis_outage: Mutex<Option<RedisOutage>>,
-    /// The number of finished operations.
-    done: AtomicUsize,
-}
-
-async fn batch(world: World, first: u64) -> World {
-    batch_beside(world, first, async |shared| disturb(shared, first).await).await
+    pub(crate) done: Done,
 }
 
 /// Runs [`TOGETHER`] histories beside a disturbance, and compares what is left with the model.
@@ -84,28 +73,23 @@ pub(crate) async fn batch_beside(world: World, first: u64, disturbance: impl Asy
         world: RwLock::new(Some(world)),
         held: Mutex::new(false),
         redis_outage: Mutex::new(None),
-        done: AtomicUsize::new(0),
+        done: Done::default(),
     };
     let histories = join_all((first..first + TOGETHER).map(|seed| history(&shared, seed)));
     let (models, ()) = futures::join!(histories, disturbance(&shared));
     let world = shared.world.into_inner().unwrap();
-    for worker in WORKERS {
-        world.stack.resume(worker).unwrap();
-    }
+    world.resume_workers();
     world.idle().await;
     // Resumes the fan-outs that an outage or a slow Redis interrupted, as the minute job does.
     let resumed = world.resume_fan_outs().await;
     println!("unfinished: {}", resumed["found"]);
     world.idle().await;
-    let comparisons = models.iter().enumerate().map(|(index, (users, model))| {
-        let (world, seed) = (&world, first + index as u64);
-        async move {
-            for &user in users {
-                compare(&world.user(user), model, user, seed, 7).await;
-            }
+    join_all(models.iter().zip(first..).map(async |((users, model), seed)| {
+        for &user in users {
+            compare(&world.user(user), model, user, seed, 7).await;
         }
-    });
-    join_all(comparisons).await;
+    }))
+    .await;
     world
 }
 
@@ -120,11 +104,11 @@ async fn disturb(shared: &Shared, seed: u64) {
         if !seed.is_multiple_of(3 * TOGETHER) {
             return;
         }
-        shared.reached(stop).await;
+        shared.done.reached(stop).await;
         let world = shared.world.write().await;
         *shared.redis_outage.lock().await = Some(world.as_ref().unwrap().redis_outage(views_survive).await);
         drop(world);
-        shared.reached(stop + start / 4).await;
+        shared.done.reached(stop + start / 4).await;
         let world = shared.world.write().await;
         if let Some(outage) = shared.redis_outage.lock().await.take() {
             outage.end(world.as_ref().unwrap()).await;
@@ -134,7 +118,7 @@ async fn disturb(shared: &Shared, seed: u64) {
         if seed % (3 * TOGETHER) != TOGETHER {
             return;
         }
-        shared.reached(restart).await;
+        shared.done.reached(restart).await;
         let mut world = shared.world.write().await;
         let old = world.take().unwrap();
         *world = Some(old.restart().await);
@@ -145,13 +129,6 @@ async fn disturb(shared: &Shared, seed: u64) {
 }
 
 impl Shared {
-    /// Waits until the histories have finished this number of operations.
-    pub(crate) async fn reached(&self, operations: usize) {
-        while self.done.load(Ordering::Relaxed) < operations {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-
     pub(crate) async fn in_world(&self, act: impl AsyncFnOnce(&World)) {
         act(self.world.read().await.as_ref().unwrap()).await;
     }
@@ -166,7 +143,7 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
     for _ in 0..LENGTH {
         let guard = shared.world.read().await;
         operate(shared, guard.as_ref().unwrap(), &mut rng, &mut model, &users).await;
-        shared.done.fetch_add(1, Ordering::Relaxed);
+        shared.done.0.fetch_add(1, Ordering::SeqCst);
     }
     (users, model)
 }
@@ -174,8 +151,8 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
 async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut Model, users: &[u64]) {
     match rng.random_range(0..100) {
         dice if dice < OPERATIONS => {
-            operations::operate(&Callers { world, findings: None, unanswered: Default::default() }, rng, model, users, dice)
-                .await;
+            let callers = Callers { world, findings: None, unanswered: Default::default() };
+            operations::operate(&callers, rng, model, users, dice).await;
         }
         // A flush removes the views of all histories. If it were frequent, it would hide most errors in views.
         88..90 => {
@@ -187,8 +164,10 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
         // A pause waits until the worker has finished its task. The worker cannot finish without Redis.
         90..97 if shared.redis_outage.lock().await.is_none() => {
             let mut held = shared.held.lock().await;
-            for worker in WORKERS {
-                if *held { world.stack.resume(worker).unwrap() } else { world.stack.pause(worker).await.unwrap() }
+            if *held {
+                world.resume_workers()
+            } else {
+                world.pause_workers().await
             }
             *held = !*held;
         }

@@ -5,11 +5,9 @@
 mod attack;
 mod cells;
 mod chaos;
-mod claims;
 mod cluster;
 mod cost;
 mod damage;
-mod deleted_runs;
 mod delivery;
 mod epochs;
 mod events;
@@ -17,7 +15,6 @@ mod hang;
 mod herd;
 mod histories;
 mod hot;
-mod killed;
 mod lag;
 mod leaving;
 mod likes;
@@ -25,22 +22,18 @@ mod live;
 mod migration;
 mod notice_counts;
 mod notice_histories;
-mod notice_model;
 mod notices;
 mod operations;
 mod outage;
 mod pages;
 mod permissions;
-mod poison;
 mod pull;
 mod pull_histories;
 mod ranked;
 mod rebuild;
 mod repeats;
-mod restart;
 mod resumption;
 mod rollout;
-mod silence;
 mod storms;
 mod traffic;
 mod turns;
@@ -49,3 +42,43 @@ mod views;
 mod warm;
 mod weather;
 mod windows;
+
+use std::fmt::Display;
+
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+use tidemark_local::{Fault, FaultAction};
+use tidemark_tests::{Response, World};
+
+/// The values of these fields of an object, as an array.
+fn fields(object: &Value, names: &[&str]) -> Value {
+    names.iter().map(|name| object[*name].clone()).collect()
+}
+
+/// Publishes a notice with each of these titles.
+async fn publish_notices(world: &World, platforms: &[u16], titles: impl IntoIterator<Item: Display>) {
+    for title in titles {
+        let notice = json!({ "platforms": platforms, "title": title.to_string() });
+        world.administrator().post("/v1/notices", &notice).await.ok();
+    }
+}
+
+/// Lets an operation of DynamoDB or SQS fail, also when the SDK repeats it.
+fn refusal(operation: &str) -> Fault {
+    Fault::new(operation, FaultAction::FailBefore("InternalServerError".to_owned())).times(usize::MAX)
+}
+
+/// Sends a request, which is written as `token: METHOD path body`. A post and a list are made with an idempotency key.
+async fn request(world: &World, request: &str) -> Response {
+    let (token, request) = request.split_once(": ").unwrap();
+    let mut parts = request.splitn(3, ' ');
+    let (method, path, body) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().map(str::to_owned));
+    let makes = method == "POST" && ["/v1/posts", "/v1/lists"].contains(&path);
+    let key: &[_] = if makes { &[("idempotency-key", "once")] } else { &[] };
+    world.stranger(Some(token)).send(method.parse().unwrap(), path, key, body).await
+}
+
+/// Does something for each of these, at most `most` at a time.
+async fn at_once<T>(most: usize, all: impl IntoIterator<Item = T>, act: impl AsyncFn(T)) {
+    stream::iter(all).for_each_concurrent(most, async |one| act(one).await).await;
+}

@@ -1,7 +1,7 @@
 //! Counts of notices: many readers of any id, every count compared with an independent one, the Redis commands of a
 //! count, and the memory in Redis.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeMap;
 
 use futures::{StreamExt, future::join_all, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -12,7 +12,11 @@ use tidemark::{
 };
 use tidemark_tests::{World, user_id, world};
 
-use crate::notices::{board, platform};
+use crate::{
+    notice_histories::Model,
+    notices::{board, platform},
+    publish_notices,
+};
 
 const SEED: u64 = 20_261_121;
 const PLATFORMS: [u16; 3] = [1, 2, 65_535];
@@ -23,6 +27,9 @@ const READERS: u64 = 2_000;
 
 /// Requests at the same time.
 const LANES: usize = 16;
+
+/// The expected state of each platform.
+type Models = BTreeMap<u16, Model>;
 
 /// The commands that Redis has run, by name, and the number of reads from its connections.
 async fn activity(world: &World) -> (BTreeMap<String, u64>, u64) {
@@ -51,42 +58,17 @@ async fn largest_key(world: &World) -> (u64, String) {
     }
 }
 
-/// The slots that each reader has read, as plain sets.
-#[derive(Default)]
-struct Ledger {
-    live: BTreeSet<(u16, u64)>,
-    read: HashSet<(u64, u16, u64)>,
-}
-
-impl Ledger {
-    fn counts(&self, user: u64, platform: u16) -> (u64, u64) {
-        let live = self.live.range((platform, 0)..=(platform, u64::MAX)).count() as u64;
-        let read = self.live.iter().filter(|(of, seq)| *of == platform && self.read.contains(&(user, *of, *seq))).count() as u64;
-        (live - read, read)
-    }
-}
-
 /// One random mark of every reader, many at once. If `again` is set, Redis is flushed halfway. A mark through a
 /// notice happens only once, because another test covers lower ones.
-async fn marks(world: &World, ledger: &mut Ledger, readers: &[u64], rng: &mut StdRng, again: bool) {
+async fn marks(world: &World, models: &mut Models, readers: &[u64], rng: &mut StdRng, again: bool) {
     let kinds = if again { 3..10 } else { 0..10 };
     let plan: Vec<(u64, u16, u64, u8)> = readers
         .iter()
         .map(|&user| (user, PLATFORMS[rng.random_range(0..3)], rng.random_range(1..=NOTICES), rng.random_range(kinds.clone())))
         .collect();
     for &(user, platform, seq, kind) in &plan {
-        match kind {
-            0..3 => {
-                let live = ledger.live.range((platform, 0)..=(platform, seq)).map(|(_, seq)| (user, platform, *seq));
-                ledger.read.extend(live);
-            }
-            3..8 if ledger.live.contains(&(platform, seq)) => {
-                ledger.read.insert((user, platform, seq));
-            }
-            _ => {
-                ledger.read.remove(&(user, platform, seq));
-            }
-        }
+        let model = models.get_mut(&platform).unwrap();
+        if kind < 3 { model.mark_through(user, seq, 1, 0) } else { model.mark(user, seq, kind < 8, 0) }
     }
     let half = plan.len() / 2;
     let requests = plan.into_iter().enumerate().map(async |(index, (user, platform, seq, kind))| {
@@ -105,12 +87,12 @@ async fn marks(world: &World, ledger: &mut Ledger, readers: &[u64], rng: &mut St
     stream::iter(requests).buffer_unordered(LANES).collect::<Vec<()>>().await;
 }
 
-async fn compare(world: &World, ledger: &Ledger, readers: &[u64]) -> u64 {
+async fn compare(world: &World, models: &Models, readers: &[u64]) -> u64 {
     // On a busy machine the update of a view may have become a task.
     world.idle().await;
     let wanted = readers.iter().flat_map(|&user| PLATFORMS.map(|platform| (user, platform)));
     let compared = stream::iter(wanted.map(async |(user, platform)| {
-        assert_eq!(world.user(user).notice_counts(platform).await, ledger.counts(user, platform), "{user} on {platform}");
+        assert_eq!(world.user(user).notice_counts(platform).await, models[&platform].counts(user, 0), "{user} on {platform}");
     }));
     compared.buffer_unordered(LANES).count().await as u64
 }
@@ -121,42 +103,38 @@ fn every_count_equals_an_independent_count_also_after_a_flush_of_redis() {
     world(async |world| {
         let mut rng = StdRng::seed_from_u64(SEED);
         let admin = world.administrator();
-        let mut ledger = Ledger::default();
-        for seq in 1..=NOTICES {
-            admin.post("/v1/notices", &json!({ "platforms": PLATFORMS, "title": format!("{seq}") })).await.ok();
-            ledger.live.extend(PLATFORMS.map(|platform| (platform, seq)));
-        }
+        let mut models: Models = PLATFORMS.map(|platform| (platform, Model::default())).into();
+        publish_notices(world, &PLATFORMS, 1..=NOTICES).await;
+        models.values_mut().for_each(|model| (0..NOTICES).for_each(|_| model.publish(None, 0)));
         let sparse = (0..READERS - 1).map(|_| rng.random_range(READERS + 1..u64::MAX));
         let readers: Vec<u64> = sparse.chain([u64::MAX]).chain(1..=READERS).collect();
 
-        marks(world, &mut ledger, &readers, &mut rng, false).await;
-        let compared = compare(world, &ledger, &readers).await;
+        marks(world, &mut models, &readers, &mut rng, false).await;
+        let compared = compare(world, &models, &readers).await;
 
         // Some notices are deleted, some get a new slot. Then more marks follow, and Redis is flushed during them.
-        for platform in PLATFORMS {
+        for (platform, model) in &mut models {
             for seq in [3, 50, 99] {
                 admin.delete(&format!("/v1/notices/{platform}-{seq}")).await.ok();
-                ledger.live.remove(&(platform, seq));
+                model.notices.remove(&seq);
             }
             admin.put_body(&format!("/v1/notices/{platform}-7"), &json!({ "title": "again", "renotify": true })).await.ok();
-            ledger.read.retain(|(_, of, seq)| (*of, *seq) != (platform, 7));
+            model.edit(7, None, Some(2));
         }
-        marks(world, &mut ledger, &readers, &mut rng, true).await;
-        let compared = compared + compare(world, &ledger, &readers).await;
+        marks(world, &mut models, &readers, &mut rng, true).await;
+        let compared = compared + compare(world, &models, &readers).await;
         world.flush_redis().await;
-        let compared = compared + compare(world, &ledger, &readers).await;
+        let compared = compared + compare(world, &models, &readers).await;
 
-        for platform in PLATFORMS {
-            let wanted = (1..=NOTICES).filter(|seq| ledger.live.contains(&(platform, *seq)));
-            join_all(wanted.map(async |seq| {
-                let notice = admin.get(&format!("/v1/notices/{platform}-{seq}")).await.ok();
-                let expected = readers.iter().filter(|&&user| ledger.read.contains(&(user, platform, seq))).count();
-                assert_eq!(notice["readers"], expected, "{platform}-{seq}");
+        for (platform, model) in &models {
+            join_all(model.notices.iter().map(async |(seq, notice)| {
+                let found = admin.get(&format!("/v1/notices/{platform}-{seq}")).await.ok();
+                assert_eq!(found["readers"], notice.read_by.len(), "{platform}-{seq}");
             }))
             .await;
         }
         let (bytes, key) = largest_key(world).await;
-        println!("{compared} counts and {} numbers of readers are right; largest key {key}: {bytes} bytes", ledger.live.len());
+        println!("{compared} counts are right; largest key {key}: {bytes} bytes");
         assert!(bytes < 1 << 20);
     });
 }
@@ -168,10 +146,8 @@ fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers(
     const ASKED: u64 = 500;
     println!("seed {SEED}");
     world(async |world| {
-        let (admin, mut rng) = (world.administrator(), StdRng::seed_from_u64(SEED));
-        for seq in 1..=300 {
-            admin.post("/v1/notices", &json!({ "platforms": [9], "title": format!("{seq}") })).await.ok();
-        }
+        let mut rng = StdRng::seed_from_u64(SEED);
+        publish_notices(world, &[9], 1..=300).await;
         let (board, platform) = (board(world), platform(9));
         let views = board.stores.notice_views.clone();
         board.board(platform, UserId::MIN).await.unwrap();

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use futures::future::join_all;
+use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
     Stores, SystemClock,
@@ -15,12 +16,13 @@ use tidemark::{
     ports::{Clock, NoticeRecord, NoticeView},
     views::{Redis, RedisOptions, keys},
 };
-use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{
     Response, User, World,
     items::{n, with_attributes},
-    until, user_id, world, world_with,
+    user_id, world, world_with,
 };
+
+use crate::{publish_notices, refusal};
 
 /// The use cases alone, on a connection with long timeouts. So a read goes to the facts only when the test causes it.
 pub(crate) fn board(world: &World) -> NoticeBoard {
@@ -98,14 +100,11 @@ fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
 #[test]
 fn a_mark_reads_a_platforms_head_from_redis_if_that_has_the_notice() {
     world(async |world| {
-        let (admin, reader) = (world.administrator(), world.user(7));
-        let publish = async || admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
+        let reader = world.user(7);
         let through = async |seq: u64| reader.post("/v1/notices/reads", &json!({ "platform": 3, "through": seq })).await.ok();
-        publish().await;
-        publish().await;
+        publish_notices(world, &[3], ["x", "x"]).await;
         counts(&reader, 3).await.ok();
-        let read_of_facts = Fault::new("BatchGetItem", FaultAction::FailBefore("InternalFailure".to_owned()));
-        let read_of_facts = world.stack.faults().add(read_of_facts.on("NoticesTable").times(1_000));
+        let read_of_facts = world.stack.faults().add(refusal("BatchGetItem").on("NoticesTable"));
         assert_eq!(reader.put("/v1/notices/3-1/read").await.ok()["unread"], 1);
         assert_eq!(through(2).await["unread"], 0);
         assert_eq!(read_of_facts.fired(), 0);
@@ -114,13 +113,13 @@ fn a_mark_reads_a_platforms_head_from_redis_if_that_has_the_notice() {
         // A head that lacks a notice that the facts have, as after a publish that was not acknowledged.
         let mut redis = world.redis().await;
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform(3)));
-        let older: Vec<u8> = redis::cmd("GET").arg(&head).query_async(&mut redis).await.unwrap();
+        let older: Vec<u8> = redis.get(&head).await.unwrap();
         for seq in [3, 4] {
-            publish().await;
-            redis::cmd("SET").arg(&head).arg(&older).query_async::<()>(&mut redis).await.unwrap();
+            publish_notices(world, &[3], ["x"]).await;
+            redis.set::<_, _, ()>(&head, &older).await.unwrap();
             let mark = if seq == 3 { reader.put("/v1/notices/3-3/read").await.ok() } else { through(seq).await };
             assert_eq!(mark["unread"], 0);
-            redis::cmd("DEL").arg(&head).query_async::<()>(&mut redis).await.unwrap();
+            redis.del::<_, ()>(&head).await.unwrap();
             assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": seq }));
         }
     });
@@ -129,21 +128,15 @@ fn a_mark_reads_a_platforms_head_from_redis_if_that_has_the_notice() {
 #[test]
 fn damaged_views_are_read_from_the_facts_and_repaired() {
     world(async |world| {
-        let (admin, reader) = (world.administrator(), world.user(7));
-        for _ in 0..3 {
-            admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
-        }
+        let (reader, mut redis) = (world.user(7), world.redis().await);
+        publish_notices(world, &[3], ["x"; 3]).await;
         reader.put("/v1/notices/3-2/read").await.ok();
-        let keys = [
-            keys::notice_record(NoticeRecord::Head(platform(3))),
-            keys::notice_record(NoticeRecord::Reads(user_id(7), platform(3))),
-        ];
+        let keys = [NoticeRecord::Head(platform(3)), NoticeRecord::Reads(user_id(7), platform(3))].map(keys::notice_record);
         for garbage in ["", "x", "\u{1}\0\0\0\0\0\u{2}nonsense"] {
             for [key, _] in &keys {
-                let mut redis = world.redis().await;
-                redis::cmd("SET").arg(key).arg(garbage).query_async::<()>(&mut redis).await.unwrap();
+                redis.set::<_, _, ()>(key, garbage).await.unwrap();
                 assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 2, "read": 1 }), "{key}: {garbage:?}");
-                let stored: Vec<u8> = redis::cmd("GET").arg(key).query_async(&mut redis).await.unwrap();
+                let stored: Vec<u8> = redis.get(key).await.unwrap();
                 assert_ne!(stored, garbage.as_bytes(), "repaired");
             }
         }
@@ -154,7 +147,7 @@ fn damaged_views_are_read_from_the_facts_and_repaired() {
 fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
     world(async |world| {
         let (admin, reader) = (world.administrator(), world.user(7));
-        admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
+        publish_notices(world, &[3], ["x"]).await;
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1);
         let facts = board(world).stores.notices.clone();
         let (head, before) = facts.state(platform(3), user_id(7)).await.unwrap();
@@ -170,15 +163,10 @@ fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
 
 // ---- Redis unavailable -----------------------------------------------------
 
-async fn redis_is_asked_again(user: &User) {
-    until("the function calls Redis", async || counts(user, 3).await.header("degraded").is_none()).await;
-}
-
 async fn list(user: &User) -> (bool, Vec<(Value, bool)>) {
     let page = user.get("/v1/notices?platform=3").await;
     let degraded = page.header("degraded") == Some("redis");
-    let items = page.ok()["items"].as_array().unwrap().clone();
-    (degraded, items.iter().map(|item| (item["title"].clone(), item["read"] == true)).collect())
+    (degraded, page.items().iter().map(|item| (item["title"].clone(), item["read"] == true)).collect())
 }
 
 #[test]
@@ -188,9 +176,7 @@ fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
         let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(4);
         world_with(patient, async |world| {
             let (admin, reader, idle) = (world.administrator(), world.user(7), world.user(8));
-            for title in ["a", "b", "c"] {
-                admin.post("/v1/notices", &json!({ "platforms": [3], "title": title })).await.ok();
-            }
+            publish_notices(world, &[3], ["a", "b", "c"]).await;
             reader.put("/v1/notices/3-1/read").await.ok();
             for user in [&reader, &idle] {
                 counts(user, 3).await.ok();
@@ -202,7 +188,7 @@ fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
             let response = reader.put("/v1/notices/3-2/read").await;
             assert_eq!(response.header("degraded"), Some("redis"));
             assert_eq!(response.ok(), json!({ "read": true, "unread": 1 }));
-            admin.post("/v1/notices", &json!({ "platforms": [3], "title": "d" })).await.ok();
+            publish_notices(world, &[3], ["d"]).await;
             admin.put_body("/v1/notices/3-1", &json!({ "title": "A", "renotify": true })).await.ok();
             admin.delete("/v1/notices/3-3").await.ok();
             let expected = vec![(json!("d"), false), (json!("b"), true), (json!("A"), false)];
@@ -210,8 +196,7 @@ fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
             assert_eq!(reader.get("/v1/notices/3-2").await.ok()["read"], true);
 
             outage.end(world).await;
-            world.idle().await;
-            redis_is_asked_again(&reader).await;
+            world.redis_recovers().await;
             assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 2, "read": 1 }));
             assert_eq!(list(&reader).await, (false, expected));
             assert_eq!(counts(&idle, 3).await.ok(), json!({ "unread": 3, "read": 0 }));
@@ -222,7 +207,7 @@ fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
 #[test]
 fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
     world(async |world| {
-        world.administrator().post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
+        publish_notices(world, &[3], ["x"]).await;
         let (board, id) = (board(world), NoticeId { platform: platform(3), seq: 1 });
         world.stack.pause("fan-out").await.unwrap();
         // One process cannot reach Redis. Another one has just seen that there is no outage.
@@ -263,7 +248,7 @@ fn an_expired_notice_disappears_at_once_from_every_response() {
 /// Returns false if the notice expired before its first read.
 async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
     let (admin, reader) = (world.administrator(), world.user(7));
-    admin.post("/v1/notices", &json!({ "platforms": [3], "title": "stays" })).await.ok();
+    publish_notices(world, &[3], ["stays"]).await;
     let expires_at = SystemClock.now().plus_ms(lifetime_ms);
     let short = json!({ "platforms": [3], "title": "goes", "expires_at": expires_at });
     let publish = async || admin.post_with_key("/v1/notices", "k", &short).await;
@@ -341,9 +326,8 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
         let expected: Vec<u64> = (1..=NOTICES).map(|seq| if seq <= 200 { 3 } else { 1 }).collect();
         assert_eq!(readers().await, expected);
 
-        let seqs = [1, 100, 299].map(|seq| NoticeId { platform, seq });
-        for id in seqs {
-            board.mark(user_id(7), id, false).await.unwrap();
+        for seq in [1, 100, 299] {
+            board.mark(user_id(7), NoticeId { platform, seq }, false).await.unwrap();
         }
         assert_eq!(readers().await[0], 2);
         // Half of the change is done, as after the death of the function. The next caller resumes it.
@@ -363,9 +347,7 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
 fn merged_reads_are_a_union_under_repetition_and_races() {
     world(async |world| {
         let (admin, board, platform) = (world.administrator(), board(world), platform(3));
-        for _ in 0..10 {
-            admin.post("/v1/notices", &json!({ "platforms": [3], "title": "x" })).await.ok();
-        }
+        publish_notices(world, &[3], ["x"; 10]).await;
         admin.delete("/v1/notices/3-4").await.ok();
         let reader = world.user(u64::MAX);
         reader.put("/v1/notices/3-1/read").await.ok();

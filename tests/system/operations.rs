@@ -3,7 +3,11 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use futures::future::join_all;
@@ -11,7 +15,7 @@ use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::Timestamp;
-use tidemark_tests::{Kind, Model, Response, TITLE, User, World};
+use tidemark_tests::{Kind, Model, Post, Response, TITLE, User, World};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
@@ -44,6 +48,26 @@ impl Callers<'_> {
             None => panic!("{}", what()),
         }
     }
+
+    fn check_response(&self, right: bool, path: &str, user: u64, response: &Response) {
+        self.check(right, || format!("{path} of {user}: {} {}", response.status, response.body));
+    }
+}
+
+/// The number of finished operations.
+#[derive(Default)]
+pub(crate) struct Done(pub(crate) AtomicUsize);
+
+impl Done {
+    pub(crate) async fn reached(&self, operations: usize) {
+        while self.0.load(Ordering::SeqCst) < operations {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+pub(crate) async fn put_or_delete(caller: &User, path: &str, put: bool) -> Response {
+    if put { caller.put(path).await } else { caller.delete(path).await }
 }
 
 /// One operation. `dice` is below [`OPERATIONS`].
@@ -66,9 +90,9 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let (kind, name) = reaction(rng);
             let given = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/{name}");
-            let response = if given { caller.put(&path).await } else { caller.delete(&path).await };
+            let response = put_or_delete(&caller, &path, given).await;
             let possible = model.is_live((author, seq)) && !(given && model.are_apart(user, author));
-            callers.check((response.status == 200) == possible, || format!("{path} of {user}: {}", response.body));
+            callers.check_response((response.status == 200) == possible, &path, user, &response);
             model.react(user, (author, seq), kind, given);
         }
         52..57 if model.latest(user) > 0 => {
@@ -79,15 +103,15 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
         57..66 => {
             let read = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/read");
-            let response = if read { caller.put(&path).await } else { caller.delete(&path).await };
+            let response = put_or_delete(&caller, &path, read).await;
             let possible = model.is_live((author, seq)) && !model.blocks(author, user);
-            callers.check((response.status == 200) == possible, || format!("{path} of {user}: {}", response.body));
+            callers.check_response((response.status == 200) == possible, &path, user, &response);
             if possible {
                 model.mark(user, (author, seq), read);
             }
         }
         66..70 => {
-            let posts: Vec<(u64, u64)> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
+            let posts: Vec<Post> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
             let ids: Vec<String> = posts.iter().map(|(author, seq)| format!("{author}-{seq}")).collect();
             caller.post("/v1/reads", &json!({ "posts": ids })).await.ok();
             posts.into_iter().for_each(|post| model.mark(user, post, true));
@@ -115,10 +139,10 @@ async fn follow(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user
     let body = preference.map(|preference| json!({ "preference": preference }).to_string());
     let response = callers.user(user).send(Method::PUT, &path, &[], body).await;
     let possible = !model.are_apart(user, author);
-    callers.check((response.status == 200) == possible, || format!("{user} follows {author}: {}", response.body));
+    callers.check_response((response.status == 200) == possible, &path, user, &response);
     model.follow(user, author);
     if let Some(preference) = preference.filter(|_| possible) {
-        callers.check(response.body["preference"] == preference, || format!("{path}: {}", response.body));
+        callers.check_response(response.body["preference"] == preference, &path, user, &response);
         model.prefer(user, author, preference);
     }
 }
@@ -134,59 +158,54 @@ async fn follow_many(callers: &Callers<'_>, model: &mut Model, user: u64, users:
 }
 
 /// A change of a title, a profile, a mute, a block or a list, or a deletion by a moderator.
-async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: (u64, u64), users: &[u64]) {
+async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: Post, users: &[u64]) {
     let caller = callers.user(user);
     match rng.random_range(0..21) {
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
             let response = caller.put_body(&path, &json!({ "title": title })).await;
-            callers.check((response.status == 200) == model.is_live(post), || {
-                format!("{path}: {} {}", response.status, response.body)
-            });
+            callers.check_response((response.status == 200) == model.is_live(post), &path, user, &response);
             model.edit(post, &title);
         }
         5..9 => {
             let name = format!("name {}", rng.random_range(0..3));
             let handle = rng.random::<bool>().then(|| format!("handle_{}_{}", users[0], rng.random_range(0..3)));
-            let response = caller.put_body("/v1/me/profile", &json!({ "name": name, "handle": handle })).await;
+            let path = "/v1/me/profile";
+            let response = caller.put_body(path, &json!({ "name": name, "handle": handle })).await;
             let free = model.set_profile(user, &name, handle.as_deref());
-            callers
-                .check((response.status == 200) == free, || format!("profile of {user}: {} {}", response.status, response.body));
+            callers.check_response((response.status == 200) == free, path, user, &response);
         }
         9..13 if user != post.0 => {
             let (path, muted) = (format!("/v1/mutes/{}", post.0), rng.random_bool(0.6));
-            let response = if muted { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check(response.body["muted"] == muted, || format!("{path}: {} {}", response.status, response.body));
+            let response = put_or_delete(&caller, &path, muted).await;
+            callers.check_response(response.body["muted"] == muted, &path, user, &response);
             model.mute(user, post.0, muted);
         }
         // A block ends follows, so most blocks end soon.
         13..17 if user != post.0 => {
             let (path, blocked) = (format!("/v1/blocks/{}", post.0), !model.blocks(user, post.0) && rng.random_bool(0.5));
-            let response = if blocked { caller.put(&path).await } else { caller.delete(&path).await };
-            callers.check(response.body["blocked"] == blocked, || format!("{path}: {} {}", response.status, response.body));
+            let response = put_or_delete(&caller, &path, blocked).await;
+            callers.check_response(response.body["blocked"] == blocked, &path, user, &response);
             model.block(user, post.0, blocked);
         }
         17..21 => match model.list(user).map(|(id, _)| format!("/v1/lists/{id}")) {
             None => {
-                let (key, body) = (format!("list {user}"), json!({ "name": "friends" }).to_string());
-                let made = caller.send(Method::POST, "/v1/lists", &[("idempotency-key", &key)], Some(body)).await.ok();
+                let made = caller.post_with_key("/v1/lists", &format!("list {user}"), &json!({ "name": "friends" })).await.ok();
                 model.make_list(user, made["id"].as_str().unwrap());
             }
             Some(list) => {
                 let (path, member) = (format!("{list}/authors/{}", post.0), rng.random_bool(0.7));
-                let response = if member { caller.put(&path).await } else { caller.delete(&path).await };
+                let response = put_or_delete(&caller, &path, member).await;
                 let possible = model.set_member(user, post.0, member);
-                callers.check((response.status == 200) == possible, || format!("{path}: {} {}", response.status, response.body));
+                callers.check_response((response.status == 200) == possible, &path, user, &response);
             }
         },
         _ => {
             let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));
             let path = format!("/v1/posts/{}-{}", post.0, post.1);
             let (response, known) = (moderator.delete(&path).await, post.1 <= model.latest(post.0));
-            callers.check((response.status == 204) == known, || {
-                format!("moderation of {path}: {} {}", response.status, response.body)
-            });
+            callers.check_response((response.status == 204) == known, &path, 900, &response);
             model.delete(post);
         }
     }
@@ -199,8 +218,9 @@ async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
     let weight = if rng.random_bool(0.3) { rng.random_range(-100..=100) } else { 0 };
     let (caller, body) = (callers.user(user), json!({ "title": TITLE, "weight": weight }).to_string());
     let seq = |response: Response| {
-        let id = response.ok()["id"].as_str().unwrap().to_owned();
-        id.strip_prefix(&format!("{user}-")).and_then(|seq| seq.parse::<u64>().ok()).unwrap()
+        let (author, seq) = post_of(&response.ok());
+        assert_eq!(author, user);
+        seq
     };
     let mut ghosts = 0;
     if !keyed {
@@ -275,16 +295,13 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     // Counts come first, because a page that meets a deleted post corrects them.
     assert_eq!(caller.unread_total_once().await, model.unread_total(user), "seed {seed}, count of {user}");
     let (feed, unread) = (caller.walk("/v1/feed", page).await, caller.walk("/v1/feed?status=unread", page).await);
-    let expected = model.feed(user);
-    let keys: Vec<(&str, (u64, u64))> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
+    let keys: Vec<(&str, Post)> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
     assert!(keys.is_sorted_by(|newer, older| newer > older), "seed {seed}, order of the feed of {user}: {keys:?}");
-    let mut found: Vec<_> = feed.iter().map(|item| (post_of(item), item["read"] == true)).collect();
+    let (mut found, mut expected) = (posts_and_flags(&feed), model.feed(user));
     found.sort_unstable();
-    let mut wanted = expected.clone();
-    wanted.sort_unstable();
-    assert_eq!(found, wanted, "seed {seed}, feed of {user}");
-    let unread_of_feed: Vec<&Value> = feed.iter().filter(|item| item["read"] == false).collect();
-    assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_feed, "seed {seed}, unread of {user}");
+    expected.sort_unstable();
+    assert_eq!(found, expected, "seed {seed}, feed of {user}");
+    assert_eq!(unread, with(&feed, |item| item["read"] == false), "seed {seed}, unread of {user}");
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
     assert_items(&feed, model, user, seed);
     compare_list(caller, model, user, seed, page, &feed).await;
@@ -294,7 +311,7 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     assert_profiles(&page_of_feed, model, shown, seed);
     for (kind, list) in [(Kind::Like, "likes"), (Kind::Favorite, "favorites")] {
         let items = caller.walk(&format!("/v1/me/{list}"), page).await;
-        let posts: Vec<(u64, u64)> = items.iter().map(post_of).collect();
+        let posts: Vec<Post> = items.iter().map(post_of).collect();
         let expected = model.reacted(user, kind);
         assert_eq!(posts.len(), expected.len(), "seed {seed}, {list} of {user}: {posts:?}");
         assert_eq!(BTreeSet::from_iter(posts), expected, "seed {seed}, {list} of {user}");
@@ -330,12 +347,11 @@ async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
         assert_eq!(count["unread"], model.unread_of(user, author), "seed {seed}, {user} of {author}");
         for status in ["all", "unread"] {
             let page = caller.get(&format!("/v1/authors/{author}/posts?status={status}&limit=100")).await.ok();
-            assert_items(page["items"].as_array().unwrap(), model, user, seed);
-            let unread = status == "unread";
-            let of_author: Vec<_> =
-                page["items"].as_array().unwrap().iter().map(|item| (post_of(item), item["read"] == true)).collect();
-            let wanted: Vec<_> = model.timeline(user, author).into_iter().filter(|(_, read)| !(unread && *read)).collect();
-            assert_eq!(of_author, wanted, "seed {seed}, {status} of {author} for {user}");
+            let items = page["items"].as_array().unwrap();
+            assert_items(items, model, user, seed);
+            let mut wanted = model.timeline(user, author);
+            wanted.retain(|(_, read)| status == "all" || !read);
+            assert_eq!(posts_and_flags(items), wanted, "seed {seed}, {status} of {author} for {user}");
             assert_eq!(page["total"], wanted.len(), "seed {seed}, {status} of {author} for {user}");
         }
     }
@@ -345,8 +361,7 @@ async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
 async fn compare_list(caller: &User, model: &Model, user: u64, seed: u64, page: usize, feed: &[Value]) {
     let Some((list, authors)) = model.list(user) else { return };
     let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
-    let expected: Vec<&Value> = feed.iter().filter(|item| authors.contains(&post_of(item).0)).collect();
-    assert_eq!(of_list.iter().collect::<Vec<_>>(), expected, "seed {seed}, list of {user}");
+    assert_eq!(of_list, with(feed, |item| authors.contains(&post_of(item).0)), "seed {seed}, list of {user}");
     let total: u64 = authors.iter().map(|&author| model.unread_of(user, author)).sum();
     assert_eq!(caller.get(&format!("/v1/unread?list={list}")).await.ok()["total"], total, "seed {seed}, list of {user}");
     let members = caller.walk(&format!("/v1/lists/{list}/authors"), page).await;
@@ -359,8 +374,7 @@ async fn compare_ranked(caller: &User, model: &Model, user: u64, seed: u64, page
     let mut ranked = caller.walk("/v1/feed?order=ranked", page).await;
     assert!(ranked.is_sorted_by(|a, b| a["score"].as_f64() >= b["score"].as_f64()), "seed {seed}, ranks of {user}: {ranked:?}");
     let unread = caller.walk("/v1/feed?order=ranked&status=unread", page).await;
-    let unread_of_ranked: Vec<&Value> = ranked.iter().filter(|item| item["read"] == false).collect();
-    assert_eq!(unread.iter().collect::<Vec<_>>(), unread_of_ranked, "seed {seed}, unread by rank of {user}");
+    assert_eq!(unread, with(&ranked, |item| item["read"] == false), "seed {seed}, unread by rank of {user}");
     for item in &mut ranked {
         let at = Timestamp::parse(item["created_at"].as_str().unwrap()).unwrap().ms() as f64;
         let score = item.as_object_mut().unwrap().remove("score").unwrap().as_f64().unwrap();
@@ -375,12 +389,12 @@ async fn compare_ranked(caller: &User, model: &Model, user: u64, seed: u64, page
 
 /// Compares the profiles on a page that names these users.
 fn assert_profiles(page: &Value, model: &Model, users: BTreeSet<u64>, seed: u64) {
-    let profile = |user: u64| Some((user, model.profile(user)?));
-    let expected = users.into_iter().filter_map(profile);
-    let expected =
-        expected.map(|(user, (name, handle))| (user.to_string(), json!({ "name": name, "handle": handle, "picture": null })));
-    let expected: serde_json::Map<String, Value> = expected.collect();
-    assert_eq!(page["profiles"], Value::Object(expected), "seed {seed}");
+    let profile = |user: u64| {
+        let (name, handle) = model.profile(user)?;
+        Some((user.to_string(), json!({ "name": name, "handle": handle, "picture": null })))
+    };
+    let expected: Value = users.into_iter().filter_map(profile).collect();
+    assert_eq!(page["profiles"], expected, "seed {seed}");
 }
 
 /// Compares titles and the reader's reactions.
@@ -392,8 +406,18 @@ fn assert_items(items: &[Value], model: &Model, user: u64, seed: u64) {
     }
 }
 
+/// The items that fulfil a condition.
+fn with(items: &[Value], condition: impl Fn(&Value) -> bool) -> Vec<Value> {
+    items.iter().filter(|item| condition(item)).cloned().collect()
+}
+
+/// The post in each item, and true if it is read.
+pub(crate) fn posts_and_flags(items: &[Value]) -> Vec<(Post, bool)> {
+    items.iter().map(|item| (post_of(item), item["read"] == true)).collect()
+}
+
 /// The author and number of the post in an item.
-pub(crate) fn post_of(item: &Value) -> (u64, u64) {
+pub(crate) fn post_of(item: &Value) -> Post {
     let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
     (author.parse().unwrap(), seq.parse().unwrap())
 }

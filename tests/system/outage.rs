@@ -2,26 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_local::{Fault, FaultAction, RedisData, Weather};
+use tidemark_local::{Fault, RedisData, Weather};
 use tidemark_tests::{User, World, parameter, world, world_with};
+
+use crate::{delivery::delivery, fields, publish_notices, refusal, request};
 
 #[test]
 fn without_redis_every_route_works_from_facts() {
     world(async |world| {
         let (reader, author) = (world.live_reader(1, [10]).await, world.user(10));
-        author.publish("one").await;
-        author.publish("two").await;
+        author.publish_all(["one", "two"]).await;
         world.idle().await;
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
 
         let page = reader.get("/v1/feed").await;
-        assert_eq!(page.header("degraded"), Some("redis"));
-        assert_eq!(page.ok()["unread_total"], 2);
-        let response = reader.put("/v1/posts/10-1/read").await;
-        assert_eq!(response.header("degraded"), Some("redis"));
-        assert_eq!(response.ok()["unread"]["total"], 1);
+        assert_eq!((page.header("degraded"), &page.body["unread_total"]), (Some("redis"), &json!(2)));
+        let marked = reader.put("/v1/posts/10-1/read").await;
+        assert_eq!((marked.header("degraded"), &marked.body["unread"]["total"]), (Some("redis"), &json!(1)));
         // Routes that read only facts say it too.
         for path in ["/v1/relations/10", "/v1/relations?user=10", "/v1/mutes?profiles=false", "/v1/lists"] {
             assert_eq!(reader.get(path).await.header("degraded"), Some("redis"), "{path}");
@@ -30,14 +28,13 @@ fn without_redis_every_route_works_from_facts() {
         assert_eq!(reader.put("/v1/following/20").await.header("degraded"), Some("redis"));
         world.user(20).publish("twenty").await;
         let unread = reader.get("/v1/unread").await;
-        assert_eq!((unread.header("degraded"), unread.body["total"].as_u64()), (Some("redis"), Some(3)));
+        assert_eq!((unread.header("degraded"), &unread.body["total"]), (Some("redis"), &json!(3)));
         assert_eq!(reader.feed_ids().await, ["20-1", "10-3", "10-2", "10-1"]);
 
         world.stack.start_redis().await.unwrap();
         world.redis_recovers().await;
         let page = reader.get("/v1/feed").await;
-        assert_eq!(page.header("degraded"), None);
-        assert_eq!(page.ok()["unread_total"], 3);
+        assert_eq!((page.header("degraded"), &page.body["unread_total"]), (None, &json!(3)));
         assert_eq!(reader.feed("unread").await.len(), 3);
     });
 }
@@ -46,16 +43,14 @@ fn without_redis_every_route_works_from_facts() {
 fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_the_surviving_views() {
     world(async |world| {
         let (reader, author) = (world.reader(1, [10]).await, world.user(10));
-        author.publish("one").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "one").await;
         let paths = ["/v1/posts/10-1", "/v1/posts?post=10-1", "/v1/authors/10/posts?include=body", "/v1/feed?include=body"];
         for path in paths {
             reader.get(path).await.ok();
         }
         let refusal = world.refuse_redis().await;
-        let send = async |user: &User, path: &str, body: Value| user.put_body(path, &body).await.ok();
-        send(&author, "/v1/me/profile", json!({ "name": "Ada", "handle": "ada" })).await;
-        send(&author, "/v1/posts/10-1", json!({ "title": "edited", "body": "text" })).await;
+        author.put_body("/v1/me/profile", &json!({ "name": "Ada", "handle": "ada" })).await.ok();
+        author.put_body("/v1/posts/10-1", &json!({ "title": "edited", "body": "text" })).await.ok();
         reader.put("/v1/posts/10-1/like").await.ok();
         let seen = async |degraded: Option<&str>| {
             let card = json!({ "10": { "name": "Ada", "handle": "ada", "picture": null } });
@@ -64,8 +59,8 @@ fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_the_surv
                 assert_eq!(response.header("degraded"), degraded, "{path}");
                 let body = response.ok();
                 let post = if path == "/v1/posts/10-1" { &body } else { &body["items"][0] };
-                assert_eq!(json!([post["title"], post["body"], post["revision"]]), json!(["edited", "text", 2]), "{path}");
-                assert_eq!((&post["liked"], &post["likes"]), (&json!(true), &json!(1)), "{path}");
+                let seen = fields(post, &["title", "body", "revision", "liked", "likes"]);
+                assert_eq!(seen, json!(["edited", "text", 2, true, 1]), "{path}");
                 assert_eq!(body["profiles"], card, "{path}");
             }
             let likes = reader.get("/v1/me/likes").await;
@@ -85,9 +80,8 @@ fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
     // The attempts of the task last longer than the outage of Redis.
     let patient = |options: &mut tidemark_local::Options| options.retry_delay = Duration::from_secs(3);
     world_with(patient, async |world| {
-        let (reader, author) = (world.reader(1, [10]).await, world.user(10));
-        author.publish("one").await;
-        world.idle().await;
+        let reader = world.reader(1, [10]).await;
+        world.publish_and_deliver(10, "one").await;
         assert_eq!(reader.unread_total().await, 1);
         let refusal = world.refuse_redis().await;
         reader.put("/v1/posts/10-1/read").await.ok();
@@ -102,60 +96,50 @@ fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
 
 #[test]
 fn a_change_that_reaches_neither_view_nor_queue_is_not_acknowledged_and_its_repetition_is_visible() {
-    let fault = Fault::new("SendMessageBatch", FaultAction::FailBefore("InternalFailure".to_owned()));
-    changes_are_not_acknowledged_and_repetitions_show_them(fault, false);
+    changes_are_not_acknowledged_and_repetitions_show_them(refusal("SendMessageBatch"), false);
 }
 
 /// Other processes would use the stale view until the worker is done.
 #[test]
 fn a_change_that_misses_its_view_is_not_acknowledged_if_the_outage_cannot_be_noted() {
-    let fault = Fault::new("UpdateItem", FaultAction::FailBefore("InternalServerError".to_owned()));
-    changes_are_not_acknowledged_and_repetitions_show_them(fault.containing("\"outage\""), true);
+    changes_are_not_acknowledged_and_repetitions_show_them(refusal("UpdateItem").containing("\"outage\""), true);
 }
 
 /// The reader follows four authors with two posts each. Three notices are on a platform. All of it is in views.
-async fn posts_and_notices(reader: &User, administrator: &User, world: &World) {
-    reader.follow([10, 20, 30, 40]).await;
+async fn posts_and_notices(world: &World) -> User {
+    let reader = world.reader(1, [10, 20, 30, 40]).await;
     for author in [10, 20, 30, 40] {
         world.user(author).publish_all(["one", "two"]).await;
     }
     reader.put("/v1/posts/40-1/read").await.ok();
     reader.put("/v1/posts/40-2/favorite").await.ok();
-    for title in ["a", "b", "c"] {
-        administrator.post("/v1/notices", &json!({ "platforms": [3], "title": title })).await.ok();
-    }
+    publish_notices(world, &[3], ["a", "b", "c"]).await;
     world.idle().await;
     reader.get("/v1/feed").await.ok();
     reader.get("/v1/notices?platform=3").await.ok();
+    reader
 }
 
 fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_are_sent: bool) {
+    const CHANGES: [&str; 11] = [
+        "1: PUT /v1/posts/10-1/read",
+        "1: DELETE /v1/posts/40-1/read",
+        r#"1: POST /v1/reads {"posts": ["10-2"]}"#,
+        r#"1: POST /v1/reads {"author": "20", "through": 1}"#,
+        "1: PUT /v1/posts/10-2/like",
+        "1: DELETE /v1/posts/40-2/favorite",
+        "1: PUT /v1/following/50",
+        "1: DELETE /v1/following/30",
+        "1: PUT /v1/notices/3-1/read",
+        r#"9 notices:write: PUT /v1/notices/3-2 {"title": "B"}"#,
+        "9 notices:write: DELETE /v1/notices/3-3",
+    ];
     world(async |world| {
-        let (reader, administrator) = (world.user(1), world.administrator());
-        posts_and_notices(&reader, &administrator, world).await;
-        let (of_reader, of_administrator) = (&reader, &administrator);
-        let changes = [
-            (of_reader, Method::PUT, "/v1/posts/10-1/read", Value::Null),
-            (of_reader, Method::DELETE, "/v1/posts/40-1/read", Value::Null),
-            (of_reader, Method::POST, "/v1/reads", json!({ "posts": ["10-2"] })),
-            (of_reader, Method::POST, "/v1/reads", json!({ "author": "20", "through": 1 })),
-            (of_reader, Method::PUT, "/v1/posts/10-2/like", Value::Null),
-            (of_reader, Method::DELETE, "/v1/posts/40-2/favorite", Value::Null),
-            (of_reader, Method::PUT, "/v1/following/50", Value::Null),
-            (of_reader, Method::DELETE, "/v1/following/30", Value::Null),
-            (of_reader, Method::PUT, "/v1/notices/3-1/read", Value::Null),
-            (of_administrator, Method::PUT, "/v1/notices/3-2", json!({ "title": "B" })),
-            (of_administrator, Method::DELETE, "/v1/notices/3-3", Value::Null),
-        ];
-        let send = async |(user, method, path, body): &(&User, Method, &str, Value)| {
-            let body = (!body.is_null()).then(|| body.to_string());
-            user.send(method.clone(), path, &[], body).await
-        };
+        let reader = posts_and_notices(world).await;
         let refusal = world.refuse_redis().await;
-        world.stack.faults().add(fault.times(usize::MAX));
-        for change in &changes {
-            let response = send(change).await;
-            assert_eq!(response.problem(), (503, "/problems/unavailable"), "{} {}", change.1, change.2);
+        world.stack.faults().add(fault);
+        for change in CHANGES {
+            assert_eq!(request(world, change).await.problem(), (503, "/problems/unavailable"), "{change}");
         }
         world.stack.faults().clear();
         refusal.end().await;
@@ -165,27 +149,23 @@ fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_ar
         world.redis_is_asked_again().await;
         // The projector updates views of follows too. It is paused, so the repetition must do it.
         world.stack.pause("relation-projector").await.unwrap();
-        for change in &changes {
-            let response = send(change).await;
-            assert!((200..300).contains(&response.status), "{} {}: {}", change.1, change.2, response.body);
-            assert_eq!(response.header("degraded"), None, "{} {}", change.1, change.2);
+        for change in CHANGES {
+            let response = request(world, change).await;
+            assert_eq!(response.header("degraded"), None, "{change}");
+            response.ok();
         }
-        let read = |id: &str, read| (id.to_owned(), read);
-        let feed = [
-            read("40-2", false),
-            read("40-1", false),
-            read("20-2", false),
-            read("20-1", true),
-            read("10-2", true),
-            read("10-1", true),
-        ];
-        assert_eq!(reader.feed("all").await, feed);
-        let liked = reader.get("/v1/feed").await.items();
-        assert_eq!(liked.iter().map(|item| item["liked"] == true).collect::<Vec<_>>(), [false, false, false, false, true, false]);
-        assert!(liked.iter().all(|item| item["favorited"] == false), "{liked:?}");
+        let items = |items: Vec<Value>, names: &[&str]| items.iter().map(|item| fields(item, names)).collect::<Value>();
+        let expected = json!([
+            ["40-2", false, false, false],
+            ["40-1", false, false, false],
+            ["20-2", false, false, false],
+            ["20-1", true, false, false],
+            ["10-2", true, true, false],
+            ["10-1", true, false, false],
+        ]);
+        assert_eq!(items(reader.walk("/v1/feed", 7).await, &["id", "read", "liked", "favorited"]), expected);
         let notices = reader.get("/v1/notices?platform=3").await.items();
-        let notices: Vec<Value> = notices.iter().map(|item| json!([item["title"], item["read"]])).collect();
-        assert_eq!(notices, [json!(["B", false]), json!(["a", true])]);
+        assert_eq!(items(notices, &["title", "read"]), json!([["B", false], ["a", true]]));
         world.stack.resume("relation-projector").unwrap();
     });
 }
@@ -289,11 +269,9 @@ fn a_publish_that_missed_the_counters_counts_when_it_is_acknowledged() {
 fn a_pulled_post_whose_fan_out_cannot_be_ended_is_no_outage() {
     world_with(parameter("PullThreshold", 2), async |world| {
         world.follow([1, 2], 30).await;
-        world.user(30).publish("one").await;
-        world.idle().await;
+        world.publish_and_deliver(30, "one").await;
         world.read_feeds([1, 2]).await;
-        let refusal = FaultAction::FailBefore("InternalServerError".to_owned());
-        let refused = world.stack.faults().add(Fault::new("UpdateItem", refusal).of("publish").on("PostsTable").times(30));
+        let refused = world.stack.faults().add(refusal("UpdateItem").of("publish").on("PostsTable"));
         let post = world.user(30).publish("two").await;
         assert!(refused.fired() > 0, "the end was refused");
         world.stack.faults().clear();
@@ -301,10 +279,9 @@ fn a_pulled_post_whose_fan_out_cannot_be_ended_is_no_outage() {
         let noted = stores.outages.outage_until().await.unwrap();
         assert!(noted < stores.clock.now(), "{noted:?}");
         assert_eq!(world.user(1).feed_ids().await, ["30-2", "30-1"]);
-        let delivery = async || world.user(30).get(&format!("/v1/posts/{post}/delivery")).await.ok();
-        assert_eq!(delivery().await["state"], "pending");
+        assert_eq!(delivery(world, &post, &["state"]).await, json!(["pending"]));
         world.resume_fan_outs().await;
-        assert_eq!(delivery().await["state"], "done");
+        assert_eq!(delivery(world, &post, &["state"]).await, json!(["done"]));
     });
 }
 
@@ -312,15 +289,13 @@ fn a_pulled_post_whose_fan_out_cannot_be_ended_is_no_outage() {
 fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
     // The third author's posts are pulled, the fourth author has no followers.
     world_with(parameter("PullThreshold", 2), async |world| {
-        let readers = [1, 2];
         world.follow([1], 10).await;
-        world.follow(readers, 30).await;
+        world.follow([1, 2], 30).await;
         for author in [10, 30, 40] {
-            world.user(author).publish("one").await;
-            world.user(author).publish("two").await;
+            world.user(author).publish_all(["one", "two"]).await;
         }
         world.idle().await;
-        world.read_feeds(readers).await;
+        world.read_feeds([1, 2]).await;
         // A failed message returns after the queue's visibility timeout.
         world.stack.set_weather(Weather::Aws, 1);
         let refusal = world.refuse_redis().await;
@@ -342,18 +317,13 @@ fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
             let counters = world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
             assert_eq!(counters["posts"], 2);
         }
-        let feed = |authors: &[u64]| {
-            let mut ids: Vec<String> = authors.iter().flat_map(|author| [3, 2].map(|seq| format!("{author}-{seq}"))).collect();
+        for (reader, feed) in [(1, &["10-2", "10-3", "30-2", "30-3"][..]), (2, &["30-2", "30-3"])] {
+            let reader = world.user(reader);
+            assert_eq!(reader.get("/v1/feed?limit=100").await.header("degraded"), None);
+            let mut ids = reader.feed_ids().await;
             ids.sort();
-            ids
-        };
-        for (reader, authors) in [(1, &[10, 30][..]), (2, &[30])] {
-            let page = world.user(reader).get("/v1/feed?limit=100").await;
-            assert_eq!(page.header("degraded"), None);
-            let mut ids = world.user(reader).feed_ids().await;
-            ids.sort();
-            assert_eq!(ids, feed(authors));
-            assert_eq!(world.user(reader).unread_total().await, ids.len() as u64);
+            assert_eq!(ids, feed);
+            assert_eq!(reader.unread_total().await, ids.len() as u64);
         }
         world.stack.set_weather(Weather::Calm, 1);
     });

@@ -1,8 +1,13 @@
-//! Views are lost and rebuilt under traffic.
+//! Views are lost and rebuilt, also under traffic and after a restart of the stack. Redis remembers readers without
+//! posts for some minutes.
 
 use futures::future::join_all;
+use redis::AsyncCommands;
 use serde_json::json;
-use tidemark_tests::world;
+use tidemark::{domain::UserId, ports::Begun, views::keys};
+use tidemark_tests::{World, user_id, world};
+
+use crate::{delivery::delivery, fields};
 
 #[test]
 fn all_views_are_rebuilt_from_facts() {
@@ -17,11 +22,12 @@ fn all_views_are_rebuilt_from_facts() {
         reader.delete("/v1/posts/11-2/read").await.ok();
         world.user(12).delete("/v1/posts/12-5").await.ok();
         world.idle().await;
-        let before = (reader.feed("all").await, reader.feed("unread").await, reader.unread_total().await);
+        let seen = async || (reader.feed("all").await, reader.feed("unread").await, reader.unread_total().await);
+        let before = seen().await;
         assert_eq!(before.2, 100 - 1 - 6 - 1);
         for _ in 0..3 {
             world.flush_redis().await;
-            assert_eq!((reader.feed("all").await, reader.feed("unread").await, reader.unread_total().await), before);
+            assert_eq!(seen().await, before);
         }
     });
 }
@@ -29,18 +35,17 @@ fn all_views_are_rebuilt_from_facts() {
 #[test]
 fn flushes_during_traffic_lose_nothing() {
     world(async |world| {
-        let readers: Vec<u64> = (1..=10).collect();
         for author in 20..25 {
-            world.follow(readers.clone(), author).await;
+            world.follow(1..=10, author).await;
         }
         let publish = async {
             for number in 0..12 {
-                join_all((20..25).map(|author| async move { world.user(author).publish(&format!("{number}")).await })).await;
+                join_all((20..25).map(async |author| world.user(author).publish(&format!("{number}")).await)).await;
             }
         };
         let read = async {
             for _ in 0..12 {
-                join_all(readers.iter().map(|&reader| async move { world.user(reader).feed_ids().await })).await;
+                join_all((1..=10).map(async |reader| world.user(reader).feed_ids().await)).await;
             }
         };
         let flush = async {
@@ -51,8 +56,8 @@ fn flushes_during_traffic_lose_nothing() {
         };
         futures::join!(publish, read, flush);
         world.idle().await;
-        for &reader in &readers {
-            assert_eq!(world.user(reader).unread_total().await, 60, "reader {reader}");
+        world.assert_unread(1..=10, 60).await;
+        for reader in 1..=10 {
             assert_eq!(world.user(reader).feed_ids().await.len(), 60);
         }
     });
@@ -64,22 +69,21 @@ fn a_lost_feed_or_a_damaged_field_is_rebuilt() {
         let reader = world.reader(1, [10]).await;
         world.user(10).publish_all(0..5).await;
         world.idle().await;
-        let before = (reader.feed("all").await, reader.unread_total().await);
+        let seen = async || (reader.feed("all").await, reader.unread_total().await);
+        let before = seen().await;
         let mut redis = world.redis().await;
-        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
-        let feed = keys.iter().find(|key| key.ends_with(":f:1")).unwrap();
-        let state = keys.iter().find(|key| key.ends_with(":r:1")).unwrap();
+        let [feed, state] = [keys::feed(UserId::MIN), keys::reader_state(UserId::MIN)];
 
-        redis::cmd("DEL").arg(feed).query_async::<()>(&mut redis).await.unwrap();
-        assert_eq!((reader.feed("all").await, reader.unread_total().await), before);
+        assert_eq!(redis.del::<_, u64>(&feed).await.unwrap(), 1);
+        assert_eq!(seen().await, before);
         // The feed is lost, and a post is delivered before the next read. The rest must not count as the whole feed.
-        redis::cmd("DEL").arg(feed).query_async::<()>(&mut redis).await.unwrap();
+        redis.del::<_, ()>(&feed).await.unwrap();
         world.publish_and_deliver(10, "after the loss").await;
-        assert_eq!((reader.feed("all").await.len(), reader.unread_total().await), (6, 6));
-        let before = (reader.feed("all").await, reader.unread_total().await);
+        let before = seen().await;
+        assert_eq!((before.0.len(), before.1), (6, 6));
         for (field, value) in [("10", "short"), ("@", "x"), ("nobody", "")] {
-            redis::cmd("HSET").arg(state).arg(field).arg(value).query_async::<()>(&mut redis).await.unwrap();
-            assert_eq!((reader.feed("all").await, reader.unread_total().await), before, "{field}");
+            redis.hset::<_, _, _, ()>(&state, field, value).await.unwrap();
+            assert_eq!(seen().await, before, "{field}");
         }
     });
 }
@@ -89,18 +93,72 @@ fn responses_are_degraded_until_an_abandoned_rebuild_is_taken_over() {
     world(async |world| {
         let reader = world.reader(1, [10]).await;
         world.publish_and_deliver(10, "one").await;
+        let seen = async || fields(&reader.get("/v1/feed").await.ok(), &["rebuilding", "unread_total"]);
         // The function dies after it has begun a rebuild.
-        let app = world.stack.app("read-feed").unwrap();
-        let user = "1".parse().unwrap();
-        let now = app.stores.clock.now();
-        assert_eq!(app.stores.reader_views.begin(user, 7, now, false).await.unwrap(), tidemark::ports::Begun::Begun);
-        let page = reader.get("/v1/feed").await.ok();
-        assert_eq!(json!([page["rebuilding"], page["unread_total"]]), json!([true, 1]), "the response from facts is complete");
-        // Lets the deadline of the rebuild pass: its begin is set to ten seconds ago.
+        let stores = &world.stack.app("read-feed").unwrap().stores;
+        let begin = async |at| stores.reader_views.begin(UserId::MIN, 7, at, false).await.unwrap();
+        let now = stores.clock.now();
+        assert_eq!(begin(now).await, Begun::Begun);
+        assert_eq!(seen().await, json!([true, 1]), "the response from facts is complete");
+        // Lets the deadline of the rebuild pass: its begin is set to twenty seconds ago.
         world.flush_redis().await;
-        let past = tidemark::domain::Timestamp::from_ms(now.ms() - 20_000);
-        app.stores.reader_views.begin(user, 7, past, false).await.unwrap();
-        let page = reader.get("/v1/feed").await.ok();
-        assert_eq!(json!([page["rebuilding"], page["unread_total"]]), json!([null, 1]));
+        begin(tidemark::domain::Timestamp::from_ms(now.ms() - 20_000)).await;
+        assert_eq!(seen().await, json!([null, 1]));
     });
+}
+
+/// The remaining lifetime of the reader's state in Redis in seconds. Negative if there is no state.
+async fn lifetime(world: &World, user: u64) -> i64 {
+    world.redis().await.ttl(keys::reader_state(user_id(user))).await.unwrap()
+}
+
+/// Whether a feed read rebuilds the view. One function call lets the caller in.
+async fn rebuilds(world: &World, user: u64) -> bool {
+    let calls = async || world.redis_calls().await.get("fcall").copied();
+    let before = calls().await;
+    assert!(world.user(user).feed_ids().await.is_empty());
+    calls().await > before.map(|calls| calls + 1).or(Some(1))
+}
+
+#[test]
+fn a_reader_without_posts_is_remembered_for_five_minutes() {
+    world(async |world| {
+        // One reader follows no author, one follows an author without posts.
+        world.follow([2], 10).await;
+        world.idle().await;
+        for reader in [1, 2] {
+            assert!(rebuilds(world, reader).await);
+            assert!((240..=300).contains(&lifetime(world, reader).await));
+            assert!(!rebuilds(world, reader).await, "remembered");
+        }
+        // The first delivery ends it.
+        world.publish_and_deliver(10, "hello").await;
+        assert!(lifetime(world, 2).await > 59 * 3600);
+        assert_eq!((world.user(2).feed_ids().await, world.user(2).unread_total().await), (vec!["10-1".to_owned()], 1));
+        // A follow ends it at once.
+        world.follow([1], 10).await;
+        assert_eq!(world.user(1).feed("all").await, [("10-1".to_owned(), true)]);
+        assert!(lifetime(world, 1).await > 59 * 3600);
+        // And the reader has no posts again.
+        world.user(1).delete("/v1/following/10").await.ok();
+        // The projector calls Redis too. Only when it is idle, the calls are the reader's.
+        world.idle().await;
+        assert!(!rebuilds(world, 1).await);
+    });
+}
+
+#[tokio::test]
+async fn facts_and_queued_messages_survive_a_restart() {
+    let world = World::start(|_| {}).await;
+    world.live_reader(1, [2]).await;
+    world.stack.pause("fan-out").await.unwrap();
+    let post = world.user(2).publish("before").await;
+    assert!(!world.stack.status().await.unwrap().idle);
+
+    let world = world.restart().await;
+    world.idle().await;
+    let reader = world.user(1);
+    assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec![post.clone()], 1));
+    assert_eq!(delivery(&world, &post, &["state", "delivered"]).await, json!(["done", 1]));
+    world.finish().await;
 }

@@ -1,9 +1,14 @@
-//! Many clients follow and unfollow the same pair at once, with repeated and delayed stream records.
+//! Many clients at once: they follow and unfollow the same pair, with repeated and delayed stream records, and they
+//! race for handles and for user ids while Redis loses its data.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
-use tidemark_tests::{World, stream_record, world};
+use tidemark_tests::{User, World, parameter, world, world_with};
+
+use crate::delivery::project;
 
 /// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
 const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
@@ -28,26 +33,23 @@ async fn storm(world: &World, seed: u64) {
     // In some runs the feed is live and lists and counters are cached, in others not.
     if rng.random() {
         reader.feed_ids().await;
-        reader.get(&format!("/v1/users/{author}/followers")).await.ok();
-        reader.get(&format!("/v1/users/{user}/following")).await.ok();
-        reader.get(&format!("/v1/users/{author}/counters")).await.ok();
+        for list in [format!("{author}/followers"), format!("{user}/following"), format!("{author}/counters")] {
+            reader.get(&format!("/v1/users/{list}")).await.ok();
+        }
     }
     let held = rng.random();
     if held {
         world.stack.pause("relation-projector").await.unwrap();
     }
     let plans: Vec<Vec<u8>> = (0..8).map(|_| (0..4).map(|_| rng.random_range(0..10)).collect()).collect();
-    join_all(plans.into_iter().map(|plan| {
-        let reader = reader.clone();
-        async move {
-            for step in plan {
-                let path = format!("/v1/following/{author}");
-                match step {
-                    0..5 => drop(reader.put(&path).await.ok()),
-                    5..9 => drop(reader.delete(&path).await.ok()),
-                    _ => repeat(world, user, author).await,
-                }
-            }
+    let path = format!("/v1/following/{author}");
+    join_all(plans.into_iter().map(async |plan| {
+        for step in plan {
+            match step {
+                0..5 => reader.put(&path).await.ok(),
+                5..9 => reader.delete(&path).await.ok(),
+                _ => project(world, user, author, 2).await,
+            };
         }
     }))
     .await;
@@ -55,8 +57,14 @@ async fn storm(world: &World, seed: u64) {
         world.stack.resume("relation-projector").unwrap();
     }
     world.idle().await;
-    repeat(world, user, author).await;
-    agree(world, user, author, seed).await;
+    project(world, user, author, 2).await;
+    let following = reader.get(&format!("/v1/relations/{author}")).await.ok()["following"] == true;
+    assert_edge(world, user, author, following, seed).await;
+    let edges = usize::from(following);
+    assert_eq!((reader.feed_ids().await.len(), reader.unread_total().await), (edges, 0), "storm {seed}");
+    world.publish_and_deliver(author, "after").await;
+    let after = (reader.feed_ids().await.len(), reader.unread_total().await);
+    assert_eq!(after, (edges * 2, edges as u64), "storm {seed}: a post after the storm");
 }
 
 /// On one pair, eight clients block, unblock and follow in both directions. Whenever a block stands, no edge does.
@@ -69,20 +77,17 @@ fn no_follow_stands_beside_a_block() {
             let users = pair.map(|user| world.user(user));
             let plans: Vec<Vec<(usize, u8)>> =
                 (0..8).map(|_| (0..4).map(|_| (rng.random_range(0..2), rng.random_range(0..10))).collect()).collect();
-            join_all(plans.into_iter().map(|plan| {
-                let users = &users;
-                async move {
-                    for (who, step) in plan {
-                        let (user, other) = (&users[who], pair[1 - who]);
-                        let (follow, block) = (format!("/v1/following/{other}"), format!("/v1/blocks/{other}"));
-                        let response = match step {
-                            0..5 => user.put(&follow).await,
-                            5 => user.delete(&follow).await,
-                            6..8 => user.put(&block).await,
-                            _ => user.delete(&block).await,
-                        };
-                        assert!(matches!(response.status, 200 | 403), "{}", response.body);
-                    }
+            join_all(plans.into_iter().map(async |plan| {
+                for (who, step) in plan {
+                    let (user, other) = (&users[who], pair[1 - who]);
+                    let (follow, block) = (format!("/v1/following/{other}"), format!("/v1/blocks/{other}"));
+                    let response = match step {
+                        0..5 => user.put(&follow).await,
+                        5 => user.delete(&follow).await,
+                        6..8 => user.put(&block).await,
+                        _ => user.delete(&block).await,
+                    };
+                    assert!(matches!(response.status, 200 | 403), "{}", response.body);
                 }
             }))
             .await;
@@ -96,12 +101,7 @@ fn no_follow_stands_beside_a_block() {
             }
             assert!(!blocked || edges == [false; 2], "storm {seed}: blocked, and edges {edges:?}");
             for who in 0..2 {
-                let (count, size) = (u64::from(edges[who]), async |path: String| users[who].walk(&path, 10).await.len() as u64);
-                let counters = users[who].get(&format!("/v1/users/{}/counters", pair[who])).await.ok();
-                assert_eq!(counters["followings"], count, "storm {seed}: counter");
-                assert_eq!(counters["followers"], u64::from(edges[1 - who]), "storm {seed}: counter");
-                assert_eq!(size(format!("/v1/users/{}/following", pair[who])).await, count, "storm {seed}: list");
-                assert_eq!(size(format!("/v1/users/{}/followers", pair[1 - who])).await, count, "storm {seed}: list");
+                assert_edge(world, pair[who], pair[1 - who], edges[who], seed).await;
             }
             let put = users[0].put(&format!("/v1/following/{}", pair[1])).await;
             assert_eq!(put.status == 403, blocked, "storm {seed}: {}", put.body);
@@ -109,30 +109,79 @@ fn no_follow_stands_beside_a_block() {
     });
 }
 
-/// Sends the stream record of the pair once more.
-async fn repeat(world: &World, user: u64, author: u64) {
-    let keys = json!({ "user": { "N": user.to_string() }, "author": { "N": author.to_string() } });
-    let record = stream_record("1", keys);
-    world.stack.invoke("relation-projector", json!({ "Records": [record, record] })).await.unwrap();
+/// Asserts that the lists and counters of both users have the edge of this pair, or none.
+async fn assert_edge(world: &World, user: u64, author: u64, exists: bool, seed: u64) {
+    let (reader, edges) = (world.user(user), usize::from(exists));
+    for (of, list, counter) in [(user, "following", "followings"), (author, "followers", "followers")] {
+        assert_eq!(reader.walk(&format!("/v1/users/{of}/{list}"), 10).await.len(), edges, "storm {seed}: {list}");
+        let counters = reader.get(&format!("/v1/users/{of}/counters")).await.ok();
+        assert_eq!(counters[counter], edges, "storm {seed}: counter of {counter}");
+    }
 }
 
-async fn agree(world: &World, user: u64, author: u64, seed: u64) {
-    let reader = world.user(user);
-    let following = reader.get(&format!("/v1/relations/{author}")).await.ok()["following"] == true;
-    let edges = u64::from(following);
-    let size = async |path: String| reader.walk(&path, 10).await.len() as u64;
-    assert_eq!(size(format!("/v1/users/{user}/following")).await, edges, "storm {seed}: following");
-    assert_eq!(size(format!("/v1/users/{author}/followers")).await, edges, "storm {seed}: followers");
-    let count =
-        async |user: u64, name: &str| reader.get(&format!("/v1/users/{user}/counters")).await.ok()[name].as_u64().unwrap();
-    assert_eq!(count(user, "followings").await, edges, "storm {seed}: followings counter");
-    assert_eq!(count(author, "followers").await, edges, "storm {seed}: followers counter");
-    assert_eq!(size("/v1/feed".to_owned()).await, edges, "storm {seed}: feed");
-    assert_eq!(reader.unread_total().await, 0, "storm {seed}");
-    world.publish_and_deliver(author, "after").await;
-    assert_eq!(
-        (size("/v1/feed".to_owned()).await, reader.unread_total().await),
-        (edges * 2, edges),
-        "storm {seed}: a post after the storm"
-    );
+const CLIENTS: usize = 500;
+const WANTED: usize = 50;
+
+fn mapped(test: impl AsyncFnOnce(&World)) {
+    world_with(parameter("UserIds", "mapped"), test);
+}
+
+async fn id(user: &User) -> String {
+    user.get("/v1/me").await.ok()["id"].as_str().unwrap().to_owned()
+}
+
+/// Runs all requests at once, and empties Redis in their middle.
+async fn at_once<T>(world: &World, requests: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut requests: Vec<_> = requests.into_iter().collect();
+    let second = requests.split_off(requests.len() / 2);
+    let ((mut first, ()), second) =
+        futures::join!(async { futures::join!(join_all(requests), world.flush_redis()) }, join_all(second));
+    first.extend(second);
+    first
+}
+
+#[test]
+fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
+    mapped(async |world| {
+        let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("claim-{}", client % WANTED)))).collect();
+        let ids = at_once(world, callers.iter().map(id)).await;
+        let mut by_claim = BTreeMap::<usize, BTreeSet<&String>>::new();
+        for (client, id) in ids.iter().enumerate() {
+            by_claim.entry(client % WANTED).or_default().insert(id);
+        }
+        assert!(by_claim.values().all(|ids| ids.len() == 1), "each claim has one id: {by_claim:?}");
+        assert_eq!(by_claim.values().flatten().collect::<BTreeSet<_>>().len(), WANTED, "each id has one claim");
+        world.flush_redis().await;
+        let again = join_all(callers[..WANTED].iter().map(id)).await;
+        assert_eq!(again, ids[..WANTED]);
+    });
+}
+
+#[test]
+fn five_hundred_clients_get_fifty_handles_once_each() {
+    mapped(async |world| {
+        let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("client-{client}")))).collect();
+        let ids = join_all(callers.iter().map(id)).await;
+        let handle = |client: usize| format!("handle_{}", client % WANTED);
+        let claims = callers.iter().enumerate().map(async |(client, caller)| {
+            caller.put_body("/v1/me/profile", &json!({ "name": "x", "handle": handle(client) })).await
+        });
+        let responses = at_once(world, claims).await;
+        let mut owners = BTreeMap::<String, Vec<&String>>::new();
+        for (client, response) in responses.iter().enumerate() {
+            match response.status {
+                200 => owners.entry(handle(client)).or_default().push(&ids[client]),
+                _ => assert_eq!(response.problem(), (409, "/problems/handle-taken")),
+            }
+        }
+        assert_eq!(owners.len(), WANTED);
+        assert!(owners.values().all(|owners| owners.len() == 1), "{owners:?}");
+        // Three callers agree about every handle, and with the profiles.
+        for caller in &callers[..3] {
+            for (handle, owner) in &owners {
+                let found = caller.get(&format!("/v1/handles/{handle}")).await.ok();
+                assert_eq!((&found["id"], &found["profile"]["handle"]), (&json!(owner[0]), &json!(handle)));
+            }
+        }
+    });
 }

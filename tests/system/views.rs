@@ -297,56 +297,6 @@ fn a_view_with_an_old_unread_post_stays_exact_and_small() {
     });
 }
 
-/// Measures the time that a delivery takes in Redis and the size of a state, a million posts after the oldest unread
-/// one: `cargo test -p tidemark-tests --test system -- --ignored --nocapture a_delivery_a_million_posts`.
-#[test]
-#[ignore = "a measurement"]
-fn a_delivery_a_million_posts_after_the_oldest_unread_one() {
-    const READERS: u64 = 70;
-    const POSTS: u64 = 300;
-    world(async |world| {
-        let views = world.patient_redis();
-        let mut rng = StdRng::seed_from_u64(1);
-        let head = AuthorHead { latest_seq: 1_000_000, latest_at: at(1_000_000), ..AuthorHead::default() };
-        let mut all = ReadState { version: 1, ..ReadState::default() };
-        all.mark_through(head.latest_seq);
-        let mut old = all.clone();
-        old.unmark(1);
-        let mut scattered = old.clone();
-        (1..1_000_000).filter(|_| rng.random_bool(0.5)).for_each(|seq| assert!(seq == 1 || scattered.unmark(seq)));
-        let latest = head.latest_seq;
-        let mut readers = 0;
-        for round in 0..3 {
-            for (name, reads) in [("all read", &all), ("the first unread", &old), ("half of them unread", &scattered)] {
-                let users: Vec<UserId> = (0..READERS)
-                    .map(|_| {
-                        readers += 1;
-                        user_id(readers)
-                    })
-                    .collect();
-                let author = user_id(900_000 + readers);
-                let mut bytes = 0;
-                for &user in &users {
-                    let edge = Edge { following: true, since: at(0), rev: 10, ..Edge::never(user, author) };
-                    let state = AuthorState::from_facts(&edge, &head, reads);
-                    open_view(&views, user, std::slice::from_ref(&edge)).await;
-                    views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
-                    bytes = views.view(user, 0).await.unwrap().unwrap().state.authors[&author].encode().len();
-                }
-                world.forget_redis_calls().await;
-                for seq in latest + 1..=latest + POSTS {
-                    views
-                        .deliver(&users, FeedKey { at: at(seq), post: PostId::new(author, seq) }, Modes::default(), false)
-                        .await
-                        .unwrap();
-                }
-                let micros = world.redis_micros("fcall").await;
-                println!("round {round}, {name}: {bytes} bytes, {:.2} µs a follower", micros as f64 / (READERS * POSTS) as f64);
-            }
-        }
-    });
-}
-
 async fn long_history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (user, author) = (user_id(seed + 1), user_id(900_000 + seed));

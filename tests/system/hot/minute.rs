@@ -7,7 +7,7 @@
 //! `TIDEMARK_SECONDS` of deployment time.
 
 use std::{
-    sync::Mutex,
+    cell::RefCell,
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,8 @@ use serde_json::json;
 use tidemark_local::Weather;
 use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
-use super::{counts, titles};
+use super::{assert_numbered, counts};
+use crate::at_once;
 
 const AUTHOR: u64 = 1_000_000;
 const FIRST: u64 = 2_000_000;
@@ -47,7 +48,8 @@ impl Minute<'_> {
             tokio::time::sleep_until(started + at).await;
             (started + at, number)
         });
-        let (latencies, refusals) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        // The latency of each request, and the number of its refusals.
+        let seen = RefCell::new(Vec::new());
         let answered = arrivals.for_each_concurrent(MOST_OPEN, async |(at, number)| {
             let mut refused = 0_u64;
             loop {
@@ -59,12 +61,11 @@ impl Minute<'_> {
                 }
                 tokio::time::sleep(PAUSE * self.slowdown).await;
             }
-            latencies.lock().unwrap().push(at.elapsed() / self.slowdown);
-            refusals.lock().unwrap().push(refused);
+            seen.borrow_mut().push((at.elapsed() / self.slowdown, refused));
         });
         answered.await;
         let took = started.elapsed();
-        let (mut latencies, refusals) = (latencies.into_inner().unwrap(), refusals.into_inner().unwrap());
+        let (mut latencies, refusals): (Vec<Duration>, Vec<u64>) = seen.into_inner().into_iter().unzip();
         latencies.sort_unstable();
         let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
         let refused = refusals.iter().filter(|refused| **refused > 0).count() as u64;
@@ -100,9 +101,9 @@ impl Minute<'_> {
         let path = format!("/v1/following/{author}");
         let follows = self.send("follows", 1_667, async |number| self.world.user(FIRST + number).put(&path).await).await;
         assert_eq!(counts(self.world, author).await, follows);
-        let counters = self.world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
-        assert_eq!(counters["followers"], follows);
-        assert_eq!(self.world.user(author).walk(&format!("/v1/users/{author}/followers"), 100).await.len() as u64, follows);
+        let (user, path) = (self.world.user(author), format!("/v1/users/{author}"));
+        assert_eq!(user.get(&format!("{path}/counters")).await.ok()["followers"], follows);
+        assert_eq!(user.walk(&format!("{path}/followers"), 100).await.len() as u64, follows);
     }
 
     /// Publishes posts at `rate` a second, with texts of `bytes`.
@@ -118,11 +119,7 @@ impl Minute<'_> {
             world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
         };
         let posts = self.send("posts", rate, publish).await;
-        let mut found = titles(world, AUTHOR).await;
-        found.sort_unstable();
-        let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
-        expected.sort_unstable();
-        assert!(found == expected, "{} of {posts}", found.len());
+        assert_numbered(world, AUTHOR, posts).await;
         world.assert_unread(1..=READERS, posts).await;
     }
 }
@@ -176,9 +173,7 @@ async fn five_thousand_marks_a_second() {
         world.user(AUTHOR).publish_all(0..POSTS).await;
         world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
         let started = Instant::now();
-        stream::iter(0..READERS)
-            .for_each_concurrent(16, async |reader| assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS))
-            .await;
+        at_once(16, FIRST..FIRST + READERS, async |reader| assert_eq!(world.user(reader).unread_total().await, POSTS)).await;
         println!("{READERS} readers have their views after {:.0?}", started.elapsed());
         // Each reader marks posts 1, 2, 3 …
         let mark = async |number: u64| {
@@ -186,12 +181,11 @@ async fn five_thousand_marks_a_second() {
             world.user(FIRST + number % READERS).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
         };
         let marks = minute.send("marks", 5_000, mark).await;
-        stream::iter(0..READERS)
-            .for_each_concurrent(16, async |reader| {
-                let marked = (marks / READERS + u64::from(reader < marks % READERS)).min(POSTS);
-                assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS - marked, "reader {reader}");
-            })
-            .await;
+        at_once(16, 0..READERS, async |reader| {
+            let marked = (marks / READERS + u64::from(reader < marks % READERS)).min(POSTS);
+            assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS - marked, "reader {reader}");
+        })
+        .await;
     })
     .await;
 }
