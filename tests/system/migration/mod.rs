@@ -35,7 +35,7 @@ async fn invoke(world: &World, event: &Value) -> Value {
 }
 
 /// Invokes `migrate` until it is done. Returns the last response and the number of invocations.
-async fn migrate(world: &World, mut event: Value) -> (Value, usize) {
+pub(crate) async fn migrate(world: &World, mut event: Value) -> (Value, usize) {
     let mut overtaken = 0;
     for invocations in 1..100_000 {
         let response = world.stack.invoke("migrate", event).await.unwrap();
@@ -63,7 +63,7 @@ async fn edge(world: &World, user: u64, author: u64) -> Option<Edge> {
 }
 
 /// A command whose parts are separated by spaces.
-fn command(text: &str) -> Cmd {
+pub(crate) fn command(text: &str) -> Cmd {
     let mut command = Cmd::new();
     command.arg(text.split(' ').collect::<Vec<_>>());
     command
