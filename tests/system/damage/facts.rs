@@ -10,186 +10,174 @@ use super::{Damage, Scene, scene::seqs};
 
 pub(super) const ALL: &[Damage] = &[
     ("an edge that the author does not list", &async |scene: &Scene| {
-        let (user, author) = (scene.reader(), scene.author());
+        let (user, author) = (scene.reader, scene.author);
         scene.remove("FollowersTable", schema::follower(author, user)).await;
-        vec![json!({ "kind": "follower-missing", "user": user, "author": author })]
+        json!({ "kind": "follower-missing", "user": user, "author": author })
     }),
     ("a follower who does not follow", &async |scene: &Scene| {
-        let (user, author) = (scene.stranger(), scene.author());
-        let since = s(schema::follower_since(user, scene.app.stores.clock.now()));
+        let (user, author) = (scene.stranger, scene.author);
+        let since = s(schema::follower_since(user, scene.now()));
         scene.put("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
-        vec![json!({ "kind": "follower-ghost", "user": user, "author": author })]
+        json!({ "kind": "follower-ghost", "user": user, "author": author })
     }),
     ("a follower listed with another time", &async |scene: &Scene| {
-        let (user, author) = (scene.follower(), scene.author());
-        let since = s(schema::follower_since(user, scene.app.stores.clock.now().plus_ms(1_000)));
-        scene.update("FollowersTable", schema::follower(author, user), &[("since", since)], &[]).await;
-        vec![json!({ "kind": "follower-since", "user": user, "author": author })]
+        let (user, author) = (scene.follower, scene.author);
+        let since = s(schema::follower_since(user, scene.now().plus_ms(1_000)));
+        scene.set("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
+        json!({ "kind": "follower-since", "user": user, "author": author })
     }),
     ("half an unfollow: without the edge, with the list and both counts", &async |scene: &Scene| {
-        let (user, author) = (scene.follower(), scene.author());
+        let (user, author) = (scene.follower, scene.author);
         // The user has no edge any more. The walk finds the user by a key in Redis.
         scene.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok();
         scene.remove("FollowingTable", schema::edge(user, author)).await;
-        vec![
-            json!({ "kind": "follower-ghost", "user": user, "author": author }),
-            json!({ "kind": "followings-count", "user": user, "seen": 1, "right": 0 }),
-            json!({ "kind": "followers-count", "author": author, "shard": user.shard(), "seen": followers_of(scene, user.shard()), "right": followers_of(scene, user.shard()) - 1 }),
-        ]
+        let (shard, seen) = (user.shard(), followers_of(scene, user.shard()));
+        json!([
+            { "kind": "follower-ghost", "user": user, "author": author },
+            { "kind": "followings-count", "user": user, "seen": 1, "right": 0 },
+            { "kind": "followers-count", "author": author, "shard": shard, "seen": seen, "right": seen - 1 },
+        ])
     }),
     ("followings counted too high", &async |scene: &Scene| {
-        let user = scene.reader();
-        scene.update("CountersTable", schema::followings_counter(user), &[("count", n(4))], &[]).await;
-        vec![json!({ "kind": "followings-count", "user": user, "seen": 4, "right": 2 })]
+        scene.set("CountersTable", schema::followings_counter(scene.reader), &[("count", n(4))]).await;
+        json!({ "kind": "followings-count", "user": scene.reader, "seen": 4, "right": 2 })
     }),
     ("followers counted too high", &async |scene: &Scene| {
-        let (author, shard) = (scene.author(), scene.follower().shard());
-        scene.update("CountersTable", schema::followers_counter(author, shard), &[("count", n(7))], &[]).await;
-        vec![
-            json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 7, "right": followers_of(scene, shard) }),
-        ]
+        let (author, shard) = (scene.author, scene.follower.shard());
+        scene.set("CountersTable", schema::followers_counter(author, shard), &[("count", n(7))]).await;
+        json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 7, "right": followers_of(scene, shard) })
     }),
     ("followers counted too high in a part of a split counter", &async |scene: &Scene| {
-        let (author, shard) = (scene.author(), scene.follower().shard());
-        scene.update("CountersTable", schema::followers_counter(author, shard), &[("parts", n(4))], &[]).await;
+        let (author, shard) = (scene.author, scene.follower.shard());
+        scene.set("CountersTable", schema::followers_counter(author, shard), &[("parts", n(4))]).await;
         scene.put("CountersTable", schema::followers_part(author, shard, 2), &[("count", n(3))]).await;
         let right = followers_of(scene, shard);
-        vec![json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": right + 3, "right": right })]
+        json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": right + 3, "right": right })
     }),
     ("followers not counted at all", &async |scene: &Scene| {
-        let (author, shard) = (scene.other(), scene.reader().shard());
+        let (author, shard) = (scene.other, scene.reader.shard());
         scene.remove("CountersTable", schema::followers_counter(author, shard)).await;
-        vec![json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 0, "right": 1 })]
+        json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 0, "right": 1 })
     }),
     ("followers counted in an empty shard", &async |scene: &Scene| {
-        let (author, shard) = (scene.other(), (scene.reader().shard() + 1) % 16);
+        let (author, shard) = (scene.other, (scene.reader.shard() + 1) % 16);
         scene.put("CountersTable", schema::followers_counter(author, shard), &[("count", n(3))]).await;
-        vec![json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 3, "right": 0 })]
+        json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 3, "right": 0 })
     }),
     ("posts counted wrong in the head", &async |scene: &Scene| {
-        scene.update("PostsTable", schema::head(scene.author()), &[("posts", n(9))], &[]).await;
-        vec![json!({ "kind": "head-posts", "author": scene.author(), "seen": 9, "right": 5 })]
+        scene.set("PostsTable", schema::head(scene.author), &[("posts", n(9))]).await;
+        json!({ "kind": "head-posts", "author": scene.author, "seen": 9, "right": 5 })
     }),
     ("a deletion that the head lacks", &async |scene: &Scene| {
         scene.delete(3).await;
         scene.without_view().await;
-        scene.update("PostsTable", schema::head(scene.author()), &[], &["deleted", "deletions"]).await;
-        vec![json!({ "kind": "head-deletion", "post": scene.post(3), "deleted": true })]
+        scene.world.update_item("PostsTable", schema::head(scene.author), &[], &["deleted", "deletions"]).await;
+        json!({ "kind": "head-deletion", "post": scene.post(3), "deleted": true })
     }),
     ("a live post among the head's deleted ones", &async |scene: &Scene| {
         scene.without_view().await;
         let deleted = [("deleted", seqs([2])), ("deletions", n(1))];
-        scene.update("PostsTable", schema::head(scene.author()), &deleted, &[]).await;
-        vec![json!({ "kind": "head-deletion", "post": scene.post(2), "deleted": false })]
+        scene.set("PostsTable", schema::head(scene.author), &deleted).await;
+        json!({ "kind": "head-deletion", "post": scene.post(2), "deleted": false })
     }),
     ("posts read that do not exist", &async |scene: &Scene| {
-        let key = schema::reads(scene.reader(), scene.author());
-        scene.update("ReadsTable", key, &[("read", seqs([1, 9])), ("through", n(8))], &[]).await;
-        vec![json!({ "kind": "reads-beyond", "user": scene.reader(), "author": scene.author(), "latest": 5 })]
+        let key = schema::reads(scene.reader, scene.author);
+        scene.set("ReadsTable", key, &[("read", seqs([1, 9])), ("through", n(8))]).await;
+        json!({ "kind": "reads-beyond", "user": scene.reader, "author": scene.author, "latest": 5 })
     }),
     ("likes of a post counted too high", &async |scene: &Scene| {
-        let shard = scene.reader().shard();
-        scene.update("ReactionsTable", schema::post_reactions(scene.post(2), shard), &[("likes", n(7))], &[]).await;
-        vec![
-            json!({ "kind": "post-reactions", "post": scene.post(2), "shard": shard, "reaction": "like", "seen": 7, "right": 1 }),
-        ]
+        let shard = scene.reader.shard();
+        scene.set("ReactionsTable", schema::post_reactions(scene.post(2), shard), &[("likes", n(7))]).await;
+        json!({ "kind": "post-reactions", "post": scene.post(2), "shard": shard, "reaction": "like", "seen": 7, "right": 1 })
     }),
     ("favorites of a post counted without a favorite", &async |scene: &Scene| {
         scene.put("ReactionsTable", schema::post_reactions(scene.post(3), 5), &[("favorites", n(2))]).await;
-        vec![
-            json!({ "kind": "post-reactions", "post": scene.post(3), "shard": 5, "reaction": "favorite", "seen": 2, "right": 0 }),
-        ]
+        json!({ "kind": "post-reactions", "post": scene.post(3), "shard": 5, "reaction": "favorite", "seen": 2, "right": 0 })
     }),
     ("a favorite of a post not counted", &async |scene: &Scene| {
-        let shard = scene.reader().shard();
+        let shard = scene.reader.shard();
         scene.remove("ReactionsTable", schema::post_reactions(scene.post(4), shard)).await;
-        vec![
-            json!({ "kind": "post-reactions", "post": scene.post(4), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 }),
-        ]
+        json!({ "kind": "post-reactions", "post": scene.post(4), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("likes of an author counted too high", &async |scene: &Scene| {
-        let shard = scene.reader().shard();
-        scene.update("ReactionsTable", schema::author_reactions(scene.author(), shard), &[("likes", n(5))], &[]).await;
-        vec![
-            json!({ "kind": "author-reactions", "author": scene.author(), "shard": shard, "reaction": "like", "seen": 5, "right": 1 }),
-        ]
+        let shard = scene.reader.shard();
+        scene.set("ReactionsTable", schema::author_reactions(scene.author, shard), &[("likes", n(5))]).await;
+        json!({ "kind": "author-reactions", "author": scene.author, "shard": shard, "reaction": "like", "seen": 5, "right": 1 })
     }),
     ("favorites of an author not counted", &async |scene: &Scene| {
-        let shard = scene.reader().shard();
-        scene.update("ReactionsTable", schema::author_reactions(scene.author(), shard), &[], &["favorites"]).await;
-        vec![
-            json!({ "kind": "author-reactions", "author": scene.author(), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 }),
-        ]
+        let (author, shard) = (scene.author, scene.reader.shard());
+        scene.world.update_item("ReactionsTable", schema::author_reactions(author, shard), &[], &["favorites"]).await;
+        json!({ "kind": "author-reactions", "author": author, "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("a like that the reader's list lacks", &async |scene: &Scene| {
-        let (user, post) = (scene.reader(), scene.post(2));
+        let (user, post) = (scene.reader, scene.post(2));
         scene.remove("ReactedTable", schema::reacted(user, Reaction::Like, post)).await;
-        vec![json!({ "kind": "reaction-unlisted", "user": user, "post": post, "reaction": "like" })]
+        json!({ "kind": "reaction-unlisted", "user": user, "post": post, "reaction": "like" })
     }),
     ("a listed favorite that was never given", &async |scene: &Scene| {
-        let (user, post) = (scene.reader(), scene.post(5));
+        let (user, post) = (scene.reader, scene.post(5));
         let item = schema::reacted_item(user, Reaction::Favorite, scene.fact(post).await.key());
         scene.world.put_item("ReactedTable", item).await;
-        vec![json!({ "kind": "reaction-ghost", "user": user, "post": post, "reaction": "favorite" })]
+        json!({ "kind": "reaction-ghost", "user": user, "post": post, "reaction": "favorite" })
     }),
     ("a step without reactions", &async |scene: &Scene| {
         let post = scene.post(5);
-        scene.update("PostsTable", schema::post(post), &[("step", n(3)), ("step_changes", n(2))], &[]).await;
+        scene.set("PostsTable", schema::post(post), &[("step", n(3)), ("step_changes", n(2))]).await;
         // A cached summary would have the step from before.
         scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
-        vec![json!({ "kind": "step-wrong", "post": post })]
+        json!({ "kind": "step-wrong", "post": post })
     }),
     ("a block without the flag that keeps the other from following", &async |scene: &Scene| {
-        let (user, other) = (scene.stranger(), scene.other());
+        let (user, other) = (scene.stranger, scene.other);
         scene.caller(user).put(&format!("/v1/blocks/{other}")).await.ok();
-        scene.update("ReactionsTable", schema::reaction(other, user), &[], &["blocked"]).await;
-        vec![json!({ "kind": "block-flags-wrong", "user": user, "author": other })]
+        scene.world.update_item("ReactionsTable", schema::reaction(other, user), &[], &["blocked"]).await;
+        json!({ "kind": "block-flags-wrong", "user": user, "author": other })
     }),
     ("flags of a block that does not exist", &async |scene: &Scene| {
-        let (user, other) = (scene.other(), scene.author());
+        let (user, other) = (scene.other, scene.author);
         let set = AttributeValue::Bool(true);
-        scene.update("ReactionsTable", schema::reaction(user, other), &[("blocks", set)], &[]).await;
-        vec![json!({ "kind": "block-flags-wrong", "user": user, "author": other })]
+        scene.set("ReactionsTable", schema::reaction(user, other), &[("blocks", set)]).await;
+        json!({ "kind": "block-flags-wrong", "user": user, "author": other })
     }),
     ("a handle that its user no longer has", &async |scene: &Scene| {
-        let (user, handle) = (scene.author(), format!("author_{}", scene.author()));
+        let (user, handle) = (scene.author, format!("author_{}", scene.author));
         let profile = json!({ "name": "Author", "handle": handle });
         scene.caller(user).put_body("/v1/me/profile", &profile).await.ok();
         scene.remove("HandlesTable", schema::handle(&handle.parse().unwrap())).await;
-        vec![json!({ "kind": "handle-lost", "user": user, "handle": handle })]
+        json!({ "kind": "handle-lost", "user": user, "handle": handle })
     }),
     ("a finished fan-out in the index of unfinished ones", &async |scene: &Scene| {
-        scene.update("PostsTable", schema::post(scene.post(4)), &[("unfinished", s("1"))], &[]).await;
-        vec![json!({ "kind": "unfinished-left", "post": scene.post(4) })]
+        scene.set("PostsTable", schema::post(scene.post(4)), &[("unfinished", s("1"))]).await;
+        json!({ "kind": "unfinished-left", "post": scene.post(4) })
     }),
     ("the body of a deleted post", &async |scene: &Scene| {
         scene.delete(5).await;
         scene.put("PostsTable", schema::body(scene.post(5)), &[("body", s("should be gone"))]).await;
-        vec![json!({ "kind": "body-left", "post": scene.post(5) })]
+        json!({ "kind": "body-left", "post": scene.post(5) })
     }),
     ("an unreadable idempotency record", &async |scene: &Scene| {
-        let key = format!("{}#publish#half", scene.author());
+        let key = format!("{}#publish#half", scene.author);
         scene.put("IdempotencyTable", schema::record(&key), &[("fingerprint", s("f"))]).await;
-        vec![json!({ "kind": "record-damaged", "record": key })]
+        json!({ "kind": "record-damaged", "record": key })
     }),
     ("an idempotency record of a post that does not exist", &async |scene: &Scene| {
-        let key = format!("{}#publish#ghost", scene.author());
-        let expires_at = scene.app.stores.clock.now().seconds() + 3_600;
+        let key = format!("{}#publish#ghost", scene.author);
+        let expires_at = scene.now().seconds() + 3_600;
         let says = [("fingerprint", s("f")), ("post", s(scene.post(99).to_string())), ("expires_at", n(expires_at))];
         scene.put("IdempotencyTable", schema::record(&key), &says).await;
-        vec![json!({ "kind": "record-of-nothing", "record": key })]
+        json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a tombstone that is not removed", &async |scene: &Scene| {
-        let (user, author) = (scene.follower(), scene.stranger());
-        let since = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
+        let (user, author) = (scene.follower, scene.stranger);
+        let since = scene.now().ms() - 20 * 24 * 3_600_000;
         let following = ("following", AttributeValue::Bool(false));
         let tombstone = [following, ("since", n(since)), ("rev", n(since / 1000)), ("base", n(0)), ("floor", n(0))];
         scene.put("FollowingTable", schema::edge(user, author), &tombstone).await;
-        vec![json!({ "kind": "tombstone-expired", "user": user, "author": author })]
+        json!({ "kind": "tombstone-expired", "user": user, "author": author })
     }),
 ];
 
 /// The number of the author's two followers in a shard.
 fn followers_of(scene: &Scene, shard: u16) -> u64 {
-    [scene.reader(), scene.follower()].iter().filter(|user| user.shard() == shard).count() as u64
+    [scene.reader, scene.follower].iter().filter(|user| user.shard() == shard).count() as u64
 }

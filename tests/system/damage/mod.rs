@@ -12,40 +12,44 @@ mod scene;
 mod views;
 mod walks;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use tidemark::views::keys;
-use tidemark_tests::{World, world};
+use tidemark_reconcile::{Plan, Reconcile, Segment};
+use tidemark_tests::{World, items::Item, world};
 
 use scene::Scene;
 
-/// One kind of damage: its name, and a function that plants it into a scene and returns the expected differences.
+/// One kind of damage: its name, and a function that plants it into a scene and returns the expected difference, or an
+/// array of differences.
 type Damage = (&'static str, &'static dyn Plant);
 
 trait Plant: Sync {
-    fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Vec<Value>>;
+    fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Value>;
 }
 
-impl<F: AsyncFn(&Scene<'_>) -> Vec<Value> + Sync> Plant for F {
-    fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Vec<Value>> {
+impl<F: AsyncFn(&Scene<'_>) -> Value + Sync> Plant for F {
+    fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Value> {
         Box::pin(self(scene))
     }
 }
 
 fn damages() -> Vec<Damage> {
-    [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL].concat()
+    [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL, notices::OF_A_BOARD].concat()
 }
 
 /// Creates scenes in which all data is cached, so that it can be damaged.
 async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
-    let scenes = Scene::several(world, count as u64).await;
-    world.idle().await;
+    let scenes = Scene::several(world, count).await;
     for scene in &scenes {
-        let views = [keys::reader_state(scene.reader()), keys::reactions(scene.reader())];
-        for key in views {
-            scene.until_cached("/v1/feed", &key).await;
+        for key in [&scene.state_key, &keys::reactions(scene.reader)] {
+            scene.until_cached("/v1/feed", key).await;
         }
     }
     scenes
@@ -56,7 +60,13 @@ async fn plant(scenes: &[Scene<'_>], damages: &[Damage]) -> BTreeMap<String, &'s
     let mut expected = BTreeMap::new();
     for (scene, (name, damage)) in scenes.iter().zip(damages) {
         scene.without_head().await;
-        let differences = damage.plant(scene).await;
+        if notices::OF_A_BOARD.iter().any(|(of_a_board, _)| of_a_board == name) {
+            notices::board(scene).await;
+        }
+        let differences = match damage.plant(scene).await {
+            Value::Array(several) => several,
+            one => vec![one],
+        };
         assert!(!differences.is_empty(), "{name}");
         expected.extend(differences.into_iter().map(|difference| (difference.to_string(), *name)));
     }
@@ -69,37 +79,25 @@ pub(super) async fn plant_everything(world: &World) {
     plant(&scenes(world, damages.len()).await, &damages).await;
 }
 
-/// Runs a whole walk over all users without a deadline, and a look at every fan-out.
+/// Runs a look at every fan-out, and a whole walk.
 async fn run(world: &World, dry_run: bool) -> Vec<Value> {
     let fan_outs = fire(world, json!({ "job": "fan-outs", "dry_run": dry_run, "overdue_ms": 0 })).await;
     assert_eq!(fan_outs["dry_run"], dry_run, "{fan_outs}");
     vec![fan_outs, walk(world, dry_run, 50).await]
 }
 
-/// Runs a walk in as many invocations as the machine needs. Returns one report with each difference once.
+/// Runs a whole walk over all users without a deadline.
 pub(crate) async fn walk(world: &World, dry_run: bool, settle_ms: u64) -> Value {
-    let (mut differences, mut repaired) = (BTreeMap::new(), BTreeMap::<String, u64>::new());
-    let mut event = json!({ "job": "users", "dry_run": dry_run, "share": 1.0, "settle_ms": settle_ms, "slice": 500 });
-    loop {
-        let report = fire(world, event.clone()).await;
-        for difference in report["differences"].as_array().unwrap() {
-            differences.insert(difference.to_string(), difference.clone());
-        }
-        for (kind, count) in report["repaired"].as_object().unwrap() {
-            *repaired.entry(kind.clone()).or_default() += count.as_u64().unwrap();
-        }
-        match &report["next"] {
-            Value::Null => break,
-            next if dry_run => event["from"] = next.clone(),
-            // The invocation has stored its position.
-            _ => {}
-        }
-    }
-    let mut found = BTreeMap::<&str, u64>::new();
-    for difference in differences.values() {
-        *found.entry(difference["kind"].as_str().unwrap()).or_default() += 1;
-    }
-    json!({ "differences": differences.values().collect::<Vec<_>>(), "found": found, "repaired": repaired })
+    let plan = Plan { dry_run, share: 1.0, settle: Duration::from_millis(settle_ms), slice: 500, segment: Segment::WHOLE };
+    let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
+    let report = json!(reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap());
+    assert_eq!(report["failed"], 0, "{report}");
+    report
+}
+
+/// Compares the data of all users and repairs it.
+pub(crate) async fn repair(world: &World) -> Value {
+    fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 })).await
 }
 
 pub(crate) async fn fire(world: &World, job: Value) -> Value {
@@ -129,21 +127,23 @@ fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static 
     assert!(missing.is_empty() && more.is_empty(), "not listed: {missing:#?}\nnot planted: {more:#?}");
 }
 
+/// Every item of every table: the table's name, and the attributes in order.
+pub(crate) async fn items(world: &World) -> Vec<(String, BTreeMap<String, AttributeValue>)> {
+    let (dynamodb, mut all) = (world.dynamodb().await, Vec::new());
+    for table in world.stack.template().tables.values() {
+        let scan = dynamodb.scan().table_name(&table.name).into_paginator().items().send();
+        let items: Vec<Item> = scan.collect::<Result<_, _>>().await.unwrap();
+        all.extend(items.into_iter().map(|item| (table.name.clone(), item.into_iter().collect())));
+    }
+    all
+}
+
 /// All data in both stores.
 async fn everything(world: &World) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    let dynamodb = world.dynamodb().await;
-    for table in world.stack.template().tables.values() {
-        let mut items = dynamodb.scan().table_name(&table.name).into_paginator().items().send();
-        while let Some(item) = items.next().await {
-            let item: BTreeMap<String, String> =
-                item.unwrap().into_iter().map(|(name, value)| (name, format!("{value:?}"))).collect();
-            let keys: Vec<&String> = ["user", "author", "platform", "shard", "follower", "counter", "item", "key"]
-                .iter()
-                .filter_map(|key| item.get(*key))
-                .collect();
-            all.insert(format!("{} {keys:?}", table.name), format!("{item:?}"));
-        }
+    for (table, item) in items(world).await {
+        let keys = ["user", "author", "platform", "shard", "follower", "counter", "item", "key"].map(|key| item.get(key));
+        all.insert(format!("{table} {keys:?}"), format!("{item:?}"));
     }
     let mut redis = world.redis().await;
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();

@@ -4,39 +4,40 @@ use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
-    domain::{NoticeId, NoticeReads, PlatformHead, Slot},
+    domain::{NoticeReads, PlatformHead, Slot},
     facts::schema,
     notices::NoticeEdited,
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished},
     views::keys::{self, View},
 };
-use tidemark_tests::items::{n, s};
+use tidemark_tests::items::{n, s, with_attributes};
 
 use super::{Damage, Scene, scene::seqs};
 use crate::notices::content;
 
 /// Publishes four notices on the scene's platform and deletes the second. The reader reads the third and has a view.
-async fn board(scene: &Scene<'_>) {
+pub(super) async fn board(scene: &Scene<'_>) {
     let notices = &scene.app.notices;
     for title in ["one", "two", "three", "four"] {
-        notices.publish(scene.author(), &[scene.platform()], &content(title, None), None).await.unwrap();
+        notices.publish(scene.author, &[scene.platform], &content(title, None), None).await.unwrap();
     }
-    notices.remove(&[notice(scene, 2)]).await.unwrap();
-    notices.mark(scene.reader(), notice(scene, 3), true).await.unwrap().unwrap();
-    scene.until_cached(&format!("/v1/notices?platform={}", scene.platform()), &reads_key(scene)).await;
-}
-
-fn notice(scene: &Scene<'_>, seq: u64) -> NoticeId {
-    NoticeId { platform: scene.platform(), seq }
+    notices.remove(&[scene.notice(2)]).await.unwrap();
+    notices.mark(scene.reader, scene.notice(3), true).await.unwrap().unwrap();
+    scene.until_cached(&format!("/v1/notices?platform={}", scene.platform), &reads_key(scene)).await;
 }
 
 fn reads_key(scene: &Scene<'_>) -> String {
-    let [key, _] = keys::notice_record(NoticeRecord::Reads(scene.reader(), scene.platform()));
+    let [key, _] = keys::notice_record(NoticeRecord::Reads(scene.reader, scene.platform));
+    key
+}
+
+fn head_key(scene: &Scene<'_>) -> String {
+    let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform));
     key
 }
 
 async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
-    scene.app.notices.stores.notices.state(scene.platform(), scene.reader()).await.unwrap()
+    scene.app.notices.stores.notices.state(scene.platform, scene.reader).await.unwrap()
 }
 
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
@@ -49,15 +50,21 @@ async fn replace(scene: &Scene<'_>, view: NoticeView) {
 }
 
 async fn replace_reads(scene: &Scene<'_>, reads: NoticeReads) {
-    replace(scene, NoticeView::Reads(scene.reader(), scene.platform(), reads)).await;
+    replace(scene, NoticeView::Reads(scene.reader, scene.platform, reads)).await;
 }
 
 async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
     let mut stored =
-        scene.app.notices.stores.notices.notices(&[notice(scene, 1)]).await.unwrap().remove(&notice(scene, 1)).unwrap();
-    (stored.id, stored.revision) = (notice(scene, seq), revision);
+        scene.app.notices.stores.notices.notices(&[scene.notice(1)]).await.unwrap().remove(&scene.notice(1)).unwrap();
+    (stored.id, stored.revision) = (scene.notice(seq), revision);
     title.clone_into(&mut stored.content.title);
     scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
+}
+
+/// Writes the item of a notice.
+async fn put(scene: &Scene<'_>, seq: u64, revision: u64, more: &[(&str, AttributeValue)]) {
+    let item = [("title", s("put")), ("at", n(1_700_000_000_000_u64)), ("revision", n(revision))];
+    scene.put("NoticesTable", with_attributes(schema::notice(scene.notice(seq)), &item), more).await;
 }
 
 /// Writes the attributes of a head as a restored backup would have them.
@@ -65,183 +72,155 @@ async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
     let live = AttributeValue::B(Blob::new(head.encode_live()));
     let set =
         [("version", n(head.version)), ("latest_seq", n(head.latest_seq)), ("latest_slot", n(head.latest_slot)), ("live", live)];
-    scene.update("NoticesTable", schema::platform_head(scene.platform()), &set, &[]).await;
-    let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
-    scene.redis().del::<_, ()>(key).await.unwrap();
+    scene.set("NoticesTable", schema::platform_head(scene.platform), &set).await;
+    scene.redis().del::<_, ()>(head_key(scene)).await.unwrap();
 }
 
-pub(super) const ALL: &[Damage] = &[
+/// Damage of a board.
+pub(super) const OF_A_BOARD: &[Damage] = &[
     ("a notice in the head without an item", &async |scene: &Scene| {
-        board(scene).await;
-        scene.remove("NoticesTable", schema::notice(notice(scene, 4))).await;
-        vec![json!({ "kind": "notice-missing", "notice": notice(scene, 4) })]
+        scene.remove("NoticesTable", schema::notice(scene.notice(4))).await;
+        json!({ "kind": "notice-missing", "notice": scene.notice(4) })
     }),
     ("a notice that is not in the head", &async |scene: &Scene| {
-        board(scene).await;
-        let item = [("title", s("two")), ("at", n(1_700_000_000_000_u64)), ("revision", n(2))];
-        scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
-        vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
+        put(scene, 2, 2, &[]).await;
+        json!({ "kind": "notice-left", "notice": scene.notice(2) })
     }),
     ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| {
-        board(scene).await;
-        let item = [("title", s("five")), ("at", n(1_700_000_000_000_u64)), ("revision", n(9))];
-        scene.put("NoticesTable", schema::notice(notice(scene, 5)), &item).await;
-        vec![json!({ "kind": "notice-left", "notice": notice(scene, 5) })]
+        put(scene, 5, 9, &[]).await;
+        json!({ "kind": "notice-left", "notice": scene.notice(5) })
     }),
     ("an expired notice that is not removed", &async |scene: &Scene| {
-        board(scene).await;
-        let until = scene.app.stores.clock.now().ms() - 20 * 24 * 3_600_000;
-        let item = [("title", s("two")), ("at", n(1_700_000_000_000_u64)), ("revision", n(2)), ("until", n(until))];
-        scene.put("NoticesTable", schema::notice(notice(scene, 2)), &item).await;
-        vec![json!({ "kind": "notice-left", "notice": notice(scene, 2) })]
+        put(scene, 2, 2, &[("until", n(scene.now().ms() - 20 * 24 * 3_600_000))]).await;
+        json!({ "kind": "notice-left", "notice": scene.notice(2) })
     }),
     ("an old head, below a slot that was given and read", &async |scene: &Scene| {
-        board(scene).await;
         let (head, _) = fact(scene).await;
-        let edited = scene.app.notices.edit(notice(scene, 1), &content("one", None), true).await.unwrap();
+        let edited = scene.app.notices.edit(scene.notice(1), &content("one", None), true).await.unwrap();
         assert!(matches!(edited, NoticeEdited::Stands(_)));
-        scene.app.notices.mark(scene.reader(), notice(scene, 1), true).await.unwrap().unwrap();
+        scene.app.notices.mark(scene.reader, scene.notice(1), true).await.unwrap().unwrap();
         put_back(scene, &head).await;
         // The cached head expires after a minute. A later head would show the title of its revision.
-        scene.redis().del::<_, ()>(keys::notice_title(notice(scene, 1), head.version + 1)).await.unwrap();
-        vec![json!({ "kind": "slots-behind", "platform": scene.platform(), "seen": 4, "right": 5 })]
+        scene.redis().del::<_, ()>(keys::notice_title(scene.notice(1), head.version + 1)).await.unwrap();
+        json!({ "kind": "slots-behind", "platform": scene.platform, "seen": 4, "right": 5 })
     }),
     ("slots read that were never given", &async |scene: &Scene| {
-        board(scene).await;
         let set = [("read", seqs([3, 9, 70_000])), ("version", n(2))];
-        scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
+        scene.set("NoticeReadsTable", schema::notice_reads(scene.reader, scene.platform), &set).await;
         let (_, reads) = fact(scene).await;
         replace_reads(scene, reads).await;
-        vec![json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot })]
+        json!({ "kind": "notice-reads-beyond", "user": scene.reader, "platform": scene.platform, "latest": 4 as Slot })
     }),
     ("a platform marked through a notice above its last", &async |scene: &Scene| {
-        board(scene).await;
         let set = [("through", n(8)), ("through_slot", n(9))];
-        scene.update("NoticeReadsTable", schema::notice_reads(scene.reader(), scene.platform()), &set, &[]).await;
-        vec![json!({ "kind": "notice-reads-beyond", "user": scene.reader(), "platform": scene.platform(), "latest": 4 as Slot })]
+        scene.set("NoticeReadsTable", schema::notice_reads(scene.reader, scene.platform), &set).await;
+        json!({ "kind": "notice-reads-beyond", "user": scene.reader, "platform": scene.platform, "latest": 4 as Slot })
     }),
     ("an idempotency record of notices that do not exist", &async |scene: &Scene| {
-        board(scene).await;
         // A record whose notices exist, one of them deleted since, is not damage.
         let record = IdempotencyKey { key: "k".to_owned(), fingerprint: "f".to_owned() };
-        let published =
-            scene.app.notices.publish(scene.author(), &[scene.platform()], &content("five", None), Some(&record)).await;
+        let published = scene.app.notices.publish(scene.author, &[scene.platform], &content("five", None), Some(&record)).await;
         let Ok(NoticesPublished::Created(_)) = published else { panic!("{published:?}") };
-        scene.app.notices.remove(&[notice(scene, 5)]).await.unwrap();
-        let key = format!("{}#notices#ghost", scene.author());
-        let expires_at = n(scene.app.stores.clock.now().seconds() + 3_600);
-        let ids = s(format!("{} {}", notice(scene, 1), notice(scene, 6)));
+        scene.app.notices.remove(&[scene.notice(5)]).await.unwrap();
+        let key = format!("{}#notices#ghost", scene.author);
+        let expires_at = n(scene.now().seconds() + 3_600);
+        let ids = s(format!("{} {}", scene.notice(1), scene.notice(6)));
         let says = [("fingerprint", s("f")), ("notices", ids), ("at", n(1_700_000_000_000_u64)), ("expires_at", expires_at)];
         scene.put("IdempotencyTable", schema::record(&key), &says).await;
-        vec![json!({ "kind": "record-of-nothing", "record": key })]
-    }),
-    ("an unreadable idempotency record of notices", &async |scene: &Scene| {
-        let key = format!("{}#notices#half", scene.author());
-        let says = [("fingerprint", s("f")), ("notices", s("none")), ("at", n(1)), ("expires_at", n(u64::from(u32::MAX)))];
-        scene.put("IdempotencyTable", schema::record(&key), &says).await;
-        vec![json!({ "kind": "record-damaged", "record": key })]
+        json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a notice read view older than the fact", &async |scene: &Scene| {
-        board(scene).await;
         replace_reads(scene, NoticeReads::default()).await;
-        vec![json!({ "kind": "notice-reads-behind", "user": scene.reader(), "platform": scene.platform() })]
+        json!({ "kind": "notice-reads-behind", "user": scene.reader, "platform": scene.platform })
     }),
     ("notices read in the view and not in the fact", &async |scene: &Scene| {
-        board(scene).await;
         let (_, reads) = fact(scene).await;
         replace_reads(scene, NoticeReads { read: [1, 3].into_iter().collect(), ..reads }).await;
-        vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
+        json!({ "kind": "notice-reads-wrong", "user": scene.reader, "platform": scene.platform })
     }),
     ("a notice read view with a version above the fact", &async |scene: &Scene| {
-        board(scene).await;
         let (_, reads) = fact(scene).await;
         replace_reads(scene, NoticeReads { version: 70, ..reads }).await;
-        vec![json!({ "kind": "notice-reads-wrong", "user": scene.reader(), "platform": scene.platform() })]
+        json!({ "kind": "notice-reads-wrong", "user": scene.reader, "platform": scene.platform })
     }),
     ("an unreadable notice read view", &async |scene: &Scene| {
-        board(scene).await;
         scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
-        vec![json!({ "kind": "notice-reads-damaged", "user": scene.reader(), "platform": scene.platform() })]
+        json!({ "kind": "notice-reads-damaged", "user": scene.reader, "platform": scene.platform })
     }),
     ("a notice read view of the wrong type", &async |scene: &Scene| {
-        board(scene).await;
         let key = reads_key(scene);
         scene.redis().del::<_, ()>(&key).await.unwrap();
         scene.redis().sadd::<_, _, ()>(&key, 3).await.unwrap();
         scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
-        vec![json!({ "kind": "key-of-wrong-type", "key": key })]
+        json!({ "kind": "key-of-wrong-type", "key": key })
     }),
     ("a notice read view without expiry", &async |scene: &Scene| {
-        board(scene).await;
         let key = reads_key(scene);
         scene.redis().persist::<_, ()>(&key).await.unwrap();
-        vec![json!({ "kind": "key-without-lifetime", "key": key })]
+        json!({ "kind": "key-without-lifetime", "key": key })
     }),
     ("a notice read view in another bucket than its user's", &async |scene: &Scene| {
-        board(scene).await;
-        let (user, platform) = (scene.reader(), scene.platform());
+        let (user, platform) = (scene.reader, scene.platform);
         let key = format!("{{{}}}:n:{user}:{platform}", (user.bucket() + 1) % 4096);
         scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
-        vec![json!({ "kind": "key-astray", "key": key })]
-    }),
-    ("leases without expiry, of a missing head and a missing read state", &async |scene: &Scene| {
-        let records = [NoticeRecord::Head(scene.platform()), NoticeRecord::Reads(scene.reader(), scene.platform())];
-        let mut expected = Vec::new();
-        for [_, lease] in records.map(keys::notice_record) {
-            scene.redis().set::<_, _, ()>(&lease, 7).await.unwrap();
-            expected.push(json!({ "kind": "key-without-lifetime", "key": lease }));
-        }
-        expected
+        json!({ "kind": "key-astray", "key": key })
     }),
     ("a head view newer than its platform", &async |scene: &Scene| {
-        board(scene).await;
         let (mut head, _) = fact(scene).await;
-        head.publish(scene.app.stores.clock.now(), None).unwrap();
-        replace(scene, NoticeView::Head(scene.platform(), head)).await;
-        vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
+        head.publish(scene.now(), None).unwrap();
+        replace(scene, NoticeView::Head(scene.platform, head)).await;
+        json!({ "kind": "platform-head-wrong", "platform": scene.platform })
     }),
     ("a head view older than its platform, without expiry", &async |scene: &Scene| {
-        board(scene).await;
-        replace(scene, NoticeView::Head(scene.platform(), PlatformHead::default())).await;
-        let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
+        replace(scene, NoticeView::Head(scene.platform, PlatformHead::default())).await;
+        let key = head_key(scene);
         scene.redis().persist::<_, ()>(&key).await.unwrap();
-        vec![
-            json!({ "kind": "platform-head-wrong", "platform": scene.platform() }),
-            json!({ "kind": "key-without-lifetime", "key": key }),
-        ]
+        json!([{ "kind": "platform-head-wrong", "platform": scene.platform }, { "kind": "key-without-lifetime", "key": key }])
     }),
     ("an unreadable head view", &async |scene: &Scene| {
-        board(scene).await;
-        let [key, _] = keys::notice_record(NoticeRecord::Head(scene.platform()));
-        scene.redis().set_ex::<_, _, ()>(key, "bad", 3_600).await.unwrap();
-        vec![json!({ "kind": "platform-head-wrong", "platform": scene.platform() })]
+        scene.redis().set_ex::<_, _, ()>(head_key(scene), "bad", 3_600).await.unwrap();
+        json!({ "kind": "platform-head-wrong", "platform": scene.platform })
     }),
     ("another title than the notice's", &async |scene: &Scene| {
-        board(scene).await;
         title(scene, 1, 1, "not what it was").await;
-        vec![json!({ "kind": "title-wrong", "notice": notice(scene, 1), "revision": 1 })]
+        json!({ "kind": "title-wrong", "notice": scene.notice(1), "revision": 1 })
     }),
     ("an unreadable title", &async |scene: &Scene| {
-        board(scene).await;
-        scene.redis().set_ex::<_, _, ()>(keys::notice_title(notice(scene, 3), 3), "x", 3_600).await.unwrap();
-        vec![json!({ "kind": "title-damaged", "notice": notice(scene, 3), "revision": 3 })]
+        scene.redis().set_ex::<_, _, ()>(keys::notice_title(scene.notice(3), 3), "x", 3_600).await.unwrap();
+        json!({ "kind": "title-damaged", "notice": scene.notice(3), "revision": 3 })
     }),
     ("titles of a future revision and of a future notice", &async |scene: &Scene| {
-        board(scene).await;
         for (seq, revision) in [(1, 6), (5, 1)] {
             title(scene, seq, revision, "one").await;
         }
-        vec![
-            json!({ "kind": "title-of-nothing", "notice": notice(scene, 1), "revision": 6 }),
-            json!({ "kind": "title-of-nothing", "notice": notice(scene, 5), "revision": 1 }),
-        ]
+        json!([
+            { "kind": "title-of-nothing", "notice": scene.notice(1), "revision": 6 },
+            { "kind": "title-of-nothing", "notice": scene.notice(5), "revision": 1 },
+        ])
     }),
     ("a title of the wrong type without expiry", &async |scene: &Scene| {
-        board(scene).await;
-        let view = View::Title(notice(scene, 4), 4);
+        let view = View::Title(scene.notice(4), 4);
         let (key, _) = keys::of_view(&view).remove(0);
         scene.redis().del::<_, ()>(&key).await.unwrap();
         scene.redis().rpush::<_, _, ()>(&key, "x").await.unwrap();
-        vec![json!({ "kind": "key-of-wrong-type", "key": key })]
+        json!({ "kind": "key-of-wrong-type", "key": key })
+    }),
+];
+
+/// Damage without a board.
+pub(super) const ALL: &[Damage] = &[
+    ("an unreadable idempotency record of notices", &async |scene: &Scene| {
+        let key = format!("{}#notices#half", scene.author);
+        let says = [("fingerprint", s("f")), ("notices", s("none")), ("at", n(1)), ("expires_at", n(u64::from(u32::MAX)))];
+        scene.put("IdempotencyTable", schema::record(&key), &says).await;
+        json!({ "kind": "record-damaged", "record": key })
+    }),
+    ("leases without expiry, of a missing head and a missing read state", &async |scene: &Scene| {
+        let records = [NoticeRecord::Head(scene.platform), NoticeRecord::Reads(scene.reader, scene.platform)];
+        let leases = records.map(keys::notice_record).map(|[_, lease]| lease);
+        for lease in &leases {
+            scene.redis().set::<_, _, ()>(lease, 7).await.unwrap();
+        }
+        json!(leases.map(|lease| json!({ "kind": "key-without-lifetime", "key": lease })))
     }),
 ];

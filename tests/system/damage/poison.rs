@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{NoticeId, PostText, Reaction},
+    domain::{PostText, Reaction},
     facts::schema,
     views::keys,
 };
@@ -21,48 +21,43 @@ use crate::notices::content;
 async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
     let scenes = Scene::several(world, 15).await;
     for scene in &scenes {
-        let platforms = [scene.platform()];
         for title in ["one", "two"] {
-            scene.app.notices.publish(scene.author(), &platforms, &content(title, None), None).await.unwrap();
+            scene.app.notices.publish(scene.author, &[scene.platform], &content(title, None), None).await.unwrap();
         }
-        let notice = NoticeId { platform: scene.platform(), seq: 1 };
-        scene.app.notices.mark(scene.reader(), notice, true).await.unwrap().unwrap();
+        scene.app.notices.mark(scene.reader, scene.notice(1), true).await.unwrap().unwrap();
         // The walk finds readers by their views.
-        scene.caller(scene.reader()).get(&format!("/v1/notices?platform={}", scene.platform())).await.ok();
+        scene.caller(scene.reader).get(&format!("/v1/notices?platform={}", scene.platform)).await.ok();
     }
     scenes
 }
 
 /// One unreadable item in each scene.
 async fn make_unreadable(scenes: &[Scene<'_>]) {
-    let wrong = || s("not what it should be");
     let [edge, listed, head, post, pending, reads, reaction, record, rest @ ..] = scenes else { panic!() };
     let [notice_head, notice, notice_reads, profile, liked, text, other_text] = rest else { panic!() };
-    let pair = |scene: &Scene| (scene.reader(), scene.author());
-    let of = |scene: &Scene| (scene.reader(), scene.author(), scene.platform());
     let (orphan, _) = flow::publish(pending, 2).await;
-    let key = format!("{}#publish#k", record.author());
+    let key = format!("{}#publish#k", record.author);
     record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
     let items: [(&Scene, &str, Item, &str); 13] = [
-        (edge, "FollowingTable", schema::edge(pair(edge).0, pair(edge).1), "since"),
-        (listed, "FollowersTable", schema::follower(pair(listed).1, pair(listed).0), "since"),
-        (head, "PostsTable", schema::head(head.author()), "latest_at"),
+        (edge, "FollowingTable", schema::edge(edge.reader, edge.author), "since"),
+        (listed, "FollowersTable", schema::follower(listed.author, listed.reader), "since"),
+        (head, "PostsTable", schema::head(head.author), "latest_at"),
         (post, "PostsTable", schema::post(post.post(3)), "mode"),
         (pending, "PostsTable", schema::post(orphan.id), "at"),
-        (reads, "ReadsTable", schema::reads(reads.reader(), reads.author()), "version"),
-        (reaction, "ReactionsTable", schema::reaction(reaction.reader(), reaction.author()), "version"),
-        (notice_head, "NoticesTable", schema::platform_head(of(notice_head).2), "version"),
-        (notice, "NoticesTable", schema::notice(NoticeId { platform: of(notice).2, seq: 1 }), "until"),
-        (notice_reads, "NoticeReadsTable", schema::notice_reads(of(notice_reads).0, of(notice_reads).2), "version"),
-        (profile, "ProfilesTable", schema::profile(profile.reader()), "version"),
-        (liked, "ReactedTable", schema::reacted(liked.reader(), Reaction::Like, liked.post(2)), "at"),
+        (reads, "ReadsTable", schema::reads(reads.reader, reads.author), "version"),
+        (reaction, "ReactionsTable", schema::reaction(reaction.reader, reaction.author), "version"),
+        (notice_head, "NoticesTable", schema::platform_head(notice_head.platform), "version"),
+        (notice, "NoticesTable", schema::notice(notice.notice(1)), "until"),
+        (notice_reads, "NoticeReadsTable", schema::notice_reads(notice_reads.reader, notice_reads.platform), "version"),
+        (profile, "ProfilesTable", schema::profile(profile.reader), "version"),
+        (liked, "ReactedTable", schema::reacted(liked.reader, Reaction::Like, liked.post(2)), "at"),
         (text, "PostsTable", schema::body(text.post(3)), "revision"),
     ];
     for (scene, table, key, name) in items {
-        scene.update(table, key, &[(name, wrong())], &[]).await;
+        scene.set(table, key, &[(name, s("not what it should be"))]).await;
     }
     // A text of another revision than its post.
-    other_text.update("PostsTable", schema::body(other_text.post(3)), &[("revision", n(9))], &[]).await;
+    other_text.set("PostsTable", schema::body(other_text.post(3)), &[("revision", n(9))]).await;
     for scene in [text, other_text] {
         shows_all_but_the_text(scene).await;
     }
@@ -78,9 +73,9 @@ fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         make_unreadable(&scenes).await;
         // And one repairable damage in each scene, of the same users.
         for scene in &scenes {
-            let user = scene.follower();
-            scene.update("CountersTable", schema::followings_counter(user), &[("count", n(7))], &[]).await;
-            scene.put("CountersTable", schema::followings_counter(scene.author()), &[("count", n(5))]).await;
+            let user = scene.follower;
+            scene.set("CountersTable", schema::followings_counter(user), &[("count", n(7))]).await;
+            scene.put("CountersTable", schema::followings_counter(scene.author), &[("count", n(5))]).await;
         }
         let lost = world.user(90).publish("lost on its way").await;
         let unfinished = [("state", s("pending")), ("unfinished", s("2"))];
@@ -118,8 +113,8 @@ fn unreadable_items_of_every_kind_do_not_stop_a_job() {
 
 /// Only the third post's text cannot be read.
 async fn shows_all_but_the_text(scene: &Scene<'_>) {
-    let (reader, post) = (scene.caller(scene.reader()), scene.post(3));
-    let page = reader.get(&format!("/v1/authors/{}/posts?include=body", scene.author())).await.ok();
+    let (reader, post) = (scene.caller(scene.reader), scene.post(3));
+    let page = reader.get(&format!("/v1/authors/{}/posts?include=body", scene.author)).await.ok();
     for item in page["items"].as_array().unwrap() {
         let damaged = item["id"] == post.to_string();
         assert_eq!(item.get("body").is_none(), damaged, "{item}");
@@ -134,12 +129,12 @@ async fn shows_all_but_the_text(scene: &Scene<'_>) {
 #[test]
 fn an_edit_replaces_a_damaged_text() {
     world(async |world| {
-        let scene = Scene::new(world, 1_000).await;
+        let scene = Scene::settled(world).await;
         let post = scene.post(3);
-        scene.update("PostsTable", schema::body(post), &[("revision", n(9))], &[]).await;
+        scene.set("PostsTable", schema::body(post), &[("revision", n(9))]).await;
         let text = PostText { body: Some("Whole again".to_owned()), data: None };
-        scene.app.publishing.edit(scene.author(), post, "Third", &text).await.unwrap();
-        let seen = scene.caller(scene.reader()).get(&format!("/v1/posts/{post}")).await.ok();
+        scene.app.publishing.edit(scene.author, post, "Third", &text).await.unwrap();
+        let seen = scene.caller(scene.reader).get(&format!("/v1/posts/{post}")).await.ok();
         assert_eq!((&seen["body"], &seen["title"], &seen["revision"]), (&json!("Whole again"), &json!("Third"), &json!(2)));
     });
 }
@@ -149,14 +144,18 @@ fn an_edit_replaces_a_damaged_text() {
 #[test]
 fn a_damaged_field_holds_back_no_other_reader() {
     world(async |world| {
-        let readers = 1..=40;
-        world.follow(readers.clone(), 99).await;
-        world.follow([41], 98).await;
-        for author in [99, 98] {
-            world.user(author).publish("one").await;
+        let pairs: Vec<(u64, u64)> = (1..=40).map(|reader| (reader, 99)).chain([(41, 98)]).collect();
+        for &(reader, author) in &pairs {
+            world.follow([reader], author).await;
         }
-        world.idle().await;
-        world.read_feeds(readers.clone().chain([41])).await;
+        let publish = async |title| {
+            for author in [99, 98] {
+                world.user(author).publish(title).await;
+            }
+            world.idle().await;
+        };
+        publish("one").await;
+        world.read_feeds(1..=41).await;
         let damage = async || {
             for (reader, author) in [(20, 99), (41, 98)] {
                 let state = keys::reader_state(user_id(reader));
@@ -166,11 +165,8 @@ fn a_damaged_field_holds_back_no_other_reader() {
             }
         };
         damage().await;
-        for author in [99, 98] {
-            world.user(author).publish("two").await;
-        }
-        world.idle().await;
-        for (reader, author) in readers.clone().map(|reader| (reader, 99)).chain([(41, 98)]) {
+        publish("two").await;
+        for &(reader, author) in &pairs {
             assert_eq!(world.user(reader).feed_ids().await, [format!("{author}-2"), format!("{author}-1")], "{reader}");
         }
         damage().await;
@@ -178,7 +174,7 @@ fn a_damaged_field_holds_back_no_other_reader() {
             world.user(author).delete(&format!("/v1/posts/{author}-1")).await.ok();
         }
         world.idle().await;
-        for (reader, author) in readers.map(|reader| (reader, 99)).chain([(41, 98)]) {
+        for (reader, author) in pairs {
             assert_eq!(world.user(reader).feed_ids().await, [format!("{author}-2")], "{reader}");
             assert_eq!(world.user(reader).unread_total().await, 1, "{reader}");
         }

@@ -3,7 +3,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use axum::{
@@ -63,6 +66,7 @@ pub(crate) struct Meter {
     pub(crate) written: f64,
 }
 
+#[derive(Default)]
 pub(crate) struct Proxy {
     service: OnceLock<String>,
     http: reqwest::Client,
@@ -87,12 +91,7 @@ pub(crate) async fn run_behind_a_proxy(test: impl AsyncFnOnce(&World, &Proxy)) {
 }
 
 async fn run_behind_a_proxy_with(configure: impl FnOnce(&mut Options), test: impl AsyncFnOnce(&World, &Proxy)) {
-    let proxy = Arc::new(Proxy {
-        service: OnceLock::new(),
-        http: reqwest::Client::new(),
-        rule: Mutex::new(None),
-        meter: Mutex::new(None),
-    });
+    let proxy = Arc::new(Proxy::default());
     let address = serve(Router::new().fallback(forward).with_state(Arc::clone(&proxy))).await;
     World::run_with(
         |options| {
@@ -117,6 +116,22 @@ impl Proxy {
     /// Sets a rule that decides without waiting.
     pub(crate) fn decide(&self, rule: impl Fn(Request) -> Fate + Send + Sync + 'static) {
         self.rule(move |asked| std::future::ready(rule(asked)).boxed());
+    }
+
+    /// Decides about the requests that [`Request::is`] with these arguments, by the number of such requests before.
+    /// Returns their number.
+    pub(crate) fn decide_about(
+        &self,
+        [function, operation, names]: [&'static str; 3],
+        fate: impl Fn(usize) -> Fate + Send + Sync + 'static,
+    ) -> Arc<AtomicUsize> {
+        let number = Arc::new(AtomicUsize::new(0));
+        let before = Arc::clone(&number);
+        self.decide(move |asked| match asked.is(function, operation, names) {
+            true => fate(before.fetch_add(1, Ordering::SeqCst)),
+            false => Fate::Forwarded,
+        });
+        number
     }
 
     /// Resets the counts to zero. Returns the old counts.

@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
-use futures::FutureExt;
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures::{FutureExt, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark::facts::schema;
@@ -21,6 +22,7 @@ use tidemark_tests::{
 use super::{
     Scene, fire, listed,
     proxy::{Fate, Proxy, Request, world_behind_a_proxy},
+    repair,
 };
 
 /// Follows while the list is read, and unfollows before the count is read and before it is repaired. List and count
@@ -46,7 +48,7 @@ async fn churn(world: &World, proxy: &Proxy, listing: &'static str, counter: Str
         .boxed()
     });
     for _ in 0..3 {
-        fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 })).await;
+        repair(world).await;
     }
     proxy.forward_all();
 }
@@ -75,50 +77,52 @@ fn a_right_count_is_not_repaired_during_follows_and_unfollows() {
 }
 
 /// All counters of the author of a scene.
-async fn with_counts(scene: &Scene<'_>, count: aws_sdk_dynamodb::types::AttributeValue) {
-    let (reader, author, shard) = (scene.reader(), scene.author(), scene.reader().shard());
-    scene.update("CountersTable", schema::followings_counter(author), &[("count", count.clone())], &[]).await;
-    scene.update("CountersTable", schema::followings_counter(reader), &[("count", count.clone())], &[]).await;
-    scene.update("CountersTable", schema::followers_counter(author, shard), &[("count", count.clone())], &[]).await;
-    scene.update("PostsTable", schema::head(author), &[("posts", count.clone())], &[]).await;
-    let likes = [("likes", count.clone()), ("favorites", count)];
-    scene.update("ReactionsTable", schema::author_reactions(author, shard), &likes, &[]).await;
-    scene.update("ReactionsTable", schema::post_reactions(scene.post(2), shard), &likes, &[]).await;
+async fn with_counts(scene: &Scene<'_>, count: AttributeValue) {
+    let (reader, author, shard) = (scene.reader, scene.author, scene.reader.shard());
+    for (table, key, attributes) in [
+        ("CountersTable", schema::followings_counter(author), &["count"] as &[_]),
+        ("CountersTable", schema::followings_counter(reader), &["count"]),
+        ("CountersTable", schema::followers_counter(author, shard), &["count"]),
+        ("PostsTable", schema::head(author), &["posts"]),
+        ("ReactionsTable", schema::author_reactions(author, shard), &["likes", "favorites"]),
+        ("ReactionsTable", schema::post_reactions(scene.post(2), shard), &["likes", "favorites"]),
+    ] {
+        let set: Vec<_> = attributes.iter().map(|attribute| (*attribute, count.clone())).collect();
+        scene.set(table, key, &set).await;
+    }
 }
 
 #[test]
 fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
     world(async |world| {
         let scenes = Scene::several(world, 2).await;
-        world.idle().await;
-        let reconcile = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 });
-        fire(world, reconcile.clone()).await;
-        let counters: Vec<Value> = futures::future::join_all(scenes.iter().map(counters)).await;
-        with_counts(&scenes[0], aws_sdk_dynamodb::types::AttributeValue::N("-1".to_owned())).await;
+        repair(world).await;
+        let before = join_all(scenes.iter().map(counters)).await;
+        with_counts(&scenes[0], n(-1)).await;
         with_counts(&scenes[1], n(0)).await;
         for scene in &scenes {
-            let author = scene.caller(scene.author());
-            scene.app.stores.relation_views.forget_counters(scene.author(), None).await.unwrap();
-            author.get(&format!("/v1/users/{}/counters", scene.author())).await.ok();
+            let author = scene.caller(scene.author);
+            scene.app.stores.relation_views.forget_counters(scene.author, None).await.unwrap();
+            author.get(&format!("/v1/users/{}/counters", scene.author)).await.ok();
             author.get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
             let post = author.publish("to real followers").await;
             world.idle().await;
             let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
             assert_eq!((&delivery["state"], &delivery["delivered"]), (&json!("done"), &json!(2)));
-            assert!(scene.caller(scene.reader()).feed_ids().await.contains(&post));
+            assert!(scene.caller(scene.reader).feed_ids().await.contains(&post));
             author.delete(&format!("/v1/posts/{post}")).await.ok();
             world.idle().await;
         }
-        let report = fire(world, reconcile.clone()).await;
+        let report = repair(world).await;
         assert_eq!(report["repaired"], report["found"], "{report}");
-        assert!(report["found"]["followers-count"].as_u64() == Some(2), "{report}");
-        assert_eq!(futures::future::join_all(scenes.iter().map(self::counters)).await, counters);
-        assert_eq!(fire(world, reconcile).await["differences"], json!([]));
+        assert_eq!(report["found"]["followers-count"], 2, "{report}");
+        assert_eq!(join_all(scenes.iter().map(counters)).await, before);
+        assert_eq!(repair(world).await["differences"], json!([]));
     });
 }
 
 async fn counters(scene: &Scene<'_>) -> Value {
-    scene.caller(scene.author()).get(&format!("/v1/users/{}/counters", scene.author())).await.ok()
+    scene.caller(scene.author).get(&format!("/v1/users/{}/counters", scene.author)).await.ok()
 }
 
 #[test]
@@ -126,60 +130,66 @@ fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         with_counts(&scene, s("many")).await;
-        scene.app.stores.relation_views.forget_counters(scene.author(), None).await.unwrap();
+        scene.app.stores.relation_views.forget_counters(scene.author, None).await.unwrap();
         counters(&scene).await;
-        scene.caller(scene.author()).get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
-        let reconcile = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 });
-        let report = fire(world, reconcile.clone()).await;
+        scene.caller(scene.author).get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
+        let report = repair(world).await;
         assert_eq!(report["repaired"], report["found"], "{report}");
-        scene.caller(scene.author()).publish("counted again").await;
+        scene.caller(scene.author).publish("counted again").await;
         assert_eq!(counters(&scene).await["posts"], 6);
         world.idle().await;
-        assert_eq!(fire(world, reconcile).await["differences"], json!([]));
+        assert_eq!(repair(world).await["differences"], json!([]));
     });
 }
 
 /// Lets the first transaction of a function succeed and returns an error for it. Transactions with the same token get
 /// the same error.
 fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
-    let token = Arc::new(Mutex::new(None::<Value>));
+    let lost = OnceLock::new();
     proxy.decide(move |asked| {
-        let mut fate = Fate::Forwarded;
-        if asked.function == function && asked.operation == "TransactWriteItems" {
-            let mut lost = token.lock().unwrap();
-            let known = lost.clone();
-            let this = asked.body["ClientRequestToken"].clone();
-            match known {
-                None => {
-                    *lost = Some(this);
-                    fate = Fate::ResponseLost(code);
-                }
-                Some(known) if known == this => fate = Fate::Refused(code),
-                Some(_) => {}
-            }
+        if !asked.is(function, "TransactWriteItems", "") {
+            return Fate::Forwarded;
         }
-        fate
+        let token = &asked.body["ClientRequestToken"];
+        match lost.set(token.clone()) {
+            Ok(()) => Fate::ResponseLost(code),
+            Err(_) if lost.get() == Some(token) => Fate::Refused(code),
+            Err(_) => Fate::Forwarded,
+        }
     });
 }
 
 const UNSURE: [&str; 2] = ["TransactionInProgressException", "InternalServerError"];
 
+/// Asserts that no fan-out is unfinished.
+async fn assert_finished(world: &World) {
+    let report = fire(world, json!({ "job": "fan-outs", "dry_run": true, "overdue_ms": 0 })).await;
+    assert_eq!(report["unfinished"], 0, "{report}");
+}
+
 #[test]
-fn a_publish_with_a_lost_response_publishes_once() {
+fn a_publish_and_a_deletion_with_a_lost_response_are_done_once() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=2, 99).await;
-        world.user(1).feed_ids().await;
+        let (reader, author) = (world.user(1), world.user(99));
+        reader.feed_ids().await;
         for (code, expected) in UNSURE.into_iter().zip(["99-1", "99-2"]) {
             lose(proxy, "publish", code);
-            assert_eq!(world.user(99).publish("once").await, expected);
+            assert_eq!(author.publish("once").await, expected);
             proxy.forward_all();
             world.idle().await;
-            let delivery = world.user(99).get(&format!("/v1/posts/{expected}/delivery")).await.ok();
+            let delivery = author.get(&format!("/v1/posts/{expected}/delivery")).await.ok();
             assert_eq!(delivery["state"], "done", "its fan-out has begun");
         }
-        assert_eq!(world.user(1).feed_ids().await, ["99-2", "99-1"]);
-        let author = world.user(99).walk("/v1/authors/99/posts", 10).await;
-        assert_eq!(author.len(), 2);
+        assert_eq!(reader.feed_ids().await, ["99-2", "99-1"]);
+        assert_eq!(author.walk("/v1/authors/99/posts", 10).await.len(), 2);
+        for (code, post) in UNSURE.into_iter().zip(["99-1", "99-2"]) {
+            lose(proxy, "publish", code);
+            author.delete(&format!("/v1/posts/{post}")).await.ok();
+            proxy.forward_all();
+            world.idle().await;
+            assert_finished(world).await;
+        }
     });
 }
 
@@ -220,39 +230,20 @@ fn the_last_allowed_follow_is_created_although_its_response_is_lost() {
 }
 
 #[test]
-fn a_deletion_with_a_lost_response_is_retracted() {
-    world_behind_a_proxy(async |world, proxy| {
-        world.follow(1..=2, 99).await;
-        world.user(1).feed_ids().await;
-        for code in UNSURE {
-            let post = world.publish_and_deliver(99, "short").await;
-            lose(proxy, "publish", code);
-            world.user(99).delete(&format!("/v1/posts/{post}")).await.ok();
-            proxy.forward_all();
-            world.idle().await;
-            let report = fire(world, json!({ "job": "fan-outs", "dry_run": true, "overdue_ms": 0 })).await;
-            assert_eq!(report["unfinished"], 0, "{report}");
-        }
-    });
-}
-
-#[test]
 fn a_fan_out_waits_for_the_transaction_that_holds_its_post() {
     world_behind_a_proxy(async |world, proxy| {
         world.follow(1..=2, 99).await;
-        let held = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&held);
-        proxy.decide(move |asked| {
-            let conflict = asked.is("fan-out", "UpdateItem", "post#") && count.fetch_add(1, Ordering::SeqCst) % 10 < 9;
-            if conflict { Fate::Refused("TransactionConflictException") } else { Fate::Forwarded }
+        let conflict = Fate::Refused("TransactionConflictException");
+        let held = proxy.decide_about(["fan-out", "UpdateItem", "post#"], move |before| match before % 10 {
+            0..9 => conflict,
+            _ => Fate::Forwarded,
         });
         let post = world.publish_and_deliver(99, "liked by everybody").await;
         world.user(99).delete(&format!("/v1/posts/{post}")).await.ok();
         world.idle().await;
         proxy.forward_all();
         assert_eq!(held.load(Ordering::SeqCst), 20, "done at the tenth attempt, twice");
-        let report = fire(world, json!({ "job": "fan-outs", "dry_run": true, "overdue_ms": 0 })).await;
-        assert_eq!(report["unfinished"], 0, "{report}");
+        assert_finished(world).await;
     });
 }
 
@@ -267,15 +258,8 @@ async fn churning_client(world: &World, client: u64, over: &AtomicBool) -> [u64;
         let author = if author == user { author % 20 + 1 } else { author };
         let caller: User = world.user(user);
         let (following, post) = (format!("/v1/following/{author}"), format!("/v1/posts/{author}-1"));
-        let kind = match rng.random_range(0..100) {
-            0..35 => 0,
-            35..65 => 1,
-            65..75 => 2,
-            75..82 => 3,
-            82..90 => 4,
-            90..94 => 5,
-            _ => 6,
-        };
+        let dice = rng.random_range(0..100);
+        let kind = [35, 65, 75, 82, 90, 94].partition_point(|below| *below <= dice);
         match kind {
             0 => drop(caller.put(&following).await.ok()),
             1 => drop(caller.delete(&following).await.ok()),
@@ -299,7 +283,7 @@ async fn reconcile_repairs_nothing_beside_traffic() {
         for user in 1..=20 {
             world.user(user).publish("first").await;
         }
-        let clients = futures::future::join_all((0..8).map(|client| churning_client(world, client, &over)));
+        let clients = join_all((0..8).map(|client| churning_client(world, client, &over)));
         // A difference must last as long as in a deployment: the task that changes a step waits for a second itself.
         let job = json!({ "job": "users", "share": 1.0, "slice": 100_000 });
         let look = async {

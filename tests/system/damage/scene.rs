@@ -6,7 +6,7 @@ use serde_json::Value;
 use tidemark::{
     App,
     domain::{
-        AuthorState, FeedKey, Platform, Post, PostId, SeqSet, Timestamp, UserId,
+        AuthorState, FeedKey, NoticeId, Platform, Post, PostId, SeqSet, Timestamp, UserId,
         reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
     },
     views::keys,
@@ -14,7 +14,7 @@ use tidemark::{
 use tidemark_tests::{
     Connection, User, World,
     items::{Item, with_attributes},
-    user_id,
+    until, user_id,
 };
 
 /// A reader with a live view follows an author with five posts and another with one, and has read, liked and
@@ -23,8 +23,16 @@ use tidemark_tests::{
 pub(super) struct Scene<'w> {
     pub(super) world: &'w World,
     pub(super) app: &'w App,
-    pub(super) redis: Connection,
-    base: u64,
+    redis: Connection,
+    pub(super) reader: UserId,
+    pub(super) follower: UserId,
+    pub(super) author: UserId,
+    pub(super) other: UserId,
+    pub(super) stranger: UserId,
+    pub(super) platform: Platform,
+    /// The keys of the reader's view.
+    pub(super) state_key: String,
+    pub(super) feed_key: String,
 }
 
 pub(super) fn seqs(seqs: impl IntoIterator<Item = u64>) -> AttributeValue {
@@ -32,103 +40,97 @@ pub(super) fn seqs(seqs: impl IntoIterator<Item = u64>) -> AttributeValue {
 }
 
 impl<'w> Scene<'w> {
-    pub(super) async fn new(world: &'w World, base: u64) -> Self {
-        let app = world.stack.app("reconcile").unwrap();
-        let scene = Self { world, app, redis: world.redis().await, base };
-        let (reader, author, other) = (scene.caller(scene.reader()), scene.caller(scene.author()), scene.caller(scene.other()));
-        reader.follow([scene.author(), scene.other()]).await;
-        scene.caller(scene.follower()).follow([scene.author()]).await;
+    async fn new(world: &'w World, number: u16) -> Self {
+        let [reader, follower, author, other, stranger] = [1, 2, 3, 4, 5].map(|user| user_id(u64::from(number) * 1_000 + user));
+        let scene = Self {
+            world,
+            app: world.stack.app("reconcile").unwrap(),
+            redis: world.redis().await,
+            reader,
+            follower,
+            author,
+            other,
+            stranger,
+            platform: Platform::new(number).unwrap(),
+            state_key: keys::reader_state(reader),
+            feed_key: keys::feed(reader),
+        };
+        scene.caller(follower).follow([author]).await;
+        let reader = scene.caller(reader);
+        reader.follow([author, other]).await;
         reader.feed_ids().await;
-        author.publish_all(["one", "two", "three", "four", "five"]).await;
-        for writer in [&other, &scene.caller(scene.stranger())] {
-            writer.publish("one").await;
+        scene.caller(author).publish_all(["one", "two", "three", "four", "five"]).await;
+        for writer in [other, stranger] {
+            scene.caller(writer).publish("one").await;
         }
-        reader.put(&scene.path(1, "read")).await.ok();
-        reader.put(&scene.path(2, "like")).await.ok();
-        reader.put(&scene.path(4, "favorite")).await.ok();
+        for (seq, what) in [(1, "read"), (2, "like"), (4, "favorite")] {
+            reader.put(&format!("/v1/posts/{}/{what}", scene.post(seq))).await.ok();
+        }
         scene
     }
 
     /// A scene without work that is left.
     pub(super) async fn settled(world: &'w World) -> Self {
-        let scene = Self::new(world, 1_000).await;
-        world.idle().await;
-        scene
+        Self::several(world, 1).await.remove(0)
     }
 
-    /// This number of scenes.
-    pub(super) async fn several(world: &'w World, number: u64) -> Vec<Self> {
+    /// This number of scenes without work that is left.
+    pub(super) async fn several(world: &'w World, count: usize) -> Vec<Self> {
         let mut scenes = Vec::new();
-        for index in 1..=number {
-            scenes.push(Self::new(world, index * 1_000).await);
+        for number in (1..).take(count) {
+            scenes.push(Self::new(world, number).await);
         }
+        world.idle().await;
         scenes
-    }
-
-    pub(super) fn reader(&self) -> UserId {
-        user_id(self.base + 1)
-    }
-
-    pub(super) fn follower(&self) -> UserId {
-        user_id(self.base + 2)
-    }
-
-    pub(super) fn author(&self) -> UserId {
-        user_id(self.base + 3)
-    }
-
-    pub(super) fn other(&self) -> UserId {
-        user_id(self.base + 4)
-    }
-
-    pub(super) fn stranger(&self) -> UserId {
-        user_id(self.base + 5)
     }
 
     pub(super) fn caller(&self, user: UserId) -> User {
         self.world.user(user.get())
     }
 
-    pub(super) fn platform(&self) -> Platform {
-        Platform::new((self.base / 1_000) as u16).unwrap()
-    }
-
     pub(super) fn post(&self, seq: u64) -> PostId {
-        PostId::new(self.author(), seq)
+        PostId::new(self.author, seq)
     }
 
-    pub(super) fn path(&self, seq: u64, what: &str) -> String {
-        format!("/v1/posts/{}/{what}", self.post(seq))
+    pub(super) fn notice(&self, seq: u64) -> NoticeId {
+        NoticeId { platform: self.platform, seq }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.app.stores.clock.now()
     }
 
     /// Deletes a post of the author and waits until the retraction is done.
     pub(super) async fn delete(&self, seq: u64) {
-        self.caller(self.author()).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
+        self.caller(self.author).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
         self.world.idle().await;
         self.without_head().await;
     }
 
     /// Removes the view of the author's head. Otherwise damage of the head would be a difference of its view too.
     pub(super) async fn without_head(&self) {
-        self.redis().del::<_, ()>(keys::head(self.author()).to_vec()).await.unwrap();
+        self.redis().del::<_, ()>(keys::head(self.author).to_vec()).await.unwrap();
     }
 
     /// Repeats a request until a key exists. A busy server may respond from facts at first.
     pub(super) async fn until_cached(&self, path: &str, key: &str) {
-        let started = std::time::Instant::now();
-        while !self.redis().exists::<_, bool>(key).await.unwrap() {
-            assert!(started.elapsed() < tidemark_tests::PATIENCE, "{path} is not cached");
-            self.caller(self.reader()).get(path).await.ok();
-        }
+        until(&format!("{path} is cached"), async || {
+            let is_cached: bool = self.redis().exists(key).await.unwrap();
+            if !is_cached {
+                self.caller(self.reader).get(path).await.ok();
+            }
+            is_cached
+        })
+        .await;
     }
 
     /// Asserts that the reader's feed agrees with the authors' timelines, which come from facts, and that the
     /// reader's notices agree with the facts.
     pub(super) async fn agrees(&self, name: &str) {
-        let reader = self.caller(self.reader());
+        let reader = self.caller(self.reader);
         let feed = reader.walk("/v1/feed", 50).await;
         let mut expected = Vec::new();
-        for author in [self.author(), self.other()] {
+        for author in [self.author, self.other] {
             expected.extend(reader.walk(&format!("/v1/authors/{author}/posts"), 50).await);
         }
         let unread = expected.iter().filter(|post| post["read"] == false).count();
@@ -139,18 +141,17 @@ impl<'w> Scene<'w> {
         };
         assert_eq!(sorted(&feed), sorted(&expected), "{name}");
         assert_eq!(reader.unread_total().await as usize, unread, "{name}");
-        let board = self.app.notices.board(self.platform(), self.reader()).await.unwrap();
-        let (head, reads) = self.app.notices.stores.notices.state(self.platform(), self.reader()).await.unwrap();
+        let board = self.app.notices.board(self.platform, self.reader).await.unwrap();
+        let (head, reads) = self.app.notices.stores.notices.state(self.platform, self.reader).await.unwrap();
         assert_eq!(board.counts(), head.counts(&reads.read, board.now), "{name}");
-        let listed = reader.walk(&format!("/v1/notices?platform={}", self.platform()), 50).await;
+        let listed = reader.walk(&format!("/v1/notices?platform={}", self.platform), 50).await;
         assert_eq!(listed.len(), head.live_at(board.now).count(), "{name}");
     }
 
     // ---- DynamoDB --------------------------------------------------------
 
-    /// Sets and removes attributes of an item.
-    pub(super) async fn update(&self, table: &str, key: Item, set: &[(&str, AttributeValue)], remove: &[&str]) {
-        self.world.update_item(table, key, set, remove).await;
+    pub(super) async fn set(&self, table: &str, key: Item, attributes: &[(&str, AttributeValue)]) {
+        self.world.update_item(table, key, attributes, &[]).await;
     }
 
     pub(super) async fn put(&self, table: &str, key: Item, attributes: &[(&str, AttributeValue)]) {
@@ -168,41 +169,35 @@ impl<'w> Scene<'w> {
         self.redis.clone()
     }
 
-    /// The keys of the reader's state and feed.
-    pub(super) fn keys(&self) -> [String; 2] {
-        [keys::reader_state(self.reader()), keys::feed(self.reader())]
-    }
-
     /// Deletes the reader's view.
     pub(super) async fn without_view(&self) {
-        self.redis().del::<_, ()>(self.keys().to_vec()).await.unwrap();
+        self.redis().del::<_, ()>(&[&self.state_key, &self.feed_key]).await.unwrap();
     }
 
     /// Changes the author's field in the reader's view.
     pub(super) async fn field(&self, change: impl FnOnce(&mut AuthorState)) {
-        let [state, _] = self.keys();
-        let author = self.author().get();
-        let value: Vec<u8> = self.redis().hget(&state, author).await.unwrap();
+        let (state, author) = (&self.state_key, self.author.get());
+        let value: Vec<u8> = self.redis().hget(state, author).await.unwrap();
         let mut field = AuthorState::decode(&value).unwrap();
         change(&mut field);
-        self.redis().hset::<_, _, _, ()>(&state, author, field.encode()).await.unwrap();
+        self.redis().hset::<_, _, _, ()>(state, author, field.encode()).await.unwrap();
     }
 
     /// Changes the entries of the reader's feed, oldest first, which are all in its list then.
     pub(super) async fn feed(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
-        let [state, feed] = self.keys();
-        let lifetime: i64 = self.redis().pttl(&feed).await.unwrap();
-        let mut entries: Vec<Vec<u8>> = self.redis().lrange(&feed, 0, -1).await.unwrap();
-        let recent: Vec<Option<Vec<u8>>> = self.redis().hmget(&state, &RECENT_FIELDS).await.unwrap();
-        let mut meta: Vec<u8> = self.redis().hget(&state, META_FIELD).await.unwrap();
+        let (state, feed) = (&self.state_key, &self.feed_key);
+        let lifetime: i64 = self.redis().pttl(feed).await.unwrap();
+        let mut entries: Vec<Vec<u8>> = self.redis().lrange(feed, 0, -1).await.unwrap();
+        let recent: Vec<Option<Vec<u8>>> = self.redis().hmget(state, &RECENT_FIELDS).await.unwrap();
+        let mut meta: Vec<u8> = self.redis().hget(state, META_FIELD).await.unwrap();
         entries.extend(recent.into_iter().take(usize::from(meta[0] / 16)).flatten());
         meta[0] %= 16;
-        self.redis().hset::<_, _, _, ()>(&state, META_FIELD, meta).await.unwrap();
-        self.redis().hdel::<_, _, ()>(&state, &RECENT_FIELDS).await.unwrap();
+        self.redis().hset::<_, _, _, ()>(state, META_FIELD, meta).await.unwrap();
+        self.redis().hdel::<_, _, ()>(state, &RECENT_FIELDS).await.unwrap();
         change(&mut entries);
-        self.redis().del::<_, ()>(&feed).await.unwrap();
-        self.redis().rpush::<_, _, ()>(&feed, entries).await.unwrap();
-        self.redis().pexpire::<_, ()>(&feed, lifetime).await.unwrap();
+        self.redis().del::<_, ()>(feed).await.unwrap();
+        self.redis().rpush::<_, _, ()>(feed, entries).await.unwrap();
+        self.redis().pexpire::<_, ()>(feed, lifetime).await.unwrap();
     }
 
     /// Inserts an entry at its place. If it is the newest entry, also updates the view's newest time.
@@ -218,11 +213,10 @@ impl<'w> Scene<'w> {
 
     /// Changes the view's time of the newest entry.
     pub(super) async fn newest(&self, change: impl FnOnce(Timestamp) -> Timestamp) {
-        let [state, _] = self.keys();
-        let mut meta: Vec<u8> = self.redis().hget(&state, META_FIELD).await.unwrap();
+        let mut meta: Vec<u8> = self.redis().hget(&self.state_key, META_FIELD).await.unwrap();
         let newest = change(ReaderMeta::decode(&meta).unwrap().newest);
         meta[21..27].copy_from_slice(&newest.ms().to_le_bytes()[..6]);
-        self.redis().hset::<_, _, _, ()>(state, META_FIELD, meta).await.unwrap();
+        self.redis().hset::<_, _, _, ()>(&self.state_key, META_FIELD, meta).await.unwrap();
     }
 
     /// A post as the facts have it.

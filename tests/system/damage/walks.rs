@@ -9,7 +9,12 @@ use std::{
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark::{domain::NoticeId, facts::schema, ports::NoticesPublished, views::keys};
+use tidemark::{
+    domain::{NoticeId, Reaction, Timestamp},
+    facts::schema,
+    ports::NoticesPublished,
+    views::keys,
+};
 use tidemark_reconcile::{
     Plan, Reconcile, Segment, StoredFacts,
     diff::{Correction, Counter, Recount},
@@ -20,7 +25,7 @@ use tidemark_tests::{
     parameter, world, world_with,
 };
 
-use super::{Scene, fire, listed};
+use super::{Scene, everything, fire, listed, reader::lose_entry, walk};
 use crate::notices::content;
 
 fn plan(dry_run: bool, slice: usize) -> Plan {
@@ -28,37 +33,39 @@ fn plan(dry_run: bool, slice: usize) -> Plan {
 }
 
 /// Scenes with a wrong followings count of each reader, and the expected differences.
-async fn miscounted(world: &World, scenes: u64) -> (Vec<Scene<'_>>, BTreeSet<String>) {
-    let (mut all, mut expected) = (Vec::new(), BTreeSet::new());
-    for index in 1..=scenes {
-        let scene = Scene::new(world, index * 1_000).await;
-        scene.update("CountersTable", schema::followings_counter(scene.reader()), &[("count", n(9))], &[]).await;
-        let difference = json!({ "kind": "followings-count", "user": scene.reader(), "seen": 9, "right": 2 });
+async fn miscounted(world: &World, count: usize) -> (Vec<Scene<'_>>, BTreeSet<String>) {
+    let (scenes, mut expected) = (Scene::several(world, count).await, BTreeSet::new());
+    for scene in &scenes {
+        scene.set("CountersTable", schema::followings_counter(scene.reader), &[("count", n(9))]).await;
+        let difference = json!({ "kind": "followings-count", "user": scene.reader, "seen": 9, "right": 2 });
         expected.insert(difference.to_string());
-        all.push(scene);
     }
-    world.idle().await;
-    (all, expected)
+    (scenes, expected)
 }
 
 #[test]
-fn a_walk_that_its_deadline_stopped_continues_at_its_position() {
+fn a_walk_that_its_deadline_stopped_continues_at_its_position_and_a_dry_run_from_its_own_response() {
     world(async |world| {
         let (_scenes, expected) = miscounted(world, 6).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
-        // Each invocation has time for one step.
-        let (mut found, mut repaired, mut steps, mut at) = (BTreeSet::new(), 0, 0, Vec::new());
-        loop {
-            let report = reconcile.walk(&plan(false, 10), None, steps > 0, &|| true).await.unwrap().unwrap();
-            found.extend(listed(&[json!(report)]));
-            repaired += report.repaired.values().sum::<u64>();
-            steps += 1;
-            let Some(next) = report.next else { break };
-            assert_eq!(reconcile.facts.walk("users").await.unwrap(), Some(format!("1@{next}")), "with its share");
-            at.push(next);
+        for dry_run in [true, false] {
+            let (mut found, mut repaired, mut at) = (BTreeSet::new(), 0, Vec::<String>::new());
+            loop {
+                let from = at.last().filter(|_| dry_run).map(|next| next.parse().unwrap());
+                let continues = !dry_run && !at.is_empty();
+                // Each invocation has time for one step.
+                let report = reconcile.walk(&plan(dry_run, 10), from, continues, &|| true).await.unwrap().unwrap();
+                found.extend(listed(&[json!(report)]));
+                repaired += report.repaired.values().sum::<u64>();
+                let stored = reconcile.facts.walk("users").await.unwrap();
+                assert!(!dry_run || stored.is_none(), "{stored:?}");
+                let Some(next) = report.next else { break };
+                assert!(dry_run || stored == Some(format!("1@{next}")), "with its share: {stored:?}");
+                at.push(next);
+            }
+            assert_eq!((&found, repaired), (&expected, if dry_run { 0 } else { 6 }));
+            assert!(at.len() > 4 && at.iter().collect::<BTreeSet<_>>().len() == at.len(), "{at:?}");
         }
-        assert_eq!((found, repaired), (expected, 6));
-        assert!(steps > 5 && at.iter().collect::<BTreeSet<_>>().len() == at.len(), "{at:?}");
         // No walk is under way: the minute job has nothing to continue, and the daily job begins a new walk.
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
         let report = fire(world, json!({ "job": "users", "share": 1.0 })).await;
@@ -86,22 +93,19 @@ fn the_minute_job_continues_the_daily_walk() {
 fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
     world(async |world| {
         let scene = Scene::settled(world).await;
-        let (author, ghost) = (scene.other(), scene.stranger());
+        let (author, ghost) = (scene.other, scene.stranger);
         let followers =
             async || scene.caller(author).get(&format!("/v1/users/{author}/counters")).await.ok()["followers"].clone();
         let before = followers().await;
         let walk = async |share: f64| fire(world, json!({ "job": "users", "share": share, "settle_ms": 0 })).await;
-        let list_ghost = async || {
-            let since = s(schema::follower_since(ghost, scene.app.stores.clock.now()));
-            scene.put("FollowersTable", schema::follower(author, ghost), &[("since", since)]).await;
-        };
         // A listed follower without an edge: the count differs from the list, so the edges of the list are read.
-        list_ghost().await;
+        let since = s(schema::follower_since(ghost, scene.now()));
+        scene.put("FollowersTable", schema::follower(author, ghost), &[("since", since)]).await;
         let report = walk(0.0).await;
         assert_eq!(report["repaired"], json!({ "follower-ghost": 1 }), "{report}");
         assert_eq!(followers().await, before);
         // An edge that the author does not list is found from its own side.
-        scene.remove("FollowersTable", schema::follower(author, scene.reader())).await;
+        scene.remove("FollowersTable", schema::follower(author, scene.reader)).await;
         let report = walk(1.0).await;
         assert_eq!(report["repaired"]["follower-missing"], 1, "{report}");
         assert_eq!(walk(1.0).await["found"], json!({}));
@@ -115,16 +119,11 @@ fn segments_of_a_walk_are_continued_in_parallel() {
         let (scenes, _) = miscounted(world, 12).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let in_progress = async || reconcile.in_progress(Segment::all(4)).await.unwrap();
-        let settings = json!({ "share": 1.0, "settle_ms": 0, "slice": 5 });
-        let event = |job: &str| {
-            let mut event = settings.clone();
-            event["job"] = json!(job);
-            Some(event)
-        };
-        assert_eq!(world.stack.fire("reconcile", event("users")).await.unwrap()["segments"], json!(["0/4", "1/4", "2/4", "3/4"]));
+        let run = async |job: &str| world.reconcile(json!({ "job": job, "share": 1.0, "settle_ms": 0, "slice": 5 })).await;
+        assert_eq!(run("users").await["segments"], json!(["0/4", "1/4", "2/4", "3/4"]));
         // The messages of the first minute are lost. The next minute sends them again.
         world.stack.pause("reconcile").await.unwrap();
-        world.stack.fire("reconcile", event("minute")).await.unwrap();
+        run("minute").await;
         world.empty_queue("WalkQueue").await;
         assert_eq!(in_progress().await.len(), 4);
         // Each of the segments has a part of the users.
@@ -139,7 +138,7 @@ fn segments_of_a_walk_are_continued_in_parallel() {
         world.stack.resume("reconcile").unwrap();
         // Twice, as SQS may deliver a message twice.
         for _ in 0..2 {
-            world.stack.fire("reconcile", event("minute")).await.unwrap();
+            run("minute").await;
         }
         world.idle().await;
         for minute in 0.. {
@@ -148,33 +147,15 @@ fn segments_of_a_walk_are_continued_in_parallel() {
                 break;
             }
             assert!(minute < 10, "{left:?}");
-            world.stack.fire("reconcile", event("minute")).await.unwrap();
+            run("minute").await;
             world.idle().await;
         }
         for scene in scenes {
-            let counters = scene.caller(scene.reader()).get(&format!("/v1/users/{}/counters", scene.reader())).await.ok();
+            let counters = scene.caller(scene.reader).get(&format!("/v1/users/{}/counters", scene.reader)).await.ok();
             assert_eq!(counters["followings"], 2);
         }
-        let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await;
-        assert_eq!(report["differences"], json!([]));
+        assert_eq!(walk(world, true, 0).await["differences"], json!([]));
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
-    });
-}
-
-#[test]
-fn a_dry_run_continues_from_its_own_response_and_stores_nothing() {
-    world(async |world| {
-        let (_scenes, expected) = miscounted(world, 3).await;
-        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
-        let (mut found, mut from) = (BTreeSet::new(), None);
-        loop {
-            let report = reconcile.walk(&plan(true, 10), from, false, &|| true).await.unwrap().unwrap();
-            assert_eq!(reconcile.facts.walk("users").await.unwrap(), None);
-            found.extend(listed(&[json!(report)]));
-            let Some(next) = report.next else { break };
-            from = Some(next.parse().unwrap());
-        }
-        assert_eq!(found, expected);
     });
 }
 
@@ -199,11 +180,10 @@ fn changes_in_flight_do_not_count_as_differences() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         world.stack.pause("fan-out").await.unwrap();
-        let author = scene.caller(scene.author());
+        let author = scene.caller(scene.author);
         author.publish("not delivered yet").await;
         author.delete(&format!("/v1/posts/{}", scene.post(3))).await.ok();
-        let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0 })).await;
-        assert_eq!(report["differences"], json!([]));
+        assert_eq!(walk(world, true, 0).await["differences"], json!([]));
         world.resume("fan-out").await;
 
         // Traffic during the walk causes no difference either.
@@ -212,13 +192,13 @@ fn changes_in_flight_do_not_count_as_differences() {
             let (reader, mut round) = (world.user(5_000 + lane), 0);
             while !over.load(Ordering::Relaxed) {
                 round += 1;
-                reader.follow([scene.author(), scene.other()]).await;
+                reader.follow([scene.author, scene.other]).await;
                 reader.feed_ids().await;
                 let post = author.publish("in the middle of it").await;
                 reader.put(&format!("/v1/posts/{post}/like")).await.ok();
                 reader.put(&format!("/v1/posts/{post}/read")).await.ok();
-                let (board, platform) = (&scene.app.notices, scene.platform());
-                let published = board.publish(scene.author(), &[platform], &content("news", None), None).await.unwrap();
+                let (board, platform) = (&scene.app.notices, scene.platform);
+                let published = board.publish(scene.author, &[platform], &content("news", None), None).await.unwrap();
                 let NoticesPublished::Created(created) = published else { panic!("{published:?}") };
                 let notice = created[0].0.id;
                 reader.get(&format!("/v1/notices?platform={platform}")).await.ok();
@@ -228,18 +208,17 @@ fn changes_in_flight_do_not_count_as_differences() {
                     1 => board.remove(&[notice]).await.unwrap(),
                     _ => {}
                 }
-                reader.get(&format!("/v1/users/{}/counters", scene.author())).await.ok();
+                reader.get(&format!("/v1/users/{}/counters", scene.author)).await.ok();
                 if round % 3 == 0 {
                     author.delete(&format!("/v1/posts/{post}")).await.ok();
-                    reader.delete(&format!("/v1/following/{}", scene.other())).await.ok();
+                    reader.delete(&format!("/v1/following/{}", scene.other)).await.ok();
                 }
             }
         }));
         // The task that changes a post's step waits for a second.
         let look = async {
             for _ in 0..3 {
-                let report = fire(world, json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 4_000 })).await;
-                assert_eq!(report["differences"], json!([]));
+                assert_eq!(walk(world, true, 4_000).await["differences"], json!([]));
             }
             over.store(true, Ordering::Relaxed);
         };
@@ -252,21 +231,18 @@ fn a_repair_does_nothing_if_the_data_has_changed() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         let facts = StoredFacts(scene.app.facts.clone());
-        let (reader, author, shard) = (scene.reader(), scene.author(), scene.reader().shard());
+        let (reader, author, shard) = (scene.reader, scene.author, scene.reader.shard());
         let edge = scene.app.stores.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
-        let record = facts.record("nothing").await.unwrap();
-        assert_eq!(record, None);
+        assert_eq!(facts.record("nothing").await.unwrap(), None);
         // The count has its old value again after other changes.
         let (seen, right, changes) = (Some(2), 4, Some(0));
         let followings = Recount { of: Counter::Followings { user: reader }, seen, right, changes };
         let of = |of: Counter| Recount { of, seen: Some(1), ..followings };
-        let (post, reaction) = (scene.post(2), tidemark::domain::Reaction::Like);
-        let (since, rev) = (edge.since, edge.rev);
-        let platform = scene.platform();
-        let notice = NoticeId { platform, seq: 1 };
+        let (post, reaction, since, rev, platform) = (scene.post(2), Reaction::Like, edge.since, edge.rev, scene.platform);
+        let notice = scene.notice(1);
         scene.app.notices.publish(author, &[platform], &content("one", None), None).await.unwrap();
         scene.app.notices.mark(reader, notice, true).await.unwrap().unwrap();
-        let before = super::everything(world).await;
+        let before = everything(world).await;
         for stale in [
             Correction::SetCount(followings),
             Correction::SetCount(Recount { changes: None, ..followings }),
@@ -289,7 +265,7 @@ fn a_repair_does_nothing_if_the_data_has_changed() {
         ] {
             assert!(!facts.correct(&stale).await.unwrap(), "{stale:?}");
         }
-        let after = super::everything(world).await;
+        let after = everything(world).await;
         let changed: Vec<_> = before.iter().filter(|(key, value)| after.get(*key) != Some(*value)).collect();
         assert!(changed.is_empty(), "{changed:?}");
     });
@@ -300,13 +276,11 @@ fn a_repair_without_effect_does_not_count() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         // The head has a post that does not exist. It cannot be delivered.
-        let entry = scene.fact(scene.post(5)).await.key().entry();
-        scene.feed(|entries| entries.retain(|known| *known != entry)).await;
+        lose_entry(&scene, 5).await;
         scene.field(|field| field.through = 4).await;
         scene.remove("PostsTable", schema::post(scene.post(5))).await;
-        let input = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 10_000 });
-        let report = world.reconcile(input).await;
-        let undelivered = json!({ "kind": "undelivered", "user": scene.reader(), "post": scene.post(5) });
+        let report = world.reconcile(json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 10_000 })).await;
+        let undelivered = json!({ "kind": "undelivered", "user": scene.reader, "post": scene.post(5) });
         assert!(report["differences"].as_array().unwrap().contains(&undelivered), "{report}");
         assert_eq!((&report["repaired"]["undelivered"], &report["failed"]), (&Value::Null, &json!(1)), "{report}");
     });
@@ -316,9 +290,8 @@ fn a_repair_without_effect_does_not_count() {
 fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
     world(async |world| {
         let scenes = Scene::several(world, 16).await;
-        world.idle().await;
         for scene in &scenes {
-            scene.remove("FollowersTable", schema::follower(scene.other(), scene.reader())).await;
+            scene.remove("FollowersTable", schema::follower(scene.other, scene.reader)).await;
         }
         // A step covers a few keys, so readers and authors are in different steps.
         let walk = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 1 });
@@ -334,13 +307,11 @@ fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
 fn the_minute_job_finds_an_abandoned_rebuild() {
     world(async |world| {
         let scenes = Scene::several(world, 2).await;
-        world.idle().await;
         let now = scenes[0].app.stores.clock.now().ms();
         for (scene, began) in scenes.iter().zip([now - 60_000, now]) {
-            let began = tidemark::domain::Timestamp::from_ms(began);
-            scene.app.stores.reader_views.begin(scene.reader(), 7, began, true).await.unwrap();
+            scene.app.stores.reader_views.begin(scene.reader, 7, Timestamp::from_ms(began), true).await.unwrap();
         }
-        let abandoned = json!([{ "kind": "rebuild-abandoned", "user": scenes[0].reader() }]);
+        let abandoned = json!([{ "kind": "rebuild-abandoned", "user": scenes[0].reader }]);
         let step = async |job: &str, dry_run: bool| {
             fire(world, json!({ "job": job, "dry_run": dry_run, "settle_ms": 0, "slice": 10_000 })).await
         };
@@ -357,7 +328,7 @@ fn the_minute_job_finds_an_abandoned_rebuild() {
             assert_eq!(minute["repaired"], json!({ "rebuild-abandoned": 1 }));
             break;
         }
-        let view = scenes[0].app.stores.reader_views.view(scenes[0].reader(), 0).await.unwrap().unwrap();
+        let view = scenes[0].app.stores.reader_views.view(scenes[0].reader, 0).await.unwrap().unwrap();
         assert!(view.state.is_complete());
     });
 }
@@ -366,22 +337,20 @@ fn the_minute_job_finds_an_abandoned_rebuild() {
 fn expired_items_that_dynamodb_left_are_removed() {
     world(async |world| {
         let scene = Scene::settled(world).await;
-        let (now, day) = (scene.app.stores.clock.now().seconds(), 24 * 3_600);
-        let record = |key: &str| schema::record(&format!("{}#publish#{key}", scene.author()));
+        let (now, day) = (scene.now().seconds(), 24 * 3_600);
+        let record = |key: &str| schema::record(&format!("{}#publish#{key}", scene.author));
         for (key, expires_at) in [("long ago", now - 10 * day), ("yesterday", now - day), ("tomorrow", now + day)] {
-            let post = ("post", s(scene.post(1).to_string()));
-            let says = [("fingerprint", s("f")), post, ("expires_at", n(expires_at))];
+            let says = [("fingerprint", s("f")), ("post", s(scene.post(1).to_string())), ("expires_at", n(expires_at))];
             scene.put("IdempotencyTable", record(key), &says).await;
         }
-        let platforms = [scene.platform()];
-        scene.app.notices.publish(scene.author(), &platforms, &content("one", None), None).await.unwrap();
-        let notices = ("notices", s(format!("{}-1", scene.platform())));
-        let of_notices = schema::record(&format!("{}#notices#long ago", scene.author()));
+        scene.app.notices.publish(scene.author, &[scene.platform], &content("one", None), None).await.unwrap();
+        let notices = ("notices", s(format!("{}-1", scene.platform)));
+        let of_notices = schema::record(&format!("{}#notices#long ago", scene.author));
         let says = [("fingerprint", s("f")), notices, ("at", n(1)), ("expires_at", n(now - 10 * day))];
         scene.put("IdempotencyTable", of_notices, &says).await;
         let report = fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0 })).await;
         let expected = ["notices", "publish"]
-            .map(|of| json!({ "kind": "record-expired", "record": format!("{}#{of}#long ago", scene.author()) }));
+            .map(|of| json!({ "kind": "record-expired", "record": format!("{}#{of}#long ago", scene.author) }));
         assert_eq!((&report["differences"], &report["repaired"]), (&json!(expected), &json!({ "record-expired": 2 })));
         assert!(fire(world, json!({ "job": "users", "dry_run": true })).await["differences"].as_array().unwrap().is_empty());
     });
@@ -392,20 +361,18 @@ fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         scene.field(|field| field.floor = 2).await;
-        for user in [scene.reader(), scene.follower()] {
-            scene.update("CountersTable", schema::followings_counter(user), &[("count", n(9))], &[]).await;
+        for user in [scene.reader, scene.follower] {
+            scene.set("CountersTable", schema::followings_counter(user), &[("count", n(9))]).await;
         }
         let mut redis = scene.redis();
-        let follower = scene.follower();
+        let follower = scene.follower;
         redis.del::<_, ()>([keys::changed(follower), keys::access(follower)].to_vec()).await.unwrap();
-        let kinds = async |share: f64| {
-            let report = fire(world, json!({ "job": "users", "dry_run": true, "share": share, "settle_ms": 0 })).await;
-            report["found"].clone()
-        };
+        let job = |share: f64| json!({ "job": "users", "dry_run": true, "share": share, "settle_ms": 0 });
+        let kinds = async |share| fire(world, job(share)).await["found"].clone();
         assert_eq!(kinds(0.0).await, json!({ "followings-count": 1 }), "only the reader has a view");
         assert_eq!(kinds(1.0).await, json!({ "followings-count": 2, "floor-wrong": 1 }));
         // A reader without a key in Redis is found by an edge.
-        let reader = scene.reader();
+        let reader = scene.reader;
         redis.del::<_, ()>([keys::reactions(reader), keys::changed(reader), keys::access(reader)].to_vec()).await.unwrap();
         scene.without_view().await;
         assert_eq!(kinds(1.0).await, json!({ "followings-count": 2 }));

@@ -16,7 +16,7 @@ use tidemark_tests::{LegacyRedis, World, user_id, world};
 use super::{
     app, author_blogs, command, counts, edge, facts, imports,
     legacy::{Blog, THEN, info},
-    migrate, zadd,
+    migrate, publish_notice, zadd,
 };
 use crate::{
     damage::proxy::{Fate, Proxy, Request, world_behind_a_proxy},
@@ -30,11 +30,7 @@ fn blogs(count: u64) -> Vec<Blog> {
 }
 
 /// Blogs in the form that the importer reads.
-fn read(blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
-    read_blogs(AUTHOR, blogs)
-}
-
-fn read_blogs(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
+fn read(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
     let read = |blog: &Blog| tidemark_migrate::legacy::Blog {
         id: blog.id,
         author: user_id(author),
@@ -85,9 +81,8 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
                     Step::Begin => *open.lock().unwrap() = Some(facts.begin_import(user_id(author)).await.unwrap()),
                     Step::Posts(last) => {
                         let first = if last == 2 { 1 } else { last };
-                        let blogs: Vec<Blog> =
-                            (first..=last).map(|blog| Blog { at: THEN + blog, id: author * 10 + blog }).collect();
-                        let blogs = read_blogs(author, &blogs);
+                        let blogs = (first..=last).map(|blog| Blog { at: THEN + blog, id: author * 10 + blog });
+                        let blogs = read(author, &blogs.collect::<Vec<_>>());
                         facts.import_posts(import.unwrap(), &blogs, 0, true, Timestamp::from_ms(THEN)).await.unwrap();
                     }
                     Step::Split => split(&dynamodb, author, user_id(1).shard()).await,
@@ -97,23 +92,19 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
         }
     };
     run(first.clone()).await;
-    let (run, stage) = (Arc::new(run), Arc::new(AtomicUsize::new(0)));
-    let (second, third) = (second.clone(), third.clone());
-    let during = Arc::clone(&run);
+    let (stage, second, third) = (AtomicUsize::new(0), second.clone(), third.clone());
     proxy.rule(move |asked: Request| {
-        let (run, stage, second, third) = (Arc::clone(&during), Arc::clone(&stage), second.clone(), third.clone());
-        async move {
-            let reads_head = asked.is("follow", "BatchGetItem", "PostsTable");
-            if reads_head && stage.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
-                run(second).await;
-            } else if asked.is("follow", "TransactWriteItems", "CountersTable")
-                && stage.compare_exchange(1, 2, SeqCst, SeqCst).is_ok()
-            {
-                run(third).await;
-            }
-            Fate::Forwarded
-        }
-        .boxed()
+        let is_next = |operation, table, next| {
+            asked.is("follow", operation, table) && stage.compare_exchange(next, next + 1, SeqCst, SeqCst).is_ok()
+        };
+        let steps = if is_next("BatchGetItem", "PostsTable", 0) {
+            second.clone()
+        } else if is_next("TransactWriteItems", "CountersTable", 1) {
+            third.clone()
+        } else {
+            Vec::new()
+        };
+        run(steps).map(|()| Fate::Forwarded).boxed()
     });
     world.user(1).put(&format!("/v1/following/{author}")).await.ok();
     proxy.forward_all();
@@ -130,7 +121,8 @@ fn an_import_that_a_later_one_has_replaced_writes_nothing() {
         let (imports, author, now) = (imports(world), user_id(AUTHOR), Timestamp::from_ms(THEN));
         let [early, late] = [imports.begin_import(author).await.unwrap(), imports.begin_import(author).await.unwrap()];
         let before = facts(world).await;
-        let import = async |import, count| imports.import_posts(import, &read(&blogs(count)), 0, true, now).await.unwrap();
+        let import =
+            async |import, count| imports.import_posts(import, &read(AUTHOR, &blogs(count)), 0, true, now).await.unwrap();
         assert!(import(early, 2).await.is_none());
         imports.end_import(early).await.unwrap();
         assert_eq!(facts(world).await, before);
@@ -181,12 +173,9 @@ fn posts_imported_after_a_follow_are_read_at_once() {
 
 #[test]
 fn the_next_import_completes_one_that_died_before_it_updated_the_followers() {
-    completes_an_interrupted_import("author-blogs", &author_blogs(AUTHOR, &blogs(30)));
-}
-
-#[test]
-fn the_next_import_completes_an_interrupted_one_of_blogs_that_no_set_names() {
     let infos: Vec<Cmd> = blogs(30).iter().map(|blog| info(AUTHOR, blog)).collect();
+    completes_an_interrupted_import("author-blogs", &author_blogs(AUTHOR, &blogs(30)));
+    // No set names these.
     completes_an_interrupted_import("blog-info", &infos);
 }
 
@@ -197,7 +186,7 @@ fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
         let timeline = format!("/v1/authors/{AUTHOR}/posts");
         assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
         // The transaction of an import, without the steps after it.
-        let posts = read(&blogs(30));
+        let posts = read(AUTHOR, &blogs(30));
         let now = app(world).stores.clock.now();
         let import = imports(world).begin_import(user_id(AUTHOR)).await.unwrap();
         let imported = imports(world).import_posts(import, &posts, 1, true, now).await.unwrap().unwrap();
@@ -217,7 +206,7 @@ fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
 fn imported_posts_of_an_active_author_keep_their_time_and_are_in_no_feed() {
     world(async |world| {
         let legacy = LegacyRedis::with(&author_blogs(AUTHOR, &blogs(60))).await;
-        legacy.run(&[zadd(Layout::UFollow, 2, THEN / 1000, AUTHOR), command(&["SADD", "user:unread:2:1000", "5"])]).await;
+        legacy.run(&[zadd(Layout::UFollow, 2, THEN / 1000, AUTHOR), command("SADD user:unread:2:1000 5")]).await;
         let (author, reader) = (world.user(AUTHOR), world.user(1));
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
         let first = author.publish("first here").await;
@@ -263,8 +252,7 @@ fn changes_made_here_override_legacy_keys() {
         let mut commands: Vec<Cmd> = author_blogs(AUTHOR, &blogs(20));
         commands.extend([1, 2, 3].map(|user| zadd(Layout::UFollow, user, THEN / 1000, AUTHOR)));
         commands.push(zadd(Layout::Fans, AUTHOR, THEN + 77, 1));
-        commands.push(command(&["SADD", "user:read:1", "3", "4"]));
-        commands.push(command(&["SADD", "user:unread:1:1000", "19", "20", "4"]));
+        commands.extend(["SADD user:read:1 3 4", "SADD user:unread:1:1000 19 20 4"].map(command));
         let legacy = LegacyRedis::with(&commands).await;
         // User 2 has followed and unfollowed here. User 3 follows here.
         for user in [2, 3] {
@@ -296,7 +284,7 @@ fn changes_made_here_override_legacy_keys() {
         assert_eq!(unread().await, ["1000-19", "1000-9", "1000-3"]);
 
         // Posts that legacy users have read in the meantime are imported. The live view shows them as read.
-        legacy.run(&[command(&["SADD", "user:read:1", "19"])]).await;
+        legacy.run(&[command("SADD user:read:1 19")]).await;
         let (more, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&more, "user-read"), [3, 1, 2, 0]);
         assert_eq!(unread().await, ["1000-9", "1000-3"]);
@@ -312,23 +300,19 @@ fn users_can_follow_unfollow_and_read_during_an_import() {
             commands.extend(author_blogs(AUTHOR + author, &blogs));
             for user in 1..=40 {
                 commands.push(zadd(Layout::UFollow, user, THEN / 1000, AUTHOR + author));
-                commands.push(command(&[
-                    "SADD",
-                    &format!("user:unread:{user}:{}", AUTHOR + author),
-                    &(100 * author + 15).to_string(),
-                ]));
+                commands.push(command(&format!("SADD user:unread:{user}:{} {}", AUTHOR + author, 100 * author + 15)));
             }
         }
         let legacy = LegacyRedis::with(&commands).await;
         let busy = async {
             for user in 1..=40 {
-                let caller = world.user(user);
+                let (caller, path) = (world.user(user), |add: u64| format!("/v1/following/{}", AUTHOR + (user + add) % 10));
                 // Each user reads a live feed before, between and after the imports of the user's edges.
                 caller.get("/v1/feed").await.ok();
-                caller.put(&format!("/v1/following/{}", AUTHOR + user % 10)).await.ok();
-                caller.delete(&format!("/v1/following/{}", AUTHOR + (user + 1) % 10)).await.ok();
-                caller.put(&format!("/v1/following/{}", AUTHOR + (user + 2) % 10)).await.ok();
-                caller.delete(&format!("/v1/following/{}", AUTHOR + (user + 2) % 10)).await.ok();
+                caller.put(&path(0)).await.ok();
+                caller.delete(&path(1)).await.ok();
+                caller.put(&path(2)).await.ok();
+                caller.delete(&path(2)).await.ok();
                 caller.get("/v1/unread").await.ok();
             }
         };
@@ -359,18 +343,15 @@ fn users_can_follow_unfollow_and_read_during_an_import() {
 fn a_notice_marked_unread_here_stays_unread_and_readers_count_once() {
     world(async |world| {
         // Two readers are in the first block of the bitmap, one is far away in another block.
-        let readers = [3_u64, 9, 3_000_000];
-        let commands = readers.map(|reader| command(&["SETBIT", "notice:2:57", &reader.to_string(), "1"]));
+        let commands = [3, 9, 3_000_000].map(|reader| command(&format!("SETBIT notice:2:57 {reader} 1")));
         let legacy = LegacyRedis::with(&commands).await;
-        let administrator = world.stranger(Some("7 notices:write"));
-        administrator.post("/v1/notices", &json!({ "platforms": [2], "title": "Notice" })).await.ok();
+        publish_notice(world, &[2]).await;
         world.user(9).put("/v1/notices/2-1/read").await.ok();
         let event = json!({ "source": legacy.url(), "notices": { "2:57": "2-1" } });
-        let mut limited = event.clone();
-        limited["limit"] = json!(1);
+        let limited = json!({ "source": legacy.url(), "notices": { "2:57": "2-1" }, "limit": 1 });
         let (response, _) = migrate(world, limited).await;
         assert_eq!(counts(&response, "notices"), [3, 2, 1, 0]);
-        let readers = async || administrator.get("/v1/notices/2-1").await.ok()["readers"].clone();
+        let readers = async || world.administrator().get("/v1/notices/2-1").await.ok()["readers"].clone();
         assert_eq!(readers().await, 3);
         world.user(3).delete("/v1/notices/2-1/read").await.ok();
         let before = facts(world).await;
@@ -378,7 +359,7 @@ fn a_notice_marked_unread_here_stays_unread_and_readers_count_once() {
         assert_eq!(counts(&again, "notices"), [3, 0, 3, 0]);
         assert_eq!(facts(world).await, before);
         assert_eq!(readers().await, 2);
-        legacy.run(&[command(&["SETBIT", "notice:2:57", "4", "1"])]).await;
+        legacy.run(&[command("SETBIT notice:2:57 4 1")]).await;
         let (more, _) = migrate(world, event).await;
         assert_eq!(counts(&more, "notices"), [4, 1, 3, 0]);
         assert_eq!(world.user(4).get("/v1/notices/unread?platform=2").await.ok()["read"], 1);
@@ -394,12 +375,12 @@ fn follows_are_not_imported_after_unfollow_tombstones_may_have_expired_unless_fo
         // Makes the run as old as if it had begun a week ago.
         let imports = imports(world);
         let runs = world.dynamodb().await.scan().table_name("MigrationTable").send().await.unwrap();
-        let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#").map(str::to_owned)).unwrap();
-        let stored = imports.progress(&run).await.unwrap().unwrap();
+        let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#")).unwrap();
+        let stored = imports.progress(run).await.unwrap().unwrap();
         let mut progress: serde_json::Value = serde_json::from_str(&stored.text).unwrap();
         progress["first_begun"] = json!(Timestamp::from_ms(app(world).stores.clock.now().ms() - 7 * 86_400_000));
         let aged = StoredProgress { version: stored.version + 1, text: progress.to_string() };
-        assert!(imports.save_progress(&run, &aged).await.unwrap());
+        assert!(imports.save_progress(run, &aged).await.unwrap());
         let refused = world.stack.invoke("migrate", event.clone()).await.unwrap_err();
         assert!(refused.to_string().contains("an unfollow may look like a follow never imported"), "{refused}");
         event["again"] = json!(true);

@@ -7,6 +7,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use redis::{Cmd, cmd};
 use tidemark_migrate::legacy::Layout;
 
+use super::{command, zadd};
+
 /// 2025-06-01, in milliseconds since the epoch.
 pub(super) const THEN: u64 = 1_748_736_000_000;
 
@@ -34,17 +36,17 @@ pub(super) struct Legacy {
     pub(super) commands: Vec<Cmd>,
 }
 
-/// The keys that contain a user's follows.
-#[derive(Debug, Clone, Copy)]
-enum Style {
-    Following,
-    UFollow,
-    Fans,
-    UFans,
-    /// `u_follow`, `uf:fans` and `u_fans` with different times. The follower's own list takes precedence.
-    Several,
-    FeedAlone,
-}
+/// The keys that contain a user's follows, and how many milliseconds later than the first key they have them.
+const STYLES: [&[(Layout, u64)]; 6] = [
+    &[(Layout::Following, 0)],
+    &[(Layout::UFollow, 0)],
+    &[(Layout::Fans, 0)],
+    &[(Layout::UFans, 0)],
+    // The follower's own list takes precedence.
+    &[(Layout::UFollow, 0), (Layout::Fans, 5_000), (Layout::UFans, 7_000)],
+    // The feed alone.
+    &[],
+];
 
 impl Legacy {
     /// Generates `count` users. A tenth of them are authors, and half of all users follow one common author.
@@ -53,11 +55,8 @@ impl Legacy {
         let mut legacy = Self::default();
         let mut ids = BTreeSet::new();
         while ids.len() < count {
-            ids.insert(if rng.random_bool(0.5) {
-                rng.random_range(1_000..1_000 + 4 * count as u64)
-            } else {
-                rng.random_range(1..=u64::MAX)
-            });
+            let range = if rng.random_bool(0.5) { 1_000..=999 + 4 * count as u64 } else { 1..=u64::MAX };
+            ids.insert(rng.random_range(range));
         }
         legacy.users = ids.into_iter().collect();
         let users = legacy.users.clone();
@@ -85,7 +84,7 @@ impl Legacy {
             blogs.insert(Blog { at, id: rng.random_range(1..=u64::MAX) });
         }
         for blog in &blogs {
-            self.add(Layout::AuthorBlogs, author, "SADD", &[blog.id.to_string()]);
+            self.sadd(Layout::AuthorBlogs, author, blog.id);
             self.commands.push(info(author, blog));
         }
         self.blogs.insert(author, blogs.into_iter().collect());
@@ -96,15 +95,13 @@ impl Legacy {
         let dense = self.users.iter().copied().take_while(|user| *user < 1 << 20);
         let readers: BTreeSet<u64> = dense.filter(|_| rng.random_bool(0.3)).collect();
         for reader in &readers {
-            let key = format!("notice:{platform}:{notice}");
-            self.commands.push(cmd("SETBIT").arg(key).arg(reader).arg(1).to_owned());
+            self.commands.push(command(&format!("SETBIT notice:{platform}:{notice} {reader} 1")));
         }
         self.notices.insert((platform, notice), readers);
     }
 
     fn user(&mut self, rng: &mut StdRng, user: u64, authors: &[u64]) {
-        let styles = [Style::Following, Style::UFollow, Style::Fans, Style::UFans, Style::Several, Style::FeedAlone];
-        let style = *styles.choose(rng).unwrap();
+        let style = *STYLES.choose(rng).unwrap();
         let mut followed: BTreeSet<u64> = (0..rng.random_range(0..6)).map(|_| *authors.choose(rng).unwrap()).collect();
         if rng.random_bool(0.5) {
             followed.insert(authors[authors.len() - 1]);
@@ -112,36 +109,16 @@ impl Legacy {
         followed.remove(&user);
         for author in followed {
             let since = THEN + rng.random_range(0..40 * DAY);
-            let seconds = since / 1000;
-            let pair = |at: u64, member: u64| [at.to_string(), member.to_string()];
-            let kept = match style {
-                Style::Following => {
-                    self.add(Layout::Following, user, "ZADD", &pair(since, author));
-                    since
-                }
-                Style::UFollow => {
-                    self.add(Layout::UFollow, user, "ZADD", &pair(seconds, author));
-                    seconds * 1000
-                }
-                Style::Fans => {
-                    self.add(Layout::Fans, author, "ZADD", &pair(since, user));
-                    since
-                }
-                Style::UFans => {
-                    self.add(Layout::UFans, author, "ZADD", &pair(seconds, user));
-                    seconds * 1000
-                }
-                Style::Several => {
-                    self.add(Layout::UFollow, user, "ZADD", &pair(seconds, author));
-                    self.add(Layout::Fans, author, "ZADD", &pair(since + 5_000, user));
-                    self.add(Layout::UFans, author, "ZADD", &pair(seconds + 7, user));
-                    seconds * 1000
-                }
-                Style::FeedAlone => match self.feed(rng, user, author) {
-                    Some(oldest) => oldest,
-                    None => continue,
-                },
-            };
+            let mut first = None;
+            for &(layout, later) in style {
+                let unit = if matches!(layout, Layout::UFollow | Layout::UFans) { 1_000 } else { 1 };
+                let of_author = matches!(layout, Layout::Fans | Layout::UFans);
+                let (owner, member) = if of_author { (author, user) } else { (user, author) };
+                let at = (since + later) / unit;
+                self.commands.push(zadd(layout, owner, at, member));
+                first.get_or_insert(at * unit);
+            }
+            let Some(kept) = first.or_else(|| self.feed(rng, user, author)) else { continue };
             self.follows.insert((user, author), kept);
             self.marks(rng, user, author);
         }
@@ -151,7 +128,7 @@ impl Legacy {
             self.mark_read(rng, user, blog);
         }
         if rng.random_bool(0.1) {
-            self.commands.push(cmd("ZADD").arg(Layout::Feed.key(user)).arg(1).arg("0").to_owned());
+            self.commands.push(zadd(Layout::Feed, user, 1, 0));
         }
     }
 
@@ -159,14 +136,14 @@ impl Legacy {
     fn feed(&mut self, rng: &mut StdRng, user: u64, author: u64) -> Option<u64> {
         let blogs: Vec<Blog> = self.blogs.get(&author)?.iter().filter(|_| rng.random_bool(0.4)).take(50).cloned().collect();
         for blog in &blogs {
-            self.add(Layout::Feed, user, "ZADD", &[blog.at.to_string(), blog.id.to_string()]);
+            self.commands.push(zadd(Layout::Feed, user, blog.at, blog.id));
         }
         blogs.iter().map(|blog| blog.at).min()
     }
 
     /// Marks posts read, unread, both, or neither. A post with neither mark does not count as unread.
     fn marks(&mut self, rng: &mut StdRng, user: u64, author: u64) {
-        let blogs: Vec<u64> = self.blogs.get(&author).map(|blogs| blogs.iter().map(|blog| blog.id).collect()).unwrap_or_default();
+        let blogs: Vec<u64> = self.blogs.get(&author).into_iter().flatten().map(|blog| blog.id).collect();
         // Some readers have marked all of 700 posts, most readers only a few.
         let share = if blogs.len() < 50 || rng.random_bool(0.02) { 1.0 } else { 0.02 };
         for blog in blogs.into_iter().filter(|_| rng.random_bool(share)).collect::<Vec<_>>() {
@@ -175,8 +152,7 @@ impl Legacy {
             }
             if rng.random_bool(0.3) {
                 self.unread.entry((user, author)).or_default().insert(blog);
-                let key = format!("user:unread:{user}:{author}");
-                self.commands.push(cmd("SADD").arg(key).arg(blog).to_owned());
+                self.commands.push(command(&format!("SADD user:unread:{user}:{author} {blog}")));
             }
         }
     }
@@ -185,28 +161,27 @@ impl Legacy {
         self.read.entry(user).or_default().insert(blog);
         let old = rng.random_bool(0.3);
         if old {
-            self.add(Layout::BlogRead, user, "ZADD", &["1.5".to_owned(), blog.to_string()]);
+            self.commands.push(command(&format!("ZADD {} 1.5 {blog}", Layout::BlogRead.key(user))));
         }
         if !old || rng.random_bool(0.2) {
-            self.add(Layout::UserRead, user, "SADD", &[blog.to_string()]);
+            self.sadd(Layout::UserRead, user, blog);
         }
     }
 
-    fn add(&mut self, layout: Layout, id: u64, command: &str, arguments: &[String]) {
-        self.commands.push(cmd(command).arg(layout.key(id)).arg(arguments).to_owned());
+    fn sadd(&mut self, layout: Layout, owner: u64, member: u64) {
+        self.commands.push(command(&format!("SADD {} {member}", layout.key(owner))));
     }
 
     pub(super) fn seqs(&self, author: u64) -> BTreeMap<u64, u64> {
-        let blogs = self.blogs.get(&author).map(Vec::as_slice).unwrap_or_default();
-        blogs.iter().zip(1..).map(|(blog, seq)| (blog.id, seq)).collect()
+        self.blogs.get(&author).into_iter().flatten().zip(1..).map(|(blog, seq)| (blog.id, seq)).collect()
     }
 
     /// The expected number of unread posts of an author for a user.
     pub(super) fn unread_of(&self, user: u64, author: u64) -> BTreeSet<u64> {
         let seqs = self.seqs(author);
-        let read = self.read.get(&user).cloned().unwrap_or_default();
-        let unread = self.unread.get(&(user, author)).cloned().unwrap_or_default();
-        unread.difference(&read).map(|blog| seqs[blog]).collect()
+        let is_read = |blog: &u64| self.read.get(&user).is_some_and(|read| read.contains(blog));
+        let unread = self.unread.get(&(user, author)).into_iter().flatten();
+        unread.filter(|blog| !is_read(blog)).map(|blog| seqs[blog]).collect()
     }
 }
 

@@ -6,8 +6,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use redis::{AsyncCommands, FromRedisValue, Script, aio::MultiplexedConnection};
+use redis::{AsyncCommands, Script, aio::MultiplexedConnection};
 use tidemark_tests::LegacyRedis;
+
+use crate::migration::command;
 
 /// Adds a blog to, or removes it from, the unread set of one reader, and sets the count.
 const MARK: &str = "
@@ -33,8 +35,8 @@ impl LegacySystem {
         (redis, system)
     }
 
-    pub(super) async fn run<T: FromRedisValue>(&self, command: &str, arguments: &[String]) -> T {
-        redis::cmd(command).arg(arguments).query_async(&mut self.redis.clone()).await.unwrap()
+    pub(super) async fn run(&self, text: &str) {
+        command(text).exec_async(&mut self.redis.clone()).await.unwrap();
     }
 
     pub(super) async fn follow(&self, user: u64, author: u64) {
@@ -58,19 +60,10 @@ impl LegacySystem {
 
     pub(super) async fn publish(&self, author: u64, title: &str) {
         let blog = 1_000_000 + self.blogs.fetch_add(1, Ordering::Relaxed);
-        let info = [
-            format!("blog:info:{blog}"),
-            "id".into(),
-            blog.to_string(),
-            "userId".into(),
-            author.to_string(),
-            "title".into(),
-            title.into(),
-            "createTime".into(),
-            now().to_string(),
-        ];
-        self.run::<()>("HSET", &info).await;
-        self.run::<()>("SADD", &[format!("author:blogs:{author}"), blog.to_string()]).await;
+        let [id, author_id, at] = [blog, author, now()].map(|number| number.to_string());
+        let info = [("id", id.as_str()), ("userId", &author_id), ("title", title), ("createTime", &at)];
+        self.redis.clone().hset_multiple::<_, _, _, ()>(format!("blog:info:{blog}"), &info).await.unwrap();
+        self.run(&format!("SADD author:blogs:{author} {blog}")).await;
         self.tell(author, blog, "unread").await;
     }
 
@@ -94,10 +87,11 @@ impl LegacySystem {
     pub(super) async fn delete_one(&self, author: u64) -> Option<String> {
         let list = format!("author:blogs:{author}");
         let blog: Option<u64> = self.redis.clone().srandmember(&list).await.unwrap();
-        let title = self.title(blog?).await;
-        self.run::<()>("SREM", &[list, blog?.to_string()]).await;
-        self.run::<()>("DEL", &[format!("blog:info:{}", blog?)]).await;
-        self.tell(author, blog?, "gone").await;
+        let blog = blog?;
+        let title = self.title(blog).await;
+        self.run(&format!("SREM {list} {blog}")).await;
+        self.run(&format!("DEL blog:info:{blog}")).await;
+        self.tell(author, blog, "gone").await;
         title
     }
 

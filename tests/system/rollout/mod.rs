@@ -12,11 +12,12 @@ use std::{
 
 use futures::future::{join, join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemark_local::Options;
-use tidemark_tests::{LegacyRedis, PATIENCE, World, number_from, parameter};
+use tidemark_tests::{LegacyRedis, PATIENCE, Response, World, number_from, parameter};
 use tidemark_tools::{api::Api, compare};
 
+use crate::migration::migrate;
 use legacy::LegacySystem;
 
 /// Users who act at the same time. Each user belongs to one of them.
@@ -59,23 +60,24 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    async fn request(
-        &self,
-        method: reqwest::Method,
-        user: u64,
-        path: &str,
-        body: Option<serde_json::Value>,
-    ) -> serde_json::Value {
-        let response = self.world.user(user).send(method, path, &[], body.map(|body| body.to_string())).await;
+    /// The body of a response. A failed request counts.
+    fn body(&self, response: Response) -> Value {
         if !(200..300).contains(&response.status) {
-            println!("failed: {} {path} by {user}: {}", response.status, response.body);
+            println!("failed: {response:?}");
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
         }
         response.body
     }
 
-    async fn get(&self, user: u64, path: &str) -> serde_json::Value {
-        self.request(reqwest::Method::GET, user, path, None).await
+    async fn get(&self, user: u64, path: &str) -> Value {
+        self.body(self.world.user(user).get(path).await)
+    }
+
+    /// Any post of a page: its id and its title.
+    async fn any_post(&self, client: &mut Client, user: u64, path: &str) -> Option<[String; 2]> {
+        let page = self.get(user, path).await;
+        let post = page["items"].as_array().unwrap().choose(&mut client.rng)?;
+        Some(["id", "title"].map(|name| post[name].as_str().unwrap().to_owned()))
     }
 
     /// One action of a user, in the system that the application uses for the user.
@@ -84,96 +86,93 @@ impl Scene<'_> {
         client.acted.insert(user);
         let on = self.get(user, "/v1/me").await["rollout"] == "on";
         (if on { &self.counts.here } else { &self.counts.there }).fetch_add(1, Ordering::Relaxed);
-        match client.rng.random_range(0..100) {
+        // `None` if there is nothing to act on.
+        let _: Option<()> = match client.rng.random_range(0..100) {
             0..50 => self.read(client, user, on).await,
             50..70 => self.follow(client, user, on).await,
             70..80 => self.unfollow(client, user, on).await,
             80..97 => self.publish(client).await,
             _ => self.delete(client).await,
-        }
+        };
     }
 
-    async fn read(&self, client: &mut Client, user: u64, on: bool) {
+    async fn read(&self, client: &mut Client, user: u64, on: bool) -> Option<()> {
         let title = if on {
-            let feed = self.get(user, "/v1/feed?status=unread&limit=20").await;
-            let Some(post) = feed["items"].as_array().unwrap().choose(&mut client.rng).cloned() else { return };
-            let id = post["id"].as_str().unwrap();
+            let [id, title] = self.any_post(client, user, "/v1/feed?status=unread&limit=20").await?;
             // The author may delete the post in the meantime.
             let response = self.world.user(user).put(&format!("/v1/posts/{id}/read")).await;
             if response.status == 404 {
-                return;
+                return None;
             }
             response.ok();
-            post["title"].as_str().unwrap().to_owned()
+            title
         } else {
-            match self.legacy.read_one(user).await {
-                Some(title) => title,
-                None => return,
-            }
+            self.legacy.read_one(user).await?
         };
         client.done.read.entry(user).or_default().insert(title);
+        Some(())
     }
 
-    async fn follow(&self, client: &mut Client, user: u64, on: bool) {
-        let author = *self.authors.choose(&mut client.rng).unwrap();
+    async fn follow(&self, client: &mut Client, user: u64, on: bool) -> Option<()> {
+        let author = *self.authors.choose(&mut client.rng)?;
         if author == user || client.touched.insert((user, author), Instant::now()).is_some() {
-            return;
+            return None;
         }
         if on {
-            self.request(reqwest::Method::PUT, user, &format!("/v1/following/{author}"), None).await;
+            self.body(self.world.user(user).put(&format!("/v1/following/{author}")).await);
         } else {
             self.legacy.follow(user, author).await;
         }
         client.done.follows.entry(user).or_default().insert(author);
+        Some(())
     }
 
     /// Users unfollow authors whom they see in their list.
-    async fn unfollow(&self, client: &mut Client, user: u64, on: bool) {
+    async fn unfollow(&self, client: &mut Client, user: u64, on: bool) -> Option<()> {
         let listed: Vec<u64> = if on {
             let page = self.get(user, &format!("/v1/users/{user}/following?limit=100")).await;
             page["items"].as_array().unwrap().iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect()
         } else {
             self.legacy.following(user).await
         };
-        let Some(author) = listed.choose(&mut client.rng).copied() else { return };
+        let author = *listed.choose(&mut client.rng)?;
         if client.touched.insert((user, author), Instant::now()).is_some() {
-            return;
+            return None;
         }
         if on {
-            self.request(reqwest::Method::DELETE, user, &format!("/v1/following/{author}"), None).await;
+            self.body(self.world.user(user).delete(&format!("/v1/following/{author}")).await);
         } else {
             self.legacy.unfollow(user, author).await;
         }
         client.done.follows.entry(user).or_default().remove(&author);
+        Some(())
     }
 
     /// An author of this client publishes, where the author is.
-    async fn publish(&self, client: &mut Client) {
-        let Some((author, on)) = self.author(client).await else { return };
+    async fn publish(&self, client: &mut Client) -> Option<()> {
+        let (author, on) = self.author(client).await?;
         client.number += 1;
         let title = format!("{author} number {} of {}", client.number, client.users[0]);
         if on {
-            self.request(reqwest::Method::POST, author, "/v1/posts", Some(json!({ "title": title }))).await;
+            self.body(self.world.user(author).post("/v1/posts", &json!({ "title": title })).await);
         } else {
             self.legacy.publish(author, &title).await;
         }
         client.done.posts.entry(author).or_default().insert(title);
+        Some(())
     }
 
-    async fn delete(&self, client: &mut Client) {
-        let Some((author, on)) = self.author(client).await else { return };
+    async fn delete(&self, client: &mut Client) -> Option<()> {
+        let (author, on) = self.author(client).await?;
         let title = if on {
-            let page = self.get(author, &format!("/v1/authors/{author}/posts?limit=20")).await;
-            let Some(post) = page["items"].as_array().unwrap().choose(&mut client.rng).cloned() else { return };
-            self.request(reqwest::Method::DELETE, author, &format!("/v1/posts/{}", post["id"].as_str().unwrap()), None).await;
-            post["title"].as_str().unwrap().to_owned()
+            let [id, title] = self.any_post(client, author, &format!("/v1/authors/{author}/posts?limit=20")).await?;
+            self.body(self.world.user(author).delete(&format!("/v1/posts/{id}")).await);
+            title
         } else {
-            match self.legacy.delete_one(author).await {
-                Some(title) => title,
-                None => return,
-            }
+            self.legacy.delete_one(author).await?
         };
         client.done.posts.entry(author).or_default().remove(&title);
+        Some(())
     }
 
     async fn author(&self, client: &mut Client) -> Option<(u64, bool)> {
@@ -226,9 +225,8 @@ async fn traffic(
 ) -> Counts {
     clients.iter_mut().for_each(|client| client.touched.retain(|_, at| at.elapsed() < Duration::from_millis(1_100)));
     let counts = Counts::default();
-    let scene = Scene { world, legacy, authors, counts: &counts };
+    let scene = &Scene { world, legacy, authors, counts: &counts };
     let over = AtomicBool::new(!passes);
-    let scene = &scene;
     let act = async {
         join_all(clients.iter_mut().map(async |client| {
             for _ in 0..actions {
@@ -267,15 +265,15 @@ async fn compare_finds_every_kind_of_difference() {
         let report = compared(world, &redis, 10).await;
         assert!(report.is_empty() && report.users == 3 && report.compared > 10, "{report}");
         for (command, kind, only_here, only_there) in [
-            (["ZADD", "u_follow:1", "1700000000", "8"].as_slice(), compare::Kind::Follow, 0, 1),
-            (&["ZREM", "u_follow:1", "8"], compare::Kind::Follow, 0, 0),
-            (&["HSET", "user:unread:count:1", "9", "7"], compare::Kind::Count, 1, 0),
-            (&["HSET", "user:unread:count:1", "9", "2"], compare::Kind::Count, 0, 0),
-            (&["SADD", "user:read:1", "1000000", "1000001", "1000002"], compare::Kind::Unread, 2, 0),
-            (&["SADD", "user:read:2", "1000000", "1000001", "1000002"], compare::Kind::Read, 0, 2),
-            (&["SREM", "author:blogs:9", "1000000", "1000001"], compare::Kind::Post, 2, 0),
+            ("ZADD u_follow:1 1700000000 8", compare::Kind::Follow, 0, 1),
+            ("ZREM u_follow:1 8", compare::Kind::Follow, 0, 0),
+            ("HSET user:unread:count:1 9 7", compare::Kind::Count, 1, 0),
+            ("HSET user:unread:count:1 9 2", compare::Kind::Count, 0, 0),
+            ("SADD user:read:1 1000000 1000001 1000002", compare::Kind::Unread, 2, 0),
+            ("SADD user:read:2 1000000 1000001 1000002", compare::Kind::Read, 0, 2),
+            ("SREM author:blogs:9 1000000 1000001", compare::Kind::Post, 2, 0),
         ] {
-            legacy.run::<redis::Value>(command[0], &command[1..].iter().map(|part| (*part).to_owned()).collect::<Vec<_>>()).await;
+            legacy.run(command).await;
             let report = compared(world, &redis, 10).await;
             let found = report.differences.get(&kind).cloned().unwrap_or_default();
             assert_eq!((found.only_here, found.only_there), (only_here, only_there), "{command:?}: {report}");
@@ -287,21 +285,20 @@ async fn compare_finds_every_kind_of_difference() {
 /// Returns the number of actions of users that one of the sides does not have.
 async fn lost(world: &World, legacy: &LegacySystem, clients: &[Client], authors: &[u64]) -> u64 {
     let mut lost = 0;
-    let none = (BTreeSet::new(), BTreeSet::new());
     for client in clients {
         for &user in &client.acted {
             let caller = world.user(user);
             let following = caller.walk(&format!("/v1/users/{user}/following"), 100).await;
             let here: BTreeSet<u64> = following.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
             let there: BTreeSet<u64> = legacy.following(user).await.into_iter().collect();
-            let expected = client.done.follows.get(&user).unwrap_or(&none.0);
-            let mut missing = here.symmetric_difference(expected).count() + there.symmetric_difference(expected).count();
+            let expected = client.done.follows.get(&user).cloned().unwrap_or_default();
+            let mut missing = here.symmetric_difference(&expected).count() + there.symmetric_difference(&expected).count();
             if authors.contains(&user) {
                 let posts = caller.walk(&format!("/v1/authors/{user}/posts"), 100).await;
                 let here: BTreeSet<String> = posts.iter().map(|post| post["title"].as_str().unwrap().to_owned()).collect();
-                let expected = client.done.posts.get(&user).unwrap_or(&none.1);
-                missing += here.symmetric_difference(expected).count();
-                missing += legacy.titles(user).await.symmetric_difference(expected).count();
+                let expected = client.done.posts.get(&user).cloned().unwrap_or_default();
+                missing += here.symmetric_difference(&expected).count();
+                missing += legacy.titles(user).await.symmetric_difference(&expected).count();
             }
             if let Some(read) = client.done.read.get(&user) {
                 let unread = caller.walk("/v1/feed?status=unread", 100).await;
@@ -332,10 +329,11 @@ fn clients(users: &[u64], rng: &mut StdRng) -> Vec<Client> {
 
 /// Follows and posts in the legacy system before the migration.
 async fn past(legacy: &LegacySystem, clients: &mut [Client], authors: &[u64], follows: f64, posts: u64) {
+    let share = (follows / authors.len() as f64).min(1.0);
     for client in &mut *clients {
-        for user in client.users.clone() {
-            for author in authors.iter().copied().filter(|author| *author != user) {
-                if client.rng.random_bool((follows / authors.len() as f64).min(1.0)) {
+        for &user in &client.users {
+            for &author in authors {
+                if author != user && client.rng.random_bool(share) {
                     legacy.follow(user, author).await;
                     client.done.follows.entry(user).or_default().insert(author);
                 }
@@ -343,7 +341,7 @@ async fn past(legacy: &LegacySystem, clients: &mut [Client], authors: &[u64], fo
         }
     }
     for client in clients {
-        for author in client.users.clone().into_iter().filter(|user| authors.contains(user)) {
+        for &author in client.users.iter().filter(|user| authors.contains(user)) {
             for number in 0..posts {
                 let title = format!("{author} before {number}");
                 legacy.publish(author, &title).await;
@@ -367,14 +365,13 @@ async fn users_move_in_steps_and_back_without_a_difference_or_a_lost_request() {
     let mut clients = clients(&all, &mut StdRng::seed_from_u64(seed));
     past(&legacy, &mut clients, &authors, follows, posts).await;
 
-    let parameters = [("RolloutPercent", "0"), ("LegacyRedisUrl", &redis.url()), ("LegacyWriteBack", "true")];
-    let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let mut world = World::start(|options: &mut Options| options.parameters.extend(parameters)).await;
+    let off = |options: &mut Options| {
+        sides::with(&redis, true)(options);
+        parameter("RolloutPercent", 0)(options);
+    };
+    let mut world = World::start(off).await;
     let started = Instant::now();
-    let mut event = json!({});
-    while !event.is_null() {
-        event = world.stack.invoke("migrate", event).await.unwrap()["next"].clone();
-    }
+    migrate(&world, json!({})).await;
     settle(&world).await;
     println!("{users} users migrated in {:?}", started.elapsed());
 

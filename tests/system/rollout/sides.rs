@@ -9,7 +9,8 @@ use tidemark_tests::{LegacyRedis, World, until};
 
 use super::{compared, legacy::LegacySystem, pass, settle};
 
-fn with(redis: &LegacyRedis, write_back: bool) -> impl FnOnce(&mut Options) {
+/// Connects the stack with a legacy Redis.
+pub(super) fn with(redis: &LegacyRedis, write_back: bool) -> impl FnOnce(&mut Options) {
     let (url, write_back) = (redis.url(), write_back.to_string());
     move |options| options.parameters.extend([("LegacyRedisUrl".to_owned(), url), ("LegacyWriteBack".to_owned(), write_back)])
 }
@@ -39,7 +40,7 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
     let (redis, legacy) = LegacySystem::start().await;
     World::run_with(with(&redis, true), async |world| {
         // Connections that are open stay, and new ones are refused.
-        legacy.run::<()>("CONFIG", &["SET", "requirepass", "other"].map(str::to_owned)).await;
+        legacy.run("CONFIG SET requirepass other").await;
         let (reader, author) = (world.reader(1, [9]).await, world.user(9));
         reader.put("/v1/following/8").await.ok();
         let posts = [author.publish("first").await, author.publish("second").await, author.publish("third").await];
@@ -48,7 +49,7 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
         reader.delete("/v1/following/8").await.ok();
         until("the streams wait", async || world.stack.status().await.unwrap().streams.values().all(|stream| stream.behind > 0))
             .await;
-        legacy.run::<()>("CONFIG", &["SET", "requirepass", ""].map(str::to_owned)).await;
+        legacy.run("CONFIG SET requirepass ").await;
         world.idle().await;
         assert_eq!(legacy.following(1).await, [9]);
         assert_eq!(legacy.titles(9).await, ["first".to_owned(), "third".to_owned()].into());
