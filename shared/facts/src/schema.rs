@@ -34,7 +34,7 @@
 //!
 //! One transaction writes:
 //! - for a follow or an unfollow, both edges and both counters; a follow checks for blocks in the reactions of the
-//! pair;
+//!   pair;
 //! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
 //! - for a publish, head, post, body and idempotency record, or these of several posts that waited, and their drafts;
 //! - for a deletion, head, post and body; for an edit, post and text;

@@ -73,7 +73,7 @@ impl Link {
         matches!(&*self.0, Servers::Node(_))
     }
 
-    /// Whether a response with [`Consistency::Eventual`] may differ from one with [`Consistency::Strong`].
+    /// Whether a response may be older if it need not be strong.
     pub fn reads_replicas(&self) -> bool {
         matches!(&*self.0, Servers::Cluster(cluster) if cluster.replica_reads)
     }
