@@ -109,12 +109,9 @@ struct Run {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Publish {
-        others: bool,
-    },
+    Publish { others: bool },
     Send(Message),
     Start(usize),
-    /// The look at the post and the listing took place; the next trip is computed.
     Ready(Run),
     Trip(Run, f64),
     Done(Run),
@@ -319,6 +316,7 @@ impl Simulation<'_> {
         }
     }
 
+    /// Continues after the look at the post, a listing or a trip.
     fn ready(&mut self, mut run: Run) {
         let inputs = &self.plan.inputs;
         match run.message.work {
