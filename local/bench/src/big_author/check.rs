@@ -42,7 +42,7 @@ pub(super) async fn judge(
 ) -> Ledger {
     let mut progress = Progress::start(title, "readers");
     let look = &look;
-    let checked = |user: UserId| Checks::during(user.get(), async move |checks| look(user, checks).await);
+    let checked = |user: UserId| Checks::make(user.get(), async move |checks| look(user, checks).await);
     let mut looks = stream::iter(readers.iter().copied()).map(checked).buffer_unordered(SIDE_BY_SIDE);
     let (mut ledger, mut done) = (Ledger::default(), 0);
     while let Some((checks, _)) = looks.next().await {
