@@ -50,8 +50,8 @@ impl Window {
         true
     }
 
-    /// Takes a follower without a batch in flight, and the next batch: at most [`BATCH`] authors in the file's order, each
-    /// once. [`Window::release`] frees the follower again.
+    /// Takes a follower without a batch in flight, and the next batch: at most [`BATCH`] authors in the file's order,
+    /// each once. [`Window::release`] frees the follower again.
     pub(crate) fn take(&mut self) -> Option<(u64, Vec<u64>)> {
         let follower = self.ready.pop_front()?;
         let batches = self.waiting.get_mut(&follower)?;
