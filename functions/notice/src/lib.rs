@@ -1,7 +1,6 @@
 //! Notices of platforms: publish, edit, delete; lists, counts and read state; the number of readers of a notice.
 
 mod manage;
-mod mark;
 mod read;
 
 use tidemark::{
@@ -54,7 +53,7 @@ routes!(|app: &App, request| [
     ),
     (
         "POST /v1/notices/reads",
-        mark::through(app, &request),
+        read::mark_through(app, &request),
         operation("notices", "markNoticesRead", "Mark a platform's notices read up to a number")
             .accepts::<MarkNoticesReadRequest>()
             .returns::<NoticesMarked>("The number of notices that changed, and the counts after the change."),
@@ -86,14 +85,14 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/notices/{notice}/read",
-        mark::one(app, &request, true),
+        read::mark(app, &request, true),
         operation("notices", "markNoticeRead", "Mark a notice read")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")
             .responds("404", "NotFound"),
     ),
     (
         "DELETE /v1/notices/{notice}/read",
-        mark::one(app, &request, false),
+        read::mark(app, &request, false),
         operation("notices", "markNoticeUnread", "Mark a notice unread again")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")
             .responds("404", "NotFound"),

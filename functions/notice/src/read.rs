@@ -1,11 +1,11 @@
-//! Lists, one notice, counts.
+//! Requests of readers: lists, one notice, counts, marks.
 
 use tidemark::{
     App,
     domain::{Cursor, NoticeId, ParseIdError, Platform},
     http::{
         Page, Problem, Request, Response,
-        bodies::{NoticeCounts, NoticeItem, NoticePage, ReadNotice},
+        bodies::{MarkNoticesReadRequest, NoticeCounts, NoticeItem, NoticeMarked, NoticePage, NoticesMarked, ReadNotice},
     },
 };
 
@@ -56,6 +56,27 @@ pub(crate) async fn unread(app: &App, request: &Request) -> Result<Response, Pro
     let counts = board.counts();
     let body = NoticeCounts { unread: counts.unread, read: counts.read };
     Ok(Response::json(200, &body).tagged().degraded(board.degraded))
+}
+
+/// `PUT` and `DELETE /v1/notices/{notice}/read`.
+pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let id: NoticeId = request.parameter("notice")?;
+    request.require_platform(id.platform)?;
+    let marked = app.notices.mark(caller, id, read).await?.ok_or_else(|| crate::unknown(id))?;
+    let body = NoticeMarked { read, unread: marked.board.counts().unread };
+    Ok(Response::json(200, &body).degraded(marked.board.degraded))
+}
+
+/// `POST /v1/notices/reads`.
+pub(crate) async fn mark_through(app: &App, request: &Request) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let MarkNoticesReadRequest { platform, through } = request.body()?;
+    request.require_platform(platform)?;
+    let marked = app.notices.mark_through(caller, platform, through).await?;
+    let counts = marked.board.counts();
+    let body = NoticesMarked { changed: marked.changed, unread: counts.unread, read: counts.read };
+    Ok(Response::json(200, &body).degraded(marked.board.degraded))
 }
 
 /// `?platform=`, a platform whose notices the caller may see.

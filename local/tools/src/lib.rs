@@ -9,12 +9,13 @@ pub mod edges;
 pub mod load;
 pub mod progress;
 pub mod scale;
-pub mod signal;
 pub mod status;
 pub mod text;
 pub mod verify;
 
 use std::process::ExitCode;
+
+use anyhow::Context;
 
 use address::Address;
 use api::Api;
@@ -46,4 +47,11 @@ pub fn exit(tool: &str, result: anyhow::Result<bool>) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Sends a signal with the shell's `kill`. Returns false if the process does not exist.
+pub(crate) async fn signal(pid: u32, name: &str) -> anyhow::Result<bool> {
+    let script = "kill -\"$1\" \"$2\" 2>/dev/null";
+    let status = tokio::process::Command::new("sh").args(["-c", script, "sh", name, &pid.to_string()]).status().await;
+    Ok(status.context("cannot run sh")?.success())
 }

@@ -1,6 +1,6 @@
-//! Numbers and times in readable form.
+//! Numbers and times for readers.
 
-use std::time::Duration;
+use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
 /// `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
@@ -22,6 +22,14 @@ pub fn short(duration: Duration) -> String {
 /// `count` for each second of `took`, rounded.
 pub fn rate(count: u64, took: Duration) -> u64 {
     (count as f64 / took.as_secs_f64().max(1e-9)).round() as u64
+}
+
+/// The accounts with the largest counts, equal counts by id.
+pub(crate) fn largest(counts: &HashMap<u64, u64>, most: usize) -> Vec<(u64, u64)> {
+    let mut accounts: Vec<(u64, u64)> = counts.iter().map(|(account, count)| (*account, *count)).collect();
+    accounts.sort_by_key(|&(account, count)| (Reverse(count), account));
+    accounts.truncate(most);
+    accounts
 }
 
 #[cfg(test)]

@@ -34,10 +34,15 @@ pub async fn feeds(api: &Api, readers: &[UserId], expected: Expected) -> Ledger 
     judge("feeds", readers, async |user, checks| of_feed(api, user, expected, checks).await).await
 }
 
-async fn judge(title: &str, readers: &[UserId], look: impl AsyncFn(UserId, &mut Checks) -> anyhow::Result<()>) -> Ledger {
+/// Makes comparisons for each user.
+pub(super) async fn judge(
+    title: &str,
+    readers: &[UserId],
+    look: impl AsyncFn(UserId, &mut Checks) -> anyhow::Result<()>,
+) -> Ledger {
     let mut progress = Progress::start(title, "readers");
     let look = &look;
-    let checked = |user: UserId| Checks::during(user.get(), async move |checks| look(user, checks).await);
+    let checked = |user: UserId| Checks::make(user.get(), async move |checks| look(user, checks).await);
     let mut looks = stream::iter(readers.iter().copied()).map(checked).buffer_unordered(SIDE_BY_SIDE);
     let (mut ledger, mut done) = (Ledger::default(), 0);
     while let Some((checks, _)) = looks.next().await {

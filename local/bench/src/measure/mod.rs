@@ -2,7 +2,6 @@
 //! same server in the same run.
 
 mod fan_out;
-mod info;
 mod report;
 mod server;
 mod stats;
@@ -69,7 +68,7 @@ pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
             Part::Views => report::publish(&views::measure(&server, options).await?, &file)?,
             Part::FanOut => {
                 let report = fan_out::measure(&server, options).await?;
-                report::picture(&report.svg(), &file)?;
+                report::write(&file.with_extension("svg"), &report.svg())?;
                 report::publish(&report, &file)?;
             }
         }

@@ -23,11 +23,6 @@ pub(super) fn files(parts: &[Part], out: &Path) -> anyhow::Result<Vec<PathBuf>> 
     Ok(files)
 }
 
-/// Writes a chart next to the numbers.
-pub(super) fn picture(svg: &str, file: &Path) -> anyhow::Result<()> {
-    write(&file.with_extension("svg"), svg)
-}
-
 /// Prints the tables of a part and writes all its numbers as JSON, in the order of the fields.
 pub(super) fn publish<T: Serialize + Display>(report: &T, file: &Path) -> anyhow::Result<()> {
     println!("{report}");
@@ -36,7 +31,8 @@ pub(super) fn publish<T: Serialize + Display>(report: &T, file: &Path) -> anyhow
     Ok(())
 }
 
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a file, and the folder that it is in.
+pub(super) fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }

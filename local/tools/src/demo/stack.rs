@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use crate::{address::Address, api::Api, signal::signal};
+use crate::{address::Address, api::Api, signal};
 
 const BINARY: &str = "tidemark-local";
 const START_LIMIT: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use self::{
     report::{Outcome, Report, read_results},
-    window::{Batch, Window},
+    window::Window,
 };
 use super::{
     api::{Api, Call},
@@ -57,8 +57,8 @@ pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
             }
         }
         while unanswered < GONE_AFTER && in_flight.len() < options.concurrency.into() {
-            let Some(batch) = window.take() else { break };
-            in_flight.push(follow(api, batch));
+            let Some((follower, authors)) = window.take() else { break };
+            in_flight.push(follow(api, follower, authors));
         }
         let Some(done) = in_flight.next().await else {
             break;
@@ -85,8 +85,7 @@ struct Done {
     answered: bool,
 }
 
-async fn follow(api: &Api, batch: Batch) -> Done {
-    let Batch { follower, authors: mut pending } = batch;
+async fn follow(api: &Api, follower: u64, mut pending: Vec<u64>) -> Done {
     let mut outcomes = Vec::with_capacity(pending.len());
     let mut answered = true;
     for attempt in 1..=ITEM_ATTEMPTS {

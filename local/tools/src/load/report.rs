@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     api::slug,
     edges::LineCounts,
-    text::{rate, short, thousands},
+    text::{largest, rate, short, thousands},
 };
 
 /// The number of accounts with refusals in the summary.
@@ -117,13 +117,6 @@ impl Report {
     pub fn is_good(&self) -> bool {
         self.failed.is_empty() && !self.gave_up
     }
-
-    fn most_refused(&self) -> Vec<(u64, u64)> {
-        let mut accounts: Vec<(u64, u64)> = self.refused_by.iter().map(|(user, count)| (*user, *count)).collect();
-        accounts.sort_by_key(|&(user, count)| (std::cmp::Reverse(count), user));
-        accounts.truncate(LISTED);
-        accounts
-    }
 }
 
 impl fmt::Display for Report {
@@ -146,18 +139,14 @@ impl fmt::Display for Report {
         if self.repeated > 0 {
             row(f, "repeated", self.repeated, "the same edge again in one request, sent once")?;
         }
-        row(f, "refused", self.refused_total(), "")?;
-        for (reason, count) in &self.refused {
-            row(f, "", *count, reason)?;
-        }
-        row(f, "failed", self.failed_total(), "")?;
-        for (reason, count) in &self.failed {
-            row(f, "", *count, reason)?;
+        for (name, reasons) in [("refused", &self.refused), ("failed", &self.failed)] {
+            row(f, name, reasons.values().sum(), "")?;
+            reasons.iter().try_for_each(|(reason, count)| row(f, "", *count, reason))?;
         }
         if self.gave_up {
             row(f, "not asked", self.not_asked, "the stack became unavailable; the rest of the file was not read")?;
         }
-        let accounts = self.most_refused();
+        let accounts = largest(&self.refused_by, LISTED);
         if !accounts.is_empty() {
             writeln!(f, "accounts with the most refusals ({} have some):", self.refused_by.len())?;
             for (user, count) in accounts {

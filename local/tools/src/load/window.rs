@@ -8,14 +8,6 @@ use crate::edges::Edge;
 /// The largest number of authors in a `POST /v1/following`.
 pub const BATCH: usize = 50;
 
-/// The authors of one request of one follower.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
-    pub follower: u64,
-    /// At most [`BATCH`] authors in the file's order, each once.
-    pub authors: Vec<u64>,
-}
-
 /// Edges that were read and not yet sent.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
@@ -58,8 +50,9 @@ impl Window {
         true
     }
 
-    /// Takes the next batch of a follower that has none in flight. [`Window::release`] frees the follower again.
-    pub(crate) fn take(&mut self) -> Option<Batch> {
+    /// Takes a follower without a batch in flight, and the next batch: at most [`BATCH`] authors in the file's order,
+    /// each once. [`Window::release`] frees the follower again.
+    pub(crate) fn take(&mut self) -> Option<(u64, Vec<u64>)> {
         let follower = self.ready.pop_front()?;
         let batches = self.waiting.get_mut(&follower)?;
         let authors = batches.pop_front()?;
@@ -68,7 +61,7 @@ impl Window {
         }
         self.edges -= authors.len();
         self.in_flight.insert(follower);
-        Some(Batch { follower, authors })
+        Some((follower, authors))
     }
 
     /// Frees a follower after the response to its batch.
@@ -93,8 +86,8 @@ mod tests {
         window
     }
 
-    fn batch(follower: u64, authors: impl IntoIterator<Item = u64>) -> Option<Batch> {
-        Some(Batch { follower, authors: authors.into_iter().collect() })
+    fn batch(follower: u64, authors: impl IntoIterator<Item = u64>) -> Option<(u64, Vec<u64>)> {
+        Some((follower, authors.into_iter().collect()))
     }
 
     #[test]

@@ -109,12 +109,9 @@ struct Run {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Publish {
-        others: bool,
-    },
+    Publish { others: bool },
     Send(Message),
     Start(usize),
-    /// The look at the post and the listing took place; the next trip is computed.
     Ready(Run),
     Trip(Run, f64),
     Done(Run),
@@ -148,9 +145,8 @@ struct Simulation<'a> {
     posts: Vec<Post>,
     open_posts: usize,
     events: Vec<Event>,
-    /// The fair queue: messages of authors with few messages come first.
-    quiet: VecDeque<Message>,
-    noisy: VecDeque<Message>,
+    /// The fair queue: messages of posts with few messages come first, then those of the others.
+    queue: [VecDeque<Message>; 2],
     pollers: f64,
     busy: usize,
     masters: Vec<Master>,
@@ -171,8 +167,7 @@ pub fn simulate(plan: &Plan) -> Outcome {
         posts: Vec::new(),
         open_posts: 0,
         events: Vec::new(),
-        quiet: VecDeque::new(),
-        noisy: VecDeque::new(),
+        queue: Default::default(),
         pollers: plan.warm.max(FIRST_POLLERS).min(f64::from(plan.workers)),
         busy: 0,
         masters,
@@ -226,7 +221,7 @@ impl Simulation<'_> {
             Step::Finished(post) => self.finished(post),
             Step::Poll => self.dispatch(),
             Step::MorePollers => {
-                if !(self.quiet.is_empty() && self.noisy.is_empty()) {
+                if !self.queue.iter().all(VecDeque::is_empty) {
                     self.pollers = (self.pollers + MORE_POLLERS).min(f64::from(self.plan.workers));
                     self.dispatch();
                 }
@@ -271,9 +266,8 @@ impl Simulation<'_> {
 
     fn send(&mut self, message: Message) {
         self.outcome.messages += 1;
-        let message = Message { sent: self.now, ..message };
-        let queue = if self.posts[message.post].publish.lists > 0.0 { &mut self.noisy } else { &mut self.quiet };
-        queue.push_back(message);
+        let is_noisy = self.posts[message.post].publish.lists > 0.0;
+        self.queue[usize::from(is_noisy)].push_back(Message { sent: self.now, ..message });
         // Messages that are sent together are received together.
         self.after(POLL_SECONDS, Step::Poll);
     }
@@ -281,12 +275,9 @@ impl Simulation<'_> {
     /// Gives waiting messages to workers, the authors with few messages first.
     fn dispatch(&mut self) {
         while (self.busy as f64) < self.pollers.floor() {
-            let mut waiting = Vec::with_capacity(BATCH);
-            while waiting.len() < BATCH {
-                let Some(message) = self.quiet.pop_front().or_else(|| self.noisy.pop_front()) else { break };
-                self.outcome.ages.push(self.now - message.sent);
-                waiting.push(message);
-            }
+            let mut receive = || self.queue.iter_mut().find_map(VecDeque::pop_front);
+            let waiting: Vec<Message> = (0..BATCH).map_while(|_| receive()).collect();
+            self.outcome.ages.extend(waiting.iter().map(|message| self.now - message.sent));
             if waiting.is_empty() {
                 break;
             }
@@ -319,6 +310,7 @@ impl Simulation<'_> {
         }
     }
 
+    /// Continues after the look at the post, a listing or a trip.
     fn ready(&mut self, mut run: Run) {
         let inputs = &self.plan.inputs;
         match run.message.work {
@@ -430,7 +422,7 @@ impl Simulation<'_> {
             master.advance(end, &mut self.random, &mut self.outcome.waits);
         }
         let outcome = &mut self.outcome;
-        outcome.left = self.quiet.len() + self.noisy.len();
+        outcome.left = self.queue.iter().map(VecDeque::len).sum();
         outcome.utilisation = self.masters.iter().map(|master| master.busy(end)).sum::<f64>() / self.masters.len() as f64 / end;
         for times in [&mut outcome.small, &mut outcome.ages, &mut outcome.waits] {
             times.sort_unstable_by(f64::total_cmp);

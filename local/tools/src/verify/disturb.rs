@@ -19,7 +19,7 @@ use rand::{
 use crate::{
     address::require_loopback,
     api::Api,
-    signal::signal,
+    signal,
     status::{FAN_OUT_QUEUE, Status, post},
 };
 

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use crate::edges::{Edge, EdgeReader};
+use crate::{
+    edges::{Edge, EdgeReader},
+    text::largest,
+};
 
 /// The documented limit of followees.
 pub const FOLLOWING_LIMIT: usize = 500;
@@ -62,9 +65,7 @@ impl Graph {
 
     /// The most followed accounts, most followers first, equal counts by id.
     pub(crate) fn most_followed(&self, count: usize) -> Vec<u64> {
-        let mut authors: Vec<(u64, u64)> = self.followers.iter().map(|(author, count)| (*author, *count)).collect();
-        authors.sort_by_key(|&(author, count)| (std::cmp::Reverse(count), author));
-        authors.into_iter().take(count).map(|(author, _)| author).collect()
+        largest(&self.followers, count).into_iter().map(|(author, _)| author).collect()
     }
 }
 

@@ -18,10 +18,10 @@ impl Checks {
         Self { user, made: Ledger::default() }
     }
 
-    /// Makes comparisons for a user. If `make` fails, this counts as a mismatch, and there is no value.
-    pub async fn during<T>(user: u64, make: impl AsyncFnOnce(&mut Self) -> anyhow::Result<T>) -> (Self, Option<T>) {
+    /// Makes comparisons for a user. If `work` fails, this counts as a mismatch, and there is no value.
+    pub async fn make<T>(user: u64, work: impl AsyncFnOnce(&mut Self) -> anyhow::Result<T>) -> (Self, Option<T>) {
         let mut checks = Self::of(user);
-        let value = make(&mut checks).await.inspect_err(|error| checks.failed(error)).ok();
+        let value = work(&mut checks).await.inspect_err(|error| checks.failed(error)).ok();
         (checks, value)
     }
 

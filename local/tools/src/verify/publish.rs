@@ -90,7 +90,7 @@ pub async fn deliveries(api: &Api, posts: &[Arc<Post>], graph: &Graph, limit: Du
             }
             Ok(())
         };
-        ledger.add(Checks::during(id.author, compare).await.0);
+        ledger.add(Checks::make(id.author, compare).await.0);
     }
 }
 

@@ -211,7 +211,7 @@ impl Run<'_> {
         let (before, wrong_before, total) = (self.ledger.comparisons, self.ledger.mismatched, self.readers.len());
         let mut progress = Progress::start(title, "readers");
         let work = &work;
-        let checked = |user: u64| Checks::during(user, async move |checks| work(user, checks).await);
+        let checked = |user: u64| Checks::make(user, async move |checks| work(user, checks).await);
         let mut results =
             stream::iter(self.readers.iter().copied()).map(checked).buffer_unordered(self.options.concurrency.into());
         let mut values = Vec::with_capacity(total);

@@ -21,8 +21,7 @@ use self::report::{Cost, Kind, Population};
 use self::source::Source;
 use self::worker::Worker;
 use super::Options;
-use super::info::Info;
-use super::server::{Server, info};
+use super::server::{Info, Server, info};
 use tidemark_tools::progress::Progress;
 
 /// Followers of a page.
@@ -62,14 +61,14 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
     for round in 0..=options.rounds {
         costs.shuffle(&mut random);
         for (done, (kind, costs)) in costs.iter_mut().enumerate() {
-            let prepared = if *kind == Kind::Worker { Some(worker.events(1).await?) } else { None };
+            let events = if *kind == Kind::Worker { worker.events(1).await? } else { Vec::new() };
             let before = info(&mut watch, &["cpu"]).await?;
             let started = Instant::now();
-            let handled = match (*kind, prepared) {
-                (Kind::Worker, Some(events)) => worker.work(&worker.app, events).await?,
-                (Kind::Sequential, _) => source.sequential(round).await?,
-                (Kind::Pipelined, _) => source.pipelined(round).await?,
-                _ => source.zadd(round).await?,
+            let handled = match kind {
+                Kind::Worker => worker.work(&worker.app, events).await?,
+                Kind::Sequential => source.sequential(round).await?,
+                Kind::Pipelined => source.pipelined(round).await?,
+                Kind::Zadd => source.zadd(round).await?,
             };
             let seconds = started.elapsed().as_secs_f64();
             let cost = Cost::new(handled, seconds, main_thread_us(&before, &info(&mut watch, &["cpu"]).await?));

@@ -10,8 +10,7 @@ use tidemark_tools::{progress::Progress, text::thousands};
 use super::questions::{Kind, Question, Readers, Way, kinds};
 use crate::measure::{
     Options,
-    info::Info,
-    server::{Server, info, reset},
+    server::{Info, Server, info, reset},
     stats::{median, ratio, round},
     table::Table,
 };
