@@ -32,6 +32,7 @@ pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Response, Pr
     Ok(Response::json(200, &Relations { items: items.collect() }))
 }
 
+/// Exact counts of a user's followers and followees.
 pub(crate) async fn counters(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let (counters, degraded) = app.relations.counters(caller, request.parameter("user")?).await?;

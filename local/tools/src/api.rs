@@ -121,8 +121,11 @@ impl From<reqwest::Error> for Unanswered {
         if error.is_timeout() {
             return Self("timed out".to_owned());
         }
-        let sources = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-        Self(sources.last().map(ToString::to_string).unwrap_or_default())
+        let mut innermost: &dyn std::error::Error = &error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        Self(innermost.to_string())
     }
 }
 
@@ -135,7 +138,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// A client for the stack at `address`. It ignores proxies, because the stack is on this machine.
+    /// A client for the stack at `address`. It ignores the environment's proxies, because the stack is on this machine.
     pub fn new(address: &Address) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .no_proxy()
@@ -179,7 +182,7 @@ impl Api {
     }
 
     /// Sends an idempotent request at most eight times, until it has a response other than 429 and 503. Returns the
-    /// last response. Fails if the last attempt had none.
+    /// last response, whatever its status. Fails if the last attempt had none.
     pub async fn send(&self, call: Call) -> Result<Response, Unanswered> {
         let mut retries = 0;
         loop {

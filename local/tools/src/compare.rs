@@ -48,6 +48,18 @@ pub enum Kind {
     Read,
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Follow => "follow",
+            Self::Post => "post",
+            Self::Unread => "unread",
+            Self::Count => "count",
+            Self::Read => "read",
+        })
+    }
+}
+
 /// The differences of one kind.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
@@ -105,7 +117,6 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} users, {} entries compared, {} blogs expired", self.users, self.compared, self.expired)?;
         for (kind, found) in &self.differences {
-            let kind = format!("{kind:?}").to_lowercase();
             writeln!(f, "{kind:<7} {} only here, {} only there", found.only_here, found.only_there)?;
             found.examples.iter().try_for_each(|example| writeln!(f, "        {example}"))?;
         }

@@ -37,7 +37,7 @@ impl StackArgs {
     }
 }
 
-/// The exit code: 0 if everything succeeded and matched, 1 if something did not, 2 with the reason on stderr if the
+/// The exit code: 0 for true (everything succeeded and matched), 1 for false, and 2 with the reason on stderr if the
 /// tool could not run.
 pub fn exit(tool: &str, result: anyhow::Result<bool>) -> ExitCode {
     match result {

@@ -13,6 +13,7 @@ use super::{
     progress::Progress,
 };
 
+/// The queue that the fan-out function consumes, named as in the template.
 pub(crate) const FAN_OUT_QUEUE: &str = "FanOutQueue";
 const POLL: Duration = Duration::from_millis(100);
 
@@ -101,7 +102,7 @@ pub(crate) async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Dura
     }
 }
 
-/// Calls a `/_local` route that changes the stack.
+/// Calls a `/_local` route that pauses or resumes a function's sources, or fires its schedule.
 pub async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
     let response = api.send(Call::post(path)).await.with_context(|| format!("POST {path}"))?;
     if !(200..300).contains(&response.status) {

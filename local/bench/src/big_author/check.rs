@@ -34,12 +34,8 @@ pub async fn feeds(api: &Api, readers: &[UserId], expected: Expected) -> Ledger 
     judge("feeds", readers, async |user, checks| of_feed(api, user, expected, checks).await).await
 }
 
-/// Makes comparisons for each user.
-pub(super) async fn judge(
-    title: &str,
-    readers: &[UserId],
-    look: impl AsyncFn(UserId, &mut Checks) -> anyhow::Result<()>,
-) -> Ledger {
+/// Makes comparisons for each user, several users at a time. A failed request counts as a mismatch.
+async fn judge(title: &str, readers: &[UserId], look: impl AsyncFn(UserId, &mut Checks) -> anyhow::Result<()>) -> Ledger {
     let mut progress = Progress::start(title, "readers");
     let look = &look;
     let checked = |user: UserId| Checks::make(user.get(), async move |checks| look(user, checks).await);

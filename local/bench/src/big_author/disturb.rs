@@ -56,7 +56,8 @@ pub async fn disturb(
     flush(own.stack.redis_url()).await?;
 
     loop {
-        // Queued pages are not missing: the fan-out is resumed only when the queue is empty.
+        // Queued pages are not missing. Reconcile runs only when the queue is empty, so that it does not send them
+        // again.
         while own.fan_out_messages().await? > 0 && started.elapsed() < limit {
             let now = status(&own.api, post).await?;
             progress.set(now.pages_done, now.pages, "");

@@ -24,8 +24,8 @@ type Request = HashMap<String, Vec<WriteRequest>>;
 
 /// Writes edges in the form that a follow leaves: both directions, and the counts on both sides.
 ///
-/// Facts are written without their transaction, and counts are replaced. So followers and authors must not have other
-/// edges, and all edges of one author or follower must be written in one call.
+/// Facts are written without their transaction, and counts are replaced: only for measurements. Followers and authors
+/// must not have other edges, and all edges of one author or follower must be written in one call.
 #[derive(Debug, Clone)]
 pub struct EdgeWriter {
     client: Client,

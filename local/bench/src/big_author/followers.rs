@@ -16,12 +16,12 @@ use tidemark_tools::{
 
 use super::{
     cast::{Author, Cast},
-    check::judge,
     edge_writer::EdgeWriter,
 };
 
 /// Followers in the sample of edges.
 const SAMPLE: usize = 1_000;
+const LOOKUPS_SIDE_BY_SIDE: usize = 16;
 const REBUILDS_SIDE_BY_SIDE: usize = 64;
 
 /// Writes all edges of the cast with the current time. Returns the number of items and the elapsed time.
@@ -49,15 +49,22 @@ pub async fn compare(app: &App, author: &Author, random: &mut StdRng) -> anyhow:
     let sample: Vec<UserId> = author.followers.choose_multiple(random, SAMPLE).copied().collect();
     let pairs: Vec<(UserId, UserId)> = sample.iter().map(|user| (*user, author.id)).collect();
     let live: HashSet<(UserId, UserId)> = edges.live(&pairs).await?;
-    let look = async |user: UserId, checks: &mut Checks| {
+    let live = &live;
+    let lookups = stream::iter(sample).map(|user| async move {
         let bucket = user.bucket();
         let listed = edges.followers_in(author.id, bucket..bucket + 1).await?;
+        let mut checks = Checks::of(user.get());
         checks.equal("follows", true, live.contains(&(user, author.id)));
         checks.equal("times among the followers", 1, listed.iter().filter(|listed| **listed == user).count());
         checks.equal("followings", 1, edges.followings(user).await?);
-        Ok(())
-    };
-    Ok(judge("edges", &sample, look).await)
+        anyhow::Ok(checks)
+    });
+    let mut lookups = lookups.buffer_unordered(LOOKUPS_SIDE_BY_SIDE);
+    let mut ledger = Ledger::default();
+    while let Some(checks) = lookups.try_next().await? {
+        ledger.add(checks);
+    }
+    Ok(ledger)
 }
 
 /// Gives these readers a view, as a first read does. Returns the number of views and the elapsed time.

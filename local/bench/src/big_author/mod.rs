@@ -1,5 +1,6 @@
 //! Measures an author with a million followers on a stack of its own: the cost of a publish, the duration of the
-//! fan-out, and its effect on small authors. Checks that every reader has the post once, also after disturbances.
+//! fan-out, and its effect on small authors. Checks that every reader has the post exactly once, also after
+//! disturbances.
 
 pub mod beside;
 pub mod cast;

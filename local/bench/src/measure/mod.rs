@@ -1,5 +1,5 @@
-//! Benchmarks on a `redis-server` of their own. The measured data and the data for comparison are loaded into the
-//! same server in the same run.
+//! Benchmarks on a `redis-server` of their own. Unlike the other tools, they call the code that they measure. The
+//! measured data and the data for comparison are loaded into the same server in the same run.
 
 mod fan_out;
 mod report;
@@ -59,7 +59,8 @@ impl Part {
     }
 }
 
-/// Measures these parts, prints the tables of each and writes its numbers. Fails if a response is not the expected one.
+/// Measures these parts, prints the tables of each and writes its numbers. Fails if `redis-server` fails, a response is
+/// not the expected one, or a file cannot be written.
 pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let files = report::files(parts, &options.out)?;
     let server = Server::start(&options.redis_server).await?;

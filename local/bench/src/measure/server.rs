@@ -1,4 +1,4 @@
-//! The measured `redis-server`, and its memory usage.
+//! The measured `redis-server`: its connections, its memory usage and its INFO.
 
 use std::{collections::HashMap, path::Path, str::FromStr, time::Duration};
 

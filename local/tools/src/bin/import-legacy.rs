@@ -43,7 +43,8 @@ async fn main() -> ExitCode {
     exit("import-legacy", migrate(Args::parse()).await)
 }
 
-/// Prints one line for each invocation on stderr, and the last response.
+/// Prints one line for each invocation on stderr, and at the end the layouts of the last response on stdout. Returns
+/// true if no entry was unreadable.
 async fn migrate(args: Args) -> anyhow::Result<bool> {
     let api = args.stack.client().await?;
     let notices: BTreeMap<String, String> = args.notices.into_iter().collect();

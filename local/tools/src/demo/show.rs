@@ -144,7 +144,7 @@ impl<'a> Show<'a> {
 
     async fn delivery(&mut self, author: Person, post: &str) -> anyhow::Result<()> {
         let started = Instant::now();
-        let mut shown = String::new();
+        let mut shown = (String::new(), String::new());
         while started.elapsed() < DELIVERY_LIMIT {
             let call = Call::get(format!("/v1/posts/{post}/delivery")).caller(author.id);
             let body = self.api.fetch(call, 200).await?;
@@ -152,10 +152,12 @@ impl<'a> Show<'a> {
             let number = |name: &str| body[name].as_u64().unwrap_or(0);
             let (delivered, followers) = (number("delivered"), number("followers"));
             let pages = format!("pages {} of {}", number("pages_done"), number("pages"));
-            let line = format!("{state:<12} {} {delivered:>3} of {followers} followers, {pages}", bar(delivered, followers, 20));
-            if line != shown {
-                println!("   {line}  {}", self.screen.dim(format!("after {}", short(started.elapsed()))));
-                shown = line;
+            let line = format!("{} {delivered:>3} of {followers} followers, {pages}", bar(delivered, followers, 20));
+            let seen = (state.to_owned(), line);
+            if seen != shown {
+                let after = self.screen.dim(format!("after {}", short(started.elapsed())));
+                self.screen.row(state, format!("{}  {after}", seen.1));
+                shown = seen;
             }
             if state == "done" {
                 self.expect(followers == ADA_FOLLOWERS, "followers");

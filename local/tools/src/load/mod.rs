@@ -23,7 +23,8 @@ const WINDOW_EDGES: usize = 8_192;
 /// The number of times that authors of a batch with the result 429 or 503 are sent again.
 const ITEM_ATTEMPTS: u32 = 6;
 const ITEM_PAUSE: Duration = Duration::from_millis(250);
-/// After this number of consecutive requests without a response, the stack counts as unavailable.
+/// After this number of consecutive requests without a response, each with its retries, the stack counts as
+/// unavailable.
 const GONE_AFTER: u32 = 8;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -39,8 +40,8 @@ pub struct Options {
 }
 
 /// Follows every edge of the file. One follower's requests are sent one after another in the file's order, so that an
-/// account with more authors than the limit keeps the first ones. A repeated load changes nothing. Fails if the file
-/// cannot be read; all other failures are in the report.
+/// account with more authors than the limit keeps the first ones. Different followers' requests are concurrent. A
+/// repeated load changes nothing. Fails if the file cannot be read; all other failures are in the report.
 pub async fn run(api: &Api, options: &Options) -> anyhow::Result<Report> {
     let mut edges = EdgeReader::open(&options.edges, options.limit)?;
     let mut progress = Progress::start("load", "lines");

@@ -8,7 +8,7 @@ use clap::Parser;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Inputs {
     /// Sizes to simulate: registered users.
-    #[arg(long, value_delimiter = ',', default_value = "1e5,1e6,1e7,1e8,1e9", value_parser = |text: &str| within(text, 1e3..=1e10))]
+    #[arg(long, value_delimiter = ',', default_value = "1e5,1e6,1e7,1e8,1e9", value_parser = users)]
     pub users: Vec<f64>,
     /// Seed of the randomness. The same seed prints the same tables.
     #[arg(long, default_value_t = 1)]
@@ -22,7 +22,7 @@ pub struct Inputs {
     pub following: f64,
     /// Exponent of the power law of followers: the share of authors with more than n followers falls with n to the
     /// power of 1 - EXPONENT.
-    #[arg(long, default_value_t = 2.276, value_parser = |text: &str| within(text, 2.01..=5.0), value_name = "EXPONENT", help_heading = "Load")]
+    #[arg(long, default_value_t = 2.276, value_parser = exponent, value_name = "EXPONENT", help_heading = "Load")]
     pub exponent: f64,
     /// The most followers that an author may have, as a share of the users.
     #[arg(long, default_value_t = 0.3, value_parser = share, value_name = "SHARE", help_heading = "Load")]
@@ -126,6 +126,11 @@ fn within(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if range.contains(&number) { Ok(number) } else { Err(format!("not from {} to {}", range.start(), range.end())) }
 }
+
+fn users(text: &str) -> Result<f64, String> {
+    within(text, 1e3..=1e10)
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     within(text, 1e-6..=1e12)
 }
@@ -133,6 +138,11 @@ fn positive(text: &str) -> Result<f64, String> {
 fn share(text: &str) -> Result<f64, String> {
     within(text, 1e-6..=1.0)
 }
+
+fn exponent(text: &str) -> Result<f64, String> {
+    within(text, 2.01..=5.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

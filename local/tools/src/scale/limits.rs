@@ -7,7 +7,8 @@ use super::{
     prices::{LARGEST, SMALL, TEMPLATE_MASTERS},
 };
 
-/// Posts a second of the 64 partitions of the index `unfinished`: a post enters and leaves, at 1,000 write units each.
+/// Posts a second of the index `unfinished`. Each of its 64 partitions has 1,000 write units, and a post takes two: it
+/// enters and leaves.
 const INDEX_POSTS: f64 = 64.0 * 500.0;
 /// Masters that ElastiCache allows: 500 nodes in a cluster, two for each shard.
 const MOST_MASTERS: u32 = 250;
@@ -63,7 +64,8 @@ pub fn all(inputs: &Inputs) -> Vec<Limit> {
     let [template, most] = [TEMPLATE_MASTERS, MOST_MASTERS].map(|masters| LARGEST.bytes() * f64::from(masters));
     let follows = inputs.counter_shards * inputs.item_transactions;
     let segment = inputs.walk_per_minute * DAY / 60.0;
-    let [small, shards] = ["`RedisNodeType` and `RedisShards`", "more than 5 `RedisShards` in the template"];
+    let small = "`RedisNodeType` and `RedisShards`";
+    let shards = "more than 5 `RedisShards` in the template";
     let shards_or_nodes = "more than 5 `RedisShards` in the template, or larger nodes";
     let queues = "several queues by author, or a lower `PullThreshold`";
     let quota_or_pull = "a larger quota from AWS, or a lower `PullThreshold`";
@@ -85,7 +87,12 @@ pub fn all(inputs: &Inputs) -> Vec<Limit> {
         limit("`FanOutConcurrency` 800, its largest value", 800.0 * headroom, workers, queues),
         quota("Lambda, 1,000 executions of an account", 1_000.0, executions, LARGER_QUOTA),
         quota("follows of one author in a minute", follows, viral, "more parts of each shard (`--counter-shards`)"),
-        quota("posts in the index `unfinished`", INDEX_POSTS, |of| peak(of, of.publishes), "more partitions of the index"),
+        quota(
+            "posts in the index `unfinished`",
+            INDEX_POSTS,
+            |demand| peak(demand, demand.publishes),
+            "more partitions of the index",
+        ),
         quota("table `followers`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.followers_rru), quota_or_pull),
         quota("table `posts`, 40,000 RRU", TABLE_UNITS, |demand| peak(demand, demand.posts_rru), LARGER_QUOTA),
         quota("table `posts`, 40,000 WRU", TABLE_UNITS, |demand| peak(demand, demand.posts_wru), LARGER_QUOTA),
@@ -115,7 +122,7 @@ fn requests(demand: &Demand) -> f64 {
     peak(demand, demand.requests())
 }
 
-/// Workers beside as many masters as hold the views, on the largest nodes.
+/// Busy workers, with as many masters of the largest node as the views need.
 fn workers(demand: &Demand) -> f64 {
     demand.busy_workers(((demand.memory / LARGEST.bytes()).ceil() as u32).clamp(1, MOST_MASTERS))
 }
@@ -137,14 +144,14 @@ fn keys(demand: &Demand) -> f64 {
 mod tests {
     use super::*;
 
-    fn users(name: &str, inputs: &Inputs, measured: &Measured) -> Option<f64> {
+    fn users_at(name: &str, inputs: &Inputs, measured: &Measured) -> Option<f64> {
         all(inputs).iter().find(|limit| limit.name.starts_with(name)).unwrap().users(inputs, measured)
     }
 
     #[test]
     fn limits_bind_where_a_calculator_says() {
         let (inputs, measured) = (Inputs::default(), Measured::read().unwrap());
-        let users = |name: &str| users(name, &inputs, &measured);
+        let users = |name: &str| users_at(name, &inputs, &measured);
         let near = |a: Option<f64>, b: f64| assert!((a.unwrap() / b - 1.0).abs() < 1e-3, "{a:?} instead of {b}");
         // 0.2 posts and 0.3 × 24.2 other requests of a user in a day, three times as many at the peak.
         near(users("`RequestRate`"), 1_000.0 / 3.0 * 86_400.0 / (0.2 + 0.3 * 24.2));
@@ -161,7 +168,7 @@ mod tests {
         let ordered: Vec<f64> = in_order(&Inputs::default(), &measured).into_iter().filter_map(|(_, users)| users).collect();
         assert!(ordered.len() > 10 && ordered.is_sorted());
         let lifted = Inputs { counter_shards: 4_096.0, ..Inputs::default() };
-        let follows = |inputs: &Inputs| users("follows", inputs, &measured).unwrap();
+        let follows = |inputs: &Inputs| users_at("follows", inputs, &measured).unwrap();
         assert!((follows(&lifted) / follows(&Inputs::default()) - 16.0).abs() < 0.01);
     }
 }

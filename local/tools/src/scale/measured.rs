@@ -13,7 +13,8 @@ pub const SILENT: f64 = 0.1;
 pub const SCATTERED: f64 = 1.14 / 0.79;
 /// Read units of a rebuild for each followed author: 463,158 for 10,000 readers of 20 authors (docs/redis.md).
 pub const REBUILD_RRU: f64 = 463_158.0 / 10_000.0 / 20.0;
-/// Read units for which a walk compares a user and each edge of a user, sampling one in twenty (docs/reconcile.md).
+/// Read units of a walk for each user and for each edge, which it compares for a sample of one in twenty
+/// (docs/reconcile.md).
 pub const WALK_RRU: [f64; 2] = [56.0, 0.3];
 /// Commands of Redis in a rebuild for each followed author: 1,261,789 for the same readers.
 pub const REBUILD_COMMANDS: f64 = 1_261_789.0 / 10_000.0 / 20.0;

@@ -13,7 +13,7 @@ const HOURS: f64 = 730.0;
 const MILLION: f64 = 1e6;
 const GB: f64 = 1e9;
 
-/// HTTP API: a request. A price that falls with volume is a list: up to which volume, and dollars for one.
+/// HTTP API: a request. Prices that fall with volume are pairs: up to which volume, and dollars for one.
 const API: [(f64, f64); 2] = [(300.0 * MILLION, 1.0 / MILLION), (f64::INFINITY, 0.9 / MILLION)];
 /// Lambda on arm64: a GB-second.
 const LAMBDA_GB_SECOND: [(f64, f64); 3] = [(7.5e9, 0.0000133334), (18.75e9, 0.0000120001), (f64::INFINITY, 0.0000106667)];
@@ -100,7 +100,7 @@ fn shards(demand: &Demand, node: Node) -> Option<u32> {
 /// Dollars a month by service.
 pub type Bill = Vec<(&'static str, f64)>;
 
-/// The bill of a demand whose events of fan-out are like those of a simulation.
+/// The bill of a demand. An event has the messages and seconds that it had in the simulation.
 pub fn bill(demand: &Demand, node: Node, shards: u32, simulated: &Outcome) -> Bill {
     let inputs = &demand.inputs;
     let simulated_events = simulated.events.max(1) as f64;

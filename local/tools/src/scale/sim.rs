@@ -140,7 +140,7 @@ struct Simulation<'a> {
     now: f64,
     /// Steps by time in nanoseconds, and by a number that keeps steps at the same time apart.
     calendar: BTreeMap<(u64, usize), Step>,
-    /// Numbers below the calendar's greatest that no step has.
+    /// Numbers that earlier steps had and that no waiting step has. They are given out first.
     free: Vec<usize>,
     posts: Vec<Post>,
     open_posts: usize,

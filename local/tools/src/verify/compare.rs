@@ -16,11 +16,12 @@ use super::{
 /// The size of a backfill: after a follow, the feed shows this number of the author's earlier posts.
 const BACKFILL: usize = 100;
 
-/// All posts of the publishing authors that the stack had before this run.
+/// For each publishing author, all posts that the stack had before this run.
 pub type Earlier = HashMap<u64, BTreeSet<PostId>>;
 
-/// Compares a whole feed. It must have this run's posts of the followed authors, each once, newest first, and after
-/// them only earlier posts, all of them read. Every page must have the same unread total.
+/// Compares a whole feed. It must have this run's posts of the followed authors, each once, newest first, with title,
+/// time and flag. After them it may have only earlier posts, all of them read. Every page must have the same unread
+/// total.
 pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &Earlier, walk: &Walk) {
     order(checks, "feed", &walk.items);
     let mut wanted: BTreeMap<PostId, _> = reader.items.iter().map(|item| (item.post.id, item)).collect();
@@ -28,7 +29,8 @@ pub fn feed(checks: &mut Checks, reader: &Reader, following: &[u64], earlier: &E
     for item @ Item { post, read } in &walk.items {
         if let Some(wanted) = wanted.remove(&post.id) {
             let name = format!("feed item {}", post.id);
-            checks.equal(&name, wanted, item);
+            let shown = |Item { post, read }: &Item| (post.title.clone(), post.created_at.clone(), *read);
+            checks.equal(&name, shown(wanted), shown(item));
             checks.holds("order", old.is_empty(), || ("earlier posts after all of this run's".to_owned(), name.clone()));
         } else {
             let known = earlier.get(&post.id.author).is_none_or(|posts| posts.contains(&post.id));

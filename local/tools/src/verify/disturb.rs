@@ -49,7 +49,12 @@ pub async fn double(api: &Api, random: &mut StdRng) -> anyhow::Result<usize> {
     let depth = status.fan_out_queue()?;
     require_loopback(&status.sqs_endpoint, "http")?;
     let sqs = client(&status.sqs_endpoint);
-    let url = sqs.get_queue_url().queue_name(FAN_OUT_QUEUE).send().await.context("SQS has no fan-out queue")?;
+    let url = sqs
+        .get_queue_url()
+        .queue_name(FAN_OUT_QUEUE)
+        .send()
+        .await
+        .with_context(|| format!("SQS has no queue {FAN_OUT_QUEUE}"))?;
     let url = url.queue_url().context("SQS gives no queue URL")?;
 
     let mut originals = Vec::new();

@@ -38,6 +38,7 @@ pub fn number(value: &Value) -> Option<u64> {
 }
 
 impl Post {
+    /// Parses an item of a page, or the response of `POST /v1/posts`. Author and seq must agree with the id.
     pub(super) fn parse(value: &Value) -> anyhow::Result<Self> {
         let text = |name: &str| value[name].as_str().with_context(|| format!("a post without {name}: {value}"));
         let id: PostId = text("id")?.parse().map_err(anyhow::Error::msg)?;
@@ -75,13 +76,13 @@ pub async fn first_page(api: &Api, caller: u64, path: &str, limit: u32) -> anyho
 /// Reads at most `most` pages. Also returns true if the last one was the end.
 async fn pages(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> anyhow::Result<(Walk, bool)> {
     let mark = if path.contains('?') { '&' } else { '?' };
-    'rebuilt: for _ in 0..REBUILD_POLLS {
+    'again: for _ in 0..REBUILD_POLLS {
         let (mut walk, mut after) = (Walk::default(), String::new());
         for _ in 0..most {
             let page = api.fetch(Call::get(format!("{path}{mark}limit={limit}{after}")).caller(caller), 200).await?;
             if page["rebuilding"] == true {
                 tokio::time::sleep(REBUILD_PAUSE).await;
-                continue 'rebuilt;
+                continue 'again;
             }
             let items = page["items"].as_array().with_context(|| format!("GET {path} has no items"))?;
             if items.len() > limit as usize {

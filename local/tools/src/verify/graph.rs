@@ -11,7 +11,8 @@ use crate::{
 /// The documented limit of followees.
 pub const FOLLOWING_LIMIT: usize = 500;
 
-/// The follows after a load of the file: for each follower, the file's first 500 distinct authors but the follower.
+/// The follows after a load of the file: for each follower, the first 500 distinct authors in the file's order, without
+/// the follower.
 #[derive(Debug, Default)]
 pub struct Graph {
     following: BTreeMap<u64, Vec<u64>>,

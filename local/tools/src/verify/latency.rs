@@ -41,15 +41,15 @@ impl Sample {
     }
 }
 
-/// The samples of a smaller and of a larger author.
+/// Two samples. The second is compared with the first.
 #[derive(Debug, Clone)]
 pub struct Comparison(pub [Sample; 2]);
 
 impl Comparison {
-    /// The larger author's quantile divided by the smaller one's.
+    /// A quantile of the second sample, divided by the first one's.
     pub fn ratio(&self, share: f64) -> f64 {
-        let [small, large] = self.0.each_ref().map(|sample| sample.quantile(share).as_secs_f64());
-        large / small.max(1e-9)
+        let [first, second] = self.0.each_ref().map(|sample| sample.quantile(share).as_secs_f64());
+        second / first.max(1e-9)
     }
 }
 
@@ -65,8 +65,9 @@ impl fmt::Display for Comparison {
 }
 
 /// Makes two new authors and their followers, and measures their publishes in pairs. The order within a pair is
-/// random. The time is the client's: from sending the request to the last byte of the response. `settle` waits before
-/// each publish until the stack is idle, for `idle_limit` at most, so that no fan-out runs at the same time.
+/// random. The time is the client's: from sending the request to the last byte of the response. With `settle`,
+/// it waits before each publish until the stack is idle, so that no fan-out runs at the same time. Each wait takes
+/// `idle_limit` at most.
 pub async fn measure(
     api: &Api,
     publishes: u32,

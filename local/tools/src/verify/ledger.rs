@@ -2,7 +2,8 @@
 
 use std::fmt::Debug;
 
-/// The numbers of mismatches that are shown in detail, of all users and of one user.
+/// The numbers of mismatches that are shown in detail, of all users and of one user. The second leaves space for other
+/// users.
 const SHOWN: usize = 20;
 const SHOWN_OF_ONE: usize = 5;
 
@@ -10,7 +11,7 @@ const SHOWN_OF_ONE: usize = 5;
 #[derive(Debug, Clone)]
 pub struct Checks {
     user: u64,
-    pub made: Ledger,
+    pub(super) made: Ledger,
 }
 
 impl Checks {
@@ -18,7 +19,7 @@ impl Checks {
         Self { user, made: Ledger::default() }
     }
 
-    /// Makes comparisons for a user. If `work` fails, this counts as a mismatch, and there is no value.
+    /// Makes comparisons for a user. An error of `work` counts as a mismatch, and there is no value.
     pub async fn make<T>(user: u64, work: impl AsyncFnOnce(&mut Self) -> anyhow::Result<T>) -> (Self, Option<T>) {
         let mut checks = Self::of(user);
         let value = work(&mut checks).await.inspect_err(|error| checks.failed(error)).ok();
@@ -44,7 +45,7 @@ impl Checks {
     }
 
     /// Counts a request with an unexpected response as a mismatch.
-    pub fn failed(&mut self, error: &anyhow::Error) {
+    pub(super) fn failed(&mut self, error: &anyhow::Error) {
         self.holds("request", false, || ("a response".to_owned(), format!("{error:#}")));
     }
 }
@@ -54,7 +55,7 @@ impl Checks {
 pub struct Ledger {
     pub comparisons: u64,
     pub mismatched: u64,
-    /// The user, the name of the comparison, the value of the independent count and that of the stack.
+    /// Texts of the first mismatches: user, comparison, the independent count's value, the stack's value.
     pub first: Vec<String>,
 }
 

@@ -70,6 +70,7 @@ impl Reader {
         Self { user, items, watermarks: BTreeMap::new() }
     }
 
+    /// The unread posts, newest first.
     pub(crate) fn unread(&self) -> impl Iterator<Item = PostId> {
         self.items.iter().filter(|item| !item.read).map(|item| item.post.id)
     }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -60,7 +61,7 @@ async fn one(api: &Api, author: u64, number: u32, run: &str, checks: &mut Checks
     let body = json!({"title": title, "body": format!("The {number}. post that {author} publishes in run {run}.")});
     let call = || Call::post("/v1/posts").caller(author).key(format!("verify-{run}-{author}-{number}")).json(body.clone());
     let response = api.fetch(call(), 201).await?;
-    let post = Post::parse(&response)?;
+    let post = Post::parse(&response).context("POST /v1/posts")?;
     checks.equal("publish: author and title", (author, &title), (post.id.author, &post.title));
     if number.is_multiple_of(REPEAT_EVERY) {
         let again = Post::parse(&api.fetch(call(), 201).await?)?;

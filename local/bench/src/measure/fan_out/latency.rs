@@ -129,7 +129,8 @@ fn process(
     })
 }
 
-/// Returns the times of a reader's reads in µs, in ascending order, and the followers delivered in a second meanwhile.
+/// The work of the reader's thread. Returns the times of its reads in µs, in ascending order, and the followers
+/// delivered in a second meanwhile.
 fn read(worker: &Worker, followers: &[UserId], delivered: &AtomicU64) -> anyhow::Result<(Vec<f64>, f64)> {
     let _first = First::new();
     // The reader's connection lives in this thread too.
@@ -167,7 +168,8 @@ async fn page(reader: &App, user: UserId) -> Result<(), StoreError> {
     reader.stores.post_views.summaries(&shown).await.map(|_| ())
 }
 
-/// The server has the first processor, and goes before all else there. This process has the others, until the drop.
+/// The server has the first processor, and goes before everything else there, such as threads of the kernel. This
+/// process has the others, until this value is dropped.
 struct Apart {
     server: u32,
     processors: usize,

@@ -1,4 +1,5 @@
-//! The cost of one read: round trips, the server's time, bytes on the wire. Each round has a new random order.
+//! The cost of one read: round trips, the server's time, bytes on the wire. Every round runs the kinds in a
+//! new random order.
 
 use std::{collections::HashMap, fmt};
 
