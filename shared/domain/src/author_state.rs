@@ -154,7 +154,6 @@ impl AuthorState {
         }
     }
 
-    /// Returns whether the author is pulled.
     fn pulls(&self) -> bool {
         self.modes.current() == DeliveryMode::Pull
     }

@@ -8,20 +8,16 @@ use crate::{
     model::TOMBSTONE_SECONDS, pages::page_count,
 };
 
-/// A follow whose edge is not written yet.
+/// A follow whose edge is not written yet, with fields of the [`Edge`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFollow {
     pub author: UserId,
-    /// The time at which the follow began.
     pub since: Timestamp,
-    /// Posts up to it never count as unread.
     pub base: Seq,
-    /// Posts up to it are not shown.
     pub floor: Seq,
 }
 
 impl NewFollow {
-    /// Returns a follow that begins now.
     pub fn from_now(author: UserId, head: &AuthorHead, now: Timestamp) -> Self {
         Self { author, since: now, base: head.latest_seq, floor: head.backlog_floor() }
     }

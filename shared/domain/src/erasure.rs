@@ -41,7 +41,6 @@ pub struct Counting {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Erasure {
     pub started_at: Timestamp,
-    /// The time at which everything was removed.
     pub finished_at: Option<Timestamp>,
     /// `None` until the work begins.
     pub removed: Option<Removed>,
@@ -60,7 +59,6 @@ pub struct Erasure {
     pub chain: u64,
     /// The reason why something could not be removed in the last run. Everything else is removed.
     pub incomplete: Option<String>,
-    /// Grows by one with every change.
     pub version: u64,
 }
 

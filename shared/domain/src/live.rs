@@ -22,7 +22,6 @@ pub struct UnreadChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedPost {
     pub post: PostId,
-    /// Unread posts of the post's author.
     pub unread: u64,
 }
 

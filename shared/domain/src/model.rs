@@ -44,7 +44,6 @@ pub struct Edge {
     pub preference: i8,
 }
 
-/// The head of an author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AuthorHead {
     /// The last sequence number that was given; zero before the first post.
@@ -208,12 +207,10 @@ pub struct PostSummary {
     pub revision: u32,
     /// The post's part of scores in ranked feeds: weight and step; zero if it is deleted.
     pub rank: Rank,
-    /// Whether only the tombstone is left.
     pub deleted: bool,
 }
 
 impl PostSummary {
-    /// Returns the place of the post in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
     }
@@ -239,10 +236,8 @@ impl From<Post> for PostSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPost {
     pub author: UserId,
-    /// 1 to 200 characters.
     pub title: String,
     pub text: PostText,
-    /// From -100 to 100.
     pub weight: i8,
 }
 
@@ -354,7 +349,6 @@ pub struct Delivery {
     /// Whether a run of reconcile has begun at `sent_at` to send pages, and has not stored that they are sent.
     pub sending: bool,
     pub started_at: Timestamp,
-    /// The time at which the last page was done.
     pub finished_at: Option<Timestamp>,
 }
 

@@ -104,11 +104,8 @@ pub struct Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveNotice {
     pub seq: Seq,
-    /// The place of the notice in the read bitmap of its platform.
     pub slot: Slot,
-    /// The version of the head that wrote the content.
     pub revision: u64,
-    /// From this time on the notice is in no list and no count.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -121,9 +118,7 @@ impl LiveNotice {
 /// A reader's counts on one platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NoticeCounts {
-    /// Live notices that are not read.
     pub unread: u64,
-    /// Live notices that are read.
     pub read: u64,
 }
 
@@ -132,9 +127,7 @@ pub struct NoticeCounts {
 pub struct PlatformHead {
     /// Grows by one with every change; zero before the first.
     pub version: u64,
-    /// The last sequence number that was given.
     pub latest_seq: Seq,
-    /// The last slot that was given.
     pub latest_slot: Slot,
     /// The time at which the last notice was published. The adapter passes no earlier time to
     /// [`publish`](Self::publish).

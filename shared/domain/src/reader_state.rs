@@ -40,7 +40,6 @@ pub struct ReaderMeta {
     pub ranked: bool,
     /// The reader has a live connection, or had one that has expired.
     pub watched: bool,
-    /// The number of recent entries.
     pub recent: u8,
     /// The time at which the lifetimes were last extended.
     pub touched: Timestamp,

@@ -36,12 +36,10 @@ impl SeqSet {
         bytes
     }
 
-    /// Adds a number. Returns whether it was new.
     pub fn insert(&mut self, seq: Seq) -> bool {
         self.0.insert(seq)
     }
 
-    /// Removes a number. Returns whether it was in the set.
     pub fn remove(&mut self, seq: Seq) -> bool {
         self.0.remove(seq)
     }
@@ -114,7 +112,6 @@ impl SeqSet {
         Self(&self.0 & only)
     }
 
-    /// Returns all numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Seq> + '_ {
         self.0.iter()
     }

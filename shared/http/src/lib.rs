@@ -30,7 +30,6 @@ use tidemark_domain::UserId;
 /// A request as API Gateway sends it.
 pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
 
-/// A response as API Gateway expects it.
 pub type GatewayResponse = ApiGatewayV2httpResponse;
 
 /// The claims of a token, and the checks of the caller whom they name.

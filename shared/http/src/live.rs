@@ -36,9 +36,7 @@ pub enum ServerMessage {
 pub enum Refusal {
     /// It is not a message that this API knows.
     InvalidMessage,
-    /// The client sends too many.
     TooManyRequests,
-    /// The caller has asked to leave.
     Erased,
     /// A store is unavailable. The connection is not renewed; the client should send the ping again.
     Unavailable,
@@ -60,7 +58,6 @@ impl ServerMessage {
         Self::Error { error, detail: detail.into() }
     }
 
-    /// Returns the message as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -21,7 +21,6 @@ pub struct Route {
     pub schemas: Schemas,
 }
 
-/// The schemas that operations refer to, by name.
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// Builds the operation of a route. It begins with the responses that every route may return; each method adds what
@@ -30,7 +29,6 @@ pub type Schemas = Vec<(String, RefOr<Schema>)>;
 pub struct Operation {
     object: Value,
     parameters: Vec<Value>,
-    /// The status of success.
     success: &'static str,
     schemas: Schemas,
 }

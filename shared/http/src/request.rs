@@ -79,7 +79,6 @@ impl Request {
         }
     }
 
-    /// Refuses a body that is too large, on every route.
     pub(crate) fn check_size(&self) -> Result<(), Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         let size = if self.event.is_base64_encoded { text.trim_end_matches('=').len() * 3 / 4 } else { text.len() };
@@ -122,7 +121,6 @@ impl Request {
         self.event.route_key.as_deref().unwrap_or_default()
     }
 
-    /// The id that API Gateway gave to the request.
     pub fn id(&self) -> &str {
         self.event.request_context.request_id.as_deref().unwrap_or_default()
     }
