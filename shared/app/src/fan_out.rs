@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::{
     Live, OutOfTime, Stores, ViewSync,
-    error::StoreError,
+    error::{Result, StoreError},
     ports::{FanOut, FanOutKind, Look, Metric, Progress, Task},
 };
 use tidemark_domain::{
@@ -150,7 +150,7 @@ impl FanOuts {
     /// If pages cannot be sent, or the end of a fan-out without pages cannot be stored, this still succeeds: the post
     /// stays listed as unfinished, and reconcile does the rest. Fails if neither Redis nor a task has the head, the
     /// change of the author's counters, or the deletion.
-    pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    pub async fn start(&self, fan_out: FanOut) -> Result<()> {
         if let Err(error) = self.show(fan_out).await {
             self.note_unsent(fan_out.kind, fan_out.post).await;
             return Err(error);
@@ -163,7 +163,7 @@ impl FanOuts {
 
     /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
     /// Redis knew before the change. So it comes before the first delivery.
-    async fn show(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    async fn show(&self, fan_out: FanOut) -> Result<()> {
         let tell = || vec![Task::Tell { fan_out, tries: 0 }];
         self.sync.or_enqueue(self.update(fan_out).await, tell).await
     }
@@ -175,7 +175,7 @@ impl FanOuts {
     }
 
     /// Sends the pages, or stores the end of a fan-out whose pages are empty.
-    async fn send_pages(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    async fn send_pages(&self, fan_out: FanOut) -> Result<()> {
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
             return self.stores.queue.send(&tasks).await;
@@ -197,7 +197,7 @@ impl FanOuts {
         self.stores.queue.send(&tasks).await
     }
 
-    pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<(), StoreError> {
+    pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<()> {
         let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
         if !self.handle(fan_out, &users).await? {
             return Ok(());
@@ -212,7 +212,7 @@ impl FanOuts {
     }
 
     /// Does what could not be done when the fan-out began.
-    pub(crate) async fn late_start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    pub(crate) async fn late_start(&self, fan_out: FanOut) -> Result<()> {
         if self.post(fan_out).await?.is_none() {
             return Ok(());
         }
@@ -221,13 +221,13 @@ impl FanOuts {
     }
 
     /// Returns whether no message waits and no more messages are in flight than the workers hold.
-    pub async fn is_drained(&self) -> Result<bool, StoreError> {
+    pub async fn is_drained(&self) -> Result<bool> {
         let backlog = self.stores.queue.backlog().await?;
         Ok(backlog.waiting == 0 && backlog.in_flight <= HELD_BY_WORKERS)
     }
 
     /// Returns the state of an unfinished fan-out that is due.
-    pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected, StoreError> {
+    pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected> {
         let fan_out = FanOut::of(post, head);
         let (progress, pages) = self.stores.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
         let pages_done = progress.pages_done;
@@ -244,7 +244,7 @@ impl FanOuts {
 
     /// Handles an inspected fan-out: finishes it, stores its progress, sends its missing pages again, or gives it up.
     /// Returns whether it did so; of two runs at once, one sends the pages. May be repeated after an error.
-    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool, StoreError> {
+    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool> {
         let (fan_out, posts) = (FanOut::of(post, head), &self.stores.posts);
         match inspected {
             Inspected::Done(progress) => {
@@ -273,7 +273,7 @@ impl FanOuts {
     }
 
     /// Returns how far the delivery of a post is. It reads Redis only while the delivery is not done.
-    pub(crate) async fn status(&self, post: &Post) -> Result<DeliveryStatus, StoreError> {
+    pub(crate) async fn status(&self, post: &Post) -> Result<DeliveryStatus> {
         let delivery = &post.delivery;
         if delivery.state == DeliveryState::Done {
             let pages_done = u64::from(delivery.pages);
@@ -288,7 +288,7 @@ impl FanOuts {
     }
 
     /// Sends the pages of a range as batches.
-    pub(crate) async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
+    pub(crate) async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: OutOfTime<'_>) -> Result<()> {
         if pages.end > fan_out.pages {
             return Err(StoreError::DamagedView { detail: format!("pages {pages:?} of {}", fan_out.pages) });
         }
@@ -307,14 +307,14 @@ impl FanOuts {
         Ok(())
     }
 
-    async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task, StoreError> {
+    async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task> {
         let followers = self.stores.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
     }
 
     /// Delivers or retracts the post. Returns false if its author was erased, because then nothing may be stored about
     /// it, or if a retraction has a live post.
-    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<bool, StoreError> {
+    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<bool> {
         let Some(post) = self.post(fan_out).await? else { return Ok(false) };
         if users.is_empty() || !fan_out.is_wanted(&post) {
             return Ok(true);
@@ -336,13 +336,13 @@ impl FanOuts {
     }
 
     /// The post or its tombstone; `None` if its author was erased, or a retraction has a live post.
-    async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
+    async fn post(&self, fan_out: FanOut) -> Result<Option<Post>> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
     }
 
     /// Stores among the facts that all pages are done.
-    async fn complete(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
+    async fn complete(&self, fan_out: FanOut, handled: u64) -> Result<()> {
         match fan_out.kind {
             FanOutKind::Deliver => {
                 let now = self.stores.clock.now();
@@ -356,14 +356,14 @@ impl FanOuts {
         Ok(())
     }
 
-    async fn update(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    async fn update(&self, fan_out: FanOut) -> Result<()> {
         let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
         shown.and(told)
     }
 
     /// Updates Redis after a change of an author's posts, except for the head: removes the author's counters, and
     /// stores that a deleted post is deleted.
-    async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    async fn tell(&self, fan_out: FanOut) -> Result<()> {
         let author = fan_out.post.author;
         self.stores.relation_views.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
@@ -374,7 +374,7 @@ impl FanOuts {
 
     /// Stores the author's head in Redis, as the facts have it. What one request knows of it is not enough: a publish
     /// and a delete at the same time have two heads of the same version, and neither has both changes.
-    async fn refresh_head(&self, author: UserId) -> Result<(), StoreError> {
+    async fn refresh_head(&self, author: UserId) -> Result<()> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
         self.stores.head_views.replace_head(author, &head).await
     }

@@ -10,7 +10,7 @@ use tidemark_domain::UserId;
 use crate::{
     Stores,
     outage::Outage,
-    ports::{Budget, Spent, StoreError},
+    ports::{Budget, Result, Spent, StoreError},
 };
 
 /// Requests a minute of each kind, in the order of [`Budget::ALL`]. 0 means no limit.
@@ -64,7 +64,7 @@ impl AccessCheck {
     }
 
     /// Reads the receipt, and stores in Redis what it says if Redis responds.
-    async fn ask(&self, user: UserId, responds: bool) -> Result<bool, StoreError> {
+    async fn ask(&self, user: UserId, responds: bool) -> Result<bool> {
         let may = self.stores.erasures.erasure(user).await?.is_none();
         if responds {
             logged!(self.stores.erasure_views.note_access(user, may).await, "access is not stored", %user);

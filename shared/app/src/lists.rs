@@ -9,7 +9,7 @@ use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists, author_lists::M
 
 use crate::{
     Stores, ViewSync,
-    ports::{IdempotencyKey, StoreError},
+    ports::{IdempotencyKey, Result},
     relations::newest_first,
 };
 
@@ -31,18 +31,18 @@ pub enum Membership {
 
 impl Lists {
     /// Returns the lists of the caller, newest first.
-    pub async fn all(&self, caller: UserId) -> Result<UserLists, StoreError> {
+    pub async fn all(&self, caller: UserId) -> Result<UserLists> {
         let mut all = self.stores.lists.lists(caller).await?;
         all.lists.reverse();
         Ok(all)
     }
 
-    pub async fn has(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
+    pub async fn has(&self, caller: UserId, list: ListId) -> Result<bool> {
         Ok(list.user == caller && self.stores.lists.lists(caller).await?.has(list.number))
     }
 
     /// Makes a list. A request with the same key makes no second one.
-    pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Made, StoreError> {
+    pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Made> {
         // A list always gets a key. Otherwise the attempt after a lost response would make a second list.
         let own = format!("{:x}", (self.stores.random)());
         let key = key.map_or(own.as_str(), |key| &key.key);
@@ -54,7 +54,7 @@ impl Lists {
     }
 
     /// Deletes a list of the caller, if there is such a list. Returns false if the list is another user's.
-    pub async fn delete(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
+    pub async fn delete(&self, caller: UserId, list: ListId) -> Result<bool> {
         if list.user != caller {
             return Ok(false);
         }
@@ -67,7 +67,7 @@ impl Lists {
 
     /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether
     /// there is something to write, and the result. It may run several times.
-    async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T, StoreError> {
+    async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T> {
         let mut attempts = self.stores.attempts("lists");
         loop {
             attempts.next().await?;
@@ -80,7 +80,7 @@ impl Lists {
     }
 
     /// Puts an author on a list, or removes the author.
-    pub async fn set_member(&self, caller: UserId, list: ListId, author: UserId, member: bool) -> Result<Membership, StoreError> {
+    pub async fn set_member(&self, caller: UserId, list: ListId, author: UserId, member: bool) -> Result<Membership> {
         let lists = self.stores.lists.lists(caller).await?;
         if list.user != caller || !lists.has(list.number) {
             return Ok(Membership::UnknownList);
@@ -100,12 +100,7 @@ impl Lists {
     }
 
     /// Returns the authors on a list, the newest follow first, below `below`; `None` if the caller has no such list.
-    pub async fn members(
-        &self,
-        caller: UserId,
-        list: ListId,
-        below: Option<Relation>,
-    ) -> Result<Option<Vec<Relation>>, StoreError> {
+    pub async fn members(&self, caller: UserId, list: ListId, below: Option<Relation>) -> Result<Option<Vec<Relation>>> {
         let (has, edges) = futures::try_join!(self.has(caller, list), self.stores.edges.following(caller))?;
         let on_list = edges.into_iter().filter(|edge| edge.lists.contains(&list.number));
         let members = on_list.map(|edge| Relation { since: edge.since, user: edge.author });

@@ -18,7 +18,7 @@ use tracing::warn;
 
 use crate::{
     Stores,
-    error::{Store, StoreError},
+    error::{Result, Store, StoreError},
     ports::Task,
 };
 
@@ -62,7 +62,7 @@ impl Outage {
 
     /// Returns an error while views may lack changes that wait in a task; the response then has to come from the facts.
     /// If the note cannot be read, no outage is assumed.
-    pub async fn check(&self) -> Result<(), StoreError> {
+    pub async fn check(&self) -> Result<()> {
         let now = self.stores.clock.now();
         let known = *self.known();
         if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
@@ -79,14 +79,14 @@ impl Outage {
         Ok(())
     }
     /// Returns what a view returned; an error while views may lack changes.
-    pub(crate) async fn checked<T>(&self, view: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    pub(crate) async fn checked<T>(&self, view: impl Future<Output = Result<T>>) -> Result<T> {
         let (outage, view) = futures::join!(self.check(), view);
         outage.and(view)
     }
 
     /// Notes that a change waits in a task that is not tried before `pause` is over. Returns since when the note
     /// stands. After a failed write, the next one is tried a second later.
-    async fn note(&self, pause: Duration) -> Result<Timestamp, StoreError> {
+    async fn note(&self, pause: Duration) -> Result<Timestamp> {
         let now = self.stores.clock.now();
         let until = now.plus_ms(ms(STANDS + pause));
         {
@@ -132,7 +132,7 @@ impl Later {
     ///
     /// Fails if the queue does not accept a task either, or the note cannot be written: other processes may use the
     /// stale views then. The caller must not report success. Its repetition updates the view.
-    pub(crate) async fn instead(&self, error: &StoreError, tasks: &[Task]) -> Result<(), StoreError> {
+    pub(crate) async fn instead(&self, error: &StoreError, tasks: &[Task]) -> Result<()> {
         warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
         let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());

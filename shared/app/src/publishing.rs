@@ -10,7 +10,7 @@ use tracing::warn;
 use crate::{
     Stores,
     fan_out::{DeliveryStatus, FanOuts},
-    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError, Task},
+    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, Result, Task},
     reader::Found,
 };
 use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
@@ -53,7 +53,7 @@ pub enum Removal {
 impl Publishing {
     /// Publishes a post and starts its delivery. A request with the same key starts an unfinished delivery again,
     /// because the first request may have ended before it did.
-    pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published, StoreError> {
+    pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published> {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
         match &published {
@@ -69,7 +69,7 @@ impl Publishing {
     }
 
     /// Deletes a post of `caller`, or of any author if `caller` is a moderator, and starts its retraction.
-    pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<Removal, StoreError> {
+    pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<Removal> {
         if post.author != caller && !moderator {
             let known = self.stores.posts.posts(&[post]).await?.contains_key(&post);
             return Ok(if known { Removal::NotAuthor } else { Removal::Unknown });
@@ -94,7 +94,7 @@ impl Publishing {
 
     /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place
     /// nor its read state changes.
-    pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited, StoreError> {
+    pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited> {
         let stores = &self.stores;
         if id.author != caller {
             let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
@@ -110,7 +110,7 @@ impl Publishing {
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.
-    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Found<PostDelivery>, StoreError> {
+    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Found<PostDelivery>> {
         let ids = [id];
         let (mut posts, blocked) =
             futures::try_join!(self.stores.posts.posts(&ids), self.stores.reactions.is_blocked(caller, id.author))?;
@@ -130,7 +130,7 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError> {
+    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted> {
         let reacted = self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await?;
         if let Reacted::Stands(state) = &reacted {
             self.fan_outs.sync.reaction(user, post, state).await?;

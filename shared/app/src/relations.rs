@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::{
     Hot, Stores, cut,
-    error::{Store, StoreError},
+    error::{Result, Store},
     outage::Outage,
     ports::{List, ListSlice, Start},
 };
@@ -49,7 +49,7 @@ pub struct Relations {
 impl Relations {
     /// Returns one page of a list. The first page of a hot list may be a second old, except for a caller who has made a
     /// change in the meantime.
-    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, StoreError> {
+    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage> {
         if start != Start::Below(None) {
             return self.fresh_page(caller, list, start, limit).await;
         }
@@ -67,7 +67,7 @@ impl Relations {
         Ok(page)
     }
 
-    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, StoreError> {
+    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage> {
         let mut degraded = false;
         let slice = match self.slice(caller, list, start, limit + 1).await {
             Ok(slice) => slice,
@@ -92,12 +92,7 @@ impl Relations {
     }
 
     /// Returns the relation of the caller to these users. With `only_following` it reads only this direction.
-    pub async fn status(
-        &self,
-        caller: UserId,
-        users: &[UserId],
-        only_following: bool,
-    ) -> Result<HashMap<UserId, Status>, StoreError> {
+    pub async fn status(&self, caller: UserId, users: &[UserId], only_following: bool) -> Result<HashMap<UserId, Status>> {
         let mut pairs: Vec<(UserId, UserId)> = users.iter().map(|&user| (caller, user)).collect();
         if !only_following {
             pairs.extend(users.iter().map(|&user| (user, caller)));
@@ -108,7 +103,7 @@ impl Relations {
     }
 
     /// Returns the counters of `user` for `caller`, and whether Redis was unavailable.
-    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), StoreError> {
+    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool)> {
         let token = (self.stores.random)();
         match self.outage.checked(self.stores.relation_views.counters(caller, user, token)).await {
             Ok(Some(counters)) => return Ok((counters, false)),
@@ -124,11 +119,11 @@ impl Relations {
     }
 
     /// Returns the newest entries of a list, from the facts.
-    pub async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, StoreError> {
+    pub async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>> {
         self.read_facts(list, Start::Below(None), limit).await
     }
 
-    pub async fn exact_counters(&self, user: UserId) -> Result<Counters, StoreError> {
+    pub async fn exact_counters(&self, user: UserId) -> Result<Counters> {
         let authors = [user];
         let (followers, followings, heads, received) = futures::try_join!(
             self.stores.edges.follower_counts(user),
@@ -147,7 +142,7 @@ impl Relations {
     }
 
     /// Returns the part of a page that the cached list has. A missing list is filled from the facts first.
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
         if let Some(slice) = self.outage.checked(self.stores.relation_views.slice(caller, list, start, limit)).await? {
             return Ok(Some(slice));
         }
@@ -170,7 +165,7 @@ impl Relations {
         self.stores.relation_views.slice(caller, list, start, limit).await
     }
 
-    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, StoreError> {
+    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>> {
         let (before, skip) = match start {
             Start::Below(before) => (before, 0),
             Start::Offset(skip) => (None, skip),

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use crate::{
     Leaving, OutOfTime, People,
-    error::{Store, StoreError},
+    error::{Result, Store, StoreError},
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
@@ -45,7 +45,7 @@ impl Worker {
     /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, a task that
     /// lists pages, moves posts or erases a user stops, and sends its rest as a new task. After an error the task is
     /// not done.
-    pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
+    pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<()> {
         let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
         match task {
             Task::Batch { fan_out, page, followers, .. } => fan_outs.page(*fan_out, *page, followers).await,

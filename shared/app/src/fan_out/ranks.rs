@@ -20,7 +20,7 @@ use tidemark_domain::{
 use super::FanOuts;
 use crate::{
     OutOfTime,
-    error::StoreError,
+    error::Result,
     ports::{Moved, MovedPost, Task},
 };
 
@@ -37,7 +37,7 @@ impl FanOuts {
     /// Delivers a live post to feeds, then to those that are ranked, and with `announce` sends tasks for watched
     /// readers. If it ends in between, the next ranked read sees that its ranked feed lacks the post, and the repeated
     /// delivery sends the tasks. Without `announce` the readers get a message after the next ping.
-    pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<(), StoreError> {
+    pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<()> {
         let views = &self.stores.reader_views;
         let delivered = views.deliver(users, post.key(), modes, announce).await?;
         if !delivered.ranked.is_empty() {
@@ -49,7 +49,7 @@ impl FanOuts {
 
     /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also
     /// in an earlier attempt, it updates the views.
-    pub async fn rank(&self, id: PostId, token: u64) -> Result<(), StoreError> {
+    pub async fn rank(&self, id: PostId, token: u64) -> Result<()> {
         // From now on a reaction sends another task. Every earlier reaction is in the counts that are read next.
         self.stores.post_views.begin_rank(id).await?;
         let mut attempts = self.stores.attempts("rank");
@@ -74,7 +74,7 @@ impl FanOuts {
 
     /// Updates the views after a change of a post's step: first the summary, from which ranked feeds are filled, then
     /// the ranked feeds.
-    async fn show_step(&self, post: &Post) -> Result<(), StoreError> {
+    async fn show_step(&self, post: &Post) -> Result<()> {
         self.stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
         match self.stores.post_views.note_step(post.id, post.step, self.stores.clock.now()).await? {
             Some(delay) => self.send_rescore(post.id.author, delay).await,
@@ -83,7 +83,7 @@ impl FanOuts {
     }
 
     /// The task is noted only after it was sent. If this ends in between, another change sends another task.
-    async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<(), StoreError> {
+    async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<()> {
         self.stores.queue.send_after(&[Task::Rescore { author, tries: 0 }], delay).await?;
         let at = self.stores.clock.now().plus_ms(delay.as_millis() as u64);
         self.stores.post_views.note_rescore(author, at).await
@@ -91,7 +91,7 @@ impl FanOuts {
 
     /// Sends the posts of an author whose steps have changed to the ranked feeds of all followers. A repetition sends
     /// them again, which does no harm.
-    pub(crate) async fn rescore(&self, author: UserId) -> Result<(), StoreError> {
+    pub(crate) async fn rescore(&self, author: UserId) -> Result<()> {
         let moved = self.stores.post_views.moved(author).await?;
         if moved.whole && moved.posts.is_empty() {
             return Ok(());
@@ -113,7 +113,7 @@ impl FanOuts {
     }
 
     /// Returns those of the moved posts that feeds may have; all posts with a step if moved posts may be missing.
-    async fn moved_posts(&self, author: UserId, moved: &Moved) -> Result<Vec<MovedPost>, StoreError> {
+    async fn moved_posts(&self, author: UserId, moved: &Moved) -> Result<Vec<MovedPost>> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
         if !head.modes.is_push_alone() {
             return Ok(Vec::new());
@@ -132,7 +132,7 @@ impl FanOuts {
         posts: &[MovedPost],
         (pages, range): (u16, Range<u16>),
         out_of_time: OutOfTime<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         for page in range.clone() {
             let users = self.stores.edges.followers_in(author, page_buckets(page, pages)).await?;
             for (index, some) in posts.chunks(POSTS_AT_ONCE).enumerate() {

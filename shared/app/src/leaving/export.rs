@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tidemark_domain::{FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, Seq, Timestamp, UserId};
 
 use super::Leaving;
-use crate::{Following, Hiding, ports::StoreError, relations::newest_first};
+use crate::{Following, Hiding, ports::Result, relations::newest_first};
 
 /// One object of an export. A like or a favorite is a post with the time of the reaction. `Read` has the posts of an
 /// author that the user has marked read: `through`, and ranges of sequence numbers, which may be spread over several
@@ -47,7 +47,7 @@ const MOST_RANGES: usize = 1_000;
 impl Leaving {
     /// Returns the next objects of an export, at most `limit`, and where it continues; `None` at its end. Objects that
     /// change meanwhile may be old or new.
-    pub async fn export(&self, user: UserId, mut at: Place, limit: usize) -> Result<(Vec<Exported>, Option<Place>), StoreError> {
+    pub async fn export(&self, user: UserId, mut at: Place, limit: usize) -> Result<(Vec<Exported>, Option<Place>)> {
         let mut items = Vec::new();
         while at.section < SECTIONS {
             let wanted = limit - items.len();
@@ -67,7 +67,7 @@ impl Leaving {
         Ok((items, None))
     }
 
-    async fn section(&self, user: UserId, Place { section, after }: Place, limit: usize) -> Result<Section, StoreError> {
+    async fn section(&self, user: UserId, Place { section, after }: Place, limit: usize) -> Result<Section> {
         let stores = &self.fan_outs.stores;
         let below =
             after.and_then(|[since, user, _]| Some(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }));
@@ -121,7 +121,7 @@ impl Leaving {
     }
 
     /// The live posts up to `upto`, newest first. The section ends with an empty page.
-    async fn exported_posts(&self, user: UserId, upto: Seq, limit: usize) -> Result<Section, StoreError> {
+    async fn exported_posts(&self, user: UserId, upto: Seq, limit: usize) -> Result<Section> {
         let posts = &self.fan_outs.stores.posts;
         let head = posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
         let ids: Vec<PostId> = head.listed_seqs(upto, limit).into_iter().map(|seq| PostId::new(user, seq)).collect();
@@ -144,7 +144,7 @@ impl Leaving {
         }
     }
 
-    async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section, StoreError> {
+    async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section> {
         let [last_author, last_seq, _] = after.unwrap_or_default();
         let from = UserId::new(last_author).unwrap_or(UserId::MIN);
         let mut section = Vec::new();

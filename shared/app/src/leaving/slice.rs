@@ -10,7 +10,10 @@ use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction,
 use tracing::{error, info};
 
 use super::{Leaving, task};
-use crate::{Following, Hiding, OutOfTime, Publishing, Stores, in_parallel, ports::StoreError};
+use crate::{
+    Following, Hiding, OutOfTime, Publishing, Stores, in_parallel,
+    ports::{Result, StoreError},
+};
 
 /// A request takes 10 seconds at most. One that began before the erasure may write until then.
 const GRACE_MS: u64 = 15_000;
@@ -48,7 +51,7 @@ struct LeftOut {
 
 impl LeftOut {
     /// Returns whether an item was removed. Fails if a later attempt may remove it, or if too many were left out.
-    fn note<T>(&mut self, user: UserId, removed: Result<T, StoreError>) -> Result<bool, StoreError> {
+    fn note<T>(&mut self, user: UserId, removed: Result<T>) -> Result<bool> {
         let Err(error) = removed else { return Ok(true) };
         if error.is_retryable() || self.items >= MOST_LEFT_OUT {
             return Err(error);
@@ -99,7 +102,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    pub(super) async fn run(mut self) -> Result<(), StoreError> {
+    pub(super) async fn run(mut self) -> Result<()> {
         let end = match self.steps().await {
             Err(Stop::More) => self.again(Duration::ZERO).await,
             end => end,
@@ -202,7 +205,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    async fn pair(&self, other: UserId) -> (UserId, Result<(), StoreError>) {
+    async fn pair(&self, other: UserId) -> (UserId, Result<()>) {
         let (stores, user) = (self.stores(), self.user);
         let ended = [self.end(user, other).await, self.end(other, user).await];
         let removed = async {
@@ -214,7 +217,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Ends what one user has with the other.
-    async fn end(&self, one: UserId, other: UserId) -> Result<(), StoreError> {
+    async fn end(&self, one: UserId, other: UserId) -> Result<()> {
         let (stores, sync) = (&self.leaving.fan_outs.stores, &self.leaving.fan_outs.sync);
         let following = Following { stores: stores.clone(), sync: sync.clone() };
         let Some(edge) = stores.edges.edges(one, &[other]).await?.remove(&other) else { return Ok(()) };
@@ -285,14 +288,14 @@ impl<'a> Slice<'a> {
         }
     }
 
-    async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
+    async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<()> {
         let stores = self.stores();
         stores.erasures.remove_reaction(self.user, post, reaction).await?;
         self.leaving.fan_outs.sync.reacted(self.user, post).await?;
         stores.relation_views.forget_counters(post.author, None).await
     }
 
-    async fn forget_reactions(&self, reader: UserId, state: &ReactionState) -> Result<(), StoreError> {
+    async fn forget_reactions(&self, reader: UserId, state: &ReactionState) -> Result<()> {
         self.stores().erasures.remove_reactions_to(self.user, reader, state).await?;
         self.stores().erasure_views.clear_reactions(reader).await
     }

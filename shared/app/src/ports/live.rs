@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tidemark_domain::{CountsDigest, PostId, Seq, Timestamp, UnreadChange, UserId};
 
-use crate::error::StoreError;
+use crate::error::Result;
 
 /// The watched readers for whom the caller of a change sends a task. For the others, a queued task will have the
 /// change, or the reader is not watched.
@@ -58,18 +58,18 @@ pub struct Told {
 #[async_trait]
 pub trait LiveViews: Send + Sync {
     /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one.
-    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched, StoreError>;
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched>;
     /// Removes a connection. If a message found it gone at `found_at` and it was renewed since, it stays. May be
     /// repeated.
-    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<(), StoreError>;
+    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()>;
     /// Notes that counts of these readers have changed, by this post if it is known. A delivery notes this itself
     /// ([`Delivered::notified`](super::Delivered)).
-    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError>;
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified>;
     /// Begins to build the messages for these readers. From then on it is unknown what their connections know. Returns
     /// one result for each reader, in order.
-    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>>;
+    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>>;
     /// Stores what connections know. Readers of whom a later message was built are left out.
-    async fn told(&self, told: &[Told]) -> Result<(), StoreError>;
+    async fn told(&self, told: &[Told]) -> Result<()>;
 }
 
 /// A live connection of a reader.
@@ -143,7 +143,7 @@ impl LivePost {
 #[async_trait]
 pub trait LiveQueue: Send + Sync {
     /// Enqueues tasks, with a delay in whole seconds. After an error some of them may be missing.
-    async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<(), StoreError>;
+    async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<()>;
     /// Enqueues messages for the function that posts them. After an error some of them may be missing.
-    async fn post(&self, posts: &[LivePost]) -> Result<(), StoreError>;
+    async fn post(&self, posts: &[LivePost]) -> Result<()>;
 }

@@ -14,7 +14,7 @@ mod tasks;
 mod views;
 
 pub use self::{facts::*, live::*, metrics::*, notices::*, people::*, tasks::*, views::*};
-pub use crate::error::{Source, Store, StoreError};
+pub use crate::error::{Result, Source, Store, StoreError};
 
 use tidemark_domain::Timestamp;
 

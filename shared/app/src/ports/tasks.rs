@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tidemark_domain::{FeedKey, Modes, Platform, Post, PostId, Rank, Seq, Step, Timestamp, UserId};
 
-use crate::error::StoreError;
+use crate::error::Result;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -232,20 +232,20 @@ pub struct Backlog {
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
     /// Returns the backlog. SQS updates these numbers within about a minute.
-    async fn backlog(&self) -> Result<Backlog, StoreError>;
+    async fn backlog(&self) -> Result<Backlog>;
     /// Enqueues all tasks, with a delay that may be up to a second longer. After an error some of them may be missing.
-    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError>;
-    async fn send(&self, tasks: &[Task]) -> Result<(), StoreError> {
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<()>;
+    async fn send(&self, tasks: &[Task]) -> Result<()> {
         self.send_after(tasks, Duration::ZERO).await
     }
-    async fn ping(&self) -> Result<(), StoreError>;
+    async fn ping(&self) -> Result<()>;
 }
 
 /// The queue of dead letters.
 #[async_trait]
 pub trait Failures: Send + Sync {
     /// Returns the approximate number of messages.
-    async fn waiting(&self) -> Result<u64, StoreError>;
+    async fn waiting(&self) -> Result<u64>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -258,8 +258,8 @@ pub struct Progress {
 #[async_trait]
 pub trait ProgressViews: Send + Sync {
     /// Stores that a page is done. A page counts once. Returns the progress after it.
-    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError>;
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress>;
     /// Returns the progress, and which of the first `pages` pages are not done.
-    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError>;
-    async fn ping(&self) -> Result<(), StoreError>;
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>)>;
+    async fn ping(&self) -> Result<()>;
 }

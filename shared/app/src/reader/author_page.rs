@@ -12,7 +12,7 @@ use tracing::warn;
 use super::{Body, FeedItem, Readers, Status, sight::Sight};
 use crate::{
     cut,
-    error::{Store, StoreError},
+    error::{Result, Store},
     ports::{KnownReader, PageParts},
 };
 
@@ -74,7 +74,7 @@ pub struct Blocked;
 
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
-    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>, StoreError> {
+    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>> {
         let page = match self.outage.checked(self.stores.post_views.timeline(reader, query.author)).await {
             Ok((head, known)) => self.known_author_page(reader, query, head, &known).boxed().await,
             Err(error) => Err(error),
@@ -98,7 +98,7 @@ impl Readers {
         query: AuthorQuery,
         head: Option<AuthorHead>,
         known: &KnownReader,
-    ) -> Result<Option<Result<AuthorPage, Blocked>>, StoreError> {
+    ) -> Result<Option<Result<AuthorPage, Blocked>>> {
         let AuthorQuery { author, parts, .. } = query;
         let head = match head {
             Some(head) => head,
@@ -142,7 +142,7 @@ impl Readers {
         reader: UserId,
         query: AuthorQuery,
         degraded: bool,
-    ) -> Result<Result<AuthorPage, Blocked>, StoreError> {
+    ) -> Result<Result<AuthorPage, Blocked>> {
         let AuthorQuery { author, parts, .. } = query;
         let (sight, reactions) = futures::try_join!(self.sight_of_facts(reader, author), self.reactions_to(reader, author))?;
         let Sight::Facts(flags) = sight else { return Ok(Err(Blocked)) };

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::{Body, FeedItem, Origin, Readers, sight::Sight};
 use crate::{
     cut,
-    error::{Store, StoreError},
+    error::{Result, Store},
     ports::{KnownPage, KnownReactions, PageParts},
 };
 
@@ -27,12 +27,12 @@ pub struct ReactedPage {
 
 impl Readers {
     /// Returns a user's reactions to an author's posts, from the facts.
-    pub(crate) async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState, StoreError> {
+    pub(crate) async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState> {
         Ok(self.stores.reactions.reactions(user, &[author]).await?.remove(&author).unwrap_or_default())
     }
 
     /// Updates the view of a user's reactions to one author from the facts. May be repeated.
-    pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<()> {
         let state = self.reactions_to(user, author).await?;
         self.stores.reaction_views.change(user, author, &state).await
     }
@@ -45,7 +45,7 @@ impl Readers {
         user: UserId,
         posts: &[PostSummary],
         known: Option<KnownReactions>,
-    ) -> Result<HashMap<UserId, ReactionState>, StoreError> {
+    ) -> Result<HashMap<UserId, ReactionState>> {
         let view = known.as_ref().map(|known| known.token);
         let mut of = known.unwrap_or_default().of;
         let authors: BTreeSet<UserId> =
@@ -82,7 +82,7 @@ impl Readers {
         before: Option<FeedKey>,
         limit: usize,
         parts: PageParts,
-    ) -> Result<ReactedPage, StoreError> {
+    ) -> Result<ReactedPage> {
         // One more than requested shows whether there is a next page.
         let mut keys = self.stores.reactions.reacted(reader, reaction, before, limit + 1).await?;
         let mut next = cut(&mut keys, limit);

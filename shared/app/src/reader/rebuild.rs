@@ -10,7 +10,7 @@ use super::{
     timeline::{Facts, Lane, Merge, Placed, Source},
 };
 use crate::{
-    error::StoreError,
+    error::{Result, StoreError},
     ports::{Begun, Metric, Seed, View},
 };
 
@@ -30,7 +30,7 @@ pub(super) enum Part {
 impl Readers {
     /// Returns a complete view with a part of its feed. Rebuilds a missing, damaged or abandoned view. Returns `None`
     /// while another process rebuilds it, and after `ROUNDS` rounds without a complete view.
-    pub(super) async fn view(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
+    pub(super) async fn view(&self, user: UserId, part: Part) -> Result<Option<View>> {
         // The posts of a walk stay where its first page found them.
         let ranked = matches!(part, Part::Ranked { .. });
         let (mut anew, mut compared) = (false, matches!(part, Part::Ranked { below: Some(_), .. }));
@@ -76,7 +76,7 @@ impl Readers {
         Ok(None)
     }
 
-    async fn part(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
+    async fn part(&self, user: UserId, part: Part) -> Result<Option<View>> {
         match part {
             Part::Newest(newest) => self.stores.reader_views.view(user, newest).await,
             Part::Ranked { below, most } => self.stores.reader_views.ranked(user, self.half_life, below, most).await,
@@ -85,7 +85,7 @@ impl Readers {
 
     /// Rebuilds the view from the facts. Returns false while another process rebuilds it, or if facts changed in every
     /// round. After an error the view stays flagged, and another process takes over after the deadline.
-    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, StoreError> {
+    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool> {
         let token = (self.stores.random)();
         match self.stores.reader_views.begin(user, token, self.stores.clock.now(), anew).await? {
             Begun::Building => return Ok(false),
@@ -126,10 +126,7 @@ impl Readers {
 
     /// Returns what a complete view of the reader contains: the facts of each followed author, the newest entries with
     /// their ranks, and the lowest of these entries if there are older posts.
-    pub async fn implied_view(
-        &self,
-        user: UserId,
-    ) -> Result<(Vec<PairFacts>, Vec<(FeedKey, Rank)>, Option<FeedKey>), StoreError> {
+    pub async fn implied_view(&self, user: UserId) -> Result<(Vec<PairFacts>, Vec<(FeedKey, Rank)>, Option<FeedKey>)> {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
         let (posts, low) = self.newest_posts(&snapshot).await?;
@@ -138,12 +135,12 @@ impl Readers {
 
     /// Returns the newest posts of a reader's feed from the facts, at most the cap, and the lowest of them if there are
     /// older posts.
-    pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>), StoreError> {
+    pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>)> {
         newest(&Facts(&*self.stores.posts), snapshot).await
     }
 
     /// Returns a seed with fresh facts of these authors only.
-    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, StoreError> {
+    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed> {
         let edges: Vec<Edge> = self.stores.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
         self.stores.reader_views.open_gate(user, &edges).await?;
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
@@ -172,7 +169,7 @@ const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
 
 /// Returns what `source` has of the newest posts of a view, at most the cap, and the lowest of them if there are older
 /// posts.
-async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>), StoreError> {
+async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
     let mut merge = Merge::new(source, Lane::of_feed(snapshot, true), None);
     let mut posts: Vec<P> = Vec::new();
     while let Some(post) = merge.next().await? {

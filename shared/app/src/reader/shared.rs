@@ -20,7 +20,7 @@ use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, Timesta
 
 use super::{PairFacts, Readers, timeline::Source};
 use crate::{
-    error::{Store, StoreError},
+    error::{Result, Store},
     ports::Posts,
 };
 
@@ -61,7 +61,7 @@ impl<'a> Places<'a> {
 
 #[async_trait]
 impl Source<FeedKey> for Places<'_> {
-    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<FeedKey>, StoreError> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<FeedKey>> {
         let known = self.times.get(&author);
         let is_known = |seq: &Seq| known.is_some_and(|times| times.knows(*seq));
         let unknown: Vec<Seq> = seqs.iter().filter(|seq| !is_known(seq)).copied().collect();
@@ -77,7 +77,7 @@ impl Source<FeedKey> for Places<'_> {
         Ok(keys)
     }
 
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq> {
         self.posts.seq_at(author, at).await
     }
 }
@@ -85,7 +85,7 @@ impl Source<FeedKey> for Places<'_> {
 impl Readers {
     /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for
     /// repairs: a record in Redis may be the cause of what they repair.
-    pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors, StoreError> {
+    pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors> {
         if facts_alone {
             return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });
         }
@@ -109,7 +109,7 @@ impl Readers {
 
     /// Returns the facts of one pair for a mark of these posts. The head may be older than the facts, but has all of
     /// the posts: a seed from an older head than a view knows is refused.
-    pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts, StoreError> {
+    pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts> {
         let authors = [author];
         let (heads, edges, reads) = futures::join!(
             self.outage.checked(self.stores.head_views.heads(&authors)),
@@ -129,7 +129,7 @@ impl Readers {
     }
 
     /// Returns those of these posts that are live.
-    pub(crate) async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
+    pub(crate) async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>> {
         match self.outage.checked(self.summaries(ids)).await {
             Err(error) if error.store() == Store::Views => {
                 let posts = self.posts_of_facts(ids).await?;
@@ -141,7 +141,7 @@ impl Readers {
 
     /// Returns these posts and tombstones from the facts. Several posts of one author cost less when they are read
     /// together.
-    pub(super) async fn posts_of_facts(&self, ids: &[PostId]) -> Result<Vec<Post>, StoreError> {
+    pub(super) async fn posts_of_facts(&self, ids: &[PostId]) -> Result<Vec<Post>> {
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
         for id in ids {
             by_author.entry(id.author).or_default().push(id.seq);
@@ -157,7 +157,7 @@ impl Readers {
     }
 
     /// Returns heads from the facts, and stores them in Redis unless another process does.
-    pub(super) async fn heads_of_facts(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+    pub(super) async fn heads_of_facts(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
@@ -179,7 +179,7 @@ impl Readers {
         }
     }
 
-    async fn store_times_of(&self, author: UserId, head: &AuthorHead, known: Option<&PostTimes>) -> Result<(), StoreError> {
+    async fn store_times_of(&self, author: UserId, head: &AuthorHead, known: Option<&PostTimes>) -> Result<()> {
         let (views, token) = (&self.stores.head_views, (self.stores.random)());
         if !views.lease_times(author, token).await? {
             return Ok(());

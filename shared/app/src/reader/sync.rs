@@ -4,7 +4,7 @@ use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP
 
 use super::{PairFacts, Readers, shared::Places, timeline::Source};
 use crate::{
-    error::StoreError,
+    error::{Result, StoreError},
     ports::{Gate, Seed},
 };
 
@@ -15,13 +15,13 @@ impl Readers {
     /// Makes the view agree with the edges between a reader and these authors: opens the gate for followed authors and
     /// merges their facts, and removes the others. The result depends on the facts alone, so any number of these
     /// updates may run, in any order. Does nothing if there is no view.
-    pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+    pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<()> {
         let edges = self.stores.edges.edges(user, authors).await?.into_values().collect();
         self.sync_edges(user, edges).await
     }
 
     /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
-    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
+    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<()> {
         for round in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
@@ -65,7 +65,7 @@ impl Readers {
 
     /// Updates the view after a change of a read state. The change is a fact already, so the update may be repeated
     /// after an error.
-    pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<()> {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
             if pair.live_edge().is_none() {
@@ -82,7 +82,7 @@ impl Readers {
 
     /// Updates the view from the read states of these facts, which were just read or written. They are facts already,
     /// so the update may be repeated after an error.
-    pub(crate) async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
+    pub(crate) async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<()> {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;
@@ -97,7 +97,7 @@ impl Readers {
 
     /// Merges the read states of these facts into the view in one call. Returns the authors of whom the view has newer
     /// facts, or no field of this follow.
-    async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>, StoreError> {
+    async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>> {
         let state = |pair: &&PairFacts| {
             let edge = pair.live_edge()?;
             Some((edge.author, AuthorState::undelivered(edge, &pair.head, &pair.reads)))
@@ -113,7 +113,7 @@ impl Readers {
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
     /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is
     /// open. `again` is set if the view knew more than a seed from before.
-    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>, StoreError> {
+    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>> {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(
             self.authors(&authors, again),

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
 use super::Snapshot;
-use crate::{PARALLEL, error::StoreError, ports::Posts};
+use crate::{PARALLEL, error::Result, ports::Posts};
 
 /// The number of posts of one author in the first load, and in each later load.
 const FIRST_LOAD: usize = 10;
@@ -34,10 +34,10 @@ impl Placed for FeedKey {
 #[async_trait]
 pub(super) trait Source<P>: Send + Sync {
     /// Returns those of these posts of an author that feeds show, newest first. `seqs` descend.
-    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<P>, StoreError>;
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<P>>;
 
     /// Returns the number of the author's last post at or before `at`.
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq>;
 }
 
 /// The posts themselves, from the facts.
@@ -45,12 +45,12 @@ pub(super) struct Facts<'a>(pub(super) &'a dyn Posts);
 
 #[async_trait]
 impl Source<Post> for Facts<'_> {
-    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
         let posts = self.0.posts_of(author, seqs).await?;
         Ok(posts.into_iter().filter(Post::is_in_feeds).collect())
     }
 
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq> {
         self.0.seq_at(author, at).await
     }
 }
@@ -132,7 +132,7 @@ impl<'a, P: Placed> Lane<'a, P> {
         }
     }
 
-    async fn load(&mut self, source: &dyn Source<P>) -> Result<(), StoreError> {
+    async fn load(&mut self, source: &dyn Source<P>) -> Result<()> {
         let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
         self.loads += 1;
         let seqs = self.next_seqs(limit);
@@ -162,7 +162,7 @@ impl<'a, P: Placed> Merge<'a, P> {
         Self { source, lanes, heap: BinaryHeap::new(), before, started: false }
     }
 
-    pub(super) async fn next(&mut self) -> Result<Option<P>, StoreError> {
+    pub(super) async fn next(&mut self) -> Result<Option<P>> {
         self.start().await?;
         while let Some((_, lane)) = self.heap.pop() {
             if !self.lanes[lane].is_loaded() {
@@ -182,7 +182,7 @@ impl<'a, P: Placed> Merge<'a, P> {
 
     /// Moves every lane to the cursor. A lane whose newest post is older needs no read. The others are looked up by
     /// time.
-    async fn start(&mut self) -> Result<(), StoreError> {
+    async fn start(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.started, true) {
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl<'a, P: Placed> Merge<'a, P> {
     }
 
     /// Loads a lane, together with the next lanes that are not loaded.
-    async fn load(&mut self, first: usize) -> Result<(), StoreError> {
+    async fn load(&mut self, first: usize) -> Result<()> {
         let mut chosen = vec![first];
         while chosen.len() < PARALLEL
             && let Some((_, lane)) = self.heap.peek()
