@@ -36,12 +36,10 @@ pub struct FanOuts {
 /// Pages that wait longer than this in a queue that is not drained count as lost.
 pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
-/// The longest time of a run from the note that it sends pages to the note that they are sent. The function may not run
-/// as long.
+/// The longest time from the note that a run sends pages to the note that they are sent. No function runs as long.
 const SENDING_MS: u64 = 60_000;
 
-/// Up to this many messages in flight are no sign of a backlog, because 33 workers hold as many. If more workers are
-/// busy, the waits of a backlog count.
+/// Up to this many messages in flight are no sign of a backlog: 33 workers hold as many.
 const HELD_BY_WORKERS: u64 = 100;
 
 /// The wait for pages that were sent again doubles at most this often.
@@ -133,8 +131,7 @@ impl FanOut {
         }
     }
 
-    /// Returns whether the fan-out still applies. The fact decides, not the message: a deleted post is not delivered,
-    /// and a live post is not retracted.
+    /// Returns whether the fan-out still applies: a deleted post is not delivered, a live post is not retracted.
     fn is_wanted(&self, post: &Post) -> bool {
         post.deleted == (self.kind == FanOutKind::Retract)
     }
@@ -168,8 +165,7 @@ impl FanOuts {
         self.sync.or_enqueue(self.update(fan_out).await, tell).await
     }
 
-    /// Stores that pages are not in the queue. Without this, reconcile sends them too, but perhaps only after
-    /// [`BACKLOG_WAIT_MS`].
+    /// Stores that pages are not in the queue. Without it, reconcile may send them after [`BACKLOG_WAIT_MS`].
     async fn note_unsent(&self, kind: FanOutKind, post: PostId) {
         logged!(self.stores.posts.note_look(kind, post, Look::Unsent).await, "reconcile may send the pages late", %post);
     }
@@ -312,8 +308,7 @@ impl FanOuts {
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
     }
 
-    /// Delivers or retracts the post. Returns false if its author was erased, because then nothing may be stored about
-    /// it, or if a retraction has a live post.
+    /// Delivers or retracts the post. Returns false if nothing may be stored about it ([`Self::post`]).
     async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<bool> {
         let Some(post) = self.post(fan_out).await? else { return Ok(false) };
         if users.is_empty() || !fan_out.is_wanted(&post) {
@@ -361,8 +356,7 @@ impl FanOuts {
         shown.and(told)
     }
 
-    /// Updates Redis after a change of an author's posts, except for the head: removes the author's counters, and
-    /// stores that a deleted post is deleted.
+    /// Removes the author's counters, and stores that a deleted post is deleted.
     async fn tell(&self, fan_out: FanOut) -> Result<()> {
         let author = fan_out.post.author;
         self.stores.relation_views.forget_counters(author, None).await?;

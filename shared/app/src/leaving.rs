@@ -77,8 +77,7 @@ impl Leaving {
         Ok(erasure)
     }
 
-    /// Sends tasks for erasures that no worker continues. `drained` says whether the queue was. What fails is logged
-    /// and left to the next call.
+    /// Sends tasks for erasures that no worker continues. What fails is logged and left to the next call.
     pub async fn resume(&self, drained: bool, out_of_time: OutOfTime<'_>) -> Result<Resumed> {
         let stores = &self.fan_outs.stores;
         let (mut users, mut found) = (Vec::new(), Resumed::default());

@@ -86,8 +86,7 @@ pub type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);
 /// The number of authors, readers or posts that one request or task reads or changes in parallel.
 const PARALLEL: usize = 16;
 
-/// Runs all of these to their end, whatever fails, so that no failure interrupts another between its fact and the view.
-/// The results are in no order.
+/// Runs all to their end, in any order, so that no failure interrupts another between its fact and the view.
 async fn in_parallel<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(futures).buffer_unordered(PARALLEL).collect().await
 }

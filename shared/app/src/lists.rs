@@ -93,8 +93,7 @@ impl Lists {
             Some(Edge { lists: others.chain(member.then_some(list.number)).collect(), ..known.changed(now) })
         };
         let edge = self.stores.edges.change(caller, author, &change).await?.filter(|edge| edge.following);
-        // The view is updated even if the fact was there, because an earlier request may have ended between its fact
-        // and the view.
+        // Even if the fact was there: an earlier request may have ended between its fact and the view.
         self.sync.choices(caller, edge.as_slice()).await?;
         Ok(if member && edge.is_none() { Membership::NotFollowing } else { Membership::Stands })
     }

@@ -98,8 +98,7 @@ impl Live {
         self.try_announce(notified).await
     }
 
-    /// Returns the reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is
-    /// watched.
+    /// Returns the reader's counts; `None` if Redis is unavailable. A missing view is rebuilt, and then watched.
     async fn counts(&self, user: UserId) -> Result<Option<CountsDigest>> {
         let snapshot = self.readers.snapshot(user).await?;
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))

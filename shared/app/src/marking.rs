@@ -175,16 +175,14 @@ impl Marking {
             }
             let stored = self.stores.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
             if stored == reads {
-                // The response to our first attempt was lost, and its repetition failed because that attempt had
-                // written the state.
+                // The response to our first attempt was lost: that attempt has written the state.
                 return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
             }
             pair.reads = stored;
         }
     }
 
-    /// Updates the view with the changes that succeeded, has the reader's connections told, and then returns the first
-    /// failure, if there is one.
+    /// Updates the view with the changes that succeeded, tells the connections, and returns the first failure.
     async fn shown(&self, user: UserId, outcomes: Outcomes, last: Option<PostId>) -> Result<MarkedPosts> {
         let (changes, failures): (Outcomes, Outcomes) = outcomes.into_iter().partition(Result::is_ok);
         let changes: Vec<Changed> = changes.into_iter().flatten().collect();

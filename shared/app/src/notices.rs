@@ -160,8 +160,7 @@ impl NoticeBoard {
         }
     }
 
-    /// Fills missing views. It takes the leases before it reads the facts: a later change or loss removes the lease, so
-    /// outdated facts are not stored.
+    /// Fills missing views. The leases come before the facts, so outdated facts are not stored.
     async fn fill(&self, platform: Platform, user: UserId, missing: &[NoticeRecord]) -> Result<(PlatformHead, NoticeReads)> {
         let token = (self.stores.random)();
         let leased = self.stores.notice_views.lease_notices(missing, token).await?;

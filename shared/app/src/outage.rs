@@ -29,8 +29,7 @@ const IN_ADVANCE: Duration = Duration::from_secs(5);
 /// The time that a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// The time that a process relies on one read of the note, and on one write of it. Concurrent requests may read it more
-/// often.
+/// The time that a process relies on one read of the note, and on one write of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The outage note, as one process knows it. Clones share the state.

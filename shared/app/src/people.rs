@@ -39,8 +39,7 @@ impl People {
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet> {
         self.later.in_advance(Task::Card { user, in_advance: true, tries: 0 }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
-        // The view is updated even if the facts had the content, because an earlier request may have ended before its
-        // view.
+        // Even if the facts had the content: an earlier request may have ended before its view.
         if let ProfileSet::Stands(profile) = &set
             && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
         {
@@ -79,8 +78,7 @@ impl People {
         Ok(Cards { of, degraded: filled.degraded })
     }
 
-    /// Takes the leases before it reads the facts: a later change or loss removes a lease, so outdated facts are not
-    /// stored.
+    /// Takes the leases before it reads the facts, so outdated facts are not stored.
     async fn fill(&self, users: &[UserId]) -> Result<Cards> {
         let token = (self.stores.random)();
         let leased = self.stores.card_views.lease_cards(users, token).await?;

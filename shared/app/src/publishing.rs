@@ -92,8 +92,7 @@ impl Publishing {
         logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
     }
 
-    /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place
-    /// nor its read state changes.
+    /// Replaces title and text of a post of `caller`, also in feeds. Its place and its read state stay.
     pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited> {
         let stores = &self.stores;
         if id.author != caller {
@@ -102,8 +101,7 @@ impl Publishing {
         }
         self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true, tries: 0 }).await;
         let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(Edited::Unknown) };
-        // The view is updated even if the facts had the text, because an earlier request may have ended before its
-        // view.
+        // Even if the facts had the text: an earlier request may have ended before its view.
         let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
         self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false, tries: 0 }]).await?;
         Ok(Edited::Stands(post))

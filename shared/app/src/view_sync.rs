@@ -47,8 +47,7 @@ impl ViewSync {
         self.or_enqueue(shown, || edges.iter().map(|edge| Task::sync(user, edge.author)).collect()).await
     }
 
-    /// Updates the view of one reader from these read states, which were just read or written. Returns whether the view
-    /// has them now.
+    /// Updates the view of one reader from these read states. Returns whether the view has them now.
     pub(crate) async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool> {
         let shown = self.readers.show_reads(user, pairs).await;
         let is_shown = shown.is_ok();
@@ -61,8 +60,7 @@ impl ViewSync {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }
 
-    /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters. A
-    /// worker computes the post's step.
+    /// Updates a reader's reactions to one author, the counts of the post, and the author's counters.
     pub(crate) async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<()> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.
@@ -80,8 +78,7 @@ impl ViewSync {
         self.or_enqueue(shown.and(forgotten).and(reacted), later).await
     }
 
-    /// Updates the counts of a post after a reaction of this user, and has a worker compute the post's step. May be
-    /// repeated after an error.
+    /// Updates the counts of a post after a reaction, and has a worker compute its step. May be repeated.
     pub(crate) async fn reacted(&self, user: UserId, post: PostId) -> Result<()> {
         let stores = &self.readers.stores;
         if !stores.post_views.expire_counts(post, user).await? {
@@ -113,8 +110,7 @@ impl ViewSync {
         self.readers.stores.relation_views.forget_counters(author, None).await
     }
 
-    /// Updates the feed, lists and counters of one follower from the current edges to these authors. May be repeated
-    /// after an error.
+    /// Updates feed, lists and counters of a follower from the current edges to these authors. May be repeated.
     pub async fn follows(&self, user: UserId, authors: &[UserId]) -> Result<()> {
         let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
         self.readers.stores.relation_views.apply(&edges).await?;

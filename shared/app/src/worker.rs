@@ -42,9 +42,8 @@ impl Worker {
         }
     }
 
-    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, a task that
-    /// lists pages, moves posts or erases a user stops, and sends its rest as a new task. After an error the task is
-    /// not done.
+    /// Runs one task. A task may run any number of times, in any order. Out of time, a task that lists pages, moves
+    /// posts or erases a user sends its rest as a new task. After an error the task is not done.
     pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<()> {
         let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
         match task {
@@ -81,8 +80,7 @@ impl Worker {
 fn most_tries(error: &StoreError, task: &Task) -> u8 {
     match task {
         _ if !error.is_retryable() => 0,
-        // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
-        // fan-out.
+        // DynamoDB also rejects wrong requests. Few attempts are enough: reconcile resumes a fan-out.
         Task::Batch { .. } | Task::List { .. } | Task::Move { .. } if error.store() != Store::Views => FEW_TRIES,
         _ => MOST_TRIES,
     }

@@ -125,8 +125,7 @@ impl AuthorHead {
         (delivery.attempts, delivery.seen_pages) = (0, 0);
         (delivery.sent_at, delivery.sending) = (None, false);
         let pending = delivery.state == DeliveryState::Pending;
-        // A pending push may not have told all views of a change of mode. Then the retraction tells them, even if
-        // readers pull by now.
+        // A pending push may not have told all views of a change of mode. Then the retraction does.
         let untold = pending && delivery.mode == DeliveryMode::Push;
         let mode = if untold { DeliveryMode::Push } else { self.modes.current() };
         delivery.retraction_pages = pages_of(mode, followers);

@@ -35,8 +35,7 @@ pub fn reads_only_what_exists(head: &AuthorHead, reads: &ReadState) -> bool {
     reads.through <= head.latest_seq && reads.read.above(head.latest_seq).next().is_none()
 }
 
-/// V1, V2 and V5 for one author: compares the view's field with what the facts imply. Returns the difference; `None` if
-/// they agree.
+/// V1, V2 and V5 for one author: returns how the view's field differs from what the facts imply.
 pub fn view_differs(
     view: &ReaderState,
     author: UserId,

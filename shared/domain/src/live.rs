@@ -37,8 +37,7 @@ impl UnreadChange {
     }
 }
 
-/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). A connection that was told the same one knows the
-/// counts.
+/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). Connections are compared by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountsDigest(pub u64);
 

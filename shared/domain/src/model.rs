@@ -37,8 +37,7 @@ pub struct Edge {
     pub muted: Option<Timestamp>,
     /// The time since which the user blocks the author. `None` if not. A block ends follows in both directions.
     pub blocked: Option<Timestamp>,
-    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may
-    /// remain.
+    /// The numbers of the user's lists that have the author. A number of a deleted list may remain.
     pub lists: BTreeSet<u32>,
     /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
     pub preference: i8,
@@ -52,8 +51,7 @@ pub struct AuthorHead {
     pub latest_at: Timestamp,
     /// Live posts, archived ones included.
     pub posts: u64,
-    /// Sequence numbers of deleted and of [archived](Post::archived) posts, which are in no feed and in no unread
-    /// count. Only grows.
+    /// Sequence numbers of deleted and [archived](Post::archived) posts, in no feed or unread count. Only grows.
     pub deleted: SeqSet,
     /// The delivery modes: of the next post, and of earlier ones.
     pub modes: Modes,
@@ -85,8 +83,7 @@ impl AuthorHead {
         self.deleted.absent_between(after, upto.min(self.latest_seq)).take(limit).collect()
     }
 
-    /// Returns the newest posts up to `upto` that the author timeline shows, archived ones included, newest first, at
-    /// most `limit`.
+    /// Returns the newest posts up to `upto` of the author timeline, archived ones included, newest first.
     pub fn listed_seqs(&self, upto: Seq, limit: usize) -> Vec<Seq> {
         self.deleted.minus(&self.archive).absent_between(0, upto.min(self.latest_seq)).take(limit).collect()
     }
@@ -96,8 +93,7 @@ impl AuthorHead {
         self.latest_seq.saturating_sub(after) - self.deleted.count_between(after.saturating_add(1), self.latest_seq)
     }
 
-    /// Returns the floor of a follow that begins now: the smallest that shows at most the newest [`BACKLOG`] live
-    /// posts.
+    /// Returns the floor of a follow that begins now: it shows the newest [`BACKLOG`] live posts at most.
     pub fn backlog_floor(&self) -> Seq {
         self.backlog_floor_at(self.latest_seq)
     }
@@ -146,8 +142,7 @@ impl ReadState {
         seq >= self.through && self.mark_all(seq)
     }
 
-    /// Marks everything up to `seq` read, including posts below the watermark that became unread again. The watermark
-    /// rises to `seq` if it is lower.
+    /// Marks everything up to `seq` read, also posts that became unread again. Raises the watermark.
     pub fn mark_all(&mut self, seq: Seq) -> bool {
         let changed = seq > self.through || self.read.count_between(1, seq) < seq;
         self.through = self.through.max(seq);
@@ -275,8 +270,7 @@ pub enum DeliveryMode {
     Pull,
 }
 
-/// The delivery mode of an author's next posts, and of earlier ones. The numbers only grow, so a repeated or late
-/// message is recognized.
+/// The delivery modes of an author's posts. The numbers only grow, so a late message is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
     /// The number of changes of the mode. Even is push, odd is pull.
@@ -388,22 +382,20 @@ mod tests {
     #[test]
     fn the_mode_changes_at_the_threshold_and_back_a_fifth_below_it() {
         let mut modes = Modes::default();
-        let mut publish = |seq, followers| {
-            let mode = modes.current();
+        for (seq, followers, mode, changes, pulled) in [
+            (1, 99, DeliveryMode::Push, 0, 0),
+            // The post that finds the threshold is pushed.
+            (2, 100, DeliveryMode::Push, 1, 0),
+            (3, 120, DeliveryMode::Pull, 1, 3),
+            (4, 80, DeliveryMode::Pull, 1, 4),
+            (5, 79, DeliveryMode::Pull, 2, 5),
+            (6, 99, DeliveryMode::Push, 2, 5),
+            (7, 100, DeliveryMode::Push, 3, 5),
+        ] {
+            assert_eq!(modes.current(), mode, "{seq}");
             modes = modes.after(seq, followers, 100);
-            (mode, modes)
-        };
-        assert_eq!(publish(1, 99), (DeliveryMode::Push, Modes { changes: 0, pulled: 0 }));
-        assert_eq!(
-            publish(2, 100),
-            (DeliveryMode::Push, Modes { changes: 1, pulled: 0 }),
-            "the post that finds the threshold is pushed"
-        );
-        assert_eq!(publish(3, 120), (DeliveryMode::Pull, Modes { changes: 1, pulled: 3 }));
-        assert_eq!(publish(4, 80), (DeliveryMode::Pull, Modes { changes: 1, pulled: 4 }));
-        assert_eq!(publish(5, 79), (DeliveryMode::Pull, Modes { changes: 2, pulled: 5 }));
-        assert_eq!(publish(6, 99), (DeliveryMode::Push, Modes { changes: 2, pulled: 5 }));
-        assert_eq!(publish(7, 100), (DeliveryMode::Push, Modes { changes: 3, pulled: 5 }));
+            assert_eq!(modes, Modes { changes, pulled }, "{seq}");
+        }
     }
 
     #[test]

@@ -129,8 +129,7 @@ pub struct PlatformHead {
     pub version: u64,
     pub latest_seq: Seq,
     pub latest_slot: Slot,
-    /// The time at which the last notice was published. The adapter passes no earlier time to
-    /// [`publish`](Self::publish).
+    /// The time at which the last notice was published. It never decreases.
     pub latest_at: Timestamp,
     /// Notices that are neither deleted nor pruned, ascending. Expired ones may be among them.
     pub live: Vec<LiveNotice>,
@@ -175,8 +174,7 @@ impl PlatformHead {
         Some(notice)
     }
 
-    /// Replaces a notice that is live at `now`. `renotify` makes it unread for every reader. Returns `None` if it is
-    /// not live.
+    /// Replaces a live notice. `renotify` makes it unread for every reader. Returns `None` if it is not live.
     pub fn edit(&mut self, seq: Seq, expires_at: Option<Timestamp>, renotify: bool, now: Timestamp) -> Option<LiveNotice> {
         self.find(seq, now)?;
         let index = self.live.binary_search_by_key(&seq, |notice| notice.seq).ok()?;
@@ -224,8 +222,7 @@ impl PlatformHead {
         bytes
     }
 
-    /// Returns the head with these numbers and the notices that [`encode_live`](Self::encode_live) encoded; `None` if
-    /// the bytes do not fit the numbers.
+    /// Returns the head with the notices that [`encode_live`](Self::encode_live) encoded; `None` if they do not fit.
     pub fn with_live(self, mut bytes: &[u8]) -> Option<Self> {
         let (mut live, mut previous) = (Vec::new(), 0_u64);
         while !bytes.is_empty() {

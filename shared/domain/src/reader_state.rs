@@ -9,8 +9,7 @@ use super::{
     time::Timestamp,
 };
 
-/// The field of the reader state hash that holds [`ReaderMeta`]. Every other field is a [recent entry](RECENT_FIELDS)
-/// or an author's id.
+/// The field of the reader state hash with [`ReaderMeta`]. Others are [recent entries](RECENT_FIELDS) or author ids.
 pub const META_FIELD: &str = "@";
 
 /// The fields with the newest entries of the feed, oldest first, which are not in its list yet. The meta has their
@@ -48,13 +47,11 @@ pub struct ReaderMeta {
     pub deadline: Timestamp,
     /// The owner of the rebuild.
     pub token: u64,
-    /// No entry of the feed, and not `low`, is later than this. A later post is appended to the feed without a
-    /// comparison.
+    /// No entry of the feed, and not `low`, is later. A later post is appended without a comparison.
     pub newest: Timestamp,
     /// The epoch in which the view was written. In another epoch the view counts as missing.
     pub epoch: [u8; EPOCH],
-    /// The feed has this entry and every later one. Older entries come from the facts. `None` if there are no older
-    /// entries.
+    /// The feed has this entry and every later one. `None` if the facts have no older ones.
     pub low: Option<FeedKey>,
 }
 
@@ -150,8 +147,7 @@ impl ReaderState {
         self.authors.get(&author).filter(|state| !state.muted).map_or(0, AuthorState::unread)
     }
 
-    /// Returns the authors with unread posts and the number of these posts. The author with the most recent post comes
-    /// first.
+    /// Returns the authors with unread posts and their numbers, the author with the most recent post first.
     pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
         let mut authors: Vec<_> =
             self.heard().map(|(id, state)| (state.newest_at, id, state.unread())).filter(|(_, _, unread)| *unread > 0).collect();

@@ -241,11 +241,7 @@ mod tests {
     #[test]
     fn contiguous_above_stops_at_the_first_gap() {
         let set: SeqSet = (1..=10).chain(12..=20).collect();
-        assert_eq!(set.contiguous_above(0), 10);
-        assert_eq!(set.contiguous_above(4), 10);
-        assert_eq!(set.contiguous_above(10), 10);
-        assert_eq!(set.contiguous_above(11), 20);
-        assert_eq!(set.contiguous_above(25), 25);
+        assert_eq!([0, 4, 10, 11, 25].map(|after| set.contiguous_above(after)), [10, 10, 10, 20, 25]);
         assert_eq!(SeqSet::default().contiguous_above(5), 5);
     }
 }

@@ -71,8 +71,7 @@ fn budget(route: &str) -> Budget {
 }
 
 /// Returns whether the request begins with a trip to Redis that reads the caller's own view. The check of the limit
-/// then shares that trip: both go to the same node, and the check comes first. Every other request may read facts at
-/// once.
+/// shares that trip: both go to the same node, and the check comes first. Other requests may read facts at once.
 fn begins_with_own_view(request: &Request) -> bool {
     let own_view = ["/v1/feed", "/v1/unread", "/v1/unread/{author}", "/v1/posts/{post}", "/v1/authors/{author}/posts"];
     let path = request.route().strip_prefix("GET ");

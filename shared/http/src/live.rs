@@ -42,8 +42,7 @@ pub enum Refusal {
     Unavailable,
 }
 
-/// Reads the only message of a client, which extends the lifetime of its connection. The error is a sentence that says
-/// what is wrong.
+/// Reads a ping, the only message of a client. The error is a sentence that says what is wrong.
 pub fn parse_ping(text: &str) -> Result<(), &'static str> {
     let message: Value = serde_json::from_str(text).map_err(|_| "a message must be a JSON object")?;
     match message.get("type") {

@@ -23,8 +23,7 @@ pub struct Route {
 
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// Builds the operation of a route. It begins with the responses that every route may return; each method adds what
-/// follows from its name.
+/// Builds the operation of a route from the responses of every route; each method adds what its name says.
 #[must_use]
 pub struct Operation {
     object: Value,

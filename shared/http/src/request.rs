@@ -217,8 +217,7 @@ impl Request {
         self.event.path_parameters.get(name).map_or("", String::as_str)
     }
 
-    /// The body, or the default without one. `null` is none: some generated clients send it for a body that the caller
-    /// leaves out.
+    /// The body, or the default without one. Some generated clients send `null` for none.
     pub fn optional_body<T: RequestBody + Default>(&self) -> Result<T, Problem> {
         match self.event.body.as_deref().map(str::trim) {
             None | Some("" | "null") => Ok(T::default()),

@@ -72,8 +72,7 @@ impl FanOuts {
         }
     }
 
-    /// Updates the views after a change of a post's step: first the summary, from which ranked feeds are filled, then
-    /// the ranked feeds.
+    /// Updates the summary, from which ranked feeds are filled, then the ranked feeds.
     async fn show_step(&self, post: &Post) -> Result<()> {
         self.stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
         match self.stores.post_views.note_step(post.id, post.step, self.stores.clock.now()).await? {
@@ -89,8 +88,7 @@ impl FanOuts {
         self.stores.post_views.note_rescore(author, at).await
     }
 
-    /// Sends the posts of an author whose steps have changed to the ranked feeds of all followers. A repetition sends
-    /// them again, which does no harm.
+    /// Moves posts whose steps have changed in the ranked feeds of all followers. May be repeated.
     pub(crate) async fn rescore(&self, author: UserId) -> Result<()> {
         let moved = self.stores.post_views.moved(author).await?;
         if moved.whole && moved.posts.is_empty() {
@@ -124,8 +122,7 @@ impl FanOuts {
         Ok(posts.iter().filter(|post| post.is_in_feeds() && post.step.changes > 0).map(MovedPost::new).collect())
     }
 
-    /// Moves posts in the ranked feeds of these pages. A step that is known to be older changes nothing, so late pages
-    /// do no harm.
+    /// Moves posts in the ranked feeds of these pages. Late pages do no harm: an older step changes nothing.
     pub(crate) async fn move_posts(
         &self,
         author: UserId,

@@ -8,8 +8,7 @@ use super::Leaving;
 use crate::{Following, Hiding, ports::Result, relations::newest_first};
 
 /// One object of an export. A like or a favorite is a post with the time of the reaction. `Read` has the posts of an
-/// author that the user has marked read: `through`, and ranges of sequence numbers, which may be spread over several
-/// objects.
+/// author that are marked read: `through`, and ranges of sequence numbers, which may be spread over several objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exported {
     Profile(Profile),
@@ -163,8 +162,7 @@ impl Leaving {
     }
 }
 
-/// The length of a text in a response: it is JSON in the JSON that the function returns, so its characters may be
-/// escaped twice.
+/// The length of a text in a response, which is JSON in JSON: its characters may be escaped twice.
 fn encoded_bytes(text: &PostText) -> usize {
     let bytes = [&text.body, &text.data].into_iter().flatten().flat_map(|text| text.bytes());
     bytes.map(|byte| if byte < b' ' { 7 } else { 1 + 3 * usize::from(matches!(byte, b'"' | b'\\')) }).sum()

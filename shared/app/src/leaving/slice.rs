@@ -330,8 +330,7 @@ impl<'a> Slice<'a> {
         Ok(())
     }
 
-    /// Removes the user's marks of notices. If a request that is still in progress was first, the next slice sees its
-    /// marks.
+    /// Removes the user's marks of notices. If a request in progress was first, the next slice sees its marks.
     async fn forget_platform(&self, platform: Platform) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let known = stores.notices.reads(platform, user).await?;

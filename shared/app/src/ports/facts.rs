@@ -38,9 +38,8 @@ pub trait Edges: Send + Sync {
     async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>>;
     /// Returns all live edges of one user.
     async fn following(&self, user: UserId) -> Result<Vec<Edge>>;
-    /// Creates edges to distinct authors. A transaction writes one or several edges, each with both directions and
-    /// counts. The authors' heads, which are read here, give base and floor. Returns one outcome for each author, in
-    /// order.
+    /// Creates edges to distinct authors, each with both directions and counts in one transaction. Reads the authors'
+    /// heads for base and floor. Returns one outcome for each author, in order.
     async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>>;
     /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
     async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>>;
@@ -103,8 +102,7 @@ pub enum Look {
     /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was
     /// `before`. The token is the run's own: two runs may have the same time.
     Sending { before: Option<Timestamp>, at: Timestamp, token: u64 },
-    /// The pages of [`Look::Sending`] with this token were sent, as attempt `attempts`. This many other pages were
-    /// done.
+    /// The pages of [`Look::Sending`] with this token were sent. This many other pages were done.
     Sent { token: u64, attempts: u32, pages_done: u64 },
     /// Some of its pages are not in the queue, because the queue was unavailable.
     Unsent,
@@ -136,8 +134,7 @@ pub trait Posts: Send + Sync {
     /// Replaces title and text of a live post, also a damaged text: post and body in one transaction. Writes nothing if
     /// they are equal. Returns the post after it; `None` if there is no such live post.
     async fn edit(&self, post: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>>;
-    /// Returns posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones
-    /// included.
+    /// Returns at most `limit` posts of one author in `after+1..=upto`, newest first, tombstones included.
     async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>>;
     /// Returns these posts of one author in the order of `seqs`, which must descend. Tombstones are included, unknown
     /// posts are left out. Uses one range query if the numbers are dense, else reads by key, a hundred in a request.
@@ -166,8 +163,7 @@ pub trait Reads: Send + Sync {
     /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
     async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>>;
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>>;
-    /// Marks posts read or unread. The write has no condition, so concurrent marks cannot make it fail. Returns the
-    /// state before it and the state after it.
+    /// Marks posts read or unread, without a condition. Returns the state before it and the state after it.
     async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState)>;
     /// Writes a state if its version is one above the stored version. Otherwise it writes nothing and returns false.
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool>;
@@ -188,13 +184,11 @@ pub enum Reacted {
 pub trait Reactions: Send + Sync {
     /// Returns the user's reactions to these authors' posts. Missing ones are left out.
     async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>>;
-    /// Gives a reaction to a live post or removes it: state, the post's count and the author's count in one
-    /// transaction. May be repeated.
+    /// Gives or removes a reaction to a live post: state and counts in one transaction. May be repeated.
     async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted>;
     /// Returns whether the author blocks the user.
     async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool>;
-    /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the
-    /// time of the reaction.
+    /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
     async fn reacted(&self, user: UserId, reaction: Reaction, before: Option<FeedKey>, limit: usize) -> Result<Vec<FeedKey>>;
     /// Returns the exact counts of one post.
     async fn counts(&self, post: PostId) -> Result<CountsVersion>;
@@ -222,7 +216,6 @@ pub trait Outages: Send + Sync {
 #[async_trait]
 pub trait AuthorLists: Send + Sync {
     async fn lists(&self, user: UserId) -> Result<UserLists>;
-    /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if
-    /// the stored version is another.
+    /// Stores a user's lists, and returns true, if their version is one greater than the stored one.
     async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool>;
 }

@@ -59,14 +59,11 @@ pub struct Told {
 pub trait LiveViews: Send + Sync {
     /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one.
     async fn watch(&self, user: UserId, connection: &str) -> Result<Watched>;
-    /// Removes a connection. If a message found it gone at `found_at` and it was renewed since, it stays. May be
-    /// repeated.
+    /// Removes a connection, unless it was renewed since a message found it gone at `found_at`. May be repeated.
     async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()>;
-    /// Notes that counts of these readers have changed, by this post if it is known. A delivery notes this itself
-    /// ([`Delivered::notified`](super::Delivered)).
+    /// Notes that counts of these readers have changed. A delivery notes this itself.
     async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified>;
-    /// Begins to build the messages for these readers. From then on it is unknown what their connections know. Returns
-    /// one result for each reader, in order.
+    /// Begins to build messages. Then it is unknown what connections know. One result for each reader, in order.
     async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>>;
     /// Stores what connections know. Readers of whom a later message was built are left out.
     async fn told(&self, told: &[Told]) -> Result<()>;

@@ -14,8 +14,7 @@ use crate::error::Result;
 pub enum NoticesPublished {
     /// One new notice for each platform, with the platform's head after it.
     Created(Vec<(Notice, PlatformHead)>),
-    /// An earlier request with the same key and body published these notices. Later edits and deletions do not change
-    /// this result.
+    /// An earlier request with the same key and body published these notices, which may have changed since.
     Repeated(Vec<Notice>),
     /// An earlier request with the same key published something else.
     KeyReused,
@@ -35,8 +34,7 @@ pub trait Notices: Send + Sync {
     async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads)>;
     /// Returns these notices. Deleted and unknown ones are left out. Expired ones may be among them.
     async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>>;
-    /// Publishes one notice on each of these distinct platforms, at most 32. One transaction writes heads, notices and
-    /// the idempotency record of `user`.
+    /// Publishes one notice on each of at most 32 distinct platforms, in one transaction.
     async fn publish(
         &self,
         user: UserId,
@@ -53,8 +51,7 @@ pub trait Notices: Send + Sync {
         renotify: bool,
         now: Timestamp,
     ) -> Result<Option<(Notice, PlatformHead)>>;
-    /// Removes notices of one platform and returns the head after it. May be repeated. Up to 99 notices are removed in
-    /// one transaction.
+    /// Removes notices, up to 99 in one transaction, and returns the head after it. May be repeated.
     async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead>;
     /// Returns how many users have read this slot. The number is exact, and repeated requests do not change it.
     async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64>;
@@ -98,8 +95,7 @@ impl NoticeView {
 pub trait NoticeViews: Send + Sync {
     /// Returns the head; `None` if it is missing.
     async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>>;
-    /// Returns the head, and the slots that the user has read; `None` for a missing one. Two commands in one round
-    /// trip.
+    /// Returns the head and the slots that the user has read, in one round trip; `None` for a missing one.
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>)>;
     async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>>;
     async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<()>;

@@ -22,8 +22,7 @@ pub enum ProfileSet {
 pub trait Profiles: Send + Sync {
     /// Returns the profiles of these users. Users without one are left out.
     async fn profiles(&self, users: &[UserId]) -> Result<HashMap<UserId, Profile>>;
-    /// Replaces a profile, and takes its handle and gives up the one before in the same transaction. Writes nothing if
-    /// the stored profile has this content.
+    /// Replaces profile and handle in one transaction. Writes nothing if the stored profile has this content.
     async fn set_profile(&self, user: UserId, content: &ProfileContent, now: Timestamp) -> Result<ProfileSet>;
     async fn user_of(&self, handle: &Handle) -> Result<Option<UserId>>;
 }
@@ -107,22 +106,19 @@ pub struct Spent {
 /// Buckets and access, for [`AccessCheck`](crate::AccessCheck).
 #[async_trait]
 pub trait LimitViews: Send + Sync {
-    /// Takes a request from a bucket that holds `per_minute` of them; 0 means that there is no bucket. Also returns
-    /// whether the user may call.
+    /// Takes a request from a bucket that holds `per_minute` of them; 0 means that there is no bucket.
     async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent>;
 }
 
 /// Views of users who leave.
 #[async_trait]
 pub trait ErasureViews: Send + Sync {
-    /// Stores whether a user may call. A permission is stored only if nothing is known, because the process that read
-    /// it may be late.
+    /// Stores whether a user may call. A permission, which may be late, is stored only if nothing is known.
     async fn note_access(&self, user: UserId, may: bool) -> Result<()>;
     async fn clear_reactions(&self, user: UserId) -> Result<()>;
     /// Removes every view that is named by the user alone, except the note that the user may not call.
     async fn clear_user(&self, user: UserId) -> Result<()>;
-    /// Removes the view of a user's read state on a platform. A reader who read the facts before this call cannot store
-    /// them.
+    /// Removes the view of a read state. A reader who has read the facts before cannot store them.
     async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<()>;
     async fn clear_posts(&self, posts: &[PostId]) -> Result<()>;
 }
@@ -132,8 +128,7 @@ pub trait ErasureViews: Send + Sync {
 pub trait Erasures: Send + Sync {
     /// Returns the receipt of a user; `None` if the user never asked to leave.
     async fn erasure(&self, user: UserId) -> Result<Option<Erasure>>;
-    /// Stores a receipt unless the user has one, and that new follows of the user are refused. Returns the stored
-    /// receipt.
+    /// Stores a receipt unless there is one, and that follows of the user are refused. Returns the stored one.
     async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure>;
     /// Replaces a receipt by its next version. Returns false, and writes nothing, if another run was first.
     async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool>;
@@ -146,16 +141,13 @@ pub trait Erasures: Send + Sync {
     /// Counts some of the user's reactions of a kind, or of the authors of whose posts the user has marked some. Begins
     /// after an item. Returns the last item that was counted; `None` at the end.
     async fn count_some(&self, user: UserId, reaction: Option<Reaction>, after: Option<String>) -> Result<(u64, Option<String>)>;
-    /// Returns at most `limit` users whom the user's pairs name, tombstones included, or who have a pair that names the
-    /// user, tombstones excluded.
+    /// Returns at most `limit` users in the user's pairs, tombstones included, and in live pairs with the user.
     async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>>;
-    /// Removes both pairs of two users, who do not follow each other any more, with read states and reactions between
-    /// them.
+    /// Removes both pairs of two users who follow each other no more, with their read states and reactions.
     async fn remove_pair(&self, user: UserId, other: UserId) -> Result<()>;
     /// Takes a reaction back, also that to a deleted post, and corrects the counts.
     async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()>;
-    /// Returns users who have reacted to posts of an author, with their reactions, at most `limit` of each shard. A
-    /// damaged item is an error of its own.
+    /// Returns users with their reactions to an author, at most `limit` of each shard, or errors of damaged items.
     async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<Result<(UserId, ReactionState)>>>;
     /// Removes a user's reactions to an author whose posts are all deleted. The counts of the posts stay.
     async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<()>;
@@ -166,8 +158,7 @@ pub trait Erasures: Send + Sync {
     async fn remove_reads(&self, user: UserId, author: UserId) -> Result<()>;
     /// Returns the platforms of which the user has read notices.
     async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>>;
-    /// Removes a read state of notices in this version, whose counts have been corrected. Returns false if it has
-    /// changed.
+    /// Removes a read state whose counts have been corrected. Returns false if its version has changed.
     async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool>;
     async fn remove_profile(&self, user: UserId) -> Result<()>;
     /// Removes at most `limit` tombstones of posts, and returns how many there were.

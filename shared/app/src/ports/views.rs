@@ -100,14 +100,12 @@ pub struct Retracted {
 pub trait ReaderViews: Send + Sync {
     /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>>;
-    /// Returns the state and at most `most` entries of the ranked feed below a place, or of its top, read atomically;
-    /// `None` if there is no view.
+    /// The same with at most `most` entries of the ranked feed below a place, or of its top.
     async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>>;
     /// Returns the entries of the feed that the ranked feed lacks.
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>>;
-    /// Puts posts into the ranked feeds of these users, or moves them there. Posts that a user's feed does not have are
-    /// left out, as are steps that are older than those in the ranked feed. With `create`, a user with a feed and
-    /// without a ranked feed gets one.
+    /// Puts posts into the ranked feeds of these users, or moves them there, unless a feed lacks the post or has a
+    /// later step. With `create`, a user with a feed and without a ranked feed gets one.
     async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()>;
     /// Starts a rebuild. With `anew` it starts even if a view exists, or another process rebuilds it.
     async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun>;
@@ -262,8 +260,7 @@ pub trait PostViews: Send + Sync {
     async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<()>;
     /// Takes the lease for storing the counts of a post. A reaction takes it away.
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<()>;
-    /// Stores counts that were read from the facts, unless Redis has a later version. Without the lease they are stored
-    /// for two seconds only.
+    /// Stores counts from the facts, unless Redis has a later version; for two seconds without the lease.
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()>;
     /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
     /// less than two seconds old stay until they are two seconds old.
@@ -289,11 +286,9 @@ pub trait PostViews: Send + Sync {
 /// Readers' reactions by author, so that a page reads no facts.
 #[async_trait]
 pub trait ReactionViews: Send + Sync {
-    /// Returns the token of the reader's view. If there is no view, it is created with `token`. Facts are read after
-    /// this call and stored with the returned token.
+    /// Returns the token of the reader's view, which is created with `token` if there is none, for [`Self::fill`].
     async fn open(&self, user: UserId, token: u64) -> Result<u64>;
-    /// Stores facts that were read after the view with this token was opened. Later versions are not replaced. Does
-    /// nothing if that view is gone.
+    /// Stores facts that were read after the view was opened, unless it is gone or has later versions.
     async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<()>;
     /// Stores a changed state in the view, if there is a view.
     async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<()>;
@@ -341,8 +336,7 @@ pub trait RelationViews: Send + Sync {
     /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
     /// a change. The result depends only on the edges, so any number of these updates may run, in any order.
     async fn apply(&self, edges: &[Edge]) -> Result<()>;
-    /// Returns the cached counters. If they are missing or damaged, takes the lease for storing them. They may be as
-    /// old as the result of [`Self::slice`].
+    /// Returns the cached counters, as [`Self::slice`] does. Takes the lease if they are missing or damaged.
     async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>>;
     /// Stores counters, if the caller still has the lease.
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()>;

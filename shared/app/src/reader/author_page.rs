@@ -34,8 +34,7 @@ impl AuthorQuery {
         self.before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq))
     }
 
-    /// Returns the posts of the page from all that the author has, and one more, which shows whether there is a next
-    /// page.
+    /// Returns the posts of the page from all that the author has, and one more, which shows if there is a next page.
     fn listed(&self, head: &AuthorHead) -> Vec<Seq> {
         head.listed_seqs(self.upto(head), self.limit + 1)
     }
@@ -159,8 +158,7 @@ impl Readers {
     }
 }
 
-/// Returns the items of a page, and where the next page begins: at `next`, or below the last item if the page was
-/// `shortened`.
+/// Returns the items of a page, and where the next begins: `next`, or below the last item if `shortened`.
 fn finished(
     posts: Vec<PostSummary>,
     is_read: impl Fn(Seq) -> bool,

@@ -132,8 +132,7 @@ impl Readers {
     pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>> {
         let FeedQuery { list, status, before, limit, .. } = query;
         let mut walk = Walk::new(&query);
-        // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
-        // unknown.
+        // A first page needs few of the newest entries. The position of a cursor is unknown.
         let newest = if before.is_none() && status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let collected = match self.view_of(user, (list, status), newest).await {
             Ok(Some(view)) => self.collect_stored(user, view, (list, status), &mut walk).await,

@@ -121,8 +121,7 @@ impl Snapshot {
 }
 
 impl Readers {
-    /// Returns the reader's view. A missing view is rebuilt. If that is not possible now, the snapshot comes from the
-    /// facts.
+    /// Returns the reader's view, rebuilt if it is missing; from the facts if that is not possible now.
     pub async fn snapshot(&self, user: UserId) -> Result<Snapshot> {
         match self.view(user, Part::Newest(0)).await {
             Ok(Some(view)) => Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View }),

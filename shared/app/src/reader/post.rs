@@ -226,14 +226,7 @@ impl Readers {
             .iter()
             .map(|&PostSummary { id, .. }| {
                 let known = counts.get(&id).copied();
-                async move {
-                    let counts = match of_views {
-                        true => self.counts_or_exact(id, known).await?,
-                        false => self.stores.reactions.counts(id).await?.counts,
-                    };
-                    Ok((id, counts))
-                }
-                .boxed()
+                async move { Ok((id, self.counts_or_exact(id, known, of_views).await?)) }.boxed()
             })
             .collect();
         let counted: Vec<(PostId, ReactionCounts)> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
@@ -275,12 +268,15 @@ impl Readers {
         Ok(found.into_values().collect())
     }
 
-    /// Returns the counts of a post, also if Redis is unavailable.
-    async fn counts_or_exact(&self, id: PostId, known: Option<ReactionCounts>) -> Result<ReactionCounts> {
-        match self.counts_of(id, known).await {
-            Err(error) if error.store() == Store::Views => Ok(self.stores.reactions.counts(id).await?.counts),
-            counts => counts,
+    /// Returns the counts of a post, from the facts unless they come `of_views`, or if Redis is unavailable.
+    async fn counts_or_exact(&self, id: PostId, known: Option<ReactionCounts>, of_views: bool) -> Result<ReactionCounts> {
+        if of_views {
+            match self.counts_of(id, known).await {
+                Err(error) if error.store() == Store::Views => {}
+                counts => return counts,
+            }
         }
+        Ok(self.stores.reactions.counts(id).await?.counts)
     }
 
     /// Returns the counts of a post. Counts that Redis does not have are read from the facts and stored.

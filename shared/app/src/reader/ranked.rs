@@ -114,9 +114,8 @@ impl Readers {
         Ok((page, snapshot, self.stores.clock.now().ms() * 1_000))
     }
 
-    /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled. Returns whether the
-    /// ranked feed has to be read again. `compared` is whether it was compared before, also with an earlier page of the
-    /// walk.
+    /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled, unless this was
+    /// `compared` before in this walk. Returns whether the ranked feed has to be read again.
     pub(super) async fn improve_ranks(&self, user: UserId, view: &View, compared: &mut bool) -> Result<bool> {
         if !view.ranked.filled {
             let missing = self.stores.reader_views.unranked(user, self.half_life).await?;

@@ -37,9 +37,8 @@ impl Readers {
         self.stores.reaction_views.change(user, author, &state).await
     }
 
-    /// Returns the reader's reactions to the authors of these posts. `known` is what the view returned with the posts;
-    /// `None` if the posts come from the facts. One read of the facts returns the missing reactions and stores them for
-    /// the next page.
+    /// Returns the reader's reactions to the authors of these posts. `known` is what the view returned; `None` if the
+    /// posts come from the facts. Missing reactions are read at once from the facts, and stored for the next page.
     pub(super) async fn reactions_of_page(
         &self,
         user: UserId,

@@ -14,8 +14,7 @@ use crate::{
     ports::{Begun, Metric, Seed, View},
 };
 
-/// The number of times that facts that changed during the rebuild are loaded again, and that a view that vanished
-/// during the rebuild is rebuilt again.
+/// How often facts that changed during the rebuild are loaded again, and a view that vanished is rebuilt again.
 const ROUNDS: usize = 6;
 
 /// The part of a feed that is read with the state.
@@ -133,8 +132,7 @@ impl Readers {
         Ok((pairs, posts.iter().map(|post| (post.key(), post.rank())).collect(), low))
     }
 
-    /// Returns the newest posts of a reader's feed from the facts, at most the cap, and the lowest of them if there are
-    /// older posts.
+    /// Returns the newest posts of a feed from the facts, and the lowest of them if there are older posts.
     pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>)> {
         newest(&Facts(&*self.stores.posts), snapshot).await
     }
@@ -154,8 +152,7 @@ impl Readers {
         Ok(reloaded)
     }
 
-    /// Extends the lifetimes of a view that is read, at most once in `TOUCH_INTERVAL_MS`. A failure costs at most an
-    /// early rebuild.
+    /// Extends the lifetimes of a view that is read. A failure costs at most an early rebuild.
     async fn extend_lifetime(&self, user: UserId, state: &ReaderState, ranked: bool) {
         let now = self.stores.clock.now();
         if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
@@ -167,8 +164,7 @@ impl Readers {
 
 const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
 
-/// Returns what `source` has of the newest posts of a view, at most the cap, and the lowest of them if there are older
-/// posts.
+/// Returns the newest posts of a view, at most the cap, and the lowest of them if there are older posts.
 async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
     let mut merge = Merge::new(source, Lane::of_feed(snapshot, true), None);
     let mut posts: Vec<P> = Vec::new();

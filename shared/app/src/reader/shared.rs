@@ -139,8 +139,7 @@ impl Readers {
         }
     }
 
-    /// Returns these posts and tombstones from the facts. Several posts of one author cost less when they are read
-    /// together.
+    /// Returns these posts and tombstones from the facts. Several posts of one author are read together.
     pub(super) async fn posts_of_facts(&self, ids: &[PostId]) -> Result<Vec<Post>> {
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
         for id in ids {
@@ -170,8 +169,7 @@ impl Readers {
         Ok(heads)
     }
 
-    /// Stores the times of these authors' newest posts for other readers. Without them, these read the posts
-    /// themselves.
+    /// Stores the times of these authors' newest posts, so that other readers do not read the posts.
     pub(super) async fn store_times(&self, read: BTreeSet<UserId>, authors: &Authors) {
         for author in read.into_iter().take(MOST_STORED) {
             let Some(head) = authors.heads.get(&author) else { continue };

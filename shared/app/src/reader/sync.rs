@@ -63,8 +63,7 @@ impl Readers {
         Err(StoreError::Contention { operation: "sync" })
     }
 
-    /// Updates the view after a change of a read state. The change is a fact already, so the update may be repeated
-    /// after an error.
+    /// Updates the view after a change of a read state. May be repeated after an error.
     pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<()> {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
@@ -80,8 +79,7 @@ impl Readers {
         self.rebuild(user, true).await.map(|_| ())
     }
 
-    /// Updates the view from the read states of these facts, which were just read or written. They are facts already,
-    /// so the update may be repeated after an error.
+    /// Updates the view from the read states of these facts. May be repeated after an error.
     pub(crate) async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<()> {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {

@@ -180,8 +180,7 @@ impl<'a, P: Placed> Merge<'a, P> {
         Ok(None)
     }
 
-    /// Moves every lane to the cursor. A lane whose newest post is older needs no read. The others are looked up by
-    /// time.
+    /// Moves every lane to the cursor. Only lanes with a later post are looked up by time.
     async fn start(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.started, true) {
             return Ok(());
