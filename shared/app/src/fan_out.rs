@@ -1,8 +1,7 @@
 //! Fan-out: the delivery of a post to the views of its author's followers, page by page.
 //!
-//! Publish and delete [start](FanOuts::start) a fan-out. For up to [`INLINE_PAGES`] pages they list the followers and
-//! send one batch for each page. For more pages they send tasks that list ranges of pages. A [`Worker`](crate::Worker)
-//! runs tasks. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
+// Publish and delete [start](FanOuts::start) a fan-out. They send a batch for each of up to [`INLINE_PAGES`] pages, or
+// tasks that list ranges of more pages. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
 
 mod ranks;
 

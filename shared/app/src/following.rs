@@ -76,8 +76,7 @@ impl Following {
         Ok(authors.iter().map(|author| outcomes.get(author).cloned()).collect())
     }
 
-    /// Sets the preference of an edge that was just written or read, and returns whether it had another. If the follow
-    /// has ended in the meantime, the outcome stays as it is.
+    /// Sets the preference of an edge. Returns whether it had another; false if the follow has ended.
     async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<bool> {
         let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(false) };
         if edge.preference == preference {

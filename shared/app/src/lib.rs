@@ -91,8 +91,7 @@ async fn in_parallel<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(futures).buffer_unordered(PARALLEL).collect().await
 }
 
-/// Cuts a list at the end of a page. Returns the last item of the page if there are more: the next page begins there.
-/// The caller has read one item more than `limit`.
+/// Cuts a list, of which one item more was read, at the end of a page. Returns the last item if there are more.
 pub fn cut<T: Clone>(items: &mut Vec<T>, limit: usize) -> Option<T> {
     let more = items.len() > limit;
     items.truncate(limit);

@@ -44,8 +44,7 @@ pub struct AccessCheck {
 }
 
 impl AccessCheck {
-    /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user
-    /// who has asked to leave may send. Returns whether Redis responded.
+    /// Takes a request from the user's bucket, and returns whether Redis responded. `of_erased` lets erased users pass.
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;

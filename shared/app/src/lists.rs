@@ -1,7 +1,6 @@
 //! [`Lists`]: a user's lists of followed authors, each with a feed and counts of its own.
 //!
-//! Membership is part of the edge, and of the author's field in the reader's view. So the feed of a list comes from the
-//! same view as the home feed, and an unfollow ends membership.
+// Membership is part of the edge, and of the author's field in the reader's view. So an unfollow ends it.
 
 use std::sync::Arc;
 
@@ -65,8 +64,7 @@ impl Lists {
         .await
     }
 
-    /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether
-    /// there is something to write, and the result. It may run several times.
+    /// Applies `change`, which may run several times. It returns whether there is something to write, and the result.
     async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T> {
         let mut attempts = self.stores.attempts("lists");
         loop {

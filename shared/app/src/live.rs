@@ -41,8 +41,7 @@ pub struct Live {
 impl Live {
     /// Sends tasks for watched readers whose counts have changed. The message names a post if it is known.
     ///
-    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
-    /// the next ping, sends the counts.
+    /// It does not fail: after a failure the next change, or the next ping, sends the counts.
     pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         if users.is_empty() {
             return;
@@ -82,8 +81,7 @@ impl Live {
         self.stores.live_views.unwatch(user, connection, None).await
     }
 
-    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that the connection
-    /// was told, or if that is unknown, it is told.
+    /// Renews a connection, or registers it again. If it may not know the counts, it is told.
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<()> {
         let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
@@ -104,8 +102,7 @@ impl Live {
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))
     }
 
-    /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before.
-    /// After an error, the caller has to give it back to the queue.
+    /// Runs one task, any number of times, in any order. `repeated` says whether it may have run before.
     pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<()> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None, repeated).await,
@@ -122,8 +119,8 @@ impl Live {
         }
     }
 
-    /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were
-    /// not told. A reader who fails is told by a task of its own.
+    /// Tells these readers' connections the counts, if they lack them, `again` after so many failures. A reader who
+    /// fails is told by a task of its own.
     async fn tell(&self, users: &[UserId], again: Option<u8>, repeated: bool) -> Result<()> {
         let claimed = self.stores.live_views.claim(users).await;
         let (mut early, mut updates, mut failed) = (Vec::new(), Vec::new(), Vec::new());

@@ -150,9 +150,8 @@ impl Marking {
         Ok(Changed { pair: PairFacts { reads: after, ..pair }, count, written: true })
     }
 
-    /// Applies `change` to the read state of `user` for the author of `pair`, on the condition that it has not changed
-    /// in the meantime. `change` gets the facts and returns how many posts it changed, or `None` if there is nothing to
-    /// write. It may run several times.
+    /// Applies `change` to the read state for the author of `pair`. `change` may run several times. It gets the facts
+    /// and returns how many posts it changed; `None` if there is nothing to write.
     async fn apply(
         &self,
         user: UserId,

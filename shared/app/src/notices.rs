@@ -21,8 +21,7 @@ use crate::{
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
 };
 
-/// A read state whose slots are more than twice the live notices and this number is compared with the head in the
-/// facts, and the slots of dead notices are left out.
+/// A read state with this many slots more than twice the live notices loses the slots of dead notices.
 const SPARE_SLOTS: u64 = 64;
 
 /// Use cases of notices. Clones share the stores.
@@ -214,8 +213,7 @@ impl NoticeBoard {
         Ok((titles, degraded))
     }
 
-    /// Returns a live notice with its text and whether the reader has read it; `None` if it is not live. A mark of what
-    /// this shows as unread reads the same head.
+    /// Returns a live notice with its text, and whether the reader has read it; `None` if it is not live.
     pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>> {
         let (wanted, now) = ([id], self.stores.clock.now());
         let state = self.state(id.platform, user, |head| head.find(id.seq, now).is_some());
@@ -329,8 +327,7 @@ impl NoticeBoard {
         self.stores.notice_views.replace_notices(&view).await
     }
 
-    /// Applies `change` to a user's read state, again after each conflict with another write. Writes nothing if nothing
-    /// changes. The view of the head is used if it `suffices`.
+    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`.
     async fn change(
         &self,
         platform: Platform,

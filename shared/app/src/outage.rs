@@ -39,8 +39,7 @@ pub struct Outage {
     known: Arc<Mutex<Known>>,
 }
 
-/// The state of the note, as one process has read and written it. The lock is not held across an `await`, so requests
-/// that arrive during a read of the note read it themselves.
+/// The state of the note, as one process has read and written it. No lock is held across an `await`.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// Until when the note stands, as far as this process knows.
@@ -59,8 +58,7 @@ impl Outage {
         Self { stores, known: Arc::default() }
     }
 
-    /// Returns an error while views may lack changes that wait in a task; the response then has to come from the facts.
-    /// If the note cannot be read, no outage is assumed.
+    /// Returns an error while views may lack changes that wait in a task. An unreadable note is no outage.
     pub async fn check(&self) -> Result<()> {
         let now = self.stores.clock.now();
         let known = *self.known();
@@ -141,8 +139,7 @@ impl Later {
         sent
     }
 
-    /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its
-    /// view. Without the queue only the same request repeats the update.
+    /// Leaves a task that repeats an update, before the fact is written: the process may end before the view.
     pub(crate) async fn in_advance(&self, task: Task) {
         logged!(self.stores.queue.send_after(&[task], IN_ADVANCE).await, "no task was left in advance");
     }
@@ -151,8 +148,7 @@ impl Later {
     /// queue redelivers instead would wait for the visibility timeout each time, and would become a dead letter in a
     /// long outage.
     ///
-    /// Returns false if the queue does not accept the task or the attempts are used up. The caller then has to give it
-    /// back.
+    /// Returns false if no attempt is left or the queue does not accept the task, which the caller then gives back.
     pub(crate) async fn again(&self, task: &Task, most: u8) -> bool {
         let (task, tries) = task.tried_once_more();
         if tries >= most {

@@ -51,8 +51,7 @@ pub enum Removal {
 }
 
 impl Publishing {
-    /// Publishes a post and starts its delivery. A request with the same key starts an unfinished delivery again,
-    /// because the first request may have ended before it did.
+    /// Publishes a post and starts its delivery. A repetition with the same key starts an unfinished one again.
     pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published> {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;

@@ -10,8 +10,7 @@ use crate::error::{Result, StoreError};
 /// The time limit of one change: well below the ten seconds that a function has for a request.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The longest pause before the second attempt. It doubles with each attempt, up to `LONGEST_PAUSE_MS`: with hundreds
-/// of concurrent writers the attempts have to spread over seconds.
+/// The longest pause before the second attempt. It doubles with each attempt, so that many writers spread.
 const FIRST_PAUSE_MS: u64 = 8;
 const LONGEST_PAUSE_MS: u64 = 2_000;
 

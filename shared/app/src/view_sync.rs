@@ -1,7 +1,4 @@
-//! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a
-//! worker and writes the outage note.
-//!
-//! A *pair* is one user and one author.
+// [`ViewSync`]: updates views after a change of facts, or leaves a task to a worker and writes the outage note.
 
 use crate::{
     error::Store,
@@ -19,8 +16,7 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave the update to a worker if the views do not accept it.
-/// They fail if the queue does not accept it either.
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave to a worker what the views do not accept.
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,

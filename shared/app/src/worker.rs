@@ -23,11 +23,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Runs the task of a message. If it fails, sends it again with a delay. Returns false if the caller has to give
-    /// the message back to the queue.
-    ///
-    /// The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout, and it
-    /// has `most_tries` attempts instead of the queue's receives.
+    /// Runs a task, or sends it again with a delay. Returns false if the message has to go back to the queue.
     pub async fn work(&self, message: &str, task: &Task, out_of_time: OutOfTime<'_>) -> bool {
         let later = &self.fan_outs.sync.later;
         match self.run(task, out_of_time).await {
@@ -75,8 +71,7 @@ impl Worker {
     }
 }
 
-/// Returns how many attempts of its own a task has after it failed with `error`. After them, the receives that the
-/// queue allows remain. The result is 0 if the task itself may be the cause.
+/// Returns how many attempts of its own a failed task has. It has none if it may itself be the cause.
 fn most_tries(error: &StoreError, task: &Task) -> u8 {
     match task {
         _ if !error.is_retryable() => 0,

@@ -1,5 +1,4 @@
-//! The results of a publish, a deletion and a follow, computed from the facts before them: sequence numbers, modes,
-//! pages, times and revisions.
+// The results of a publish, a deletion and a follow, computed from the facts before them.
 
 use std::collections::BTreeSet;
 

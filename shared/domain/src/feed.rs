@@ -40,8 +40,7 @@ impl FeedKey {
     }
 }
 
-/// Returns the bytes that follow the time in all entries of one author, and in no entry of another. A relation list
-/// uses them as the member.
+/// Returns the bytes after the time in all entries of this author alone, and the member of a relation list.
 pub fn author_prefix(author: UserId) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(14);
     push_ordered(&mut bytes, author.get());

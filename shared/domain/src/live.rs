@@ -26,8 +26,7 @@ pub struct ChangedPost {
 }
 
 impl UnreadChange {
-    /// Returns the change that has led to this state. A mark or a deletion was noted with its post and time. A delivery
-    /// was not: the newest post was delivered last, if it is newer.
+    /// Returns the change that has led to this state, by the post that was noted or, if newer, delivered last.
     pub fn of(state: &ReaderState, noted: Option<(PostId, Timestamp)>, at: Timestamp) -> Self {
         let delivered = state.heard().filter(|(_, author)| author.newest_at > Timestamp::default());
         let newest = delivered.map(|(id, author)| (PostId::new(id, author.newest_delivered()), author.newest_at));

@@ -57,8 +57,7 @@ pub struct AuthorHead {
     pub modes: Modes,
     /// The number of live posts in `deleted`: these are archived.
     pub archived: u64,
-    /// Sequence numbers of archived posts. May also contain deleted posts: a head from before this field existed has
-    /// all of `deleted` here.
+    /// Sequence numbers of archived posts. An old head has all of `deleted` here.
     pub archive: SeqSet,
 }
 
@@ -136,8 +135,7 @@ impl ReadState {
         self.read.remove(seq)
     }
 
-    /// Marks everything up to `seq` read. Returns whether anything changed. A `seq` below the watermark changes
-    /// nothing: posts that became unread again stay unread.
+    /// Marks everything up to `seq` read, unless it is below the watermark: then posts that are unread stay so.
     pub fn mark_through(&mut self, seq: Seq) -> bool {
         seq >= self.through && self.mark_all(seq)
     }
@@ -285,8 +283,7 @@ impl Modes {
         if self.changes.is_multiple_of(2) { DeliveryMode::Push } else { DeliveryMode::Pull }
     }
 
-    /// Returns the modes after post `seq`, which was published in the current mode to this many followers. The mode
-    /// becomes pull at the threshold, and push again a fifth below it.
+    /// Returns the modes after post `seq`. The mode becomes pull at the threshold, push again a fifth below it.
     #[must_use]
     pub fn after(self, seq: Seq, followers: u64, threshold: u64) -> Self {
         match self.current() {

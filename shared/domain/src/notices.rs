@@ -287,8 +287,7 @@ impl NoticeReads {
         self.read.truncate(latest_slot);
     }
 
-    /// Returns the read state without slots that, according to the head, belong to no notice. Slots that were given
-    /// after the head was read stay, because they are newer than the head.
+    /// Returns the read state without slots of no notice. Slots that are newer than the head stay.
     #[must_use]
     pub fn without_dead(&self, head: &PlatformHead) -> Self {
         let live = head.live.iter().map(|notice| notice.slot).filter(|&slot| self.read.contains(slot));

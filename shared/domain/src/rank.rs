@@ -21,8 +21,7 @@ use super::{reactions::ReactionCounts, time::Timestamp};
 /// The least and the greatest preference.
 pub const PREFERENCES: std::ops::RangeInclusive<i8> = -10..=10;
 
-/// After this many changes a step only rises. So a user who gives and takes reactions cannot cause changes without end:
-/// a post's step changes at most `MOST_FALLS` + 64 times.
+/// After this many changes a step only rises, so reactions that come and go cannot change it without end.
 const MOST_FALLS: u32 = 64;
 
 /// The part of a post's score that follows from its reactions.

@@ -155,8 +155,7 @@ impl ReaderState {
         authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
     }
 
-    /// Returns whether the feed shows this entry: it is not below the view's low end, the reader follows its author and
-    /// does not mute them, and the author's state shows it.
+    /// Returns whether the feed shows this entry: not below `low`, of an author who is followed and not muted.
     pub fn shows(&self, key: &FeedKey) -> bool {
         self.meta.low.is_none_or(|low| *key >= low)
             && self.authors.get(&key.post.author).is_some_and(|state| !state.muted && state.shows(key.post.seq))

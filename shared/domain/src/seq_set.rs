@@ -7,8 +7,7 @@ use super::ids::Seq;
 /// The size of a window, in sequence numbers: one container of roaring, at most 8 KiB.
 pub const WINDOW: u64 = 1 << 16;
 
-/// A set of sequence numbers as a run-compressed roaring bitmap. "1 to a million except three" takes tens of bytes, and
-/// 150 scattered numbers take a few hundred.
+/// A run-compressed roaring bitmap: "1 to a million except three" takes tens of bytes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SeqSet(RoaringTreemap);
 
@@ -133,8 +132,7 @@ impl SeqSet {
         })
     }
 
-    /// Returns the numbers in `after+1..=upto` that are not in the set, greatest first. A run of members is skipped by
-    /// bisection, so even a long run costs few steps.
+    /// Returns the numbers in `after+1..=upto` that are not in the set, greatest first. Long runs cost few steps.
     pub(crate) fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
         let mut next = upto;
         std::iter::from_fn(move || {

@@ -106,8 +106,7 @@ where
     Ok(response?.degraded(!redis_responds))
 }
 
-/// The time before the function's deadline at which a request without a response gets 503. At the deadline API Gateway
-/// would respond for the function, which would start again.
+/// The time before the deadline at which a request gets 503: at the deadline, the function would be restarted.
 const REST: Duration = Duration::from_millis(500);
 
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is

@@ -1,5 +1,4 @@
-//! Routes and their operations in `openapi.yaml`. A function declares each route once, with
-//! [`routes!`](crate::routes!).
+// Routes and their operations in `openapi.yaml`. A function declares its routes with [`routes!`](crate::routes!).
 
 use serde_json::{Value, json};
 use utoipa::{

@@ -6,8 +6,7 @@
 //! time, with a pause after it. They need no progress: the queue repeats a task until it is done, and reconcile
 //! compares scores with the facts.
 //!
-//! The posts of an author who was ever pulled are not rescored. The first page of each ranked walk compares them
-//! ([`crate::reader::Readers::ranked_page`]).
+// The posts of an author who was ever pulled are not rescored: the first page of each ranked walk compares them.
 
 use std::{ops::Range, time::Duration};
 
@@ -24,8 +23,7 @@ use crate::{
     ports::{Moved, MovedPost, Task},
 };
 
-/// The pause after a [`Task::Rescore`] of an author, for each page of followers. A worker needs about a tenth of it for
-/// a page. So users who react to an author's posts cannot keep the workers busy.
+/// The pause after a [`Task::Rescore`], for each page of followers: about ten times as long as its work.
 const EACH_PAGE: Duration = Duration::from_millis(100);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -47,16 +45,14 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also
-    /// in an earlier attempt, it updates the views.
+    /// Changes the step of a post as long as its reactions imply another, and updates the views if it did so last.
     pub async fn rank(&self, id: PostId, token: u64) -> Result<()> {
         // From now on a reaction sends another task. Every earlier reaction is in the counts that are read next.
         self.stores.post_views.begin_rank(id).await?;
         let mut attempts = self.stores.attempts("rank");
         loop {
             attempts.next().await?;
-            // The post comes first: if its step changes after this, the counts may be older than that change, and the
-            // condition of the write fails.
+            // The post comes before the counts: if its step changes in between, the write's condition fails.
             let Some((post, by)) = self.stores.posts.ranked_by(id).await? else { return Ok(()) };
             if post.deleted {
                 return Ok(());

@@ -149,8 +149,7 @@ pub trait Posts: Send + Sync {
     /// Stores the result of a look at an unfinished fan-out. Writes nothing and returns false if it is finished by now,
     /// if the post has another one, or if another run is sending its pages.
     async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool>;
-    /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A
-    /// repetition after a lost response returns false.
+    /// Sets a pending fan-out to done, with the followers handled. Returns whether it was pending.
     async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool>;
     async fn finish_retraction(&self, post: PostId) -> Result<()>;
 }

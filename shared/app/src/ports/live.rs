@@ -8,8 +8,7 @@ use tidemark_domain::{CountsDigest, PostId, Seq, Timestamp, UnreadChange, UserId
 
 use crate::error::Result;
 
-/// The watched readers for whom the caller of a change sends a task. For the others, a queued task will have the
-/// change, or the reader is not watched.
+/// The watched readers for whom the caller of a change sends a task. For others, a queued task will do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notified {
     /// The caller sends a task now.

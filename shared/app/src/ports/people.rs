@@ -55,8 +55,7 @@ pub trait CardViews: Send + Sync {
 pub trait Identities: Send + Sync {
     /// Returns the user id of a claim; `None` if it has none yet.
     async fn identity(&self, claim: &str) -> Result<Option<UserId>>;
-    /// Gives `candidate` to a claim that has no user id. Returns the claim's user id, which may be one that it already
-    /// had; `None` if another claim has the candidate.
+    /// Gives `candidate` to a claim without a user id. Returns the claim's id; `None` if the candidate is taken.
     async fn assign(&self, claim: &str, candidate: UserId) -> Result<Option<UserId>>;
 }
 

@@ -153,8 +153,7 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// A change of a notice or of a read state did not reach its view: replace the platform's head, or the user's read
-    /// state on the platform.
+    /// A change of notices did not reach its view: replace the platform's head, or the user's read state on it.
     Notices {
         platform: Platform,
         /// `None` for the head.
@@ -178,8 +177,7 @@ impl Task {
         Self::Sync { user, author, reacted: None, tries: 0 }
     }
 
-    /// Creates the tasks that update a view after changes of read states. Many changes become one rebuild: it costs
-    /// less, and a repeated request adds only one more.
+    /// Creates the tasks after changes of read states. Many changes become one rebuild, which costs less.
     pub fn sync_reads(user: UserId, authors: &[UserId]) -> Vec<Self> {
         match authors.len() {
             0..=MOST_SYNCS => authors.iter().map(|&author| Self::sync(user, author)).collect(),

@@ -127,11 +127,9 @@ pub trait ReaderViews: Send + Sync {
     /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes the oldest
     /// entries beyond the cap, and old tombstones.
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()>;
-    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds. A view that
-    /// cannot be decoded is deleted. The next read rebuilds it.
+    /// Adds a post to these views, except to ranked feeds. A damaged view is deleted, and rebuilt when it is read.
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered>;
-    /// Removes a deleted post from the views of these users. A view that cannot be decoded is deleted. `deletions` is
-    /// the author's number of deletions.
+    /// Removes a deleted post from these views; the author has `deletions` of them. A damaged view is deleted.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted>;
 }
 
@@ -220,8 +218,7 @@ pub struct KnownPost {
 /// The data about one reader and one author that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
-    /// The state of the author in the reader's view. Outer `None`: Redis has no usable view. Inner `None`: the reader
-    /// does not follow the author.
+    /// The author's state in the view. Outer `None`: there is no usable view. Inner `None`: no follow.
     pub state: Option<Option<AuthorState>>,
     pub reactions: KnownReactions,
     /// The reader's marks, if it is known that the reader does not follow the author.
@@ -277,8 +274,7 @@ pub trait PostViews: Send + Sync {
     async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()>;
     /// Returns the posts of an author whose steps have changed.
     async fn moved(&self, author: UserId) -> Result<Moved>;
-    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further `Task::Rescore`
-    /// should run before `next`. Returns how many posts remain.
+    /// Removes the moved posts without a later change, notes the time of the next task, and returns how many remain.
     async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64>;
     async fn forget_counts(&self, post: PostId) -> Result<()>;
 }

@@ -95,8 +95,7 @@ impl Readers {
         if self.stores.reader_views.open_gate(user, &edges).await?.is_none() {
             return Ok(true);
         }
-        // The facts are read only now, with the gate open. Posts that are published after these reads are delivered.
-        // Posts that were published before are in the facts.
+        // The gate is open: later posts are delivered, and earlier ones are in the facts.
         let ids: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         // A repair relies on the facts alone.
         let (known, reads) = futures::try_join!(self.authors(&ids, anew), self.stores.reads.all_reads(user))?;

@@ -24,8 +24,7 @@ use crate::{
     ports::Posts,
 };
 
-/// The times of an author's posts are stored if the author has this many followers or more. The readers of smaller
-/// authors seldom rebuild at the same time.
+/// The times of an author's posts are stored from this many followers on.
 const MANY_FOLLOWERS: u64 = 1_000;
 
 /// One request stores the times of at most this many authors. Each costs up to 70 read units.
@@ -83,8 +82,7 @@ impl Source<FeedKey> for Places<'_> {
 }
 
 impl Readers {
-    /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for
-    /// repairs: a record in Redis may be the cause of what they repair.
+    /// Returns what a view needs of these authors, whose gates are open; from the `facts_alone` for a repair.
     pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors> {
         if facts_alone {
             return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });

@@ -96,8 +96,7 @@ impl Readers {
         }
     }
 
-    /// Reads the marks of an author whom the reader does not follow, and stores them for the next request. It takes the
-    /// lease before it reads the facts: a mark removes it.
+    /// Reads the marks of an author without a follow, and stores them under a lease, which a mark removes.
     async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight> {
         let (views, token) = (&self.stores.reader_views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;

@@ -93,8 +93,7 @@ impl Readers {
         Ok(())
     }
 
-    /// Merges the read states of these facts into the view in one call. Returns the authors of whom the view has newer
-    /// facts, or no field of this follow.
+    /// Merges these read states into the view. Returns authors whose field is newer or missing.
     async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>> {
         let state = |pair: &&PairFacts| {
             let edge = pair.live_edge()?;
