@@ -26,12 +26,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
-use super::{
-    bitmap::Bitmap,
-    ids::Seq,
-    model::{AuthorHead, DeliveryMode, Edge, Modes, ReadState},
-    time::Timestamp,
-};
+use crate::{AuthorHead, DeliveryMode, Edge, Modes, ReadState, Seq, Timestamp, bitmap::Bitmap};
 
 const LIVE: u8 = 1;
 const OPENING: u8 = 2;

@@ -1,12 +1,6 @@
 //! Opaque page cursors: the place where a page ended, exclusive.
 
-use super::{
-    feed::FeedKey,
-    ids::{PostId, Seq, UserId},
-    model::Relation,
-    rank::Score,
-    time::Timestamp,
-};
+use crate::{FeedKey, PostId, Relation, Score, Seq, Timestamp, UserId};
 
 /// The place below which the next page begins. Each kind of list has a variant: a cursor of one list is invalid for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -159,20 +159,7 @@ impl Post {
 impl Delivery {
     /// Returns a delivery that has not begun.
     pub fn planned(mode: DeliveryMode, followers: u64, started_at: Timestamp) -> Self {
-        Self {
-            mode,
-            state: DeliveryState::Pending,
-            followers,
-            delivered: 0,
-            pages: pages_of(mode, followers),
-            retraction_pages: 0,
-            attempts: 0,
-            seen_pages: 0,
-            sent_at: None,
-            sending: false,
-            started_at,
-            finished_at: None,
-        }
+        Self { mode, followers, pages: pages_of(mode, followers), started_at, ..Self::default() }
     }
 }
 

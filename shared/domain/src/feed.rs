@@ -1,9 +1,6 @@
 //! The order of a feed, and the bytes of its entries.
 
-use super::{
-    ids::{PostId, UserId},
-    time::Timestamp,
-};
+use crate::{PostId, Timestamp, UserId};
 
 /// The number of newest posts that a reader's feed keeps in Redis. Older pages come from the facts.
 pub const FEED_CAP: usize = 1_000;

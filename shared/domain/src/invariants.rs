@@ -24,11 +24,7 @@
 //! | V8 | A view belongs to the epoch in which it was written. Data from an older dump, or from a replica that took over, has another epoch and counts as missing. |
 //! | V9 | A ranked feed has only entries of the feed. If it has all of them, their scores are those that the facts imply, as soon as no rank or rescore task is queued. |
 
-use super::{
-    ids::UserId,
-    model::{AuthorHead, Edge, ReadState},
-    reader_state::ReaderState,
-};
+use crate::{AuthorHead, Edge, ReadState, ReaderState, UserId};
 
 /// F3: returns whether no mark is beyond the author's latest post.
 pub fn reads_only_what_exists(head: &AuthorHead, reads: &ReadState) -> bool {

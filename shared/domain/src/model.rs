@@ -4,13 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    feed::{BACKLOG, FeedKey},
-    ids::{PostId, Seq, UserId},
-    rank::{Rank, Step},
-    seq_set::SeqSet,
-    time::Timestamp,
-};
+use crate::{FeedKey, PostId, Rank, Seq, SeqSet, Step, Timestamp, UserId, feed::BACKLOG};
 
 /// The time that the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
@@ -258,11 +252,12 @@ impl PostText {
 }
 
 /// The delivery mode of a post. `push`: workers write it to live views. `pull`: the view fetches it when it is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryMode {
     /// Workers write the post to live views.
+    #[default]
     Push,
     /// Readers fetch the post.
     Pull,
@@ -302,11 +297,12 @@ impl Modes {
 }
 
 /// The progress of a fan-out. `cancelled`: the post was deleted before its delivery was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
     /// No page is done.
+    #[default]
     Pending,
     /// Some pages are done.
     Running,
@@ -317,7 +313,7 @@ pub enum DeliveryState {
 }
 
 /// The fan-out of a post as a fact. The progress between `Pending` and `Done` is a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivery {
     pub mode: DeliveryMode,
     /// `Pending`, `Done` or `Cancelled`.

@@ -2,12 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{
-    author_state::AuthorState,
-    feed::FeedKey,
-    ids::{PostId, UserId},
-    time::Timestamp,
-};
+use crate::{AuthorState, FeedKey, PostId, Timestamp, UserId};
 
 /// The field of the reader state hash with [`ReaderMeta`]. Others are [recent entries](RECENT_FIELDS) or author ids.
 pub const META_FIELD: &str = "@";

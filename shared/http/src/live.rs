@@ -72,7 +72,7 @@ impl From<&LivePost> for ServerMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemark_domain::{ChangedPost, CountsDigest, UnreadChange};
+    use tidemark_domain::{CountsDigest, UnreadChange};
 
     #[test]
     fn messages_have_exactly_this_format() {
@@ -81,7 +81,7 @@ mod tests {
             ServerMessage::from(&LivePost::new(UserId::MIN, Vec::new(), change, CountsDigest(1), 0)).to_json()
         };
         assert_eq!(
-            told(Some(ChangedPost { post: "42-7".parse().unwrap(), unread: 3 })),
+            told(Some(("42-7".parse().unwrap(), 3))),
             r#"{"type":"unread","total":12,"author":"42","unread":3,"post":"42-7","at":"1970-01-01T00:00:00.005Z"}"#
         );
         let unknown = r#"{"type":"unread","total":12,"author":null,"unread":null,"post":null,"at":"1970-01-01T00:00:00.005Z"}"#;

@@ -124,8 +124,7 @@ pub struct LivePost {
 impl LivePost {
     pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, counts: CountsDigest, tries: u8) -> Self {
         let UnreadChange { at, total, post } = change;
-        let (author, unread, seq) =
-            post.map_or((None, 0, 0), |changed| (Some(changed.post.author), changed.unread, changed.post.seq));
+        let (author, unread, seq) = post.map_or((None, 0, 0), |(post, unread)| (Some(post.author), unread, post.seq));
         Self { user, connections, at, counts: Some(counts), total, author, unread, seq, tries }
     }
 
