@@ -85,15 +85,12 @@ const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
 /// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of
 /// the caller comes before every other problem of the request. Without Redis every successful response is degraded,
 /// also one of a route that reads only facts.
-async fn with_access<F>(
+async fn with_access(
     access: &AccessCheck,
     caller: UserId,
     request: Request,
-    handler: impl FnOnce(Request) -> F,
-) -> Result<Response, Problem>
-where
-    F: Future<Output = Result<Response, Problem>>,
-{
+    handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
+) -> Result<Response, Problem> {
     let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
     let (redis_responds, response) = if begins_with_own_view(&request) {
         match select(pin!(spent), pin!(handler(request))).await {
@@ -111,15 +108,12 @@ const REST: Duration = Duration::from_millis(500);
 
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
 /// logged here with its cause. A handler that takes too long is ended, as if the process had been killed.
-pub async fn serve<F>(
+pub async fn serve(
     admission: &Admission,
     recorder: &Recorder,
     event: Event,
-    handler: impl FnOnce(Request) -> F,
-) -> GatewayResponse
-where
-    F: Future<Output = Result<Response, Problem>>,
-{
+    handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
+) -> GatewayResponse {
     let request = Request::new(event.payload, admission);
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
@@ -142,10 +136,11 @@ where
 }
 
 /// Checks what is the same for all routes, then runs the handler.
-async fn response<F>(admission: &Admission, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Response, Problem>
-where
-    F: Future<Output = Result<Response, Problem>>,
-{
+async fn response(
+    admission: &Admission,
+    mut request: Request,
+    handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
+) -> Result<Response, Problem> {
     if request.route() == routes::DEFAULT {
         return request.unrouted();
     }
