@@ -15,8 +15,7 @@ use tracing::warn;
 
 use crate::{
     Live, OutOfTime, Stores, ViewSync,
-    error::{Result, StoreError},
-    ports::{FanOut, FanOutKind, Look, Metric, Progress, Task},
+    ports::{FanOut, FanOutKind, Look, Metric, Progress, Result, StoreError, Task},
 };
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, FeedKey, Post, PostId, PostSummary, Timestamp, UserId,
@@ -322,8 +321,8 @@ impl FanOuts {
             }
             FanOutKind::Retract => {
                 let views = &self.stores.reader_views;
-                let retracted = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
-                self.live.notify(&retracted.watched, Some(fan_out.post)).await;
+                let watched = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
+                self.live.notify(&watched, Some(fan_out.post)).await;
             }
         }
         Ok(true)

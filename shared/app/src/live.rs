@@ -15,10 +15,8 @@ use tidemark_domain::{CountsDigest, PostId, Timestamp, UnreadChange, UserId};
 use tracing::warn;
 
 use crate::{
-    Stores,
-    error::{Result, StoreError},
-    in_parallel,
-    ports::{ClaimedUpdate, LivePost, LiveTask, Notified, Told},
+    Stores, in_parallel,
+    ports::{ClaimedUpdate, LivePost, LiveTask, Notified, Result, StoreError, Told},
     reader::{Origin, Readers},
 };
 

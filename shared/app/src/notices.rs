@@ -14,11 +14,9 @@ use tidemark_domain::{
 use tracing::warn;
 
 use crate::{
-    PARALLEL, Stores, cut,
-    error::{Result, Store, StoreError},
-    in_parallel,
+    PARALLEL, Stores, cut, in_parallel,
     outage::Later,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Result, Store, StoreError, Task},
 };
 
 /// A read state with this many slots more than twice the live notices loses the slots of dead notices.
@@ -42,17 +40,13 @@ pub struct Board {
 }
 
 impl Board {
-    pub fn counts(&self) -> NoticeCounts {
-        self.head.counts(&self.read, self.now)
-    }
-
     /// Returns the notice if it is live.
     pub fn find(&self, seq: Seq) -> Option<&LiveNotice> {
         self.head.find(seq, self.now)
     }
 
-    pub fn is_read(&self, notice: &LiveNotice) -> bool {
-        self.read.contains(notice.slot)
+    pub fn counts(&self) -> NoticeCounts {
+        self.head.counts(&self.read, self.now)
     }
 }
 
@@ -188,7 +182,7 @@ impl NoticeBoard {
         let items = notices.iter().filter_map(|notice| {
             let id = NoticeId { platform, seq: notice.seq };
             let (title, created_at) = titles.remove(&id)?;
-            Some(NoticeItem { id, title, created_at, read: board.is_read(notice) })
+            Some(NoticeItem { id, title, created_at, read: board.read.contains(notice.slot) })
         });
         Ok(NoticePage { items: items.collect(), next, degraded: board.degraded || degraded })
     }
@@ -289,8 +283,7 @@ impl NoticeBoard {
                 reads.read.set(notice.slot, read);
             }
         });
-        let marked = marked.await?;
-        Ok(marked.board.find(id.seq).is_some().then_some(marked))
+        Ok(Some(marked.await?).filter(|marked| marked.board.find(id.seq).is_some()))
     }
 
     /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]).

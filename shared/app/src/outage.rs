@@ -18,8 +18,7 @@ use tracing::warn;
 
 use crate::{
     Stores,
-    error::{Result, Store, StoreError},
-    ports::Task,
+    ports::{Result, Store, StoreError, Task},
 };
 
 /// The delay of a task that is left in advance. Usually the fact is written within it. Under contention a write may

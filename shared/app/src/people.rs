@@ -11,9 +11,8 @@ use tracing::warn;
 
 use crate::{
     Stores,
-    error::{Result, Store, StoreError},
     outage::Later,
-    ports::{CardVersion, ProfileSet, Task},
+    ports::{CardVersion, ProfileSet, Result, Store, StoreError, Task},
 };
 
 /// Use cases of profiles. Clones share the stores.

@@ -11,9 +11,8 @@ use tracing::warn;
 
 use crate::{
     Hot, Stores, cut,
-    error::{Result, Store},
     outage::Outage,
-    ports::{List, ListSlice, Start},
+    ports::{List, ListSlice, Result, Start, Store},
 };
 
 /// The newest followers that a cached list contains. Older pages come from the facts.

@@ -1,9 +1,8 @@
 // [`ViewSync`]: updates views after a change of facts, or leaves a task to a worker and writes the outage note.
 
 use crate::{
-    error::Store,
     outage::Later,
-    ports::{Result, Task},
+    ports::{Result, Store, Task},
     reader::{PairFacts, Readers},
 };
 use std::time::Duration;

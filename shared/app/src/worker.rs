@@ -7,11 +7,10 @@ use tracing::warn;
 
 use crate::{
     Leaving, OutOfTime, People,
-    error::{Result, Store, StoreError},
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
-    ports::Task,
+    ports::{Result, Store, StoreError, Task},
 };
 
 /// The use cases that have tasks. Clones share the stores.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, ReaderViews, Retracted, Seed, StoreError, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, ReaderViews, Seed, StoreError, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, Rank, RankedPlace, ReaderState, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -225,7 +225,7 @@ impl ReaderViews for Redis {
         Ok(delivered)
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError> {
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Vec<UserId>, StoreError> {
         let args: Vec<Arg> = vec![
             post.post.author.get().into(),
             post.post.seq.into(),
@@ -234,13 +234,12 @@ impl ReaderViews for Redis {
             u64::from(modes.changes).into(),
             modes.pulled.into(),
         ];
-        let mut retracted = Retracted::default();
+        let mut watched = Vec::new();
         for (users, response) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
-            let (reached, watched): (u64, Vec<usize>) = response;
-            retracted.reached += reached;
-            retracted.watched.extend(at_positions(users, watched));
+            let (_, positions): (u64, Vec<usize>) = response;
+            watched.extend(at_positions(users, positions));
         }
-        Ok(retracted)
+        Ok(watched)
     }
 }
 

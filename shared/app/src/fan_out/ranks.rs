@@ -19,8 +19,7 @@ use tidemark_domain::{
 use super::FanOuts;
 use crate::{
     OutOfTime,
-    error::Result,
-    ports::{Moved, MovedPost, Task},
+    ports::{Moved, MovedPost, Result, Task},
 };
 
 /// The pause after a [`Task::Rescore`], for each page of followers: about ten times as long as its work.

@@ -42,38 +42,31 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// The items that a slice could not remove.
-#[derive(Debug, Default)]
-struct LeftOut {
-    items: usize,
-    reason: Option<String>,
-}
-
-impl LeftOut {
-    /// Returns whether an item was removed. Fails if a later attempt may remove it, or if too many were left out.
-    fn note<T>(&mut self, user: UserId, removed: Result<T>) -> Result<bool> {
-        let Err(error) = removed else { return Ok(true) };
-        if error.is_retryable() || self.items >= MOST_LEFT_OUT {
-            return Err(error);
-        }
-        error!(%user, error = &error as &dyn std::error::Error, "an erasure leaves something out");
-        self.items += 1;
-        self.reason = Some(error.to_string());
-        Ok(false)
-    }
-}
-
 pub(super) struct Slice<'a> {
     leaving: &'a Leaving,
     user: UserId,
     erasure: Erasure,
     out_of_time: OutOfTime<'a>,
-    left_out: LeftOut,
+    /// The number of items that could not be removed, and the last reason.
+    left_out: usize,
+    reason: Option<String>,
 }
 
 impl<'a> Slice<'a> {
     pub(super) fn new(leaving: &'a Leaving, user: UserId, erasure: Erasure, out_of_time: OutOfTime<'a>) -> Self {
-        Self { leaving, user, erasure, out_of_time, left_out: LeftOut::default() }
+        Self { leaving, user, erasure, out_of_time, left_out: 0, reason: None }
+    }
+
+    /// Returns whether an item was removed. Fails if a later attempt may remove it, or if too many were left out.
+    fn note<T>(&mut self, removed: Result<T>) -> Result<bool> {
+        let Err(error) = removed else { return Ok(true) };
+        if error.is_retryable() || self.left_out >= MOST_LEFT_OUT {
+            return Err(error);
+        }
+        error!(user = %self.user, error = &error as &dyn std::error::Error, "an erasure leaves something out");
+        self.left_out += 1;
+        self.reason = Some(error.to_string());
+        Ok(false)
     }
 
     fn stores(&self) -> &'a Stores {
@@ -97,7 +90,7 @@ impl<'a> Slice<'a> {
     /// Returns whether a step came to its end. If a damaged item stopped it, the item is left out.
     fn ended(&mut self, step: Result<(), Stop>) -> Result<bool, Stop> {
         match step {
-            Err(Stop::Failed(error)) => Ok(self.left_out.note::<()>(self.user, Err(error))?),
+            Err(Stop::Failed(error)) => Ok(self.note::<()>(Err(error))?),
             step => step.map(|()| true),
         }
     }
@@ -120,9 +113,9 @@ impl<'a> Slice<'a> {
         }
         self.remove().await?;
         self.rest().await?;
-        self.erasure.incomplete = self.left_out.reason.take();
+        self.erasure.incomplete = self.reason.take();
         if let Some(reason) = &self.erasure.incomplete {
-            error!(user = %self.user, reason, items = self.left_out.items, "an erasure is incomplete, it is tried again in an hour");
+            error!(user = %self.user, reason, items = self.left_out, "an erasure is incomplete, it is tried again in an hour");
             return self.save().await;
         }
         let now = clock.now();
@@ -161,10 +154,10 @@ impl<'a> Slice<'a> {
     async fn remove(&mut self) -> Result<(), Stop> {
         let relations = self.relations(false).await;
         self.ended(relations)?;
-        let before = self.left_out.items;
+        let before = self.left_out;
         let posts = self.posts().await;
         self.ended(posts)?;
-        if self.left_out.items == before {
+        if self.left_out == before {
             let blocks = self.relations(true).await;
             self.ended(blocks)?;
         }
@@ -195,7 +188,7 @@ impl<'a> Slice<'a> {
             }
             let pairs = next.into_iter().map(|other| self.pair(other).boxed()).collect();
             for (other, removed) in in_parallel(pairs).await {
-                if self.left_out.note(self.user, removed)? {
+                if self.note(removed)? {
                     self.erasure.pairs.retain(|pair| *pair != other);
                 } else {
                     left.insert(other);
@@ -244,7 +237,7 @@ impl<'a> Slice<'a> {
             let Some(&last) = live.last() else { return Ok(()) };
             for seq in live {
                 let deleted = publishing.delete(self.user, false, PostId::new(self.user, seq)).await;
-                self.left_out.note(self.user, deleted)?;
+                self.note(deleted)?;
                 self.in_time()?;
             }
             // A post that the head lists and the facts lack would be listed again.
@@ -261,7 +254,7 @@ impl<'a> Slice<'a> {
                 below = given.last().copied();
                 for key in &given {
                     let removed = self.take_back(key.post, reaction).await;
-                    self.left_out.note(self.user, removed)?;
+                    self.note(removed)?;
                     self.in_time()?;
                 }
                 if below.is_none() {
@@ -279,7 +272,7 @@ impl<'a> Slice<'a> {
                     Ok((reader, state)) => self.forget_reactions(reader, &state).await,
                     Err(error) => Err(error),
                 };
-                left += usize::from(!self.left_out.note(self.user, removed)?);
+                left += usize::from(!self.note(removed)?);
                 self.in_time()?;
             }
             if left == found {
@@ -314,7 +307,7 @@ impl<'a> Slice<'a> {
             let removed = in_parallel(remove).await;
             left = 0;
             for removed in removed {
-                left += usize::from(!self.left_out.note(user, removed)?);
+                left += usize::from(!self.note(removed)?);
             }
             stores.reader_views.forget_marks(&pairs).await?;
             // The index of the others' marks is a moment late, so it may list removed ones. The last look is later.
@@ -346,8 +339,8 @@ impl<'a> Slice<'a> {
     async fn rest(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let removed = stores.erasures.remove_profile(user).await;
-        self.left_out.note(user, removed)?;
-        if self.left_out.items == 0 {
+        self.note(removed)?;
+        if self.left_out == 0 {
             while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
                 self.in_time()?;
             }

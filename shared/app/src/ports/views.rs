@@ -87,14 +87,6 @@ pub struct Delivered {
     pub notified: Notified,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Retracted {
-    /// The number of users who have a view.
-    pub reached: u64,
-    /// Readers among them who follow the author and are watched.
-    pub watched: Vec<UserId>,
-}
-
 /// Feeds and read states of live readers.
 #[async_trait]
 pub trait ReaderViews: Send + Sync {
@@ -120,7 +112,6 @@ pub trait ReaderViews: Send + Sync {
     async fn drop_author(&self, tombstone: &Edge) -> Result<()>;
     /// Takes the lease for storing the marks of an author whom the user does not follow.
     async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<()>;
-    /// Stores marks that were read from the facts, if the caller still has the lease.
     async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()>;
     /// Removes the marks of these users and authors, and the leases.
     async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()>;
@@ -129,8 +120,9 @@ pub trait ReaderViews: Send + Sync {
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()>;
     /// Adds a post to these views, except to ranked feeds. A damaged view is deleted, and rebuilt when it is read.
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered>;
-    /// Removes a deleted post from these views; the author has `deletions` of them. A damaged view is deleted.
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted>;
+    /// Removes a deleted post from these views; the author has `deletions` of them. A damaged view is deleted. Returns
+    /// the watched readers who follow the author.
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Vec<UserId>>;
 }
 
 /// The posts of an author that a user who does not follow the author has marked read.
@@ -161,7 +153,6 @@ pub trait HeadViews: Send + Sync {
     async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<()>;
     /// Takes the lease for storing the times of an author's posts. Returns false if another process has it.
     async fn lease_times(&self, author: UserId, token: u64) -> Result<bool>;
-    /// Stores times that were read from the facts, if the caller still has the lease.
     async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<()>;
 }
 
@@ -334,7 +325,6 @@ pub trait RelationViews: Send + Sync {
     async fn apply(&self, edges: &[Edge]) -> Result<()>;
     /// Returns the cached counters, as [`Self::slice`] does. Takes the lease if they are missing or damaged.
     async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>>;
-    /// Stores counters, if the caller still has the lease.
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()>;
     /// Removes counters and their lease, and notes that `changed_by` made a change.
     async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<()>;

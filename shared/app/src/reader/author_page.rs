@@ -12,8 +12,7 @@ use tracing::warn;
 use super::{Body, FeedItem, Readers, Status, sight::Sight};
 use crate::{
     cut,
-    error::{Result, Store},
-    ports::{KnownReader, PageParts},
+    ports::{KnownReader, PageParts, Result, Store},
 };
 
 /// The page of a timeline that a reader asks for.

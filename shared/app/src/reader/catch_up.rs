@@ -9,7 +9,10 @@ use tidemark_domain::{
 };
 
 use super::Readers;
-use crate::{error::Result, in_parallel, ports::Seed};
+use crate::{
+    in_parallel,
+    ports::{Result, Seed},
+};
 
 impl Readers {
     /// Returns the authors of whom the view lacks changes that are not pushed to it, with their heads.

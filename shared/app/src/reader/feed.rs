@@ -12,10 +12,7 @@ use super::{
     rebuild::Part,
     timeline::{Facts, Lane, Merge},
 };
-use crate::{
-    error::{Result, Store},
-    ports::{KnownReactions, PageParts, View},
-};
+use crate::ports::{KnownReactions, PageParts, Result, Store, View};
 
 /// The posts that a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

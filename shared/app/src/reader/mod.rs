@@ -27,9 +27,8 @@ pub(crate) use sight::Flags;
 
 use crate::{
     Hot, Stores,
-    error::{Result, Store, StoreError},
     outage::Outage,
-    ports::KnownPost,
+    ports::{KnownPost, Result, Store, StoreError},
 };
 
 /// Use cases of one reader. Clones share the stores.

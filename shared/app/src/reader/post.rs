@@ -13,8 +13,7 @@ use tracing::{error, warn};
 use super::{FeedItem, Readers, sight::Sight};
 use crate::{
     PARALLEL,
-    error::{Result, Store, StoreError},
-    ports::{KnownPost, KnownReader},
+    ports::{KnownPost, KnownReader, Result, Store, StoreError},
 };
 
 /// A live post as one user sees it.

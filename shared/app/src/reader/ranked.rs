@@ -15,10 +15,7 @@ use super::{
     feed::{ALL, Collected, MARGIN},
     rebuild::Part,
 };
-use crate::{
-    error::{Result, Store},
-    ports::View,
-};
+use crate::ports::{Result, Store, View};
 
 type RankedQuery = FeedQuery<RankedPlace>;
 

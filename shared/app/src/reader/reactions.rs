@@ -8,8 +8,7 @@ use tracing::warn;
 use super::{Body, FeedItem, Origin, Readers, sight::Sight};
 use crate::{
     cut,
-    error::{Result, Store},
-    ports::{KnownPage, KnownReactions, PageParts},
+    ports::{KnownPage, KnownReactions, PageParts, Result, Store},
 };
 
 /// A page, newest reaction first.

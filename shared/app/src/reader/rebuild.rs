@@ -9,10 +9,7 @@ use super::{
     shared::Places,
     timeline::{Facts, Lane, Merge, Placed, Source},
 };
-use crate::{
-    error::{Result, StoreError},
-    ports::{Begun, Metric, Seed, View},
-};
+use crate::ports::{Begun, Metric, Result, Seed, StoreError, View};
 
 /// How often facts that changed during the rebuild are loaded again, and a view that vanished is rebuilt again.
 const ROUNDS: usize = 6;

@@ -19,10 +19,7 @@ use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, Timestamp, UserId, feed::FEED_CAP};
 
 use super::{PairFacts, Readers, timeline::Source};
-use crate::{
-    error::{Result, Store},
-    ports::Posts,
-};
+use crate::ports::{Posts, Result, Store};
 
 /// The times of an author's posts are stored from this many followers on.
 const MANY_FOLLOWERS: u64 = 1_000;

@@ -3,10 +3,7 @@
 use tidemark_domain::{AuthorState, Seq, SeqSet, UserId};
 
 use super::{PairFacts, Readers};
-use crate::{
-    error::Result,
-    ports::{KnownReader, Marks},
-};
+use crate::ports::{KnownReader, Marks, Result};
 
 /// The posts of an author that are read, and those that count as unread, as one caller sees them.
 #[derive(Debug, Clone)]

@@ -3,10 +3,7 @@
 use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP};
 
 use super::{PairFacts, Readers, shared::Places, timeline::Source};
-use crate::{
-    error::{Result, StoreError},
-    ports::{Gate, Seed},
-};
+use crate::ports::{Gate, Result, Seed, StoreError};
 
 /// The number of times that facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;

@@ -7,7 +7,10 @@ use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
 use super::Snapshot;
-use crate::{PARALLEL, error::Result, ports::Posts};
+use crate::{
+    PARALLEL,
+    ports::{Posts, Result},
+};
 
 /// The number of posts of one author in the first load, and in each later load.
 const FIRST_LOAD: usize = 10;
