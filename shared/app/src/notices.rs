@@ -138,11 +138,8 @@ impl NoticeBoard {
         user: UserId,
         missing: Result<Vec<NoticeRecord>>,
     ) -> Result<(PlatformHead, NoticeReads, bool)> {
-        let filled = match missing {
-            Ok(missing) => self.fill(platform, user, &missing).await,
-            Err(error) => Err(error),
-        };
-        match filled {
+        let filled = async { self.fill(platform, user, &missing?).await };
+        match filled.await {
             Ok((head, reads)) => Ok((head, reads, false)),
             Err(error) if error.store() == Store::Facts => Err(error),
             Err(error) => {

@@ -55,15 +55,17 @@ impl Publishing {
     pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published> {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
-        match &published {
-            Published::Created(post, head) => self.start_delivery(FanOut::of(post, head)).await,
+        let fan_out = match &published {
+            Published::Created(post, head) => FanOut::of(post, head),
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
                 let head = self.stores.posts.heads(&[new.author]).await?.remove(&new.author).unwrap_or_default();
-                self.start_delivery(FanOut::of(post, &head)).await;
+                FanOut::of(post, &head)
             }
-            Published::Repeated(_) | Published::KeyReused | Published::Full => {}
-        }
+            Published::Repeated(_) | Published::KeyReused | Published::Full => return Ok(published),
+        };
+        // The post is published although its followers and counters do not know of it yet.
+        logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
         Ok(published)
     }
 
@@ -84,11 +86,6 @@ impl Publishing {
             logged!(self.stores.relation_views.note_change(caller).await, "the moderator may see the post for a second", %post);
         }
         Ok(Removal::Deleted)
-    }
-
-    /// Starts the delivery of a new post. It is published although its followers and counters do not know of it yet.
-    async fn start_delivery(&self, fan_out: FanOut) {
-        logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
     }
 
     /// Replaces title and text of a post of `caller`, also in feeds. Its place and its read state stay.

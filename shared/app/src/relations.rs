@@ -77,10 +77,7 @@ impl Relations {
                 None
             }
         };
-        let (mut items, rest) = match slice {
-            Some(slice) => (slice.items, slice.rest),
-            None => (Vec::new(), Some(start)),
-        };
+        let (mut items, rest) = slice.map_or((Vec::new(), Some(start)), |slice| (slice.items, slice.rest));
         if items.len() <= limit
             && let Some(rest) = rest
         {

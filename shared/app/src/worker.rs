@@ -57,14 +57,10 @@ impl Worker {
             Task::Rebuild { user, .. } => sync.readers.rebuild(*user, true).await.map(|_| ()),
             Task::Sync { user, author, reacted, .. } => {
                 sync.pair(*user, *author).await?;
-                match reacted {
-                    Some(seq) => {
-                        let post = PostId::new(*author, *seq);
-                        fan_outs.stores.post_views.forget_counts(post).await?;
-                        sync.reacted(*user, post).await
-                    }
-                    None => Ok(()),
-                }
+                let Some(seq) = reacted else { return Ok(()) };
+                let post = PostId::new(*author, *seq);
+                fan_outs.stores.post_views.forget_counts(post).await?;
+                sync.reacted(*user, post).await
             }
         }
     }

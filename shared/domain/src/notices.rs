@@ -10,11 +10,8 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 use integer_encoding::VarInt;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ids::{MAX_SEQ, ParseIdError, Seq, parse_decimal},
-    seq_set::SeqSet,
-    time::Timestamp,
-};
+use crate::ids::{MAX_SEQ, parse_decimal};
+use crate::{ParseIdError, Seq, SeqSet, Timestamp};
 
 /// The maximum number of live notices of a platform. It limits the size of the head and the cost of a count.
 pub const MAX_LIVE: usize = 2_000;

@@ -6,7 +6,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures::FutureExt;
-use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, UserId};
+use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, Removed, UserId};
 use tracing::{error, info};
 
 use super::{Leaving, task};
@@ -262,16 +262,19 @@ impl<'a> Slice<'a> {
                 }
             }
         }
+        let (stores, user) = (self.stores(), self.user);
         let mut left = 0;
         loop {
-            let given = self.stores().erasures.reactions_to(self.user, STEP + left).await?;
+            let given = stores.erasures.reactions_to(user, STEP + left).await?;
             let found = given.len();
             left = 0;
             for given in given {
-                let removed = match given {
-                    Ok((reader, state)) => self.forget_reactions(reader, &state).await,
-                    Err(error) => Err(error),
+                let removed = async {
+                    let (reader, state) = given?;
+                    stores.erasures.remove_reactions_to(user, reader, &state).await?;
+                    stores.erasure_views.clear_reactions(reader).await
                 };
+                let removed = removed.await;
                 left += usize::from(!self.note(removed)?);
                 self.in_time()?;
             }
@@ -286,11 +289,6 @@ impl<'a> Slice<'a> {
         stores.erasures.remove_reaction(self.user, post, reaction).await?;
         self.leaving.fan_outs.sync.reacted(self.user, post).await?;
         stores.relation_views.forget_counters(post.author, None).await
-    }
-
-    async fn forget_reactions(&self, reader: UserId, state: &ReactionState) -> Result<()> {
-        self.stores().erasures.remove_reactions_to(self.user, reader, state).await?;
-        self.stores().erasure_views.clear_reactions(reader).await
     }
 
     /// Removes the user's marks, and those of the user's posts.

@@ -73,11 +73,11 @@ pub struct Blocked;
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
     pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>> {
-        let page = match self.outage.checked(self.stores.post_views.timeline(reader, query.author)).await {
-            Ok((head, known)) => self.known_author_page(reader, query, head, &known).boxed().await,
-            Err(error) => Err(error),
+        let page = async {
+            let (head, known) = self.outage.checked(self.stores.post_views.timeline(reader, query.author)).await?;
+            self.known_author_page(reader, query, head, &known).await
         };
-        let degraded = match page {
+        let degraded = match page.boxed().await {
             Ok(Some(page)) => return Ok(page),
             Ok(None) => false,
             Err(error) if error.store() == Store::Views => {

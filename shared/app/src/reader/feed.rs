@@ -288,8 +288,8 @@ impl Readers {
             Status::All => Lane::of_feed(snapshot, false),
             Status::Unread => Lane::of_unread(snapshot),
         };
-        let posts = Facts(&*self.stores.posts);
-        let mut merge = Merge::new(&posts, lanes, walk.bound);
+        let (posts, facts) = (&*self.stores.posts, Facts(&*self.stores.posts));
+        let mut merge = Merge::new(&facts, posts, lanes, walk.bound);
         while walk.page.missing() > 0
             && let Some(post) = merge.next().await?
             && walk.since.is_none_or(|since| post.key() > since)

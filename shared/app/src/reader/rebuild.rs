@@ -9,7 +9,7 @@ use super::{
     shared::Places,
     timeline::{Facts, Lane, Merge, Placed, Source},
 };
-use crate::ports::{Begun, Metric, Result, Seed, StoreError, View};
+use crate::ports::{Begun, Metric, Posts, Result, Seed, StoreError, View};
 
 /// How often facts that changed during the rebuild are loaded again, and a view that vanished is rebuilt again.
 const ROUNDS: usize = 6;
@@ -98,7 +98,7 @@ impl Readers {
         let (known, reads) = futures::try_join!(self.authors(&ids, anew), self.stores.reads.all_reads(user))?;
         let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
         let places = Places::new(&*self.stores.posts, &known);
-        let (entries, low) = newest(&places, &snapshot).await?;
+        let (entries, low) = newest(&places, &*self.stores.posts, &snapshot).await?;
         debug!(%user, authors = ids.len(), entries = entries.len(), "rebuilding view");
 
         let authors = snapshot.state.authors.into_iter().collect();
@@ -130,7 +130,7 @@ impl Readers {
 
     /// Returns the newest posts of a feed from the facts, and the lowest of them if there are older posts.
     pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>)> {
-        newest(&Facts(&*self.stores.posts), snapshot).await
+        newest(&Facts(&*self.stores.posts), &*self.stores.posts, snapshot).await
     }
 
     /// Returns a seed with fresh facts of these authors only.
@@ -161,8 +161,8 @@ impl Readers {
 const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
 
 /// Returns the newest posts of a view, at most the cap, and the lowest of them if there are older posts.
-async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
-    let mut merge = Merge::new(source, Lane::of_feed(snapshot, true), None);
+async fn newest<P: Placed>(source: &dyn Source<P>, posts: &dyn Posts, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
+    let mut merge = Merge::new(source, posts, Lane::of_feed(snapshot, true), None);
     let mut posts: Vec<P> = Vec::new();
     while let Some(post) = merge.next().await? {
         if posts.len() == FEED_CAP {

@@ -16,7 +16,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, Timestamp, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, UserId, feed::FEED_CAP};
 
 use super::{PairFacts, Readers, timeline::Source};
 use crate::ports::{Posts, Result, Store};
@@ -71,10 +71,6 @@ impl Source<FeedKey> for Places<'_> {
             keys.sort_unstable_by(|a, b| b.cmp(a));
         }
         Ok(keys)
-    }
-
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq> {
-        self.posts.seq_at(author, at).await
     }
 }
 

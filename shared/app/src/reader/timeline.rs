@@ -38,9 +38,6 @@ impl Placed for FeedKey {
 pub(super) trait Source<P>: Send + Sync {
     /// Returns those of these posts of an author that feeds show, newest first. `seqs` descend.
     async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<P>>;
-
-    /// Returns the number of the author's last post at or before `at`.
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq>;
 }
 
 /// The posts themselves, from the facts.
@@ -51,10 +48,6 @@ impl Source<Post> for Facts<'_> {
     async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
         let posts = self.0.posts_of(author, seqs).await?;
         Ok(posts.into_iter().filter(Post::is_in_feeds).collect())
-    }
-
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq> {
-        self.0.seq_at(author, at).await
     }
 }
 
@@ -153,6 +146,7 @@ impl<'a, P: Placed> Lane<'a, P> {
 /// The merge. [`Merge::next`] returns posts newest first, each once.
 pub(super) struct Merge<'a, P> {
     source: &'a dyn Source<P>,
+    posts: &'a dyn Posts,
     lanes: Vec<Lane<'a, P>>,
     heap: BinaryHeap<(FeedKey, usize)>,
     before: Option<FeedKey>,
@@ -161,8 +155,8 @@ pub(super) struct Merge<'a, P> {
 
 impl<'a, P: Placed> Merge<'a, P> {
     /// Merges lanes, strictly below `before`.
-    pub(super) fn new(source: &'a dyn Source<P>, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
-        Self { source, lanes, heap: BinaryHeap::new(), before, started: false }
+    pub(super) fn new(source: &'a dyn Source<P>, posts: &'a dyn Posts, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
+        Self { source, posts, lanes, heap: BinaryHeap::new(), before, started: false }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<P>> {
@@ -191,7 +185,7 @@ impl<'a, P: Placed> Merge<'a, P> {
         if let Some(before) = self.before {
             let mut later: Vec<&mut Lane<'_, P>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
             for lanes in later.chunks_mut(PARALLEL) {
-                let seqs = try_join_all(lanes.iter().map(|lane| self.source.seq_at(lane.author, before.at))).await?;
+                let seqs = try_join_all(lanes.iter().map(|lane| self.posts.seq_at(lane.author, before.at))).await?;
                 for (lane, seq) in lanes.iter_mut().zip(seqs) {
                     lane.upto = lane.upto.min(seq);
                     lane.latest_at = before.at;
