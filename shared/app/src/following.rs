@@ -46,7 +46,6 @@ pub enum Hide {
     Done,
     /// The caller mutes or blocks [`MOST_HIDDEN`] users.
     LimitReached,
-    /// The user has left.
     Erased,
 }
 

@@ -74,7 +74,7 @@ pub use live::Live;
 pub use marking::{MarkedPost, MarkedPosts, Marking};
 pub use people::{Callers, Cards, People};
 pub use ports::Budget;
-pub use publishing::{Edited, PostDelivery, Publishing, Removal};
+pub use publishing::{PostChange, PostDelivery, Publishing};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use view_sync::ViewSync;

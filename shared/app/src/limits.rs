@@ -30,7 +30,7 @@ pub struct OverLimit {
 pub enum Denied {
     OverLimit(OverLimit),
     Erased,
-    /// It is unknown whether the caller has.
+    /// It is unknown whether the caller has asked to leave.
     Unknown(StoreError),
 }
 

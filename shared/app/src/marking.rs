@@ -31,7 +31,6 @@ pub struct Marking {
 
 #[derive(Debug, Clone)]
 pub struct MarkedPost {
-    /// Whether the post counts as read.
     pub read: bool,
     /// The reader's counts after the mark.
     pub snapshot: Snapshot,

@@ -1,8 +1,7 @@
 //! Use cases of notices: the live notices of a platform, the read state of a reader, and the views of both.
 //!
-//! A head and a read state are facts with a version. Their views are copies, and a count reads both in one round trip.
-//! A missing view is filled from the facts under a lease. The request that changes a fact replaces its view. If that
-//! fails, a worker does it.
+//! A head and a read state are facts with a version, and their views are copies. A missing view is filled from the
+//! facts under a lease. The request that changes a fact replaces its view, or a worker does.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -143,9 +143,8 @@ impl Later {
         logged!(self.stores.queue.send_after(&[task], IN_ADVANCE).await, "no task was left in advance");
     }
 
-    /// Sends a failed task again with a delay, if it has had fewer than `most` attempts of its own. A message that the
-    /// queue redelivers instead would wait for the visibility timeout each time, and would become a dead letter in a
-    /// long outage.
+    /// Sends a failed task again with a delay, if it has had fewer than `most` attempts. A message that the queue
+    /// redelivers would wait for the visibility timeout each time, and become a dead letter in a long outage.
     ///
     /// Returns false if no attempt is left or the queue does not accept the task, which the caller then gives back.
     pub(crate) async fn again(&self, task: &Task, most: u8) -> bool {
@@ -173,9 +172,8 @@ pub(crate) const MOST_TRIES: u8 = u8::MAX;
 /// Attempts of its own that a task has if it may be the cause of its failure: about half a minute.
 pub(crate) const FEW_TRIES: u8 = 8;
 
-/// The delay of a task that has failed `tries` times. It is short at first, so that a view is right soon after a short
-/// outage, and a minute in a long one. A page of a fan-out waits longer, because it is more work and some of it may be
-/// repeated each time.
+/// The delay of a task that has failed `tries` times: short at first, so that a view is right soon after a short
+/// outage, and a minute in a long one. A page of a fan-out, which is more work, waits longer.
 fn pause(task: &Task, tries: u8) -> Duration {
     Duration::from_secs(match tries {
         0..5 if task.is_missed_by_views() => 1,

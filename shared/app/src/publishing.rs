@@ -1,7 +1,6 @@
 //! [`Publishing`]: publish, edit and delete a post; likes and favorites; the delivery status of a post.
 //!
-//! The author's head decides the sequence number: [`tidemark_domain::AuthorHead::publish`], inside the transaction of
-//! [`crate::ports::Posts::publish`].
+//! [`tidemark_domain::AuthorHead::publish`] gives the sequence number, in the transaction of the facts.
 
 use std::sync::Arc;
 
@@ -22,12 +21,13 @@ pub struct Publishing {
     pub fan_outs: FanOuts,
 }
 
+/// The outcome of a request to edit or delete a post.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Edited {
-    /// The post has the new title and text, by this request or an earlier one.
-    Stands(Post),
+pub enum PostChange<T> {
+    /// The post is as requested, by this request or an earlier one.
+    Stands(T),
     NotAuthor,
-    /// There is no such live post.
+    /// There is no live post to edit, or no such post was ever published.
     Unknown,
 }
 
@@ -39,15 +39,6 @@ pub struct PostDelivery {
     pub status: DeliveryStatus,
     /// Whether Redis was unavailable. `pages_done` is then 0.
     pub degraded: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
-    /// This request or an earlier one deleted the post.
-    Deleted,
-    NotAuthor,
-    /// No such post was ever published.
-    Unknown,
 }
 
 impl Publishing {
@@ -70,37 +61,37 @@ impl Publishing {
     }
 
     /// Deletes a post of `caller`, or of any author if `caller` is a moderator, and starts its retraction.
-    pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<Removal> {
+    pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<PostChange<()>> {
         if post.author != caller && !moderator {
             let known = self.stores.posts.posts(&[post]).await?.contains_key(&post);
-            return Ok(if known { Removal::NotAuthor } else { Removal::Unknown });
+            return Ok(if known { PostChange::NotAuthor } else { PostChange::Unknown });
         }
         let counts = self.stores.edges.follower_counts(post.author).await?;
         match self.stores.posts.delete(post, counts.iter().sum()).await? {
             // Views may show the post until they know of the deletion.
             Deleted::Deleted(post, head) => self.fan_outs.start(FanOut::of(&post, &head)).await?,
             Deleted::Already(_) => {}
-            Deleted::Unknown => return Ok(Removal::Unknown),
+            Deleted::Unknown => return Ok(PostChange::Unknown),
         }
         if post.author != caller {
             logged!(self.stores.relation_views.note_change(caller).await, "the moderator may see the post for a second", %post);
         }
-        Ok(Removal::Deleted)
+        Ok(PostChange::Stands(()))
     }
 
     /// Replaces title and text of a post of `caller`, also in feeds. Its place and its read state stay.
-    pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited> {
+    pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<PostChange<Post>> {
         let stores = &self.stores;
         if id.author != caller {
             let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
-            return Ok(if live { Edited::NotAuthor } else { Edited::Unknown });
+            return Ok(if live { PostChange::NotAuthor } else { PostChange::Unknown });
         }
         self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true, tries: 0 }).await;
-        let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(Edited::Unknown) };
+        let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(PostChange::Unknown) };
         // Even if the facts had the text: an earlier request may have ended before its view.
         let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
         self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false, tries: 0 }]).await?;
-        Ok(Edited::Stands(post))
+        Ok(PostChange::Stands(post))
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.

@@ -10,9 +10,8 @@ use tidemark_domain::Timestamp;
 
 use crate::ports::{Clock, Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 
-/// Collects the values of metrics. A process of Lambda has one invocation at a time, so what was recorded since the
-/// last line belongs to the current invocation. The local stack runs invocations of one function side by side: there, a
-/// value may be in the line of another one.
+/// Collects the values of metrics. A process of Lambda has one invocation at a time. The local stack runs invocations
+/// of a function side by side: there, a value may be in the line of another one.
 pub struct Recorder {
     lines: Arc<dyn Metrics>,
     clock: Arc<dyn Clock>,

@@ -1,8 +1,7 @@
 //! Use cases of relations: lists of followers and followees, relation status, counters.
 //!
-//! Lists and counters are views. A change is applied to a cached list, ordered by the time of the change. It takes the
-//! lease from a process that fills the list, and a fill without its lease is not stored. So a fill that began before a
-//! change does not replace it.
+//! Lists and counters are views. A change is applied to a cached list, ordered by its time, and takes the lease from a
+//! process that fills the list. So a fill that began before a change does not replace it.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -125,9 +125,8 @@ impl AuthorState {
         let latest = head.latest_seq.max(edge.base);
         let settled = reads.read.union(&head.deleted).contiguous_above(edge.base).min(latest);
         let base = settled / 8 * 8;
-        // Reads are not cut at the head's latest post, because the two facts are read at different moments. If `reads`
-        // contains a mark of a post that this head does not know yet, the state must have the mark, because it has the
-        // version of `reads`.
+        // Reads are not cut at the head's latest post: the head may be older. A mark of a post that it does not know
+        // yet must stay, because the state has the version of `reads`.
         let bits = |seqs: &mut dyn Iterator<Item = Seq>| {
             let mut bitmap = Bitmap::default();
             seqs.take_while(|&seq| seq <= latest + LATER).for_each(|seq| bitmap.set(seq - base - 1));

@@ -2,7 +2,7 @@
 
 use crate::{FeedKey, PostId, Relation, Score, Seq, Timestamp, UserId};
 
-/// The place below which the next page begins. Each kind of list has a variant: a cursor of one list is invalid for another.
+/// The place below which the next page begins. Each kind of list has a variant, which is invalid for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
     Feed(FeedKey),

@@ -160,8 +160,7 @@ pub struct Post {
     /// Whether only the tombstone is left.
     pub deleted: bool,
     /// The post was migrated after its author had published something later. It keeps its time, is listed under its
-    /// author and can be opened. It is in no feed and no unread count, because these rely on times that do not
-    /// decrease.
+    /// author, and is in no feed and no unread count, because these rely on times that do not decrease.
     pub archived: bool,
     pub delivery: Delivery,
 }

@@ -10,9 +10,8 @@
 //! - `age` grows with the time of publication, so no score changes because time passes. A post that is a half-life
 //!   newer has one point more, as much as twice the reactions.
 //!
-//! Scores are computed in this order of operations, in 64-bit floating point: `(weight + step + preference) + age`,
-//! where the sum in parentheses is an integer. `shared/views/src/lua/codec.lua` does the same, so equal facts give
-//! equal scores.
+//! Scores are computed in this order, in 64-bit floating point: `(weight + step + preference) + age`, with an integer
+//! in parentheses. `shared/views/src/lua/codec.lua` does the same, so equal facts give equal scores.
 
 use std::{cmp::Ordering, time::Duration};
 

@@ -34,7 +34,6 @@ pub enum ServerMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It is not a message that this API knows.
     InvalidMessage,
     TooManyRequests,
     Erased,

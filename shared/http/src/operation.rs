@@ -93,7 +93,6 @@ impl Operation {
         self
     }
 
-    /// The response is a page.
     pub fn page(self) -> Self {
         self.parameters(["limit", "cursor"]).header("Link", "Link")
     }
@@ -103,7 +102,6 @@ impl Operation {
         self.parameters(["If-None-Match"]).header("ETag", component).responds("304", "NotModified")
     }
 
-    /// Takes an `Idempotency-Key`.
     pub fn idempotent(self) -> Self {
         let keyed = self.parameters(["Idempotency-Key"]).responds("409", "InFlight");
         keyed.refuses(Kind::KeyReused, "the key was used with another body")

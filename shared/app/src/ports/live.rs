@@ -116,7 +116,6 @@ pub struct LivePost {
     /// The number of the author's post.
     #[serde(default)]
     pub seq: Seq,
-    /// The number of messages that did not reach a connection.
     #[serde(default)]
     pub tries: u8,
 }

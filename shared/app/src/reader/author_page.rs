@@ -59,9 +59,7 @@ pub struct AuthorPage {
     pub next: Option<Seq>,
     /// The number of all posts of the author with the requested status.
     pub total: u64,
-    /// The cards that the view returned with the posts.
     pub cards: HashMap<UserId, Option<Card>>,
-    /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
     pub degraded: bool,
 }

@@ -1,5 +1,4 @@
-//! Pull: a read compares the view with the heads of the big authors that the reader follows, and adds the missing posts
-//! to the view.
+//! Pull: a read compares the view with the heads of pulled authors, and adds the missing posts.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
-//! Use cases of one reader: the view, the facts if the view is unavailable, rebuilds, updates after a change of an edge
-//! or a read state, and feed pages.
+//! Use cases of one reader: the view, or the facts instead; rebuilds, updates and pages.
 
 mod author_page;
 mod catch_up;
@@ -45,7 +44,6 @@ pub struct Readers {
 /// The source of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The view in Redis.
     View,
     /// The facts, because the view is damaged or being rebuilt.
     Rebuilding,

@@ -198,9 +198,8 @@ impl Readers {
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of a page's live posts, if they are `wanted`. `known` is what Redis has returned already;
-    /// `None` if all of them have to come from the facts. A post that was edited in the meantime gets its new title. A
-    /// post with a damaged text has none.
+    /// Returns texts and counts of a page's live posts, if `wanted`. `known` is what Redis has returned; without it,
+    /// all comes from the facts. An edited post gets its new title. A damaged text is left out.
     ///
     /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(

@@ -19,7 +19,6 @@ pub struct ReactedPage {
     /// The next page begins below this reaction. `None` only at the end.
     pub next: Option<FeedKey>,
     pub cards: HashMap<UserId, Option<Card>>,
-    /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
     pub degraded: bool,
 }

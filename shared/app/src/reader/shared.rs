@@ -1,9 +1,8 @@
 //! Facts of authors that rebuilds and follows need, from Redis.
 //!
-//! Many readers of a big author need the same facts at once: after Redis has lost its views, or when an author is
-//! followed by many. All facts of an author lie in one partition of DynamoDB, which returns 3,000 read units a second.
-//! So the head and the times of the newest posts of authors with many followers come from Redis, where one process
-//! stores them for all.
+//! Many readers of a big author need the same facts at once: after Redis has lost its views, or when many follow an
+//! author. All facts of an author lie in one partition of DynamoDB, with 3,000 read units a second. So the head and the
+//! times of the newest posts of authors with many followers come from Redis, where one process stores them for all.
 //!
 //! A head in Redis may lack a post that is a fact already. It is safe to open the gate of a view first and to read such
 //! a head then: a post is delivered only after Redis has the head that contains it, or the outage is noted

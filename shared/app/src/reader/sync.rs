@@ -22,9 +22,8 @@ impl Readers {
         for round in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
-            // Redis stores marks of an author separately while the reader does not follow the author. They end here:
-            // after a follow, marks go into the author's field. The author's marks know whether this user blocks the
-            // author, which an edge cannot do.
+            // Redis stores marks of an author separately while the reader does not follow the author; after a follow,
+            // they are in the author's field. The author's own marks know whether this user blocks the author.
             let gone_pairs = gone.iter().map(|tombstone| (tombstone.author, user));
             let pairs: Vec<(UserId, UserId)> = authors.iter().map(|&author| (user, author)).chain(gone_pairs).collect();
             self.stores.reader_views.forget_marks(&pairs).await?;
