@@ -350,7 +350,14 @@ impl FanOuts {
     }
 
     async fn update(&self, fan_out: FanOut) -> Result<()> {
-        let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
+        let (author, stores) = (fan_out.post.author, &self.stores);
+        // The head of the facts: a publish and a delete at the same time know heads of the same version, each without
+        // the other's change.
+        let head = async {
+            let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+            stores.head_views.replace_head(author, &head).await
+        };
+        let (shown, told) = futures::join!(head, self.tell(fan_out));
         shown.and(told)
     }
 
@@ -362,13 +369,6 @@ impl FanOuts {
             self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)], None).await?;
         }
         Ok(())
-    }
-
-    /// Stores the author's head in Redis, as the facts have it. What one request knows of it is not enough: a publish
-    /// and a delete at the same time have two heads of the same version, and neither has both changes.
-    async fn refresh_head(&self, author: UserId) -> Result<()> {
-        let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-        self.stores.head_views.replace_head(author, &head).await
     }
 }
 

@@ -149,13 +149,8 @@ impl Relations {
         };
         let mut members = self.read_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
         // The list is cut at a whole millisecond, so that the facts continue below it without a gap or an overlap.
-        let low = if members.len() > cap {
-            let low = members[cap].since.plus_ms(1);
-            members.retain(|member| member.since >= low);
-            low
-        } else {
-            Timestamp::default()
-        };
+        let low = members.get(cap).map_or_else(Timestamp::default, |first_left_out| first_left_out.since.plus_ms(1));
+        members.retain(|member| member.since >= low);
         self.stores.relation_views.fill(list, token, &members, low).await?;
         self.stores.relation_views.slice(caller, list, start, limit).await
     }

@@ -124,9 +124,7 @@ impl ViewSync {
 
     /// Leaves tasks to a worker if an update of views has failed.
     pub(crate) async fn or_enqueue(&self, shown: Result<()>, tasks: impl FnOnce() -> Vec<Task>) -> Result<()> {
-        match shown {
-            Ok(()) => Ok(()),
-            Err(error) => self.later.instead(&error, &tasks()).await,
-        }
+        let Err(error) = shown else { return Ok(()) };
+        self.later.instead(&error, &tasks()).await
     }
 }
