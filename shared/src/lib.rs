@@ -14,7 +14,7 @@ pub mod telemetry;
 pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use settings::{AuthorizerSettings, AwsOverrides, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
-    Budget, Denied, Edited, Hide, Hiding, Membership, Place, Recorder, Removal, Stores, fan_out, notices, outage, ports, reader,
+    Budget, Denied, Hide, Hiding, Membership, Place, PostChange, Recorder, Stores, fan_out, notices, outage, ports, reader,
     relations,
 };
 pub use tidemark_domain as domain;

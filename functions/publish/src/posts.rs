@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 use tidemark::{
-    App, Edited, Removal,
+    App, PostChange,
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
     http::{Kind, Problem, Request, Response, bodies::*},
     ports::{Published, Reacted},
@@ -109,9 +109,9 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
     let EditPostRequest { title, body, data } = request.body()?;
     let text = PostText { body, data };
     let post = match app.publishing.edit(caller, id, &title, &text).await? {
-        Edited::Stands(post) => post,
-        Edited::NotAuthor => return Err(Problem::forbidden("only its author may edit a post")),
-        Edited::Unknown => return Err(Problem::no_post(id)),
+        PostChange::Stands(post) => post,
+        PostChange::NotAuthor => return Err(Problem::forbidden("only its author may edit a post")),
+        PostChange::Unknown => return Err(Problem::no_post(id)),
     };
     let body = EditedPost {
         id,
@@ -132,9 +132,9 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
     let caller = request.caller()?;
     let id: PostId = request.parameter("post")?;
     match app.publishing.delete(caller, request.has_scope(MODERATE), id).await? {
-        Removal::Deleted => Ok(Response::no_content()),
-        Removal::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
-        Removal::Unknown => Err(Problem::no_post(id)),
+        PostChange::Stands(()) => Ok(Response::no_content()),
+        PostChange::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
+        PostChange::Unknown => Err(Problem::no_post(id)),
     }
 }
 

@@ -5,6 +5,9 @@ use std::{error::Error, fmt};
 /// The underlying error of an adapter.
 pub type Source = Box<dyn Error + Send + Sync>;
 
+/// The result of an operation on a store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// DynamoDB, which holds the facts.
@@ -30,8 +33,7 @@ pub enum StoreError {
     /// The store is unreachable, throttles requests, or did not respond in time. A write may have been done.
     #[error("the {store} is unavailable ({operation})")]
     Unavailable { store: Store, operation: &'static str, source: Source },
-    /// Concurrent writes kept changing the same items until the attempts ended. If a change takes several transactions,
-    /// some of them may be done.
+    /// Concurrent writes kept changing the same items. Of several transactions of a change, some may be done.
     #[error("too many concurrent changes of the same items ({operation})")]
     Contention { operation: &'static str },
     /// An item of a table, with its key as text, cannot be decoded. A retry does not help.

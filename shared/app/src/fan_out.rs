@@ -1,8 +1,7 @@
 //! Fan-out: the delivery of a post to the views of its author's followers, page by page.
 //!
-//! Publish and delete [start](FanOuts::start) a fan-out. For up to [`INLINE_PAGES`] pages they list the followers and
-//! send one batch for each page. For more pages they send tasks that list ranges of pages. A [`Worker`](crate::Worker)
-//! runs tasks. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
+// Publish and delete [start](FanOuts::start) a fan-out. They send a batch for each of up to [`INLINE_PAGES`] pages, or
+// tasks that list ranges of more pages. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
 
 mod ranks;
 
@@ -16,8 +15,7 @@ use tracing::warn;
 
 use crate::{
     Live, OutOfTime, Stores, ViewSync,
-    error::StoreError,
-    ports::{FanOut, FanOutKind, Look, Metric, Progress, Task},
+    ports::{FanOut, FanOutKind, Look, Metric, Progress, Result, StoreError, Task},
 };
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, FeedKey, Post, PostId, PostSummary, Timestamp, UserId,
@@ -36,12 +34,10 @@ pub struct FanOuts {
 /// Pages that wait longer than this in a queue that is not drained count as lost.
 pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 
-/// The longest time of a run from the note that it sends pages to the note that they are sent. The function may not run
-/// as long.
+/// The longest time from the note that a run sends pages to the note that they are sent. No function runs as long.
 const SENDING_MS: u64 = 60_000;
 
-/// Up to this many messages in flight are no sign of a backlog, because 33 workers hold as many. If more workers are
-/// busy, the waits of a backlog count.
+/// Up to this many messages in flight are no sign of a backlog: 33 workers hold as many.
 const HELD_BY_WORKERS: u64 = 100;
 
 /// The wait for pages that were sent again doubles at most this often.
@@ -133,8 +129,7 @@ impl FanOut {
         }
     }
 
-    /// Returns whether the fan-out still applies. The fact decides, not the message: a deleted post is not delivered,
-    /// and a live post is not retracted.
+    /// Returns whether the fan-out still applies: a deleted post is not delivered, a live post is not retracted.
     fn is_wanted(&self, post: &Post) -> bool {
         post.deleted == (self.kind == FanOutKind::Retract)
     }
@@ -150,7 +145,7 @@ impl FanOuts {
     /// If pages cannot be sent, or the end of a fan-out without pages cannot be stored, this still succeeds: the post
     /// stays listed as unfinished, and reconcile does the rest. Fails if neither Redis nor a task has the head, the
     /// change of the author's counters, or the deletion.
-    pub async fn start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    pub async fn start(&self, fan_out: FanOut) -> Result<()> {
         if let Err(error) = self.show(fan_out).await {
             self.note_unsent(fan_out.kind, fan_out.post).await;
             return Err(error);
@@ -163,19 +158,18 @@ impl FanOuts {
 
     /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
     /// Redis knew before the change. So it comes before the first delivery.
-    async fn show(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    async fn show(&self, fan_out: FanOut) -> Result<()> {
         let tell = || vec![Task::Tell { fan_out, tries: 0 }];
         self.sync.or_enqueue(self.update(fan_out).await, tell).await
     }
 
-    /// Stores that pages are not in the queue. Without this, reconcile sends them too, but perhaps only after
-    /// [`BACKLOG_WAIT_MS`].
+    /// Stores that pages are not in the queue. Without it, reconcile may send them after [`BACKLOG_WAIT_MS`].
     async fn note_unsent(&self, kind: FanOutKind, post: PostId) {
         logged!(self.stores.posts.note_look(kind, post, Look::Unsent).await, "reconcile may send the pages late", %post);
     }
 
     /// Sends the pages, or stores the end of a fan-out whose pages are empty.
-    async fn send_pages(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    async fn send_pages(&self, fan_out: FanOut) -> Result<()> {
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
             return self.stores.queue.send(&tasks).await;
@@ -197,7 +191,7 @@ impl FanOuts {
         self.stores.queue.send(&tasks).await
     }
 
-    pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<(), StoreError> {
+    pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<()> {
         let users: Vec<UserId> = followers.iter().copied().filter_map(UserId::new).collect();
         if !self.handle(fan_out, &users).await? {
             return Ok(());
@@ -212,7 +206,7 @@ impl FanOuts {
     }
 
     /// Does what could not be done when the fan-out began.
-    pub(crate) async fn late_start(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    pub(crate) async fn late_start(&self, fan_out: FanOut) -> Result<()> {
         if self.post(fan_out).await?.is_none() {
             return Ok(());
         }
@@ -221,13 +215,13 @@ impl FanOuts {
     }
 
     /// Returns whether no message waits and no more messages are in flight than the workers hold.
-    pub async fn is_drained(&self) -> Result<bool, StoreError> {
+    pub async fn is_drained(&self) -> Result<bool> {
         let backlog = self.stores.queue.backlog().await?;
         Ok(backlog.waiting == 0 && backlog.in_flight <= HELD_BY_WORKERS)
     }
 
     /// Returns the state of an unfinished fan-out that is due.
-    pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected, StoreError> {
+    pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected> {
         let fan_out = FanOut::of(post, head);
         let (progress, pages) = self.stores.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
         let pages_done = progress.pages_done;
@@ -244,7 +238,7 @@ impl FanOuts {
 
     /// Handles an inspected fan-out: finishes it, stores its progress, sends its missing pages again, or gives it up.
     /// Returns whether it did so; of two runs at once, one sends the pages. May be repeated after an error.
-    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool, StoreError> {
+    pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool> {
         let (fan_out, posts) = (FanOut::of(post, head), &self.stores.posts);
         match inspected {
             Inspected::Done(progress) => {
@@ -273,7 +267,7 @@ impl FanOuts {
     }
 
     /// Returns how far the delivery of a post is. It reads Redis only while the delivery is not done.
-    pub(crate) async fn status(&self, post: &Post) -> Result<DeliveryStatus, StoreError> {
+    pub(crate) async fn status(&self, post: &Post) -> Result<DeliveryStatus> {
         let delivery = &post.delivery;
         if delivery.state == DeliveryState::Done {
             let pages_done = u64::from(delivery.pages);
@@ -288,7 +282,7 @@ impl FanOuts {
     }
 
     /// Sends the pages of a range as batches.
-    pub(crate) async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
+    pub(crate) async fn list(&self, fan_out: FanOut, pages: Range<u16>, out_of_time: OutOfTime<'_>) -> Result<()> {
         if pages.end > fan_out.pages {
             return Err(StoreError::DamagedView { detail: format!("pages {pages:?} of {}", fan_out.pages) });
         }
@@ -307,14 +301,13 @@ impl FanOuts {
         Ok(())
     }
 
-    async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task, StoreError> {
+    async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task> {
         let followers = self.stores.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
     }
 
-    /// Delivers or retracts the post. Returns false if its author was erased, because then nothing may be stored about
-    /// it, or if a retraction has a live post.
-    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<bool, StoreError> {
+    /// Delivers or retracts the post. Returns false if nothing may be stored about it ([`Self::post`]).
+    async fn handle(&self, fan_out: FanOut, users: &[UserId]) -> Result<bool> {
         let Some(post) = self.post(fan_out).await? else { return Ok(false) };
         if users.is_empty() || !fan_out.is_wanted(&post) {
             return Ok(true);
@@ -328,21 +321,21 @@ impl FanOuts {
             }
             FanOutKind::Retract => {
                 let views = &self.stores.reader_views;
-                let retracted = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
-                self.live.notify(&retracted.watched, Some(fan_out.post)).await;
+                let watched = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
+                self.live.notify(&watched, Some(fan_out.post)).await;
             }
         }
         Ok(true)
     }
 
     /// The post or its tombstone; `None` if its author was erased, or a retraction has a live post.
-    async fn post(&self, fan_out: FanOut) -> Result<Option<Post>, StoreError> {
+    async fn post(&self, fan_out: FanOut) -> Result<Option<Post>> {
         let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
     }
 
     /// Stores among the facts that all pages are done.
-    async fn complete(&self, fan_out: FanOut, handled: u64) -> Result<(), StoreError> {
+    async fn complete(&self, fan_out: FanOut, handled: u64) -> Result<()> {
         match fan_out.kind {
             FanOutKind::Deliver => {
                 let now = self.stores.clock.now();
@@ -356,27 +349,26 @@ impl FanOuts {
         Ok(())
     }
 
-    async fn update(&self, fan_out: FanOut) -> Result<(), StoreError> {
-        let (shown, told) = futures::join!(self.refresh_head(fan_out.post.author), self.tell(fan_out));
+    async fn update(&self, fan_out: FanOut) -> Result<()> {
+        let (author, stores) = (fan_out.post.author, &self.stores);
+        // The head of the facts: a publish and a delete at the same time know heads of the same version, each without
+        // the other's change.
+        let head = async {
+            let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+            stores.head_views.replace_head(author, &head).await
+        };
+        let (shown, told) = futures::join!(head, self.tell(fan_out));
         shown.and(told)
     }
 
-    /// Updates Redis after a change of an author's posts, except for the head: removes the author's counters, and
-    /// stores that a deleted post is deleted.
-    async fn tell(&self, fan_out: FanOut) -> Result<(), StoreError> {
+    /// Removes the author's counters, and stores that a deleted post is deleted.
+    async fn tell(&self, fan_out: FanOut) -> Result<()> {
         let author = fan_out.post.author;
         self.stores.relation_views.forget_counters(author, None).await?;
         if fan_out.kind == FanOutKind::Retract {
             self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)], None).await?;
         }
         Ok(())
-    }
-
-    /// Stores the author's head in Redis, as the facts have it. What one request knows of it is not enough: a publish
-    /// and a delete at the same time have two heads of the same version, and neither has both changes.
-    async fn refresh_head(&self, author: UserId) -> Result<(), StoreError> {
-        let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-        self.stores.head_views.replace_head(author, &head).await
     }
 }
 

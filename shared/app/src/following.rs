@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Stores, ViewSync,
-    ports::{Followed, StoreError},
+    ports::{Followed, Result},
     relations::newest_first,
 };
 use tidemark_domain::{Edge, Relation, Timestamp, UserId};
@@ -46,19 +46,13 @@ pub enum Hide {
     Done,
     /// The caller mutes or blocks [`MOST_HIDDEN`] users.
     LimitReached,
-    /// The user has left.
     Erased,
 }
 
 impl Following {
     /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that
     /// exists keeps its own. Returns one outcome for each element of `authors`, in order; `None` for the caller.
-    pub async fn follow(
-        &self,
-        caller: UserId,
-        authors: &[UserId],
-        preference: Option<i8>,
-    ) -> Result<Vec<Option<Followed>>, StoreError> {
+    pub async fn follow(&self, caller: UserId, authors: &[UserId], preference: Option<i8>) -> Result<Vec<Option<Followed>>> {
         let mut seen = HashSet::from([caller]);
         let distinct: Vec<UserId> = authors.iter().copied().filter(|&author| seen.insert(author)).collect();
         let mut outcomes = self.stores.edges.follow(caller, &distinct, self.stores.clock.now()).await?;
@@ -81,9 +75,8 @@ impl Following {
         Ok(authors.iter().map(|author| outcomes.get(author).cloned()).collect())
     }
 
-    /// Sets the preference of an edge that was just written or read, and returns whether it had another. If the follow
-    /// has ended in the meantime, the outcome stays as it is.
-    async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<bool, StoreError> {
+    /// Sets the preference of an edge. Returns whether it had another; false if the follow has ended.
+    async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<bool> {
         let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(false) };
         if edge.preference == preference {
             return Ok(false);
@@ -100,13 +93,13 @@ impl Following {
     }
 
     /// Returns the caller's preferences for these authors. Authors whom the caller does not follow are left out.
-    pub async fn preferences(&self, caller: UserId, authors: &[UserId]) -> Result<HashMap<UserId, i8>, StoreError> {
+    pub async fn preferences(&self, caller: UserId, authors: &[UserId]) -> Result<HashMap<UserId, i8>> {
         let edges = self.stores.edges.edges(caller, authors).await?.into_values().filter(|edge| edge.following);
         Ok(edges.map(|edge| (edge.author, edge.preference)).collect())
     }
 
     /// Ends a follow, if there is one.
-    pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<(), StoreError> {
+    pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<()> {
         let edges = &self.stores.edges;
         let tombstone = match edges.unfollow(caller, author, self.stores.clock.now()).await? {
             Some(tombstone) => Some(tombstone),
@@ -117,7 +110,7 @@ impl Following {
     }
 
     /// Mutes or blocks a user, or ends that. A refused request changes nothing. Parallel requests may exceed the limit.
-    pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<Hide, StoreError> {
+    pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<Hide> {
         let (edges, now) = (&self.stores.edges, self.stores.clock.now());
         if hidden {
             if self.stores.erasures.erasure(user).await?.is_some() {
@@ -150,7 +143,7 @@ impl Following {
     }
 
     /// Returns the users whom the caller mutes or blocks, newest first, below `below`.
-    pub async fn hidden(&self, caller: UserId, hiding: Hiding, below: Option<Relation>) -> Result<Vec<Relation>, StoreError> {
+    pub async fn hidden(&self, caller: UserId, hiding: Hiding, below: Option<Relation>) -> Result<Vec<Relation>> {
         let hidden = self.stores.edges.hidden(caller).await?.into_iter();
         let hidden = hidden.filter_map(|edge| Some(Relation { since: hiding.since(&edge)?, user: edge.author }));
         Ok(newest_first(hidden, below))

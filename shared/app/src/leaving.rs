@@ -19,12 +19,12 @@ use tracing::warn;
 use crate::{
     OutOfTime, PARALLEL,
     fan_out::{BACKLOG_WAIT_MS, FanOuts},
-    ports::{StoreError, Task},
+    ports::{Result, StoreError, Task},
 };
 use slice::Slice;
 
 /// An erasure that no worker has touched for this time is resumed, if the queue is drained. Otherwise its task may wait
-/// in the queue, and it is resumed after [`BACKLOG_WAIT_MS`].
+/// there, for up to [`BACKLOG_WAIT_MS`].
 const STALLED_MS: u64 = 120_000;
 
 /// Receipts that one call of [`Leaving::resume`] looks at. It begins at a random one, so that all have their turn.
@@ -48,7 +48,7 @@ pub struct Resumed {
 
 impl Leaving {
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
-    pub async fn begin(&self, user: UserId) -> Result<Erasure, StoreError> {
+    pub async fn begin(&self, user: UserId) -> Result<Erasure> {
         let stores = &self.fan_outs.stores;
         let now = stores.clock.now();
         let mut erasure = stores.erasures.begin_erasure(user, now).await?;
@@ -77,9 +77,8 @@ impl Leaving {
         Ok(erasure)
     }
 
-    /// Sends tasks for erasures that no worker continues. `drained` says whether the queue was. What fails is logged
-    /// and left to the next call.
-    pub async fn resume(&self, drained: bool, out_of_time: OutOfTime<'_>) -> Result<Resumed, StoreError> {
+    /// Sends tasks for erasures that no worker continues. What fails is logged and left to the next call.
+    pub async fn resume(&self, drained: bool, out_of_time: OutOfTime<'_>) -> Result<Resumed> {
         let stores = &self.fan_outs.stores;
         let (mut users, mut found) = (Vec::new(), Resumed::default());
         let failed = |found: &mut Resumed, error: StoreError| {
@@ -111,7 +110,7 @@ impl Leaving {
     }
 
     /// Looks at one receipt. Of two runs at once, one starts a chain.
-    async fn resume_one(&self, user: UserId, drained: bool) -> Result<Resumed, StoreError> {
+    async fn resume_one(&self, user: UserId, drained: bool) -> Result<Resumed> {
         let stores = &self.fan_outs.stores;
         let mut found = Resumed::default();
         let Some(mut erasure) = stores.erasures.erasure(user).await? else { return Ok(found) };
@@ -134,7 +133,7 @@ impl Leaving {
     }
 
     /// Continues an erasure for a slice, and sends the rest as a new task. May be repeated, also concurrently.
-    pub async fn run(&self, user: UserId, chain: u64, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
+    pub async fn run(&self, user: UserId, chain: u64, out_of_time: OutOfTime<'_>) -> Result<()> {
         let stores = &self.fan_outs.stores;
         let Some(erasure) = stores.erasures.erasure(user).await?.filter(|erasure| erasure.finished_at.is_none()) else {
             return Ok(());
@@ -147,7 +146,7 @@ impl Leaving {
     }
 
     /// Stores the next version of a receipt. Returns false if another run was first, which then continues.
-    async fn save(&self, user: UserId, erasure: &mut Erasure) -> Result<bool, StoreError> {
+    async fn save(&self, user: UserId, erasure: &mut Erasure) -> Result<bool> {
         let stores = &self.fan_outs.stores;
         erasure.version += 1;
         erasure.touched_at = stores.clock.now();

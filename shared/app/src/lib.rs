@@ -74,7 +74,7 @@ pub use live::Live;
 pub use marking::{MarkedPost, MarkedPosts, Marking};
 pub use people::{Callers, Cards, People};
 pub use ports::Budget;
-pub use publishing::{Edited, PostDelivery, Publishing, Removal};
+pub use publishing::{PostChange, PostDelivery, Publishing};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use view_sync::ViewSync;
@@ -86,14 +86,12 @@ pub type OutOfTime<'a> = &'a (dyn Fn() -> bool + Sync);
 /// The number of authors, readers or posts that one request or task reads or changes in parallel.
 const PARALLEL: usize = 16;
 
-/// Runs all of these to their end, whatever fails, so that no failure interrupts another between its fact and the view.
-/// The results are in no order.
+/// Runs all to their end, in any order, so that no failure interrupts another between its fact and the view.
 async fn in_parallel<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(futures).buffer_unordered(PARALLEL).collect().await
 }
 
-/// Cuts a list at the end of a page. Returns the last item of the page if there are more: the next page begins there.
-/// The caller has read one item more than `limit`.
+/// Cuts a list, of which one item more was read, at the end of a page. Returns the last item if there are more.
 pub fn cut<T: Clone>(items: &mut Vec<T>, limit: usize) -> Option<T> {
     let more = items.len() > limit;
     items.truncate(limit);

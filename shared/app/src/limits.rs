@@ -10,7 +10,7 @@ use tidemark_domain::UserId;
 use crate::{
     Stores,
     outage::Outage,
-    ports::{Budget, Spent, StoreError},
+    ports::{Budget, Result, Spent, StoreError},
 };
 
 /// Requests a minute of each kind, in the order of [`Budget::ALL`]. 0 means no limit.
@@ -30,7 +30,7 @@ pub struct OverLimit {
 pub enum Denied {
     OverLimit(OverLimit),
     Erased,
-    /// It is unknown whether the caller has.
+    /// It is unknown whether the caller has asked to leave.
     Unknown(StoreError),
 }
 
@@ -44,8 +44,7 @@ pub struct AccessCheck {
 }
 
 impl AccessCheck {
-    /// Takes one request of this kind from the user's bucket. `of_erased` says whether the request is one that a user
-    /// who has asked to leave may send. Returns whether Redis responded.
+    /// Takes a request from the user's bucket, and returns whether Redis responded. `of_erased` lets erased users pass.
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
@@ -64,7 +63,7 @@ impl AccessCheck {
     }
 
     /// Reads the receipt, and stores in Redis what it says if Redis responds.
-    async fn ask(&self, user: UserId, responds: bool) -> Result<bool, StoreError> {
+    async fn ask(&self, user: UserId, responds: bool) -> Result<bool> {
         let may = self.stores.erasures.erasure(user).await?.is_none();
         if responds {
             logged!(self.stores.erasure_views.note_access(user, may).await, "access is not stored", %user);

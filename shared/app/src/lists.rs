@@ -1,7 +1,6 @@
 //! [`Lists`]: a user's lists of followed authors, each with a feed and counts of its own.
 //!
-//! Membership is part of the edge, and of the author's field in the reader's view. So the feed of a list comes from the
-//! same view as the home feed, and an unfollow ends membership.
+// Membership is part of the edge, and of the author's field in the reader's view. So an unfollow ends it.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists, author_lists::M
 
 use crate::{
     Stores, ViewSync,
-    ports::{IdempotencyKey, StoreError},
+    ports::{IdempotencyKey, Result},
     relations::newest_first,
 };
 
@@ -31,18 +30,18 @@ pub enum Membership {
 
 impl Lists {
     /// Returns the lists of the caller, newest first.
-    pub async fn all(&self, caller: UserId) -> Result<UserLists, StoreError> {
+    pub async fn all(&self, caller: UserId) -> Result<UserLists> {
         let mut all = self.stores.lists.lists(caller).await?;
         all.lists.reverse();
         Ok(all)
     }
 
-    pub async fn has(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
+    pub async fn has(&self, caller: UserId, list: ListId) -> Result<bool> {
         Ok(list.user == caller && self.stores.lists.lists(caller).await?.has(list.number))
     }
 
     /// Makes a list. A request with the same key makes no second one.
-    pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Made, StoreError> {
+    pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Made> {
         // A list always gets a key. Otherwise the attempt after a lost response would make a second list.
         let own = format!("{:x}", (self.stores.random)());
         let key = key.map_or(own.as_str(), |key| &key.key);
@@ -54,7 +53,7 @@ impl Lists {
     }
 
     /// Deletes a list of the caller, if there is such a list. Returns false if the list is another user's.
-    pub async fn delete(&self, caller: UserId, list: ListId) -> Result<bool, StoreError> {
+    pub async fn delete(&self, caller: UserId, list: ListId) -> Result<bool> {
         if list.user != caller {
             return Ok(false);
         }
@@ -65,9 +64,8 @@ impl Lists {
         .await
     }
 
-    /// Applies `change` on the condition that the lists have not changed in the meantime. `change` returns whether
-    /// there is something to write, and the result. It may run several times.
-    async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T, StoreError> {
+    /// Applies `change`, which may run several times. It returns whether there is something to write, and the result.
+    async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T> {
         let mut attempts = self.stores.attempts("lists");
         loop {
             attempts.next().await?;
@@ -80,7 +78,7 @@ impl Lists {
     }
 
     /// Puts an author on a list, or removes the author.
-    pub async fn set_member(&self, caller: UserId, list: ListId, author: UserId, member: bool) -> Result<Membership, StoreError> {
+    pub async fn set_member(&self, caller: UserId, list: ListId, author: UserId, member: bool) -> Result<Membership> {
         let lists = self.stores.lists.lists(caller).await?;
         if list.user != caller || !lists.has(list.number) {
             return Ok(Membership::UnknownList);
@@ -93,19 +91,13 @@ impl Lists {
             Some(Edge { lists: others.chain(member.then_some(list.number)).collect(), ..known.changed(now) })
         };
         let edge = self.stores.edges.change(caller, author, &change).await?.filter(|edge| edge.following);
-        // The view is updated even if the fact was there, because an earlier request may have ended between its fact
-        // and the view.
+        // Even if the fact was there: an earlier request may have ended between its fact and the view.
         self.sync.choices(caller, edge.as_slice()).await?;
         Ok(if member && edge.is_none() { Membership::NotFollowing } else { Membership::Stands })
     }
 
     /// Returns the authors on a list, the newest follow first, below `below`; `None` if the caller has no such list.
-    pub async fn members(
-        &self,
-        caller: UserId,
-        list: ListId,
-        below: Option<Relation>,
-    ) -> Result<Option<Vec<Relation>>, StoreError> {
+    pub async fn members(&self, caller: UserId, list: ListId, below: Option<Relation>) -> Result<Option<Vec<Relation>>> {
         let (has, edges) = futures::try_join!(self.has(caller, list), self.stores.edges.following(caller))?;
         let on_list = edges.into_iter().filter(|edge| edge.lists.contains(&list.number));
         let members = on_list.map(|edge| Relation { since: edge.since, user: edge.author });

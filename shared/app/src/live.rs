@@ -15,10 +15,8 @@ use tidemark_domain::{CountsDigest, PostId, Timestamp, UnreadChange, UserId};
 use tracing::warn;
 
 use crate::{
-    Stores,
-    error::StoreError,
-    in_parallel,
-    ports::{ClaimedUpdate, LivePost, LiveTask, Notified, Told},
+    Stores, in_parallel,
+    ports::{ClaimedUpdate, LivePost, LiveTask, Notified, Result, StoreError, Told},
     reader::{Origin, Readers},
 };
 
@@ -41,8 +39,7 @@ pub struct Live {
 impl Live {
     /// Sends tasks for watched readers whose counts have changed. The message names a post if it is known.
     ///
-    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
-    /// the next ping, sends the counts.
+    /// It does not fail: after a failure the next change, or the next ping, sends the counts.
     pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         if users.is_empty() {
             return;
@@ -58,19 +55,19 @@ impl Live {
         log_failure(self.try_announce(notified).await);
     }
 
-    async fn try_announce(&self, Notified { now, later }: Notified) -> Result<(), StoreError> {
+    async fn try_announce(&self, Notified { now, later }: Notified) -> Result<()> {
         let (now, later) = futures::join!(self.send(&now, Duration::ZERO), self.send(&later, LEAST_BETWEEN));
         now.and(later)
     }
 
-    async fn send(&self, users: &[UserId], delay: Duration) -> Result<(), StoreError> {
+    async fn send(&self, users: &[UserId], delay: Duration) -> Result<()> {
         let tasks: Vec<LiveTask> =
             users.chunks(USERS_PER_TASK).map(|users| LiveTask::Changed { users: users.to_vec() }).collect();
         if tasks.is_empty() { Ok(()) } else { self.stores.live_queue.send(&tasks, delay).await }
     }
 
     /// Registers a new connection. The reader is expected to read the counts after this.
-    pub async fn connect(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
+    pub async fn connect(&self, user: UserId, connection: &str) -> Result<()> {
         let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
         let told = Told { user, connections: vec![connection.to_owned()], at: watched.built, counts };
@@ -78,13 +75,12 @@ impl Live {
     }
 
     /// Removes a connection that was closed. May be repeated.
-    pub async fn disconnect(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
+    pub async fn disconnect(&self, user: UserId, connection: &str) -> Result<()> {
         self.stores.live_views.unwatch(user, connection, None).await
     }
 
-    /// Renews a connection, or registers it again if Redis has lost it. If the counts are not those that the connection
-    /// was told, or if that is unknown, it is told.
-    pub async fn ping(&self, user: UserId, connection: &str) -> Result<(), StoreError> {
+    /// Renews a connection, or registers it again. If it may not know the counts, it is told.
+    pub async fn ping(&self, user: UserId, connection: &str) -> Result<()> {
         let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
         if watched.known == Some(counts) {
@@ -98,16 +94,14 @@ impl Live {
         self.try_announce(notified).await
     }
 
-    /// Returns the reader's counts now; `None` if Redis is unavailable. A missing view is rebuilt, and then it is
-    /// watched.
-    async fn counts(&self, user: UserId) -> Result<Option<CountsDigest>, StoreError> {
+    /// Returns the reader's counts; `None` if Redis is unavailable. A missing view is rebuilt, and then watched.
+    async fn counts(&self, user: UserId) -> Result<Option<CountsDigest>> {
         let snapshot = self.readers.snapshot(user).await?;
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))
     }
 
-    /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before.
-    /// After an error, the caller has to give it back to the queue.
-    pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<(), StoreError> {
+    /// Runs one task, any number of times, in any order. `repeated` says whether it may have run before.
+    pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<()> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None, repeated).await,
             // The counts that they know stay unknown, so their next ping sends a message.
@@ -123,9 +117,9 @@ impl Live {
         }
     }
 
-    /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were
-    /// not told. A reader who fails is told by a task of its own.
-    async fn tell(&self, users: &[UserId], again: Option<u8>, repeated: bool) -> Result<(), StoreError> {
+    /// Tells these readers' connections the counts, if they lack them, `again` after so many failures. A reader who
+    /// fails is told by a task of its own.
+    async fn tell(&self, users: &[UserId], again: Option<u8>, repeated: bool) -> Result<()> {
         let claimed = self.stores.live_views.claim(users).await;
         let (mut early, mut updates, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for (&user, claimed) in users.iter().zip(claimed) {
@@ -164,12 +158,7 @@ impl Live {
     }
 
     /// Sends tasks for readers who failed. If all did, the queue repeats the task itself.
-    async fn tell_alone(
-        &self,
-        users: &[UserId],
-        mut failed: Vec<(UserId, StoreError)>,
-        again: Option<u8>,
-    ) -> Result<(), StoreError> {
+    async fn tell_alone(&self, users: &[UserId], mut failed: Vec<(UserId, StoreError)>, again: Option<u8>) -> Result<()> {
         if failed.len() == users.len() {
             return failed.pop().map_or(Ok(()), |(_, error)| Err(error));
         }
@@ -188,7 +177,7 @@ impl Live {
         (noted, at): (Option<(PostId, Timestamp)>, Timestamp),
         connections: Vec<(String, Option<CountsDigest>)>,
         again: Option<u8>,
-    ) -> Result<(Option<LivePost>, Option<Told>), StoreError> {
+    ) -> Result<(Option<LivePost>, Option<Told>)> {
         // `at` comes before the counts: a message with a later time has every change that this one has.
         let snapshot = self.readers.snapshot(user).await?;
         let counts = CountsDigest::of(&snapshot.state);
@@ -202,7 +191,7 @@ impl Live {
     }
 }
 
-fn log_failure(result: Result<(), StoreError>) {
+fn log_failure(result: Result<()>) {
     logged!(result, "connections are told after the next ping");
 }
 

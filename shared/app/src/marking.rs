@@ -16,7 +16,7 @@ use futures::FutureExt;
 
 use crate::{
     Live, Stores, ViewSync, in_parallel,
-    ports::StoreError,
+    ports::Result,
     reader::{Flags, Found, Origin, PairFacts, Snapshot},
 };
 use tidemark_domain::{PostId, ReadState, Seq, Timestamp, UserId};
@@ -31,7 +31,6 @@ pub struct Marking {
 
 #[derive(Debug, Clone)]
 pub struct MarkedPost {
-    /// Whether the post counts as read.
     pub read: bool,
     /// The reader's counts after the mark.
     pub snapshot: Snapshot,
@@ -55,11 +54,11 @@ struct Changed {
 }
 
 /// The result for each author. The failure of one author does not stop the others.
-type Outcomes = Vec<Result<Changed, StoreError>>;
+type Outcomes = Vec<Result<Changed>>;
 
 impl Marking {
     /// Marks one live post read or unread.
-    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Found<MarkedPost>, StoreError> {
+    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Found<MarkedPost>> {
         let ids = [post];
         let (live, blocked) =
             futures::try_join!(self.sync.readers.live_posts(&ids), self.stores.reactions.is_blocked(user, post.author))?;
@@ -77,7 +76,7 @@ impl Marking {
     }
 
     /// Marks posts read. Deleted and unknown posts, and those of authors who block the user, are left out.
-    pub async fn mark_posts(&self, user: UserId, posts: &[PostId]) -> Result<MarkedPosts, StoreError> {
+    pub async fn mark_posts(&self, user: UserId, posts: &[PostId]) -> Result<MarkedPosts> {
         let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let live = self.sync.readers.live_posts(&asked).await?;
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
@@ -97,7 +96,7 @@ impl Marking {
     }
 
     /// Marks everything of one author read, up to this number or the author's latest post.
-    pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts, StoreError> {
+    pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts> {
         let pair = self.sync.readers.pair(user, author).await?;
         let last = PostId::new(author, seq.min(pair.head.latest_seq));
         let changed = self.apply(user, pair, |flags, reads| {
@@ -115,7 +114,7 @@ impl Marking {
     }
 
     /// Marks everything read that existed at `before`, of every followed author. `None` stands for now.
-    pub async fn mark_before(&self, user: UserId, before: Option<Timestamp>) -> Result<MarkedPosts, StoreError> {
+    pub async fn mark_before(&self, user: UserId, before: Option<Timestamp>) -> Result<MarkedPosts> {
         let before = before.unwrap_or_else(|| self.stores.clock.now());
         let pairs = self.sync.readers.pairs(user).await?;
         let latest = pairs.iter().max_by_key(|pair| pair.head.latest_at).filter(|pair| pair.head.latest_seq > 0);
@@ -124,7 +123,7 @@ impl Marking {
         self.shown(user, in_parallel(changes.collect()).await, latest).await
     }
 
-    async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed, StoreError> {
+    async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed> {
         // If no post of the author is unread, no post has to be looked up by time.
         let unread = pair.state().is_some_and(|state| state.unread() > 0);
         let upto = match unread {
@@ -140,7 +139,7 @@ impl Marking {
     }
 
     /// Marks posts of one author. Marks of several devices do not wait for each other.
-    async fn mark(&self, user: UserId, pair: PairFacts, seqs: &[Seq], read: bool) -> Result<Changed, StoreError> {
+    async fn mark(&self, user: UserId, pair: PairFacts, seqs: &[Seq], read: bool) -> Result<Changed> {
         if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
             return Ok(Changed { pair, count: 0, written: false });
         }
@@ -150,15 +149,14 @@ impl Marking {
         Ok(Changed { pair: PairFacts { reads: after, ..pair }, count, written: true })
     }
 
-    /// Applies `change` to the read state of `user` for the author of `pair`, on the condition that it has not changed
-    /// in the meantime. `change` gets the facts and returns how many posts it changed, or `None` if there is nothing to
-    /// write. It may run several times.
+    /// Applies `change` to the read state for the author of `pair`. `change` may run several times. It gets the facts
+    /// and returns how many posts it changed; `None` if there is nothing to write.
     async fn apply(
         &self,
         user: UserId,
         mut pair: PairFacts,
         change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
-    ) -> Result<Changed, StoreError> {
+    ) -> Result<Changed> {
         let author = pair.author;
         let mut attempts = self.stores.attempts("mark");
         loop {
@@ -175,17 +173,15 @@ impl Marking {
             }
             let stored = self.stores.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
             if stored == reads {
-                // The response to our first attempt was lost, and its repetition failed because that attempt had
-                // written the state.
+                // The response to our first attempt was lost: that attempt has written the state.
                 return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
             }
             pair.reads = stored;
         }
     }
 
-    /// Updates the view with the changes that succeeded, has the reader's connections told, and then returns the first
-    /// failure, if there is one.
-    async fn shown(&self, user: UserId, outcomes: Outcomes, last: Option<PostId>) -> Result<MarkedPosts, StoreError> {
+    /// Updates the view with the changes that succeeded, tells the connections, and returns the first failure.
+    async fn shown(&self, user: UserId, outcomes: Outcomes, last: Option<PostId>) -> Result<MarkedPosts> {
         let (changes, failures): (Outcomes, Outcomes) = outcomes.into_iter().partition(Result::is_ok);
         let changes: Vec<Changed> = changes.into_iter().flatten().collect();
         let snapshot = self.show(user, &changes).await?;
@@ -214,7 +210,7 @@ impl Marking {
     /// request did not write, because an earlier request may have ended between its fact and the view. If the view
     /// cannot be read, it cannot be compared, and every pair that was ever marked is updated. If the view does not
     /// accept the update, a worker does it later, and the counts come from the facts.
-    async fn show(&self, user: UserId, changes: &[Changed]) -> Result<Snapshot, StoreError> {
+    async fn show(&self, user: UserId, changes: &[Changed]) -> Result<Snapshot> {
         let readers = &self.sync.readers;
         let (written, others): (Vec<&Changed>, Vec<&Changed>) = changes.iter().partition(|change| change.written);
         let written: Vec<&PairFacts> = written.into_iter().map(|change| &change.pair).collect();

@@ -1,8 +1,7 @@
 //! Use cases of notices: the live notices of a platform, the read state of a reader, and the views of both.
 //!
-//! A head and a read state are facts with a version. Their views are copies, and a count reads both in one round trip.
-//! A missing view is filled from the facts under a lease. The request that changes a fact replaces its view. If that
-//! fails, a worker does it.
+//! A head and a read state are facts with a version, and their views are copies. A missing view is filled from the
+//! facts under a lease. The request that changes a fact replaces its view, or a worker does.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,15 +13,12 @@ use tidemark_domain::{
 use tracing::warn;
 
 use crate::{
-    PARALLEL, Stores, cut,
-    error::{Store, StoreError},
-    in_parallel,
+    PARALLEL, Stores, cut, in_parallel,
     outage::Later,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Task},
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Result, Store, StoreError, Task},
 };
 
-/// A read state whose slots are more than twice the live notices and this number is compared with the head in the
-/// facts, and the slots of dead notices are left out.
+/// A read state with this many slots more than twice the live notices loses the slots of dead notices.
 const SPARE_SLOTS: u64 = 64;
 
 /// Use cases of notices. Clones share the stores.
@@ -43,17 +39,13 @@ pub struct Board {
 }
 
 impl Board {
-    pub fn counts(&self) -> NoticeCounts {
-        self.head.counts(&self.read, self.now)
-    }
-
     /// Returns the notice if it is live.
     pub fn find(&self, seq: Seq) -> Option<&LiveNotice> {
         self.head.find(seq, self.now)
     }
 
-    pub fn is_read(&self, notice: &LiveNotice) -> bool {
-        self.read.contains(notice.slot)
+    pub fn counts(&self) -> NoticeCounts {
+        self.head.counts(&self.read, self.now)
     }
 }
 
@@ -94,7 +86,7 @@ pub struct NoticesMarked {
 
 impl NoticeBoard {
     /// Returns a platform as a reader sees it: one round trip if the views exist.
-    pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board, StoreError> {
+    pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board> {
         let now = self.stores.clock.now();
         let missing = match self.later.outage.checked(self.stores.notice_views.notice_state(platform, user)).await {
             Ok((Some(head), Some(read))) => return Ok(Board { head, read, now, degraded: false }),
@@ -118,7 +110,7 @@ impl NoticeBoard {
         platform: Platform,
         user: UserId,
         suffices: impl Fn(&PlatformHead) -> bool,
-    ) -> Result<(PlatformHead, NoticeReads), StoreError> {
+    ) -> Result<(PlatformHead, NoticeReads)> {
         let missing = match self.later.outage.checked(self.stores.notice_views.notice_head(platform)).await {
             Ok(Some(head)) if suffices(&head) => {
                 let reads = self.stores.notices.reads(platform, user).await?;
@@ -143,13 +135,10 @@ impl NoticeBoard {
         &self,
         platform: Platform,
         user: UserId,
-        missing: Result<Vec<NoticeRecord>, StoreError>,
-    ) -> Result<(PlatformHead, NoticeReads, bool), StoreError> {
-        let filled = match missing {
-            Ok(missing) => self.fill(platform, user, &missing).await,
-            Err(error) => Err(error),
-        };
-        match filled {
+        missing: Result<Vec<NoticeRecord>>,
+    ) -> Result<(PlatformHead, NoticeReads, bool)> {
+        let filled = async { self.fill(platform, user, &missing?).await };
+        match filled.await {
             Ok((head, reads)) => Ok((head, reads, false)),
             Err(error) if error.store() == Store::Facts => Err(error),
             Err(error) => {
@@ -160,14 +149,8 @@ impl NoticeBoard {
         }
     }
 
-    /// Fills missing views. It takes the leases before it reads the facts: a later change or loss removes the lease, so
-    /// outdated facts are not stored.
-    async fn fill(
-        &self,
-        platform: Platform,
-        user: UserId,
-        missing: &[NoticeRecord],
-    ) -> Result<(PlatformHead, NoticeReads), StoreError> {
+    /// Fills missing views. The leases come before the facts, so outdated facts are not stored.
+    async fn fill(&self, platform: Platform, user: UserId, missing: &[NoticeRecord]) -> Result<(PlatformHead, NoticeReads)> {
         let token = (self.stores.random)();
         let leased = self.stores.notice_views.lease_notices(missing, token).await?;
         let (head, reads) = self.stores.notices.state(platform, user).await?;
@@ -185,13 +168,7 @@ impl NoticeBoard {
     }
 
     /// Returns one page of live notices, below `before`.
-    pub async fn page(
-        &self,
-        platform: Platform,
-        user: UserId,
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Result<NoticePage, StoreError> {
+    pub async fn page(&self, platform: Platform, user: UserId, before: Option<Seq>, limit: usize) -> Result<NoticePage> {
         let board = self.board(platform, user).await?;
         let below = board.head.live_at(board.now).filter(|notice| before.is_none_or(|before| notice.seq < before));
         // One more than requested shows whether there is a next page.
@@ -201,17 +178,13 @@ impl NoticeBoard {
         let items = notices.iter().filter_map(|notice| {
             let id = NoticeId { platform, seq: notice.seq };
             let (title, created_at) = titles.remove(&id)?;
-            Some(NoticeItem { id, title, created_at, read: board.is_read(notice) })
+            Some(NoticeItem { id, title, created_at, read: board.read.contains(notice.slot) })
         });
         Ok(NoticePage { items: items.collect(), next, degraded: board.degraded || degraded })
     }
 
     /// Returns titles and times, from the facts if Redis does not have them, and whether Redis was unavailable.
-    async fn titles(
-        &self,
-        platform: Platform,
-        notices: &[LiveNotice],
-    ) -> Result<(HashMap<NoticeId, (String, Timestamp)>, bool), StoreError> {
+    async fn titles(&self, platform: Platform, notices: &[LiveNotice]) -> Result<(HashMap<NoticeId, (String, Timestamp)>, bool)> {
         let wanted: Vec<(NoticeId, u64)> =
             notices.iter().map(|notice| (NoticeId { platform, seq: notice.seq }, notice.revision)).collect();
         let (mut titles, mut degraded) = match self.stores.notice_views.notice_titles(&wanted).await {
@@ -230,9 +203,8 @@ impl NoticeBoard {
         Ok((titles, degraded))
     }
 
-    /// Returns a live notice with its text and whether the reader has read it; `None` if it is not live. A mark of what
-    /// this shows as unread reads the same head.
-    pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>, StoreError> {
+    /// Returns a live notice with its text, and whether the reader has read it; `None` if it is not live.
+    pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>> {
         let (wanted, now) = ([id], self.stores.clock.now());
         let state = self.state(id.platform, user, |head| head.find(id.seq, now).is_some());
         let ((head, reads), mut found) = futures::try_join!(state, self.stores.notices.notices(&wanted))?;
@@ -248,7 +220,7 @@ impl NoticeBoard {
         platforms: &[Platform],
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
-    ) -> Result<NoticesPublished, StoreError> {
+    ) -> Result<NoticesPublished> {
         let published = self.stores.notices.publish(user, platforms, content, idempotency, self.stores.clock.now()).await?;
         match &published {
             NoticesPublished::Created(created) => {
@@ -271,7 +243,7 @@ impl NoticeBoard {
     }
 
     /// Replaces a live notice.
-    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<NoticeEdited, StoreError> {
+    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<NoticeEdited> {
         let now = self.stores.clock.now();
         if content.expires_at.is_some_and(|at| at <= now) {
             return Ok(NoticeEdited::Expired);
@@ -284,7 +256,7 @@ impl NoticeBoard {
     }
 
     /// Removes notices. May be repeated.
-    pub async fn remove(&self, ids: &[NoticeId]) -> Result<(), StoreError> {
+    pub async fn remove(&self, ids: &[NoticeId]) -> Result<()> {
         let mut platforms: HashMap<Platform, Vec<Seq>> = HashMap::new();
         for id in ids {
             platforms.entry(id.platform).or_default().push(id.seq);
@@ -294,25 +266,24 @@ impl NoticeBoard {
         in_parallel(removals).await.into_iter().collect()
     }
 
-    async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<(), StoreError> {
+    async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<()> {
         let head = self.stores.notices.remove(platform, &seqs).await?;
         self.show(&NoticeView::Head(platform, head)).await.map(drop)
     }
 
     /// Marks one notice read or unread; returns `None` if it is not live.
-    pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>, StoreError> {
+    pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>> {
         let is_live = |head: &PlatformHead, now| head.find(id.seq, now).is_some();
         let marked = self.change(id.platform, user, is_live, |head, reads, now| {
             if let Some(notice) = head.find(id.seq, now) {
                 reads.read.set(notice.slot, read);
             }
         });
-        let marked = marked.await?;
-        Ok(marked.board.find(id.seq).is_some().then_some(marked))
+        Ok(Some(marked.await?).filter(|marked| marked.board.find(id.seq).is_some()))
     }
 
     /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]).
-    pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked, StoreError> {
+    pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked> {
         let is_given = |head: &PlatformHead, _| head.latest_seq >= seq;
         self.change(platform, user, is_given, |head, reads, now| reads.mark_through(head, seq, now)).await
     }
@@ -320,13 +291,13 @@ impl NoticeBoard {
     /// Merges slots that readers of one platform have read elsewhere into their read states. The merge is a union, so
     /// it may be repeated, interrupted, and run while the readers continue to read. Slots that belong to no notice are
     /// left out. Returns the number of new slots for each reader, in order. After an error some readers may be done.
-    pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>, StoreError> {
+    pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>> {
         let merges: Vec<_> = readers.iter().map(|(user, slots)| self.merge(platform, *user, slots).boxed()).collect();
-        let merged: Vec<Result<u64, StoreError>> = stream::iter(merges).buffered(PARALLEL).collect().await;
+        let merged: Vec<Result<u64>> = stream::iter(merges).buffered(PARALLEL).collect().await;
         merged.into_iter().collect()
     }
 
-    async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64, StoreError> {
+    async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64> {
         let are_given = |head: &PlatformHead, _| slots.iter().all(|&slot| slot <= head.latest_slot);
         let merged = self.change(platform, user, are_given, |head, reads, _| {
             let live: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
@@ -337,7 +308,7 @@ impl NoticeBoard {
     }
 
     /// Replaces the view of a head (`user` is `None`) or of a user's read state from the facts. May be repeated.
-    pub async fn sync(&self, platform: Platform, user: Option<UserId>) -> Result<(), StoreError> {
+    pub async fn sync(&self, platform: Platform, user: Option<UserId>) -> Result<()> {
         let view = match user {
             None => NoticeView::Head(platform, self.stores.notices.head(platform).await?),
             Some(user) => NoticeView::Reads(user, platform, self.stores.notices.reads(platform, user).await?),
@@ -345,15 +316,14 @@ impl NoticeBoard {
         self.stores.notice_views.replace_notices(&view).await
     }
 
-    /// Applies `change` to a user's read state, again after each conflict with another write. Writes nothing if nothing
-    /// changes. The view of the head is used if it `suffices`.
+    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`.
     async fn change(
         &self,
         platform: Platform,
         user: UserId,
         suffices: impl Fn(&PlatformHead, Timestamp) -> bool,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
-    ) -> Result<NoticesMarked, StoreError> {
+    ) -> Result<NoticesMarked> {
         let mut attempts = self.stores.attempts("mark_notice");
         loop {
             attempts.next().await?;
@@ -376,7 +346,7 @@ impl NoticeBoard {
     }
 
     /// Writes a fact to its view. Returns whether Redis accepted it. If not, a task does it later.
-    async fn show(&self, view: &NoticeView) -> Result<bool, StoreError> {
+    async fn show(&self, view: &NoticeView) -> Result<bool> {
         let Err(error) = self.stores.notice_views.replace_notices(view).await else { return Ok(true) };
         let (platform, user) = match view.record() {
             NoticeRecord::Head(platform) => (platform, None),

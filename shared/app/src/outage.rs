@@ -18,8 +18,7 @@ use tracing::warn;
 
 use crate::{
     Stores,
-    error::{Store, StoreError},
-    ports::Task,
+    ports::{Result, Store, StoreError, Task},
 };
 
 /// The delay of a task that is left in advance. Usually the fact is written within it. Under contention a write may
@@ -29,8 +28,7 @@ const IN_ADVANCE: Duration = Duration::from_secs(5);
 /// The time that a note stands: longer than a worker needs for a task that does not wait.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// The time that a process relies on one read of the note, and on one write of it. Concurrent requests may read it more
-/// often.
+/// The time that a process relies on one read of the note, and on one write of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The outage note, as one process knows it. Clones share the state.
@@ -40,8 +38,7 @@ pub struct Outage {
     known: Arc<Mutex<Known>>,
 }
 
-/// The state of the note, as one process has read and written it. The lock is not held across an `await`, so requests
-/// that arrive during a read of the note read it themselves.
+/// The state of the note, as one process has read and written it. No lock is held across an `await`.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// Until when the note stands, as far as this process knows.
@@ -60,9 +57,8 @@ impl Outage {
         Self { stores, known: Arc::default() }
     }
 
-    /// Returns an error while views may lack changes that wait in a task; the response then has to come from the facts.
-    /// If the note cannot be read, no outage is assumed.
-    pub async fn check(&self) -> Result<(), StoreError> {
+    /// Returns an error while views may lack changes that wait in a task. An unreadable note is no outage.
+    pub async fn check(&self) -> Result<()> {
         let now = self.stores.clock.now();
         let known = *self.known();
         if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
@@ -79,14 +75,14 @@ impl Outage {
         Ok(())
     }
     /// Returns what a view returned; an error while views may lack changes.
-    pub(crate) async fn checked<T>(&self, view: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    pub(crate) async fn checked<T>(&self, view: impl Future<Output = Result<T>>) -> Result<T> {
         let (outage, view) = futures::join!(self.check(), view);
         outage.and(view)
     }
 
     /// Notes that a change waits in a task that is not tried before `pause` is over. Returns since when the note
     /// stands. After a failed write, the next one is tried a second later.
-    async fn note(&self, pause: Duration) -> Result<Timestamp, StoreError> {
+    async fn note(&self, pause: Duration) -> Result<Timestamp> {
         let now = self.stores.clock.now();
         let until = now.plus_ms(ms(STANDS + pause));
         {
@@ -132,7 +128,7 @@ impl Later {
     ///
     /// Fails if the queue does not accept a task either, or the note cannot be written: other processes may use the
     /// stale views then. The caller must not report success. Its repetition updates the view.
-    pub(crate) async fn instead(&self, error: &StoreError, tasks: &[Task]) -> Result<(), StoreError> {
+    pub(crate) async fn instead(&self, error: &StoreError, tasks: &[Task]) -> Result<()> {
         warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
         let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
         let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
@@ -142,18 +138,15 @@ impl Later {
         sent
     }
 
-    /// Leaves a task that repeats an update, before the fact is written: the process may end between the fact and its
-    /// view. Without the queue only the same request repeats the update.
+    /// Leaves a task that repeats an update, before the fact is written: the process may end before the view.
     pub(crate) async fn in_advance(&self, task: Task) {
         logged!(self.stores.queue.send_after(&[task], IN_ADVANCE).await, "no task was left in advance");
     }
 
-    /// Sends a failed task again with a delay, if it has had fewer than `most` attempts of its own. A message that the
-    /// queue redelivers instead would wait for the visibility timeout each time, and would become a dead letter in a
-    /// long outage.
+    /// Sends a failed task again with a delay, if it has had fewer than `most` attempts. A message that the queue
+    /// redelivers would wait for the visibility timeout each time, and become a dead letter in a long outage.
     ///
-    /// Returns false if the queue does not accept the task or the attempts are used up. The caller then has to give it
-    /// back.
+    /// Returns false if no attempt is left or the queue does not accept the task, which the caller then gives back.
     pub(crate) async fn again(&self, task: &Task, most: u8) -> bool {
         let (task, tries) = task.tried_once_more();
         if tries >= most {
@@ -179,9 +172,8 @@ pub(crate) const MOST_TRIES: u8 = u8::MAX;
 /// Attempts of its own that a task has if it may be the cause of its failure: about half a minute.
 pub(crate) const FEW_TRIES: u8 = 8;
 
-/// The delay of a task that has failed `tries` times. It is short at first, so that a view is right soon after a short
-/// outage, and a minute in a long one. A page of a fan-out waits longer, because it is more work and some of it may be
-/// repeated each time.
+/// The delay of a task that has failed `tries` times: short at first, so that a view is right soon after a short
+/// outage, and a minute in a long one. A page of a fan-out, which is more work, waits longer.
 fn pause(task: &Task, tries: u8) -> Duration {
     Duration::from_secs(match tries {
         0..5 if task.is_missed_by_views() => 1,

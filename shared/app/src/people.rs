@@ -11,9 +11,8 @@ use tracing::warn;
 
 use crate::{
     Stores,
-    error::{Store, StoreError},
     outage::Later,
-    ports::{CardVersion, ProfileSet, Task},
+    ports::{CardVersion, ProfileSet, Result, Store, StoreError, Task},
 };
 
 /// Use cases of profiles. Clones share the stores.
@@ -32,15 +31,14 @@ pub struct Cards {
 
 impl People {
     /// Returns a user's profile from the facts.
-    pub async fn profile(&self, user: UserId) -> Result<Option<Profile>, StoreError> {
+    pub async fn profile(&self, user: UserId) -> Result<Option<Profile>> {
         Ok(self.stores.profiles.profiles(&[user]).await?.remove(&user))
     }
 
-    pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet, StoreError> {
+    pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet> {
         self.later.in_advance(Task::Card { user, in_advance: true, tries: 0 }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
-        // The view is updated even if the facts had the content, because an earlier request may have ended before its
-        // view.
+        // Even if the facts had the content: an earlier request may have ended before its view.
         if let ProfileSet::Stands(profile) = &set
             && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
         {
@@ -50,12 +48,12 @@ impl People {
     }
 
     /// Updates the view of a user's card from the facts. May be repeated.
-    pub async fn sync(&self, user: UserId) -> Result<(), StoreError> {
+    pub async fn sync(&self, user: UserId) -> Result<()> {
         let card = CardVersion::of(self.profile(user).await?);
         self.stores.card_views.replace_card(user, &card).await
     }
 
-    pub async fn cards(&self, users: Vec<UserId>) -> Result<Cards, StoreError> {
+    pub async fn cards(&self, users: Vec<UserId>) -> Result<Cards> {
         let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
         match self.later.outage.checked(self.stores.card_views.cards(&users)).await {
             Ok(known) => self.complete(users, known).await,
@@ -64,7 +62,7 @@ impl People {
     }
 
     /// Returns the cards of these users: those that the views have returned already, and the others from the facts.
-    pub async fn complete(&self, users: Vec<UserId>, known: HashMap<UserId, Option<Card>>) -> Result<Cards, StoreError> {
+    pub async fn complete(&self, users: Vec<UserId>, known: HashMap<UserId, Option<Card>>) -> Result<Cards> {
         let missing: BTreeSet<UserId> = users.into_iter().filter(|user| !known.contains_key(user)).collect();
         let missing: Vec<UserId> = missing.into_iter().collect();
         let mut of: HashMap<UserId, Card> = known.into_iter().filter_map(|(user, card)| Some((user, card?))).collect();
@@ -79,9 +77,8 @@ impl People {
         Ok(Cards { of, degraded: filled.degraded })
     }
 
-    /// Takes the leases before it reads the facts: a later change or loss removes a lease, so outdated facts are not
-    /// stored.
-    async fn fill(&self, users: &[UserId]) -> Result<Cards, StoreError> {
+    /// Takes the leases before it reads the facts, so outdated facts are not stored.
+    async fn fill(&self, users: &[UserId]) -> Result<Cards> {
         let token = (self.stores.random)();
         let leased = self.stores.card_views.lease_cards(users, token).await?;
         let found = self.stores.profiles.profiles(users).await?;
@@ -91,7 +88,7 @@ impl People {
         Ok(Cards { of: cards_of(found), degraded: false })
     }
 
-    async fn instead(&self, users: &[UserId], error: &StoreError) -> Result<Cards, StoreError> {
+    async fn instead(&self, users: &[UserId], error: &StoreError) -> Result<Cards> {
         warn!(error = error as &dyn std::error::Error, "cards unavailable, responding from the facts");
         Ok(Cards { of: cards_of(self.stores.profiles.profiles(users).await?), degraded: error.is_unavailable() })
     }
@@ -120,7 +117,7 @@ impl Callers {
     }
 
     /// Returns the user id of a claim. The first call gives it one, which never changes.
-    pub async fn user_of(&self, claim: &str) -> Result<UserId, StoreError> {
+    pub async fn user_of(&self, claim: &str) -> Result<UserId> {
         if let Some(user) = self.known.get(claim) {
             return Ok(user);
         }
@@ -138,7 +135,7 @@ impl Callers {
         Ok(user)
     }
 
-    async fn identity(&self, claim: &str) -> Result<UserId, StoreError> {
+    async fn identity(&self, claim: &str) -> Result<UserId> {
         if let Some(user) = self.stores.identities.identity(claim).await? {
             return Ok(user);
         }

@@ -1,7 +1,6 @@
 //! [`Publishing`]: publish, edit and delete a post; likes and favorites; the delivery status of a post.
 //!
-//! The author's head decides the sequence number: [`tidemark_domain::AuthorHead::publish`], inside the transaction of
-//! [`crate::ports::Posts::publish`].
+//! [`tidemark_domain::AuthorHead::publish`] gives the sequence number, in the transaction of the facts.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use tracing::warn;
 use crate::{
     Stores,
     fan_out::{DeliveryStatus, FanOuts},
-    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, StoreError, Task},
+    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, Result, Task},
     reader::Found,
 };
 use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
@@ -22,12 +21,13 @@ pub struct Publishing {
     pub fan_outs: FanOuts,
 }
 
+/// The outcome of a request to edit or delete a post.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Edited {
-    /// The post has the new title and text, by this request or an earlier one.
-    Stands(Post),
+pub enum PostChange<T> {
+    /// The post is as requested, by this request or an earlier one.
+    Stands(T),
     NotAuthor,
-    /// There is no such live post.
+    /// There is no live post to edit, or no such post was ever published.
     Unknown,
 }
 
@@ -41,76 +41,61 @@ pub struct PostDelivery {
     pub degraded: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
-    /// This request or an earlier one deleted the post.
-    Deleted,
-    NotAuthor,
-    /// No such post was ever published.
-    Unknown,
-}
-
 impl Publishing {
-    /// Publishes a post and starts its delivery. A request with the same key starts an unfinished delivery again,
-    /// because the first request may have ended before it did.
-    pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published, StoreError> {
+    /// Publishes a post and starts its delivery. A repetition with the same key starts an unfinished one again.
+    pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published> {
         let counts = self.stores.edges.follower_counts(new.author).await?;
         let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
-        match &published {
-            Published::Created(post, head) => self.start_delivery(FanOut::of(post, head)).await,
+        let fan_out = match &published {
+            Published::Created(post, head) => FanOut::of(post, head),
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
                 let head = self.stores.posts.heads(&[new.author]).await?.remove(&new.author).unwrap_or_default();
-                self.start_delivery(FanOut::of(post, &head)).await;
+                FanOut::of(post, &head)
             }
-            Published::Repeated(_) | Published::KeyReused | Published::Full => {}
-        }
+            Published::Repeated(_) | Published::KeyReused | Published::Full => return Ok(published),
+        };
+        // The post is published although its followers and counters do not know of it yet.
+        logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
         Ok(published)
     }
 
     /// Deletes a post of `caller`, or of any author if `caller` is a moderator, and starts its retraction.
-    pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<Removal, StoreError> {
+    pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<PostChange<()>> {
         if post.author != caller && !moderator {
             let known = self.stores.posts.posts(&[post]).await?.contains_key(&post);
-            return Ok(if known { Removal::NotAuthor } else { Removal::Unknown });
+            return Ok(if known { PostChange::NotAuthor } else { PostChange::Unknown });
         }
         let counts = self.stores.edges.follower_counts(post.author).await?;
         match self.stores.posts.delete(post, counts.iter().sum()).await? {
             // Views may show the post until they know of the deletion.
             Deleted::Deleted(post, head) => self.fan_outs.start(FanOut::of(&post, &head)).await?,
             Deleted::Already(_) => {}
-            Deleted::Unknown => return Ok(Removal::Unknown),
+            Deleted::Unknown => return Ok(PostChange::Unknown),
         }
         if post.author != caller {
             logged!(self.stores.relation_views.note_change(caller).await, "the moderator may see the post for a second", %post);
         }
-        Ok(Removal::Deleted)
+        Ok(PostChange::Stands(()))
     }
 
-    /// Starts the delivery of a new post. It is published although its followers and counters do not know of it yet.
-    async fn start_delivery(&self, fan_out: FanOut) {
-        logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
-    }
-
-    /// Replaces title and text of a post of `caller`. Feeds that show the post show the new title. Neither its place
-    /// nor its read state changes.
-    pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<Edited, StoreError> {
+    /// Replaces title and text of a post of `caller`, also in feeds. Its place and its read state stay.
+    pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<PostChange<Post>> {
         let stores = &self.stores;
         if id.author != caller {
             let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
-            return Ok(if live { Edited::NotAuthor } else { Edited::Unknown });
+            return Ok(if live { PostChange::NotAuthor } else { PostChange::Unknown });
         }
         self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true, tries: 0 }).await;
-        let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(Edited::Unknown) };
-        // The view is updated even if the facts had the text, because an earlier request may have ended before its
-        // view.
+        let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(PostChange::Unknown) };
+        // Even if the facts had the text: an earlier request may have ended before its view.
         let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
         self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false, tries: 0 }]).await?;
-        Ok(Edited::Stands(post))
+        Ok(PostChange::Stands(post))
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.
-    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Found<PostDelivery>, StoreError> {
+    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Found<PostDelivery>> {
         let ids = [id];
         let (mut posts, blocked) =
             futures::try_join!(self.stores.posts.posts(&ids), self.stores.reactions.is_blocked(caller, id.author))?;
@@ -130,7 +115,7 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted, StoreError> {
+    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted> {
         let reacted = self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await?;
         if let Reacted::Stands(state) = &reacted {
             self.fan_outs.sync.reaction(user, post, state).await?;

@@ -1,8 +1,7 @@
 //! Use cases of relations: lists of followers and followees, relation status, counters.
 //!
-//! Lists and counters are views. A change is applied to a cached list, ordered by the time of the change. It takes the
-//! lease from a process that fills the list, and a fill without its lease is not stored. So a fill that began before a
-//! change does not replace it.
+//! Lists and counters are views. A change is applied to a cached list, ordered by its time, and takes the lease from a
+//! process that fills the list. So a fill that began before a change does not replace it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,9 +10,8 @@ use tracing::warn;
 
 use crate::{
     Hot, Stores, cut,
-    error::{Store, StoreError},
     outage::Outage,
-    ports::{List, ListSlice, Start},
+    ports::{List, ListSlice, Result, Start, Store},
 };
 
 /// The newest followers that a cached list contains. Older pages come from the facts.
@@ -49,7 +47,7 @@ pub struct Relations {
 impl Relations {
     /// Returns one page of a list. The first page of a hot list may be a second old, except for a caller who has made a
     /// change in the meantime.
-    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, StoreError> {
+    pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage> {
         if start != Start::Below(None) {
             return self.fresh_page(caller, list, start, limit).await;
         }
@@ -67,7 +65,7 @@ impl Relations {
         Ok(page)
     }
 
-    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage, StoreError> {
+    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage> {
         let mut degraded = false;
         let slice = match self.slice(caller, list, start, limit + 1).await {
             Ok(slice) => slice,
@@ -78,10 +76,7 @@ impl Relations {
                 None
             }
         };
-        let (mut items, rest) = match slice {
-            Some(slice) => (slice.items, slice.rest),
-            None => (Vec::new(), Some(start)),
-        };
+        let (mut items, rest) = slice.map_or((Vec::new(), Some(start)), |slice| (slice.items, slice.rest));
         if items.len() <= limit
             && let Some(rest) = rest
         {
@@ -92,12 +87,7 @@ impl Relations {
     }
 
     /// Returns the relation of the caller to these users. With `only_following` it reads only this direction.
-    pub async fn status(
-        &self,
-        caller: UserId,
-        users: &[UserId],
-        only_following: bool,
-    ) -> Result<HashMap<UserId, Status>, StoreError> {
+    pub async fn status(&self, caller: UserId, users: &[UserId], only_following: bool) -> Result<HashMap<UserId, Status>> {
         let mut pairs: Vec<(UserId, UserId)> = users.iter().map(|&user| (caller, user)).collect();
         if !only_following {
             pairs.extend(users.iter().map(|&user| (user, caller)));
@@ -108,7 +98,7 @@ impl Relations {
     }
 
     /// Returns the counters of `user` for `caller`, and whether Redis was unavailable.
-    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool), StoreError> {
+    pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool)> {
         let token = (self.stores.random)();
         match self.outage.checked(self.stores.relation_views.counters(caller, user, token)).await {
             Ok(Some(counters)) => return Ok((counters, false)),
@@ -124,11 +114,11 @@ impl Relations {
     }
 
     /// Returns the newest entries of a list, from the facts.
-    pub async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>, StoreError> {
+    pub async fn newest(&self, list: List, limit: usize) -> Result<Vec<Relation>> {
         self.read_facts(list, Start::Below(None), limit).await
     }
 
-    pub async fn exact_counters(&self, user: UserId) -> Result<Counters, StoreError> {
+    pub async fn exact_counters(&self, user: UserId) -> Result<Counters> {
         let authors = [user];
         let (followers, followings, heads, received) = futures::try_join!(
             self.stores.edges.follower_counts(user),
@@ -147,7 +137,7 @@ impl Relations {
     }
 
     /// Returns the part of a page that the cached list has. A missing list is filled from the facts first.
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError> {
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
         if let Some(slice) = self.outage.checked(self.stores.relation_views.slice(caller, list, start, limit)).await? {
             return Ok(Some(slice));
         }
@@ -159,18 +149,13 @@ impl Relations {
         };
         let mut members = self.read_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
         // The list is cut at a whole millisecond, so that the facts continue below it without a gap or an overlap.
-        let low = if members.len() > cap {
-            let low = members[cap].since.plus_ms(1);
-            members.retain(|member| member.since >= low);
-            low
-        } else {
-            Timestamp::default()
-        };
+        let low = members.get(cap).map_or_else(Timestamp::default, |first_left_out| first_left_out.since.plus_ms(1));
+        members.retain(|member| member.since >= low);
         self.stores.relation_views.fill(list, token, &members, low).await?;
         self.stores.relation_views.slice(caller, list, start, limit).await
     }
 
-    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>, StoreError> {
+    async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>> {
         let (before, skip) = match start {
             Start::Below(before) => (before, 0),
             Start::Offset(skip) => (None, skip),

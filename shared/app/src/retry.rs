@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 
 /// The time limit of one change: well below the ten seconds that a function has for a request.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The longest pause before the second attempt. It doubles with each attempt, up to `LONGEST_PAUSE_MS`: with hundreds
-/// of concurrent writers the attempts have to spread over seconds.
+/// The longest pause before the second attempt. It doubles with each attempt, so that many writers spread.
 const FIRST_PAUSE_MS: u64 = 8;
 const LONGEST_PAUSE_MS: u64 = 2_000;
 
@@ -36,7 +35,7 @@ impl Attempts {
 
     /// Begins an attempt, after a random pause if it is not the first. Fails when the time is over. There is always one
     /// more attempt after a write with an unknown outcome, because only a read shows whether the write was done.
-    pub async fn next(&mut self) -> Result<(), StoreError> {
+    pub async fn next(&mut self) -> Result<()> {
         let before = self.begun;
         self.begun += 1;
         if before == 0 || self.failed.is_some() {
@@ -46,18 +45,18 @@ impl Attempts {
     }
 
     /// Waits for the write of another: a short random pause that does not grow. Fails when the time is over.
-    pub async fn look_again(&mut self) -> Result<(), StoreError> {
+    pub async fn look_again(&mut self) -> Result<()> {
         self.pause(LOOK_PAUSE_MS).await
     }
 
-    async fn pause(&self, longest: u64) -> Result<(), StoreError> {
+    async fn pause(&self, longest: u64) -> Result<()> {
         (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;
         if self.started.elapsed() < PATIENCE { Ok(()) } else { Err(StoreError::Contention { operation: self.operation }) }
     }
 
     /// Returns whether the attempt's write was done. An error leaves its outcome unknown: the next attempt compares
     /// what is stored with what this one wrote, and calls [`outcome`](Self::outcome) if the write was not done.
-    pub fn done<E>(&mut self, written: Result<Result<(), E>, StoreError>) -> bool {
+    pub fn done<E>(&mut self, written: Result<Result<(), E>>) -> bool {
         match written {
             Ok(written) => written.is_ok(),
             Err(error) => {
@@ -68,7 +67,7 @@ impl Attempts {
     }
 
     /// Returns the error of the last write, if it had one.
-    pub fn outcome(&mut self) -> Result<(), StoreError> {
+    pub fn outcome(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 }

@@ -1,12 +1,8 @@
-//! [`ViewSync`]: updates views after a change of facts. If Redis does not accept an update, it leaves a task to a
-//! worker and writes the outage note.
-//!
-//! A *pair* is one user and one author.
+// [`ViewSync`]: updates views after a change of facts, or leaves a task to a worker and writes the outage note.
 
 use crate::{
-    error::Store,
     outage::Later,
-    ports::{StoreError, Task},
+    ports::{Result, Store, Task},
     reader::{PairFacts, Readers},
 };
 use std::time::Duration;
@@ -19,8 +15,7 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave the update to a worker if the views do not accept it.
-/// They fail if the queue does not accept it either.
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave to a worker what the views do not accept.
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,
@@ -29,7 +24,7 @@ pub struct ViewSync {
 
 impl ViewSync {
     /// Updates the feed of one follower, and the lists of both sides, from these edges.
-    pub async fn edges(&self, user: UserId, edges: &[Edge]) -> Result<(), StoreError> {
+    pub async fn edges(&self, user: UserId, edges: &[Edge]) -> Result<()> {
         if edges.is_empty() {
             return Ok(());
         }
@@ -42,14 +37,13 @@ impl ViewSync {
 
     /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live:
     /// an author who is not followed has no field. Neither a list of followers nor a counter changes.
-    pub(crate) async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<(), StoreError> {
+    pub(crate) async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<()> {
         let shown = self.readers.sync_edges(user, edges.to_vec()).await;
         self.or_enqueue(shown, || edges.iter().map(|edge| Task::sync(user, edge.author)).collect()).await
     }
 
-    /// Updates the view of one reader from these read states, which were just read or written. Returns whether the view
-    /// has them now.
-    pub(crate) async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool, StoreError> {
+    /// Updates the view of one reader from these read states. Returns whether the view has them now.
+    pub(crate) async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool> {
         let shown = self.readers.show_reads(user, pairs).await;
         let is_shown = shown.is_ok();
         let authors = || pairs.iter().map(|pair| pair.author).collect::<Vec<_>>();
@@ -57,13 +51,12 @@ impl ViewSync {
         Ok(is_shown)
     }
 
-    pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<()> {
         self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
     }
 
-    /// Updates the view of a reader's reactions to one author, the counts of the post, and the author's counters. A
-    /// worker computes the post's step.
-    pub(crate) async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<(), StoreError> {
+    /// Updates a reader's reactions to one author, the counts of the post, and the author's counters.
+    pub(crate) async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<()> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.
         let (shown, forgotten, reacted) = futures::join!(
@@ -80,9 +73,8 @@ impl ViewSync {
         self.or_enqueue(shown.and(forgotten).and(reacted), later).await
     }
 
-    /// Updates the counts of a post after a reaction of this user, and has a worker compute the post's step. May be
-    /// repeated after an error.
-    pub(crate) async fn reacted(&self, user: UserId, post: PostId) -> Result<(), StoreError> {
+    /// Updates the counts of a post after a reaction, and has a worker compute its step. May be repeated.
+    pub(crate) async fn reacted(&self, user: UserId, post: PostId) -> Result<()> {
         let stores = &self.readers.stores;
         if !stores.post_views.expire_counts(post, user).await? {
             return Ok(());
@@ -97,7 +89,7 @@ impl ViewSync {
     }
 
     /// Updates the view of a post from the facts. May be repeated after an error.
-    pub(crate) async fn post(&self, id: PostId) -> Result<(), StoreError> {
+    pub(crate) async fn post(&self, id: PostId) -> Result<()> {
         let stores = &self.readers.stores;
         let found = stores.posts.with_texts(&[id]).await?.remove(&id);
         let stored: Vec<_> = found.into_iter().map(|(post, text)| (post.into(), text)).collect();
@@ -105,7 +97,7 @@ impl ViewSync {
     }
 
     /// Updates all views of one pair from the current facts. May be repeated after an error.
-    pub(crate) async fn pair(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    pub(crate) async fn pair(&self, user: UserId, author: UserId) -> Result<()> {
         self.follows(user, &[author]).await?;
         self.readers.sync_reads(user, author).await?;
         // The counters come last, because they include reactions.
@@ -113,16 +105,15 @@ impl ViewSync {
         self.readers.stores.relation_views.forget_counters(author, None).await
     }
 
-    /// Updates the feed, lists and counters of one follower from the current edges to these authors. May be repeated
-    /// after an error.
-    pub async fn follows(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+    /// Updates feed, lists and counters of a follower from the current edges to these authors. May be repeated.
+    pub async fn follows(&self, user: UserId, authors: &[UserId]) -> Result<()> {
         let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
         self.readers.stores.relation_views.apply(&edges).await?;
         self.readers.sync_edges(user, edges).await
     }
 
     /// The same after changes of the pairs that neither began nor ended a follow.
-    pub async fn choices_of(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+    pub async fn choices_of(&self, user: UserId, authors: &[UserId]) -> Result<()> {
         let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
         let (live, others): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
         // A block is in the marks of the other user.
@@ -132,14 +123,8 @@ impl ViewSync {
     }
 
     /// Leaves tasks to a worker if an update of views has failed.
-    pub(crate) async fn or_enqueue(
-        &self,
-        shown: Result<(), StoreError>,
-        tasks: impl FnOnce() -> Vec<Task>,
-    ) -> Result<(), StoreError> {
-        match shown {
-            Ok(()) => Ok(()),
-            Err(error) => self.later.instead(&error, &tasks()).await,
-        }
+    pub(crate) async fn or_enqueue(&self, shown: Result<()>, tasks: impl FnOnce() -> Vec<Task>) -> Result<()> {
+        let Err(error) = shown else { return Ok(()) };
+        self.later.instead(&error, &tasks()).await
     }
 }

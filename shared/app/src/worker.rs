@@ -7,11 +7,10 @@ use tracing::warn;
 
 use crate::{
     Leaving, OutOfTime, People,
-    error::{Store, StoreError},
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
-    ports::Task,
+    ports::{Result, Store, StoreError, Task},
 };
 
 /// The use cases that have tasks. Clones share the stores.
@@ -23,11 +22,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Runs the task of a message. If it fails, sends it again with a delay. Returns false if the caller has to give
-    /// the message back to the queue.
-    ///
-    /// The task is sent again as a new message. So it waits seconds instead of the queue's visibility timeout, and it
-    /// has `most_tries` attempts instead of the queue's receives.
+    /// Runs a task, or sends it again with a delay. Returns false if the message has to go back to the queue.
     pub async fn work(&self, message: &str, task: &Task, out_of_time: OutOfTime<'_>) -> bool {
         let later = &self.fan_outs.sync.later;
         match self.run(task, out_of_time).await {
@@ -42,10 +37,9 @@ impl Worker {
         }
     }
 
-    /// Runs one task. A task may run any number of times, in any order. When `out_of_time` returns true, a task that
-    /// lists pages, moves posts or erases a user stops, and sends its rest as a new task. After an error the task is
-    /// not done.
-    pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<(), StoreError> {
+    /// Runs one task. A task may run any number of times, in any order. Out of time, a task that lists pages, moves
+    /// posts or erases a user sends its rest as a new task. After an error the task is not done.
+    pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<()> {
         let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
         match task {
             Task::Batch { fan_out, page, followers, .. } => fan_outs.page(*fan_out, *page, followers).await,
@@ -63,26 +57,20 @@ impl Worker {
             Task::Rebuild { user, .. } => sync.readers.rebuild(*user, true).await.map(|_| ()),
             Task::Sync { user, author, reacted, .. } => {
                 sync.pair(*user, *author).await?;
-                match reacted {
-                    Some(seq) => {
-                        let post = PostId::new(*author, *seq);
-                        fan_outs.stores.post_views.forget_counts(post).await?;
-                        sync.reacted(*user, post).await
-                    }
-                    None => Ok(()),
-                }
+                let Some(seq) = reacted else { return Ok(()) };
+                let post = PostId::new(*author, *seq);
+                fan_outs.stores.post_views.forget_counts(post).await?;
+                sync.reacted(*user, post).await
             }
         }
     }
 }
 
-/// Returns how many attempts of its own a task has after it failed with `error`. After them, the receives that the
-/// queue allows remain. The result is 0 if the task itself may be the cause.
+/// Returns how many attempts of its own a failed task has. It has none if it may itself be the cause.
 fn most_tries(error: &StoreError, task: &Task) -> u8 {
     match task {
         _ if !error.is_retryable() => 0,
-        // DynamoDB also rejects requests that are wrong in themselves. Few attempts are enough: reconcile resumes a
-        // fan-out.
+        // DynamoDB also rejects wrong requests. Few attempts are enough: reconcile resumes a fan-out.
         Task::Batch { .. } | Task::List { .. } | Task::Move { .. } if error.store() != Store::Views => FEW_TRIES,
         _ => MOST_TRIES,
     }

@@ -6,13 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{ParseIdError, PostId, UserId};
 
-/// The most lists of a user.
 pub const MOST_LISTS: usize = 50;
 
 /// The id of a list: `{user}-{number}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListId {
-    /// The user who has the list.
     pub user: UserId,
     /// Counts from 1. It is never given again.
     pub number: u32,
@@ -56,10 +54,8 @@ pub struct UserLists {
     pub lists: Vec<AuthorList>,
 }
 
-/// The outcome of a request to make a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
-    /// This request made the list.
     List(AuthorList),
     /// An earlier request with the same key made this list.
     Repeated(AuthorList),
@@ -70,7 +66,6 @@ pub enum Made {
 }
 
 impl UserLists {
-    /// Returns whether the user has this list.
     pub fn has(&self, number: u32) -> bool {
         self.lists.iter().any(|list| list.number == number)
     }

@@ -26,12 +26,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
-use super::{
-    bitmap::Bitmap,
-    ids::Seq,
-    model::{AuthorHead, DeliveryMode, Edge, Modes, ReadState},
-    time::Timestamp,
-};
+use crate::{AuthorHead, DeliveryMode, Edge, Modes, ReadState, Seq, Timestamp, bitmap::Bitmap};
 
 const LIVE: u8 = 1;
 const OPENING: u8 = 2;
@@ -43,17 +38,15 @@ const LISTS: u8 = 64;
 const PREFERENCE: u8 = 128;
 const HEADER: usize = 31;
 
-/// A state with more than `CUT_AT` bits is cut to the bits of `WINDOW` posts. A feed stores fewer posts of all authors
-/// together.
+/// A state with more than `CUT_AT` bits is cut to the bits of `WINDOW` posts, more than a whole feed stores.
 const WINDOW: u64 = 2_048;
 const CUT_AT: u64 = 2 * WINDOW;
 
 /// The number of posts by which a read state may exceed the head's latest post: it was read later than the head.
 const LATER: u64 = 8_192;
 
-/// The part of a pulled author's head that the view has merged, feed entries included. It cannot be derived from the
-/// other fields: posts that are pushed, read or retracted count as delivered, even if the view lacks pulled posts
-/// before them.
+/// The part of a pulled author's head that the view has merged, feed entries included. The other fields do not imply
+/// it: pushed, read or retracted posts count as delivered, even if the view lacks pulled posts before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PullCursor {
     /// The view has every pulled post up to this number.
@@ -109,8 +102,7 @@ impl AuthorState {
         self.unread_seqs().eq(settled.absent_between(edge.base, head.latest_seq))
     }
 
-    /// Returns the state with which a follow opens the gate, before its facts are merged. No post after the follow is
-    /// delivered or read.
+    /// Returns the state with which a follow opens the gate: no post after the follow is delivered or read.
     pub fn opening(edge: &Edge) -> Self {
         Self {
             live: true,
@@ -133,9 +125,8 @@ impl AuthorState {
         let latest = head.latest_seq.max(edge.base);
         let settled = reads.read.union(&head.deleted).contiguous_above(edge.base).min(latest);
         let base = settled / 8 * 8;
-        // Reads are not cut at the head's latest post, because the two facts are read at different moments. If `reads`
-        // contains a mark of a post that this head does not know yet, the state must have the mark, because it has the
-        // version of `reads`.
+        // Reads are not cut at the head's latest post: the head may be older. A mark of a post that it does not know
+        // yet must stay, because the state has the version of `reads`.
         let bits = |seqs: &mut dyn Iterator<Item = Seq>| {
             let mut bitmap = Bitmap::default();
             seqs.take_while(|&seq| seq <= latest + LATER).for_each(|seq| bitmap.set(seq - base - 1));
@@ -154,13 +145,11 @@ impl AuthorState {
         }
     }
 
-    /// Returns whether the author is pulled.
     fn pulls(&self) -> bool {
         self.modes.current() == DeliveryMode::Pull
     }
 
-    /// Returns whether a read has to compare the author's head: the author is pulled, or pulled posts from an earlier
-    /// time are missing.
+    /// Returns whether a read has to compare the author's head: the author is pulled, or pulled posts are missing.
     pub fn asks(&self) -> bool {
         self.pulls() || self.modes.pulled > self.pull_cursor.seq
     }
@@ -196,8 +185,7 @@ impl AuthorState {
         self.index(seq).is_some_and(|i| !self.read.get(i) && !self.deleted.get(i)) && self.is_delivered(seq)
     }
 
-    /// Returns whether the post will not count as unread once it is delivered: it is read, deleted, or from before the
-    /// follow.
+    /// Returns whether the post will not count as unread: it is read, deleted, or from before the follow.
     pub fn is_settled(&self, seq: Seq) -> bool {
         self.index(seq).is_none_or(|i| self.read.get(i) || self.deleted.get(i))
     }
@@ -488,16 +476,14 @@ mod tests {
     fn damaged_bytes_are_rejected() {
         let head = AuthorHead { latest_seq: 20, deleted: [12].into_iter().collect(), ..Default::default() };
         let bytes = AuthorState::from_facts(&edge(3, 0), &head, &ReadState::default()).encode();
-        assert!(AuthorState::decode(&bytes[..20]).is_none());
-        assert!(AuthorState::decode(&bytes[..33]).is_none());
-        let mut long = bytes.clone();
-        long[34] = 200;
-        assert!(AuthorState::decode(&long).is_none());
-        let mut modes = bytes.clone();
-        modes[0] |= MODES;
-        assert!(AuthorState::decode(&modes).is_none(), "the lengths begin where the modes end");
-        let mut flags = bytes;
-        flags[0] = 0x40;
-        assert!(AuthorState::decode(&flags).is_none());
+        for cut in [20, 33] {
+            assert!(AuthorState::decode(&bytes[..cut]).is_none(), "{cut}");
+        }
+        // A length that is too great, modes where the lengths are, and lists without bitmaps.
+        for (index, byte) in [(34, 200), (0, bytes[0] | MODES), (0, 0x40)] {
+            let mut damaged = bytes.clone();
+            damaged[index] = byte;
+            assert!(AuthorState::decode(&damaged).is_none(), "{index}: {byte}");
+        }
     }
 }

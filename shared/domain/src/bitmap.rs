@@ -19,7 +19,6 @@ impl Bitmap {
         Self(bytes)
     }
 
-    /// Returns the bytes, without trailing zeros.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,29 +1,18 @@
 //! Opaque page cursors: the place where a page ended, exclusive.
 
-use super::{
-    feed::FeedKey,
-    ids::{PostId, Seq, UserId},
-    model::Relation,
-    rank::Score,
-    time::Timestamp,
-};
+use crate::{FeedKey, PostId, Relation, Score, Seq, Timestamp, UserId};
 
-/// The place where the next page begins. Each kind of list has a variant: a cursor of one list is invalid for another.
+/// The place below which the next page begins. Each kind of list has a variant, which is invalid for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
-    /// A feed, below this entry.
     Feed(FeedKey),
-    /// An author timeline, below this sequence number.
     Author(Seq),
-    /// A relation list, below this entry.
     Relation(Relation),
     /// A user's lists of authors, below this number.
     List(u32),
-    /// A platform's notices, below this sequence number.
     Notice(Seq),
     /// A user's likes or favorites, below the reaction of this time to this post.
     Reacted(FeedKey),
-    /// A ranked feed, below this place.
     Ranked(RankedPlace),
     /// An export: a section, and what identifies the last object in it, if there was one.
     Export(u64, Option<[u64; 3]>),

@@ -1,5 +1,4 @@
-//! The results of a publish, a deletion and a follow, computed from the facts before them: sequence numbers, modes,
-//! pages, times and revisions.
+// The results of a publish, a deletion and a follow, computed from the facts before them.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +7,16 @@ use crate::{
     model::TOMBSTONE_SECONDS, pages::page_count,
 };
 
-/// A follow whose edge is not written yet.
+/// A follow whose edge is not written yet, with fields of the [`Edge`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFollow {
     pub author: UserId,
-    /// The time at which the follow began.
     pub since: Timestamp,
-    /// Posts up to it never count as unread.
     pub base: Seq,
-    /// Posts up to it are not shown.
     pub floor: Seq,
 }
 
 impl NewFollow {
-    /// Returns a follow that begins now.
     pub fn from_now(author: UserId, head: &AuthorHead, now: Timestamp) -> Self {
         Self { author, since: now, base: head.latest_seq, floor: head.backlog_floor() }
     }
@@ -129,8 +124,7 @@ impl AuthorHead {
         (delivery.attempts, delivery.seen_pages) = (0, 0);
         (delivery.sent_at, delivery.sending) = (None, false);
         let pending = delivery.state == DeliveryState::Pending;
-        // A pending push may not have told all views of a change of mode. Then the retraction tells them, even if
-        // readers pull by now.
+        // A pending push may not have told all views of a change of mode. Then the retraction does.
         let untold = pending && delivery.mode == DeliveryMode::Push;
         let mode = if untold { DeliveryMode::Push } else { self.modes.current() };
         delivery.retraction_pages = pages_of(mode, followers);
@@ -165,20 +159,7 @@ impl Post {
 impl Delivery {
     /// Returns a delivery that has not begun.
     pub fn planned(mode: DeliveryMode, followers: u64, started_at: Timestamp) -> Self {
-        Self {
-            mode,
-            state: DeliveryState::Pending,
-            followers,
-            delivered: 0,
-            pages: pages_of(mode, followers),
-            retraction_pages: 0,
-            attempts: 0,
-            seen_pages: 0,
-            sent_at: None,
-            sending: false,
-            started_at,
-            finished_at: None,
-        }
+        Self { mode, followers, pages: pages_of(mode, followers), started_at, ..Self::default() }
     }
 }
 

@@ -26,8 +26,7 @@ pub struct Removed {
     pub blocks: u64,
 }
 
-/// The progress of the counts that take many reads: likes, favorites, and authors of whose posts the user had marked
-/// some.
+/// The progress of the counts that take many reads: likes, favorites, and authors with marked posts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counting {
     pub counts: [u64; 3],
@@ -41,7 +40,6 @@ pub struct Counting {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Erasure {
     pub started_at: Timestamp,
-    /// The time at which everything was removed.
     pub finished_at: Option<Timestamp>,
     /// `None` until the work begins.
     pub removed: Option<Removed>,
@@ -49,8 +47,7 @@ pub struct Erasure {
     pub counting: Option<Counting>,
     /// The time at which nothing was left for the first time. Requests from before the erasure may have written since.
     pub swept_at: Option<Timestamp>,
-    /// Users whose relation to the user is being removed. They are stored before, because a relation that was half
-    /// removed is no longer listed.
+    /// Users whose pair is being removed. They are stored before: a half removed pair is no longer listed.
     pub pairs: Vec<UserId>,
     /// Up to this sequence number, the views of the user's posts are removed.
     pub cleared: Seq,
@@ -60,7 +57,6 @@ pub struct Erasure {
     pub chain: u64,
     /// The reason why something could not be removed in the last run. Everything else is removed.
     pub incomplete: Option<String>,
-    /// Grows by one with every change.
     pub version: u64,
 }
 

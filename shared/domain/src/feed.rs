@@ -1,9 +1,6 @@
 //! The order of a feed, and the bytes of its entries.
 
-use super::{
-    ids::{PostId, UserId},
-    time::Timestamp,
-};
+use crate::{PostId, Timestamp, UserId};
 
 /// The number of newest posts that a reader's feed keeps in Redis. Older pages come from the facts.
 pub const FEED_CAP: usize = 1_000;
@@ -11,8 +8,7 @@ pub const FEED_CAP: usize = 1_000;
 /// The number of an author's newest posts from before the follow that a feed shows, as read.
 pub const BACKLOG: u64 = 100;
 
-/// The place of a post in a feed: ordered by time, then author, then sequence number. Newest first means greatest
-/// first.
+/// The place of a post in a feed: by time, then author, then sequence number. The newest is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedKey {
     pub at: Timestamp,
@@ -41,8 +37,7 @@ impl FeedKey {
     }
 }
 
-/// Returns the bytes that follow the time in all entries of one author, and in no entry of another. A relation list
-/// uses them as the member.
+/// Returns the bytes after the time in all entries of this author alone, and the member of a relation list.
 pub fn author_prefix(author: UserId) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(14);
     push_ordered(&mut bytes, author.get());
@@ -96,8 +91,8 @@ mod tests {
     #[test]
     fn an_entry_takes_a_few_bytes() {
         assert_eq!(key(1, 1042, 17).entry(), [0, 0, 0, 0, 0, 1, 2, 4, 18, 1, 17]);
-        assert_eq!(FeedKey::from_entry(b"timeat\x09aaaaaaaaa\x01\x01"), None);
-        assert_eq!(FeedKey::from_entry(b"timeat\x01\x01"), None);
-        assert_eq!(FeedKey::from_entry(b"time"), None);
+        for other in [&b"timeat\x09aaaaaaaaa\x01\x01"[..], b"timeat\x01\x01", b"time"] {
+            assert_eq!(FeedKey::from_entry(other), None);
+        }
     }
 }

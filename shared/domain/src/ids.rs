@@ -11,12 +11,10 @@ pub const MAX_SEQ: Seq = (1 << 53) - 1;
 /// The highest sequence number of a published post: views store it in four bytes.
 pub const LAST_POST: Seq = u32::MAX as Seq;
 
-/// The number of buckets that users are hashed to. A bucket is the Redis hash tag, and decides the order of follower
-/// pages.
+/// The number of buckets of users. A bucket is the Redis hash tag, and decides the order of follower pages.
 pub const BUCKETS: u16 = 4096;
 
-/// The number of partitions that an author's followers have. A shard is 256 consecutive buckets, so the order of
-/// buckets is the order of shards.
+/// The number of partitions of an author's followers, in the order of buckets: a shard is 256 buckets.
 pub const SHARDS: u16 = 16;
 
 /// The reason why a text is not an identifier.
@@ -45,8 +43,7 @@ impl UserId {
         (self.hash() >> 52) as u16
     }
 
-    /// Returns the user's percentile, `0..100`, of the lower bits of the hash. So each share of the users is spread
-    /// over all buckets.
+    /// Returns the user's percentile, `0..100`, from the lower bits of the hash: each share is in all buckets.
     pub fn percentile(self) -> u8 {
         (((self.hash() & u64::from(u32::MAX)) * 100) >> 32) as u8
     }

@@ -1,8 +1,6 @@
-//! The invariants of the system, and predicates with which property tests, debug builds or reconcile check some of
-//! them.
+//! The invariants of the system, and predicates with which tests, debug builds or reconcile check some of them.
 //!
-//! Each predicate names its invariant; those of N1 and V2 are methods of their types. The others hold across stores:
-//! system tests and reconcile check them.
+//! Each predicate names its invariant. System tests and reconcile check the others, which hold across stores.
 //!
 //! | id | invariant |
 //! |---|---|
@@ -24,19 +22,14 @@
 //! | V8 | A view belongs to the epoch in which it was written. Data from an older dump, or from a replica that took over, has another epoch and counts as missing. |
 //! | V9 | A ranked feed has only entries of the feed. If it has all of them, their scores are those that the facts imply, as soon as no rank or rescore task is queued. |
 
-use super::{
-    ids::UserId,
-    model::{AuthorHead, Edge, ReadState},
-    reader_state::ReaderState,
-};
+use crate::{AuthorHead, Edge, ReadState, ReaderState, UserId};
 
 /// F3: returns whether no mark is beyond the author's latest post.
 pub fn reads_only_what_exists(head: &AuthorHead, reads: &ReadState) -> bool {
     reads.through <= head.latest_seq && reads.read.above(head.latest_seq).next().is_none()
 }
 
-/// V1, V2 and V5 for one author: compares the view's field with what the facts imply. Returns the difference; `None` if
-/// they agree.
+/// V1, V2 and V5 for one author: returns how the view's field differs from what the facts imply.
 pub fn view_differs(
     view: &ReaderState,
     author: UserId,

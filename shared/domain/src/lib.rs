@@ -34,7 +34,7 @@ pub use decisions::NewFollow;
 pub use erasure::{Counting, Erasure, Removed};
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
-pub use live::{ChangedPost, CountsDigest, UnreadChange};
+pub use live::{CountsDigest, UnreadChange};
 pub use model::{
     AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, PostText, ReadState,
     Relation,

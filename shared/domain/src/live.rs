@@ -2,11 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ids::{PostId, UserId},
-    reader_state::ReaderState,
-    time::Timestamp,
-};
+use crate::{PostId, ReaderState, Timestamp, UserId};
 
 /// A change of a reader's unread counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,32 +10,22 @@ pub struct UnreadChange {
     /// The time at which the counts were read. A later change of the same reader has a later time.
     pub at: Timestamp,
     pub total: u64,
-    /// The newest post, or the one that was marked or deleted last, if that was later; `None` if none is known.
-    pub post: Option<ChangedPost>,
-}
-
-/// A post, with the unread posts of its author.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChangedPost {
-    pub post: PostId,
-    /// Unread posts of the post's author.
-    pub unread: u64,
+    /// The newest post, or the one that was marked or deleted last, if that was later, with its author's unread posts.
+    pub post: Option<(PostId, u64)>,
 }
 
 impl UnreadChange {
-    /// Returns the change that has led to this state. A mark or a deletion was noted with its post and time. A delivery
-    /// was not: the newest post was delivered last, if it is newer.
+    /// Returns the change that has led to this state, by the post that was noted or, if newer, delivered last.
     pub fn of(state: &ReaderState, noted: Option<(PostId, Timestamp)>, at: Timestamp) -> Self {
         let delivered = state.heard().filter(|(_, author)| author.newest_at > Timestamp::default());
         let newest = delivered.map(|(id, author)| (PostId::new(id, author.newest_delivered()), author.newest_at));
         let last = noted.into_iter().chain(newest).max_by_key(|(_, at)| *at);
-        let post = last.map(|(post, _)| ChangedPost { post, unread: state.unread_of(post.author) });
+        let post = last.map(|(post, _)| (post, state.unread_of(post.author)));
         Self { at, total: state.unread_total(), post }
     }
 }
 
-/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). A connection that was told the same one knows the
-/// counts.
+/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). Connections are compared by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountsDigest(pub u64);
 
@@ -82,9 +68,8 @@ mod tests {
             assert_eq!(total, 5);
             post.unwrap()
         };
-        assert_eq!(named(Some(10)), ChangedPost { post: PostId::new(user(7), 1), unread: 2 });
-        let delivered = ChangedPost { post: PostId::new(user(9), 3), unread: 3 };
-        assert_eq!([named(Some(8)), named(None)], [delivered; 2]);
+        assert_eq!(named(Some(10)), (PostId::new(user(7), 1), 2));
+        assert_eq!([named(Some(8)), named(None)], [(PostId::new(user(9), 3), 3); 2]);
         assert_eq!(UnreadChange::of(&state(&[]), None, at), UnreadChange { at, total: 0, post: None });
         let mut before_the_follow = state(&[(7, 2)]);
         before_the_follow.authors.get_mut(&user(7)).unwrap().newest_at = Timestamp::default();

@@ -4,13 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    feed::{BACKLOG, FeedKey},
-    ids::{PostId, Seq, UserId},
-    rank::{Rank, Step},
-    seq_set::SeqSet,
-    time::Timestamp,
-};
+use crate::{FeedKey, PostId, Rank, Seq, SeqSet, Step, Timestamp, UserId, feed::BACKLOG};
 
 /// The time that the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
@@ -37,14 +31,12 @@ pub struct Edge {
     pub muted: Option<Timestamp>,
     /// The time since which the user blocks the author. `None` if not. A block ends follows in both directions.
     pub blocked: Option<Timestamp>,
-    /// The numbers of the user's lists that have the author; none after the follow. A number of a deleted list may
-    /// remain.
+    /// The numbers of the user's lists that have the author. A number of a deleted list may remain.
     pub lists: BTreeSet<u32>,
     /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
     pub preference: i8,
 }
 
-/// The head of an author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AuthorHead {
     /// The last sequence number that was given; zero before the first post.
@@ -53,15 +45,13 @@ pub struct AuthorHead {
     pub latest_at: Timestamp,
     /// Live posts, archived ones included.
     pub posts: u64,
-    /// Sequence numbers of deleted and of [archived](Post::archived) posts, which are in no feed and in no unread
-    /// count. Only grows.
+    /// Sequence numbers of deleted and [archived](Post::archived) posts, in no feed or unread count. Only grows.
     pub deleted: SeqSet,
     /// The delivery modes: of the next post, and of earlier ones.
     pub modes: Modes,
     /// The number of live posts in `deleted`: these are archived.
     pub archived: u64,
-    /// Sequence numbers of archived posts. May also contain deleted posts: a head from before this field existed has
-    /// all of `deleted` here.
+    /// Sequence numbers of archived posts. An old head has all of `deleted` here.
     pub archive: SeqSet,
 }
 
@@ -86,8 +76,7 @@ impl AuthorHead {
         self.deleted.absent_between(after, upto.min(self.latest_seq)).take(limit).collect()
     }
 
-    /// Returns the newest posts up to `upto` that the author timeline shows, archived ones included, newest first, at
-    /// most `limit`.
+    /// Returns the newest posts up to `upto` of the author timeline, archived ones included, newest first.
     pub fn listed_seqs(&self, upto: Seq, limit: usize) -> Vec<Seq> {
         self.deleted.minus(&self.archive).absent_between(0, upto.min(self.latest_seq)).take(limit).collect()
     }
@@ -97,8 +86,7 @@ impl AuthorHead {
         self.latest_seq.saturating_sub(after) - self.deleted.count_between(after.saturating_add(1), self.latest_seq)
     }
 
-    /// Returns the floor of a follow that begins now: the smallest that shows at most the newest [`BACKLOG`] live
-    /// posts.
+    /// Returns the floor of a follow that begins now: it shows the newest [`BACKLOG`] live posts at most.
     pub fn backlog_floor(&self) -> Seq {
         self.backlog_floor_at(self.latest_seq)
     }
@@ -141,14 +129,12 @@ impl ReadState {
         self.read.remove(seq)
     }
 
-    /// Marks everything up to `seq` read. Returns whether anything changed. A `seq` below the watermark changes
-    /// nothing: posts that became unread again stay unread.
+    /// Marks everything up to `seq` read, unless it is below the watermark: then posts that are unread stay so.
     pub fn mark_through(&mut self, seq: Seq) -> bool {
         seq >= self.through && self.mark_all(seq)
     }
 
-    /// Marks everything up to `seq` read, including posts below the watermark that became unread again. The watermark
-    /// rises to `seq` if it is lower.
+    /// Marks everything up to `seq` read, also posts that became unread again. Raises the watermark.
     pub fn mark_all(&mut self, seq: Seq) -> bool {
         let changed = seq > self.through || self.read.count_between(1, seq) < seq;
         self.through = self.through.max(seq);
@@ -174,8 +160,7 @@ pub struct Post {
     /// Whether only the tombstone is left.
     pub deleted: bool,
     /// The post was migrated after its author had published something later. It keeps its time, is listed under its
-    /// author and can be opened. It is in no feed and no unread count, because these rely on times that do not
-    /// decrease.
+    /// author, and is in no feed and no unread count, because these rely on times that do not decrease.
     pub archived: bool,
     pub delivery: Delivery,
 }
@@ -208,12 +193,10 @@ pub struct PostSummary {
     pub revision: u32,
     /// The post's part of scores in ranked feeds: weight and step; zero if it is deleted.
     pub rank: Rank,
-    /// Whether only the tombstone is left.
     pub deleted: bool,
 }
 
 impl PostSummary {
-    /// Returns the place of the post in a feed.
     pub fn key(&self) -> FeedKey {
         FeedKey { at: self.created_at, post: self.id }
     }
@@ -239,10 +222,8 @@ impl From<Post> for PostSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPost {
     pub author: UserId,
-    /// 1 to 200 characters.
     pub title: String,
     pub text: PostText,
-    /// From -100 to 100.
     pub weight: i8,
 }
 
@@ -270,18 +251,18 @@ impl PostText {
 }
 
 /// The delivery mode of a post. `push`: workers write it to live views. `pull`: the view fetches it when it is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryMode {
     /// Workers write the post to live views.
+    #[default]
     Push,
     /// Readers fetch the post.
     Pull,
 }
 
-/// The delivery mode of an author's next posts, and of earlier ones. The numbers only grow, so a repeated or late
-/// message is recognized.
+/// The delivery modes of an author's posts. The numbers only grow, so a late message is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
     /// The number of changes of the mode. Even is push, odd is pull.
@@ -296,8 +277,7 @@ impl Modes {
         if self.changes.is_multiple_of(2) { DeliveryMode::Push } else { DeliveryMode::Pull }
     }
 
-    /// Returns the modes after post `seq`, which was published in the current mode to this many followers. The mode
-    /// becomes pull at the threshold, and push again a fifth below it.
+    /// Returns the modes after post `seq`. The mode becomes pull at the threshold, push again a fifth below it.
     #[must_use]
     pub fn after(self, seq: Seq, followers: u64, threshold: u64) -> Self {
         match self.current() {
@@ -316,11 +296,12 @@ impl Modes {
 }
 
 /// The progress of a fan-out. `cancelled`: the post was deleted before its delivery was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
     /// No page is done.
+    #[default]
     Pending,
     /// Some pages are done.
     Running,
@@ -331,7 +312,7 @@ pub enum DeliveryState {
 }
 
 /// The fan-out of a post as a fact. The progress between `Pending` and `Done` is a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivery {
     pub mode: DeliveryMode,
     /// `Pending`, `Done` or `Cancelled`.
@@ -354,7 +335,6 @@ pub struct Delivery {
     /// Whether a run of reconcile has begun at `sent_at` to send pages, and has not stored that they are sent.
     pub sending: bool,
     pub started_at: Timestamp,
-    /// The time at which the last page was done.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -394,22 +374,20 @@ mod tests {
     #[test]
     fn the_mode_changes_at_the_threshold_and_back_a_fifth_below_it() {
         let mut modes = Modes::default();
-        let mut publish = |seq, followers| {
-            let mode = modes.current();
+        for (seq, followers, mode, changes, pulled) in [
+            (1, 99, DeliveryMode::Push, 0, 0),
+            // The post that finds the threshold is pushed.
+            (2, 100, DeliveryMode::Push, 1, 0),
+            (3, 120, DeliveryMode::Pull, 1, 3),
+            (4, 80, DeliveryMode::Pull, 1, 4),
+            (5, 79, DeliveryMode::Pull, 2, 5),
+            (6, 99, DeliveryMode::Push, 2, 5),
+            (7, 100, DeliveryMode::Push, 3, 5),
+        ] {
+            assert_eq!(modes.current(), mode, "{seq}");
             modes = modes.after(seq, followers, 100);
-            (mode, modes)
-        };
-        assert_eq!(publish(1, 99), (DeliveryMode::Push, Modes { changes: 0, pulled: 0 }));
-        assert_eq!(
-            publish(2, 100),
-            (DeliveryMode::Push, Modes { changes: 1, pulled: 0 }),
-            "the post that finds the threshold is pushed"
-        );
-        assert_eq!(publish(3, 120), (DeliveryMode::Pull, Modes { changes: 1, pulled: 3 }));
-        assert_eq!(publish(4, 80), (DeliveryMode::Pull, Modes { changes: 1, pulled: 4 }));
-        assert_eq!(publish(5, 79), (DeliveryMode::Pull, Modes { changes: 2, pulled: 5 }));
-        assert_eq!(publish(6, 99), (DeliveryMode::Push, Modes { changes: 2, pulled: 5 }));
-        assert_eq!(publish(7, 100), (DeliveryMode::Push, Modes { changes: 3, pulled: 5 }));
+            assert_eq!(modes, Modes { changes, pulled }, "{seq}");
+        }
     }
 
     #[test]

@@ -10,11 +10,8 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 use integer_encoding::VarInt;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ids::{MAX_SEQ, ParseIdError, Seq, parse_decimal},
-    seq_set::SeqSet,
-    time::Timestamp,
-};
+use crate::ids::{MAX_SEQ, parse_decimal};
+use crate::{ParseIdError, Seq, SeqSet, Timestamp};
 
 /// The maximum number of live notices of a platform. It limits the size of the head and the cost of a count.
 pub const MAX_LIVE: usize = 2_000;
@@ -104,11 +101,8 @@ pub struct Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveNotice {
     pub seq: Seq,
-    /// The place of the notice in the read bitmap of its platform.
     pub slot: Slot,
-    /// The version of the head that wrote the content.
     pub revision: u64,
-    /// From this time on the notice is in no list and no count.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -121,9 +115,7 @@ impl LiveNotice {
 /// A reader's counts on one platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NoticeCounts {
-    /// Live notices that are not read.
     pub unread: u64,
-    /// Live notices that are read.
     pub read: u64,
 }
 
@@ -132,12 +124,9 @@ pub struct NoticeCounts {
 pub struct PlatformHead {
     /// Grows by one with every change; zero before the first.
     pub version: u64,
-    /// The last sequence number that was given.
     pub latest_seq: Seq,
-    /// The last slot that was given.
     pub latest_slot: Slot,
-    /// The time at which the last notice was published. The adapter passes no earlier time to
-    /// [`publish`](Self::publish).
+    /// The time at which the last notice was published. It never decreases.
     pub latest_at: Timestamp,
     /// Notices that are neither deleted nor pruned, ascending. Expired ones may be among them.
     pub live: Vec<LiveNotice>,
@@ -182,8 +171,7 @@ impl PlatformHead {
         Some(notice)
     }
 
-    /// Replaces a notice that is live at `now`. `renotify` makes it unread for every reader. Returns `None` if it is
-    /// not live.
+    /// Replaces a live notice. `renotify` makes it unread for every reader. Returns `None` if it is not live.
     pub fn edit(&mut self, seq: Seq, expires_at: Option<Timestamp>, renotify: bool, now: Timestamp) -> Option<LiveNotice> {
         self.find(seq, now)?;
         let index = self.live.binary_search_by_key(&seq, |notice| notice.seq).ok()?;
@@ -231,8 +219,7 @@ impl PlatformHead {
         bytes
     }
 
-    /// Returns the head with these numbers and the notices that [`encode_live`](Self::encode_live) encoded; `None` if
-    /// the bytes do not fit the numbers.
+    /// Returns the head with the notices that [`encode_live`](Self::encode_live) encoded; `None` if they do not fit.
     pub fn with_live(self, mut bytes: &[u8]) -> Option<Self> {
         let (mut live, mut previous) = (Vec::new(), 0_u64);
         while !bytes.is_empty() {
@@ -297,8 +284,7 @@ impl NoticeReads {
         self.read.truncate(latest_slot);
     }
 
-    /// Returns the read state without slots that, according to the head, belong to no notice. Slots that were given
-    /// after the head was read stay, because they are newer than the head.
+    /// Returns the read state without slots of no notice. Slots that are newer than the head stay.
     #[must_use]
     pub fn without_dead(&self, head: &PlatformHead) -> Self {
         let live = head.live.iter().map(|notice| notice.slot).filter(|&slot| self.read.contains(slot));

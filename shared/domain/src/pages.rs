@@ -7,15 +7,13 @@ use super::ids::{BUCKETS, SHARDS};
 /// The number of followers that a page should have.
 pub(crate) const PAGE_FOLLOWERS: u64 = 1_000;
 
-/// Up to this many pages, publish lists the followers and sends the batches itself. For more pages, it sends tasks that
-/// list them.
+/// Up to this many pages, publish sends the batches itself. For more, it sends tasks that list the pages.
 pub const INLINE_PAGES: u16 = 5;
 
 /// Returns the number of pages for this many followers: at least one, at most one for each bucket.
 ///
-/// A page is a fixed range of buckets, so its identity does not depend on follows in the meantime. If two workers list
-/// a page at two times, both results are valid lists of the same page. Its bit in the progress means that the whole
-/// range was handled.
+/// A page is a fixed range of buckets, so it stays the same page whatever follows come, and two lists of it are both
+/// valid. Its bit in the progress means that the whole range was handled.
 pub fn page_count(followers: u64) -> u16 {
     u16::try_from(followers.div_ceil(PAGE_FOLLOWERS)).unwrap_or(BUCKETS).clamp(1, BUCKETS)
 }
@@ -26,8 +24,7 @@ pub fn page_buckets(page: u16, count: u16) -> Range<u16> {
     bound(page)..bound(page + 1)
 }
 
-/// Splits the pages of `count` into ranges of consecutive pages, at most one for each shard and none empty. The ranges
-/// are listed in parallel.
+/// Splits the pages of `count` into ranges for parallel tasks, at most one for each shard and none empty.
 pub fn page_tasks(count: u16) -> Vec<Range<u16>> {
     let tasks = count.min(SHARDS);
     let bound = |task: u16| (u32::from(task) * u32::from(count) / u32::from(tasks)) as u16;
@@ -63,10 +60,6 @@ mod tests {
 
     #[test]
     fn a_page_holds_about_a_thousand_followers() {
-        assert_eq!(page_count(0), 1);
-        assert_eq!(page_count(1_000), 1);
-        assert_eq!(page_count(1_001), 2);
-        assert_eq!(page_count(1_000_000), 1_000);
-        assert_eq!(page_count(30_000_000), BUCKETS);
+        assert_eq!([0, 1_000, 1_001, 1_000_000, 30_000_000].map(page_count), [1, 1, 2, 1_000, BUCKETS]);
     }
 }

@@ -1,10 +1,6 @@
 //! The times of an author's newest posts. They place these posts in a feed without a read of the posts themselves.
 
-use super::{
-    feed::{FEED_CAP, FeedKey},
-    ids::{PostId, Seq, UserId},
-    time::Timestamp,
-};
+use crate::{FeedKey, PostId, Seq, Timestamp, UserId, feed::FEED_CAP};
 
 /// The times at which an author's newest posts were published. Neither a time nor the order of posts ever changes, so
 /// these stay right: the author's head says which of the posts are deleted, and which are newer.

@@ -2,10 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{
-    ids::{ParseIdError, UserId},
-    time::Timestamp,
-};
+use crate::{ParseIdError, Timestamp, UserId};
 
 /// The time that a handle that was given up is free for its last owner only.
 pub const HANDLE_REST_SECONDS: u64 = 30 * 24 * 3600;

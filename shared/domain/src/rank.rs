@@ -10,9 +10,8 @@
 //! - `age` grows with the time of publication, so no score changes because time passes. A post that is a half-life
 //!   newer has one point more, as much as twice the reactions.
 //!
-//! Scores are computed in this order of operations, in 64-bit floating point: `(weight + step + preference) + age`,
-//! where the sum in parentheses is an integer. `shared/views/src/lua/codec.lua` does the same, so equal facts give
-//! equal scores.
+//! Scores are computed in this order, in 64-bit floating point: `(weight + step + preference) + age`, with an integer
+//! in parentheses. `shared/views/src/lua/codec.lua` does the same, so equal facts give equal scores.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -21,8 +20,7 @@ use super::{reactions::ReactionCounts, time::Timestamp};
 /// The least and the greatest preference.
 pub const PREFERENCES: std::ops::RangeInclusive<i8> = -10..=10;
 
-/// After this many changes a step only rises. So a user who gives and takes reactions cannot cause changes without end:
-/// a post's step changes at most `MOST_FALLS` + 64 times.
+/// After this many changes a step only rises, so reactions that come and go cannot change it without end.
 const MOST_FALLS: u32 = 64;
 
 /// The part of a post's score that follows from its reactions.

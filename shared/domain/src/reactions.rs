@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{ids::Seq, seq_set::SeqSet};
 
-/// A reaction of a user to a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reaction {
@@ -21,9 +20,7 @@ impl Reaction {
 pub struct ReactionState {
     /// Grows by one with every change.
     pub version: u32,
-    /// The author's posts that the user likes.
     pub liked: SeqSet,
-    /// The author's posts that are favorites of the user.
     pub favorited: SeqSet,
 }
 

@@ -2,15 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{
-    author_state::AuthorState,
-    feed::FeedKey,
-    ids::{PostId, UserId},
-    time::Timestamp,
-};
+use crate::{AuthorState, FeedKey, PostId, Timestamp, UserId};
 
-/// The field of the reader state hash that holds [`ReaderMeta`]. Every other field is a [recent entry](RECENT_FIELDS)
-/// or an author's id.
+/// The field of the reader state hash with [`ReaderMeta`]. Others are [recent entries](RECENT_FIELDS) or author ids.
 pub const META_FIELD: &str = "@";
 
 /// The fields with the newest entries of the feed, oldest first, which are not in its list yet. The meta has their
@@ -40,7 +34,6 @@ pub struct ReaderMeta {
     pub ranked: bool,
     /// The reader has a live connection, or had one that has expired.
     pub watched: bool,
-    /// The number of recent entries.
     pub recent: u8,
     /// The time at which the lifetimes were last extended.
     pub touched: Timestamp,
@@ -49,13 +42,11 @@ pub struct ReaderMeta {
     pub deadline: Timestamp,
     /// The owner of the rebuild.
     pub token: u64,
-    /// No entry of the feed, and not `low`, is later than this. A later post is appended to the feed without a
-    /// comparison.
+    /// No entry of the feed, and not `low`, is later. A later post is appended without a comparison.
     pub newest: Timestamp,
     /// The epoch in which the view was written. In another epoch the view counts as missing.
     pub epoch: [u8; EPOCH],
-    /// The feed has this entry and every later one. Older entries come from the facts. `None` if there are no older
-    /// entries.
+    /// The feed has this entry and every later one. `None` if the facts have no older ones.
     pub low: Option<FeedKey>,
 }
 
@@ -151,8 +142,7 @@ impl ReaderState {
         self.authors.get(&author).filter(|state| !state.muted).map_or(0, AuthorState::unread)
     }
 
-    /// Returns the authors with unread posts and the number of these posts. The author with the most recent post comes
-    /// first.
+    /// Returns the authors with unread posts and their numbers, the author with the most recent post first.
     pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
         let mut authors: Vec<_> =
             self.heard().map(|(id, state)| (state.newest_at, id, state.unread())).filter(|(_, _, unread)| *unread > 0).collect();
@@ -160,8 +150,7 @@ impl ReaderState {
         authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
     }
 
-    /// Returns whether the feed shows this entry: it is not below the view's low end, the reader follows its author and
-    /// does not mute them, and the author's state shows it.
+    /// Returns whether the feed shows this entry: not below `low`, of an author who is followed and not muted.
     pub fn shows(&self, key: &FeedKey) -> bool {
         self.meta.low.is_none_or(|low| *key >= low)
             && self.authors.get(&key.post.author).is_some_and(|state| !state.muted && state.shows(key.post.seq))

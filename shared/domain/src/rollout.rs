@@ -20,8 +20,7 @@ impl Rollout {
         Some(Self { percent, users })
     }
 
-    /// Returns whether the user is on. The result depends on the user id alone. A user who is on with a share is also
-    /// on with each greater one.
+    /// Returns whether the user is on, which depends on the id alone. The user is then on with each greater share.
     pub fn is_on(&self, user: UserId) -> bool {
         user.percentile() < self.percent || self.users.contains(&user)
     }

@@ -35,8 +35,7 @@ impl Timestamp {
         Self::from_ms(self.0.saturating_add(ms))
     }
 
-    /// Parses an RFC 3339 time of any offset; `None` if it is not one or lies outside 1970…9999. Digits after the
-    /// millisecond are cut off.
+    /// Parses an RFC 3339 time of any offset, to the millisecond; `None` for others, or outside 1970…9999.
     pub fn parse(text: &str) -> Option<Self> {
         let ms = u64::try_from(parse_ms(text)?).ok()?;
         (ms <= MAX_MS).then_some(Self(ms))

@@ -134,8 +134,7 @@ impl Body<'_> {
     }
 }
 
-/// A number without a fraction, in any notation: `7.0` and `7` are the same number in JSON. Above 2^53 only digits are
-/// exact.
+/// A number without a fraction, in any notation: `7.0` is `7`. Above 2^53 only digits are exact.
 fn integer(value: &Value) -> Option<u64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);

@@ -30,7 +30,6 @@ use tidemark_domain::UserId;
 /// A request as API Gateway sends it.
 pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
 
-/// A response as API Gateway expects it.
 pub type GatewayResponse = ApiGatewayV2httpResponse;
 
 /// The claims of a token, and the checks of the caller whom they name.
@@ -72,8 +71,7 @@ fn budget(route: &str) -> Budget {
 }
 
 /// Returns whether the request begins with a trip to Redis that reads the caller's own view. The check of the limit
-/// then shares that trip: both go to the same node, and the check comes first. Every other request may read facts at
-/// once.
+/// shares that trip: both go to the same node, and the check comes first. Other requests may read facts at once.
 fn begins_with_own_view(request: &Request) -> bool {
     let own_view = ["/v1/feed", "/v1/unread", "/v1/unread/{author}", "/v1/posts/{post}", "/v1/authors/{author}/posts"];
     let path = request.route().strip_prefix("GET ");
@@ -87,15 +85,12 @@ const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
 /// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of
 /// the caller comes before every other problem of the request. Without Redis every successful response is degraded,
 /// also one of a route that reads only facts.
-async fn with_access<F>(
+async fn with_access(
     access: &AccessCheck,
     caller: UserId,
     request: Request,
-    handler: impl FnOnce(Request) -> F,
-) -> Result<Response, Problem>
-where
-    F: Future<Output = Result<Response, Problem>>,
-{
+    handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
+) -> Result<Response, Problem> {
     let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
     let (redis_responds, response) = if begins_with_own_view(&request) {
         match select(pin!(spent), pin!(handler(request))).await {
@@ -108,21 +103,17 @@ where
     Ok(response?.degraded(!redis_responds))
 }
 
-/// The time before the function's deadline at which a request without a response gets 503. At the deadline API Gateway
-/// would respond for the function, which would start again.
+/// The time before the deadline at which a request gets 503: at the deadline, the function would be restarted.
 const REST: Duration = Duration::from_millis(500);
 
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
 /// logged here with its cause. A handler that takes too long is ended, as if the process had been killed.
-pub async fn serve<F>(
+pub async fn serve(
     admission: &Admission,
     recorder: &Recorder,
     event: Event,
-    handler: impl FnOnce(Request) -> F,
-) -> GatewayResponse
-where
-    F: Future<Output = Result<Response, Problem>>,
-{
+    handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
+) -> GatewayResponse {
     let request = Request::new(event.payload, admission);
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
@@ -145,10 +136,11 @@ where
 }
 
 /// Checks what is the same for all routes, then runs the handler.
-async fn response<F>(admission: &Admission, mut request: Request, handler: impl FnOnce(Request) -> F) -> Result<Response, Problem>
-where
-    F: Future<Output = Result<Response, Problem>>,
-{
+async fn response(
+    admission: &Admission,
+    mut request: Request,
+    handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
+) -> Result<Response, Problem> {
     if request.route() == routes::DEFAULT {
         return request.unrouted();
     }

@@ -34,18 +34,14 @@ pub enum ServerMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It is not a message that this API knows.
     InvalidMessage,
-    /// The client sends too many.
     TooManyRequests,
-    /// The caller has asked to leave.
     Erased,
     /// A store is unavailable. The connection is not renewed; the client should send the ping again.
     Unavailable,
 }
 
-/// Reads the only message of a client, which extends the lifetime of its connection. The error is a sentence that says
-/// what is wrong.
+/// Reads a ping, the only message of a client. The error is a sentence that says what is wrong.
 pub fn parse_ping(text: &str) -> Result<(), &'static str> {
     let message: Value = serde_json::from_str(text).map_err(|_| "a message must be a JSON object")?;
     match message.get("type") {
@@ -60,7 +56,6 @@ impl ServerMessage {
         Self::Error { error, detail: detail.into() }
     }
 
-    /// Returns the message as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -76,7 +71,7 @@ impl From<&LivePost> for ServerMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemark_domain::{ChangedPost, CountsDigest, UnreadChange};
+    use tidemark_domain::{CountsDigest, UnreadChange};
 
     #[test]
     fn messages_have_exactly_this_format() {
@@ -85,7 +80,7 @@ mod tests {
             ServerMessage::from(&LivePost::new(UserId::MIN, Vec::new(), change, CountsDigest(1), 0)).to_json()
         };
         assert_eq!(
-            told(Some(ChangedPost { post: "42-7".parse().unwrap(), unread: 3 })),
+            told(Some(("42-7".parse().unwrap(), 3))),
             r#"{"type":"unread","total":12,"author":"42","unread":3,"post":"42-7","at":"1970-01-01T00:00:00.005Z"}"#
         );
         let unknown = r#"{"type":"unread","total":12,"author":null,"unread":null,"post":null,"at":"1970-01-01T00:00:00.005Z"}"#;

@@ -1,5 +1,4 @@
-//! Routes and their operations in `openapi.yaml`. A function declares each route once, with
-//! [`routes!`](crate::routes!).
+// Routes and their operations in `openapi.yaml`. A function declares its routes with [`routes!`](crate::routes!).
 
 use serde_json::{Value, json};
 use utoipa::{
@@ -21,16 +20,13 @@ pub struct Route {
     pub schemas: Schemas,
 }
 
-/// The schemas that operations refer to, by name.
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// Builds the operation of a route. It begins with the responses that every route may return; each method adds what
-/// follows from its name.
+/// Builds the operation of a route from the responses of every route; each method adds what its name says.
 #[must_use]
 pub struct Operation {
     object: Value,
     parameters: Vec<Value>,
-    /// The status of success.
     success: &'static str,
     schemas: Schemas,
 }
@@ -97,7 +93,6 @@ impl Operation {
         self
     }
 
-    /// The response is a page.
     pub fn page(self) -> Self {
         self.parameters(["limit", "cursor"]).header("Link", "Link")
     }
@@ -107,7 +102,6 @@ impl Operation {
         self.parameters(["If-None-Match"]).header("ETag", component).responds("304", "NotModified")
     }
 
-    /// Takes an `Idempotency-Key`.
     pub fn idempotent(self) -> Self {
         let keyed = self.parameters(["Idempotency-Key"]).responds("409", "InFlight");
         keyed.refuses(Kind::KeyReused, "the key was used with another body")

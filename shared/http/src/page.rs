@@ -68,13 +68,11 @@ impl Page {
         self.since.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("since"))).transpose()
     }
 
-    /// The position in a list of relations.
     pub fn below_relation(&self) -> Result<Option<Relation>, Problem> {
         self.position(|cursor| if let Cursor::Relation(relation) = cursor { Some(relation) } else { None })
     }
 }
 
-/// 400 for a text that is not a cursor, or a cursor of another list.
 fn not_of(field: &str) -> Problem {
     Problem::invalid(field, "is not a cursor of this list")
 }

@@ -32,9 +32,7 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     cause: Option<Source>,
-    /// The limit that the request exceeds.
     over: Option<OverLimit>,
-    /// The methods that the path has.
     allow: Vec<&'static str>,
 }
 
@@ -154,7 +152,6 @@ impl Problem {
         Self::invalid_fields(vec![FieldError { field: field.into(), message: message.into() }])
     }
 
-    /// 400 with the names of the fields.
     pub(crate) fn invalid_fields(errors: Vec<FieldError>) -> Self {
         let details: Vec<String> = errors.iter().map(|error| format!("{} {}", error.field, error.message)).collect();
         Self { errors, ..Self::new(Kind::InvalidRequest, details.join("; ")) }

@@ -79,7 +79,6 @@ impl Request {
         }
     }
 
-    /// Refuses a body that is too large, on every route.
     pub(crate) fn check_size(&self) -> Result<(), Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         let size = if self.event.is_base64_encoded { text.trim_end_matches('=').len() * 3 / 4 } else { text.len() };
@@ -122,7 +121,6 @@ impl Request {
         self.event.route_key.as_deref().unwrap_or_default()
     }
 
-    /// The id that API Gateway gave to the request.
     pub fn id(&self) -> &str {
         self.event.request_context.request_id.as_deref().unwrap_or_default()
     }
@@ -153,8 +151,7 @@ impl Request {
         claims.any(|claim| words(claim).iter().any(|word| word == scope)) || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
-    /// The `Idempotency-Key` header and a fingerprint of the request; 400 if the key is not 1 to 128 printable ASCII
-    /// characters. `meaning` is the parsed body.
+    /// The `Idempotency-Key` header and a fingerprint of the parsed body, `meaning`; 400 if the key is not printable.
     pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
         let Some(value) = self.event.headers.get("Idempotency-Key") else { return Ok(None) };
         let printable = (1..=MAX_KEY).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
@@ -219,8 +216,7 @@ impl Request {
         self.event.path_parameters.get(name).map_or("", String::as_str)
     }
 
-    /// The body, or the default without one. `null` is none: some generated clients send it for a body that the caller
-    /// leaves out.
+    /// The body, or the default without one. Some generated clients send `null` for none.
     pub fn optional_body<T: RequestBody + Default>(&self) -> Result<T, Problem> {
         match self.event.body.as_deref().map(str::trim) {
             None | Some("" | "null") => Ok(T::default()),

@@ -15,7 +15,6 @@ pub struct Response {
 }
 
 impl Response {
-    /// A response with a JSON body.
     pub fn json(status: u16, body: &impl Serialize) -> Self {
         let (status, body) = match serde_json::to_string(body) {
             Ok(body) => (status, body),

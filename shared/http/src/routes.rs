@@ -62,7 +62,6 @@ impl Entry {
     }
 }
 
-/// The route with this key.
 pub(crate) fn of_key(key: &str) -> Option<&'static Entry> {
     TABLE.iter().find(|entry| entry.key == key)
 }

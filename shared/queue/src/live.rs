@@ -75,7 +75,7 @@ impl LiveQueue for SqsLive {
 mod tests {
     use super::*;
     use tidemark_app::ports::{Connection, Told};
-    use tidemark_domain::{ChangedPost, CountsDigest, Timestamp, UnreadChange, UserId};
+    use tidemark_domain::{CountsDigest, Timestamp, UnreadChange, UserId};
 
     #[test]
     fn messages_have_exactly_this_format_and_round_trip() {
@@ -103,8 +103,7 @@ mod tests {
             assert_eq!(versioned(&task).unwrap(), body);
             assert_eq!(decode_live(body).unwrap(), task);
         }
-        let post = ChangedPost { post: "7-3".parse().unwrap(), unread: 2 };
-        let change = UnreadChange { at: Timestamp::from_ms(5), total: 9, post: Some(post) };
+        let change = UnreadChange { at: Timestamp::from_ms(5), total: 9, post: Some(("7-3".parse().unwrap(), 2)) };
         let posts = vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, CountsDigest(8), 1)];
         let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","counts":8,"total":9,"author":"7","unread":2,"seq":3,"tries":1}]}"#;
         assert_eq!(versioned(&Posts { posts: posts.clone() }).unwrap(), body);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use redis::Value;
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Retracted, Seed, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Seed, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -268,16 +268,15 @@ impl ReaderViews for Redis {
         Ok(delivered)
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted> {
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Vec<UserId>> {
         let PostId { author, seq } = post.post;
         let args = (author.get(), seq, deletions, post.entry(), modes.changes, modes.pulled);
-        let mut retracted = Retracted::default();
+        let mut watched = Vec::new();
         for (users, response) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
-            let (reached, watched): (u64, Vec<usize>) = response;
-            retracted.reached += reached;
-            retracted.watched.extend(at_positions(users, watched));
+            let (_, positions): (u64, Vec<usize>) = response;
+            watched.extend(at_positions(users, positions));
         }
-        Ok(retracted)
+        Ok(watched)
     }
 }
 

@@ -6,8 +6,7 @@
 //! time, with a pause after it. They need no progress: the queue repeats a task until it is done, and reconcile
 //! compares scores with the facts.
 //!
-//! The posts of an author who was ever pulled are not rescored. The first page of each ranked walk compares them
-//! ([`crate::reader::Readers::ranked_page`]).
+// The posts of an author who was ever pulled are not rescored: the first page of each ranked walk compares them.
 
 use std::{ops::Range, time::Duration};
 
@@ -20,12 +19,10 @@ use tidemark_domain::{
 use super::FanOuts;
 use crate::{
     OutOfTime,
-    error::StoreError,
-    ports::{Moved, MovedPost, Task},
+    ports::{Moved, MovedPost, Result, Task},
 };
 
-/// The pause after a [`Task::Rescore`] of an author, for each page of followers. A worker needs about a tenth of it for
-/// a page. So users who react to an author's posts cannot keep the workers busy.
+/// The pause after a [`Task::Rescore`], for each page of followers: about ten times as long as its work.
 const EACH_PAGE: Duration = Duration::from_millis(100);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -37,7 +34,7 @@ impl FanOuts {
     /// Delivers a live post to feeds, then to those that are ranked, and with `announce` sends tasks for watched
     /// readers. If it ends in between, the next ranked read sees that its ranked feed lacks the post, and the repeated
     /// delivery sends the tasks. Without `announce` the readers get a message after the next ping.
-    pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<(), StoreError> {
+    pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<()> {
         let views = &self.stores.reader_views;
         let delivered = views.deliver(users, post.key(), modes, announce).await?;
         if !delivered.ranked.is_empty() {
@@ -47,16 +44,14 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also
-    /// in an earlier attempt, it updates the views.
-    pub async fn rank(&self, id: PostId, token: u64) -> Result<(), StoreError> {
+    /// Changes the step of a post as long as its reactions imply another, and updates the views if it did so last.
+    pub async fn rank(&self, id: PostId, token: u64) -> Result<()> {
         // From now on a reaction sends another task. Every earlier reaction is in the counts that are read next.
         self.stores.post_views.begin_rank(id).await?;
         let mut attempts = self.stores.attempts("rank");
         loop {
             attempts.next().await?;
-            // The post comes first: if its step changes after this, the counts may be older than that change, and the
-            // condition of the write fails.
+            // The post comes before the counts: if its step changes in between, the write's condition fails.
             let Some((post, by)) = self.stores.posts.ranked_by(id).await? else { return Ok(()) };
             if post.deleted {
                 return Ok(());
@@ -72,9 +67,8 @@ impl FanOuts {
         }
     }
 
-    /// Updates the views after a change of a post's step: first the summary, from which ranked feeds are filled, then
-    /// the ranked feeds.
-    async fn show_step(&self, post: &Post) -> Result<(), StoreError> {
+    /// Updates the summary, from which ranked feeds are filled, then the ranked feeds.
+    async fn show_step(&self, post: &Post) -> Result<()> {
         self.stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
         match self.stores.post_views.note_step(post.id, post.step, self.stores.clock.now()).await? {
             Some(delay) => self.send_rescore(post.id.author, delay).await,
@@ -83,15 +77,14 @@ impl FanOuts {
     }
 
     /// The task is noted only after it was sent. If this ends in between, another change sends another task.
-    async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<(), StoreError> {
+    async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<()> {
         self.stores.queue.send_after(&[Task::Rescore { author, tries: 0 }], delay).await?;
         let at = self.stores.clock.now().plus_ms(delay.as_millis() as u64);
         self.stores.post_views.note_rescore(author, at).await
     }
 
-    /// Sends the posts of an author whose steps have changed to the ranked feeds of all followers. A repetition sends
-    /// them again, which does no harm.
-    pub(crate) async fn rescore(&self, author: UserId) -> Result<(), StoreError> {
+    /// Moves posts whose steps have changed in the ranked feeds of all followers. May be repeated.
+    pub(crate) async fn rescore(&self, author: UserId) -> Result<()> {
         let moved = self.stores.post_views.moved(author).await?;
         if moved.whole && moved.posts.is_empty() {
             return Ok(());
@@ -113,7 +106,7 @@ impl FanOuts {
     }
 
     /// Returns those of the moved posts that feeds may have; all posts with a step if moved posts may be missing.
-    async fn moved_posts(&self, author: UserId, moved: &Moved) -> Result<Vec<MovedPost>, StoreError> {
+    async fn moved_posts(&self, author: UserId, moved: &Moved) -> Result<Vec<MovedPost>> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
         if !head.modes.is_push_alone() {
             return Ok(Vec::new());
@@ -124,15 +117,14 @@ impl FanOuts {
         Ok(posts.iter().filter(|post| post.is_in_feeds() && post.step.changes > 0).map(MovedPost::new).collect())
     }
 
-    /// Moves posts in the ranked feeds of these pages. A step that is known to be older changes nothing, so late pages
-    /// do no harm.
+    /// Moves posts in the ranked feeds of these pages. Late pages do no harm: an older step changes nothing.
     pub(crate) async fn move_posts(
         &self,
         author: UserId,
         posts: &[MovedPost],
         (pages, range): (u16, Range<u16>),
         out_of_time: OutOfTime<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         for page in range.clone() {
             let users = self.stores.edges.followers_in(author, page_buckets(page, pages)).await?;
             for (index, some) in posts.chunks(POSTS_AT_ONCE).enumerate() {

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use tidemark_domain::{FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, Seq, Timestamp, UserId};
 
 use super::Leaving;
-use crate::{Following, Hiding, ports::StoreError, relations::newest_first};
+use crate::{Following, Hiding, ports::Result, relations::newest_first};
 
 /// One object of an export. A like or a favorite is a post with the time of the reaction. `Read` has the posts of an
-/// author that the user has marked read: `through`, and ranges of sequence numbers, which may be spread over several
-/// objects.
+/// author that are marked read: `through`, and ranges of sequence numbers, which may be spread over several objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exported {
     Profile(Profile),
@@ -45,9 +44,8 @@ const MOST_ENCODED_TEXT: usize = 4 << 20;
 const MOST_RANGES: usize = 1_000;
 
 impl Leaving {
-    /// Returns the next objects of an export, at most `limit`, and where it continues; `None` at its end. Objects that
-    /// change meanwhile may be old or new.
-    pub async fn export(&self, user: UserId, mut at: Place, limit: usize) -> Result<(Vec<Exported>, Option<Place>), StoreError> {
+    /// Returns at most `limit` objects of an export, and where it continues. Changes meanwhile may be missing.
+    pub async fn export(&self, user: UserId, mut at: Place, limit: usize) -> Result<(Vec<Exported>, Option<Place>)> {
         let mut items = Vec::new();
         while at.section < SECTIONS {
             let wanted = limit - items.len();
@@ -67,7 +65,7 @@ impl Leaving {
         Ok((items, None))
     }
 
-    async fn section(&self, user: UserId, Place { section, after }: Place, limit: usize) -> Result<Section, StoreError> {
+    async fn section(&self, user: UserId, Place { section, after }: Place, limit: usize) -> Result<Section> {
         let stores = &self.fan_outs.stores;
         let below =
             after.and_then(|[since, user, _]| Some(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }));
@@ -121,7 +119,7 @@ impl Leaving {
     }
 
     /// The live posts up to `upto`, newest first. The section ends with an empty page.
-    async fn exported_posts(&self, user: UserId, upto: Seq, limit: usize) -> Result<Section, StoreError> {
+    async fn exported_posts(&self, user: UserId, upto: Seq, limit: usize) -> Result<Section> {
         let posts = &self.fan_outs.stores.posts;
         let head = posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
         let ids: Vec<PostId> = head.listed_seqs(upto, limit).into_iter().map(|seq| PostId::new(user, seq)).collect();
@@ -144,7 +142,7 @@ impl Leaving {
         }
     }
 
-    async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section, StoreError> {
+    async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section> {
         let [last_author, last_seq, _] = after.unwrap_or_default();
         let from = UserId::new(last_author).unwrap_or(UserId::MIN);
         let mut section = Vec::new();
@@ -163,8 +161,7 @@ impl Leaving {
     }
 }
 
-/// The length of a text in a response: it is JSON in the JSON that the function returns, so its characters may be
-/// escaped twice.
+/// The length of a text in a response, which is JSON in JSON: its characters may be escaped twice.
 fn encoded_bytes(text: &PostText) -> usize {
     let bytes = [&text.body, &text.data].into_iter().flatten().flat_map(|text| text.bytes());
     bytes.map(|byte| if byte < b' ' { 7 } else { 1 + 3 * usize::from(matches!(byte, b'"' | b'\\')) }).sum()

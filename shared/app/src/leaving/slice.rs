@@ -6,11 +6,14 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures::FutureExt;
-use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, UserId};
+use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, Removed, UserId};
 use tracing::{error, info};
 
 use super::{Leaving, task};
-use crate::{Following, Hiding, OutOfTime, Publishing, Stores, in_parallel, ports::StoreError};
+use crate::{
+    Following, Hiding, OutOfTime, Publishing, Stores, in_parallel,
+    ports::{Result, StoreError},
+};
 
 /// A request takes 10 seconds at most. One that began before the erasure may write until then.
 const GRACE_MS: u64 = 15_000;
@@ -39,38 +42,31 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// The items that a slice could not remove.
-#[derive(Debug, Default)]
-struct LeftOut {
-    items: usize,
-    reason: Option<String>,
-}
-
-impl LeftOut {
-    /// Returns whether an item was removed. Fails if a later attempt may remove it, or if too many were left out.
-    fn note<T>(&mut self, user: UserId, removed: Result<T, StoreError>) -> Result<bool, StoreError> {
-        let Err(error) = removed else { return Ok(true) };
-        if error.is_retryable() || self.items >= MOST_LEFT_OUT {
-            return Err(error);
-        }
-        error!(%user, error = &error as &dyn std::error::Error, "an erasure leaves something out");
-        self.items += 1;
-        self.reason = Some(error.to_string());
-        Ok(false)
-    }
-}
-
 pub(super) struct Slice<'a> {
     leaving: &'a Leaving,
     user: UserId,
     erasure: Erasure,
     out_of_time: OutOfTime<'a>,
-    left_out: LeftOut,
+    /// The number of items that could not be removed, and the last reason.
+    left_out: usize,
+    reason: Option<String>,
 }
 
 impl<'a> Slice<'a> {
     pub(super) fn new(leaving: &'a Leaving, user: UserId, erasure: Erasure, out_of_time: OutOfTime<'a>) -> Self {
-        Self { leaving, user, erasure, out_of_time, left_out: LeftOut::default() }
+        Self { leaving, user, erasure, out_of_time, left_out: 0, reason: None }
+    }
+
+    /// Returns whether an item was removed. Fails if a later attempt may remove it, or if too many were left out.
+    fn note<T>(&mut self, removed: Result<T>) -> Result<bool> {
+        let Err(error) = removed else { return Ok(true) };
+        if error.is_retryable() || self.left_out >= MOST_LEFT_OUT {
+            return Err(error);
+        }
+        error!(user = %self.user, error = &error as &dyn std::error::Error, "an erasure leaves something out");
+        self.left_out += 1;
+        self.reason = Some(error.to_string());
+        Ok(false)
     }
 
     fn stores(&self) -> &'a Stores {
@@ -94,12 +90,12 @@ impl<'a> Slice<'a> {
     /// Returns whether a step came to its end. If a damaged item stopped it, the item is left out.
     fn ended(&mut self, step: Result<(), Stop>) -> Result<bool, Stop> {
         match step {
-            Err(Stop::Failed(error)) => Ok(self.left_out.note::<()>(self.user, Err(error))?),
+            Err(Stop::Failed(error)) => Ok(self.note::<()>(Err(error))?),
             step => step.map(|()| true),
         }
     }
 
-    pub(super) async fn run(mut self) -> Result<(), StoreError> {
+    pub(super) async fn run(mut self) -> Result<()> {
         let end = match self.steps().await {
             Err(Stop::More) => self.again(Duration::ZERO).await,
             end => end,
@@ -117,9 +113,9 @@ impl<'a> Slice<'a> {
         }
         self.remove().await?;
         self.rest().await?;
-        self.erasure.incomplete = self.left_out.reason.take();
+        self.erasure.incomplete = self.reason.take();
         if let Some(reason) = &self.erasure.incomplete {
-            error!(user = %self.user, reason, items = self.left_out.items, "an erasure is incomplete, it is tried again in an hour");
+            error!(user = %self.user, reason, items = self.left_out, "an erasure is incomplete, it is tried again in an hour");
             return self.save().await;
         }
         let now = clock.now();
@@ -158,10 +154,10 @@ impl<'a> Slice<'a> {
     async fn remove(&mut self) -> Result<(), Stop> {
         let relations = self.relations(false).await;
         self.ended(relations)?;
-        let before = self.left_out.items;
+        let before = self.left_out;
         let posts = self.posts().await;
         self.ended(posts)?;
-        if self.left_out.items == before {
+        if self.left_out == before {
             let blocks = self.relations(true).await;
             self.ended(blocks)?;
         }
@@ -192,7 +188,7 @@ impl<'a> Slice<'a> {
             }
             let pairs = next.into_iter().map(|other| self.pair(other).boxed()).collect();
             for (other, removed) in in_parallel(pairs).await {
-                if self.left_out.note(self.user, removed)? {
+                if self.note(removed)? {
                     self.erasure.pairs.retain(|pair| *pair != other);
                 } else {
                     left.insert(other);
@@ -202,7 +198,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    async fn pair(&self, other: UserId) -> (UserId, Result<(), StoreError>) {
+    async fn pair(&self, other: UserId) -> (UserId, Result<()>) {
         let (stores, user) = (self.stores(), self.user);
         let ended = [self.end(user, other).await, self.end(other, user).await];
         let removed = async {
@@ -214,7 +210,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Ends what one user has with the other.
-    async fn end(&self, one: UserId, other: UserId) -> Result<(), StoreError> {
+    async fn end(&self, one: UserId, other: UserId) -> Result<()> {
         let (stores, sync) = (&self.leaving.fan_outs.stores, &self.leaving.fan_outs.sync);
         let following = Following { stores: stores.clone(), sync: sync.clone() };
         let Some(edge) = stores.edges.edges(one, &[other]).await?.remove(&other) else { return Ok(()) };
@@ -241,7 +237,7 @@ impl<'a> Slice<'a> {
             let Some(&last) = live.last() else { return Ok(()) };
             for seq in live {
                 let deleted = publishing.delete(self.user, false, PostId::new(self.user, seq)).await;
-                self.left_out.note(self.user, deleted)?;
+                self.note(deleted)?;
                 self.in_time()?;
             }
             // A post that the head lists and the facts lack would be listed again.
@@ -258,7 +254,7 @@ impl<'a> Slice<'a> {
                 below = given.last().copied();
                 for key in &given {
                     let removed = self.take_back(key.post, reaction).await;
-                    self.left_out.note(self.user, removed)?;
+                    self.note(removed)?;
                     self.in_time()?;
                 }
                 if below.is_none() {
@@ -266,17 +262,20 @@ impl<'a> Slice<'a> {
                 }
             }
         }
+        let (stores, user) = (self.stores(), self.user);
         let mut left = 0;
         loop {
-            let given = self.stores().erasures.reactions_to(self.user, STEP + left).await?;
+            let given = stores.erasures.reactions_to(user, STEP + left).await?;
             let found = given.len();
             left = 0;
             for given in given {
-                let removed = match given {
-                    Ok((reader, state)) => self.forget_reactions(reader, &state).await,
-                    Err(error) => Err(error),
+                let removed = async {
+                    let (reader, state) = given?;
+                    stores.erasures.remove_reactions_to(user, reader, &state).await?;
+                    stores.erasure_views.clear_reactions(reader).await
                 };
-                left += usize::from(!self.left_out.note(self.user, removed)?);
+                let removed = removed.await;
+                left += usize::from(!self.note(removed)?);
                 self.in_time()?;
             }
             if left == found {
@@ -285,16 +284,11 @@ impl<'a> Slice<'a> {
         }
     }
 
-    async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<(), StoreError> {
+    async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<()> {
         let stores = self.stores();
         stores.erasures.remove_reaction(self.user, post, reaction).await?;
         self.leaving.fan_outs.sync.reacted(self.user, post).await?;
         stores.relation_views.forget_counters(post.author, None).await
-    }
-
-    async fn forget_reactions(&self, reader: UserId, state: &ReactionState) -> Result<(), StoreError> {
-        self.stores().erasures.remove_reactions_to(self.user, reader, state).await?;
-        self.stores().erasure_views.clear_reactions(reader).await
     }
 
     /// Removes the user's marks, and those of the user's posts.
@@ -311,7 +305,7 @@ impl<'a> Slice<'a> {
             let removed = in_parallel(remove).await;
             left = 0;
             for removed in removed {
-                left += usize::from(!self.left_out.note(user, removed)?);
+                left += usize::from(!self.note(removed)?);
             }
             stores.reader_views.forget_marks(&pairs).await?;
             // The index of the others' marks is a moment late, so it may list removed ones. The last look is later.
@@ -327,8 +321,7 @@ impl<'a> Slice<'a> {
         Ok(())
     }
 
-    /// Removes the user's marks of notices. If a request that is still in progress was first, the next slice sees its
-    /// marks.
+    /// Removes the user's marks of notices. If a request in progress was first, the next slice sees its marks.
     async fn forget_platform(&self, platform: Platform) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let known = stores.notices.reads(platform, user).await?;
@@ -344,8 +337,8 @@ impl<'a> Slice<'a> {
     async fn rest(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let removed = stores.erasures.remove_profile(user).await;
-        self.left_out.note(user, removed)?;
-        if self.left_out.items == 0 {
+        self.note(removed)?;
+        if self.left_out == 0 {
             while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
                 self.in_time()?;
             }

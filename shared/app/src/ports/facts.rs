@@ -12,7 +12,7 @@ use tidemark_domain::{
 };
 
 use super::tasks::FanOutKind;
-use crate::error::StoreError;
+use crate::error::Result;
 
 /// The outcome of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,43 +35,31 @@ pub type ChangeOfPair<'a> = &'a (dyn Fn(Option<&Edge>) -> Option<Edge> + Sync);
 #[async_trait]
 pub trait Edges: Send + Sync {
     /// Returns the edges of one user to these authors, tombstones included. Pairs without an edge are left out.
-    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>, StoreError>;
+    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>>;
     /// Returns all live edges of one user.
-    async fn following(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
-    /// Creates edges to distinct authors. A transaction writes one or several edges, each with both directions and
-    /// counts. The authors' heads, which are read here, give base and floor. Returns one outcome for each author, in
-    /// order.
-    async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>, StoreError>;
+    async fn following(&self, user: UserId) -> Result<Vec<Edge>>;
+    /// Creates edges to distinct authors, each with both directions and counts in one transaction. Reads the authors'
+    /// heads for base and floor. Returns one outcome for each author, in order.
+    async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>>;
     /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
-    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>, StoreError>;
+    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>>;
     /// Returns the edges and tombstones of the authors whom the user mutes or blocks.
-    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>, StoreError>;
+    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>>;
     /// Changes one pair. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
-    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>, StoreError>;
+    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>>;
     /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns
     /// the pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
-    async fn set_blocked(
-        &self,
-        user: UserId,
-        other: UserId,
-        blocked: bool,
-        now: Timestamp,
-    ) -> Result<[Option<Edge>; 2], StoreError>;
+    async fn set_blocked(&self, user: UserId, other: UserId, blocked: bool, now: Timestamp) -> Result<[Option<Edge>; 2]>;
     /// Returns the exact number of followers in each shard.
-    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16], StoreError>;
+    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16]>;
     /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
-    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>, StoreError>;
+    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>>;
     /// Returns the exact number of followed authors.
-    async fn followings(&self, user: UserId) -> Result<u64, StoreError>;
+    async fn followings(&self, user: UserId) -> Result<u64>;
     /// Returns at most `limit` followers below `before`, newest first.
-    async fn followers_by_time(
-        &self,
-        author: UserId,
-        before: Option<Relation>,
-        limit: usize,
-    ) -> Result<Vec<Relation>, StoreError>;
+    async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>>;
     /// Returns all followers whose bucket lies in `buckets`, in bucket order. It does not depend on the counts.
-    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>, StoreError>;
+    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>>;
 }
 
 /// The idempotency key of a request, with a hash of its body.
@@ -114,8 +102,7 @@ pub enum Look {
     /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was
     /// `before`. The token is the run's own: two runs may have the same time.
     Sending { before: Option<Timestamp>, at: Timestamp, token: u64 },
-    /// The pages of [`Look::Sending`] with this token were sent, as attempt `attempts`. This many other pages were
-    /// done.
+    /// The pages of [`Look::Sending`] with this token were sent. This many other pages were done.
     Sent { token: u64, attempts: u32, pages_done: u64 },
     /// Some of its pages are not in the queue, because the queue was unavailable.
     Unsent,
@@ -127,7 +114,7 @@ pub enum Look {
 #[async_trait]
 pub trait Posts: Send + Sync {
     /// Returns the heads of these authors. An author without a head gets an empty one.
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>>;
     /// Publishes a post: head, post, body and idempotency record in one transaction.
     async fn publish(
         &self,
@@ -135,53 +122,50 @@ pub trait Posts: Send + Sync {
         followers: u64,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<Published, StoreError>;
+    ) -> Result<Published>;
     /// Makes a post a tombstone: post, body and head in one transaction. May be repeated. `followers` decides how many
     /// pages the retraction has.
-    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted, StoreError>;
+    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted>;
     /// Returns these posts, tombstones included. Unknown posts are left out.
-    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>, StoreError>;
+    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>>;
     /// Returns these posts, tombstones included, each with the text of the same revision; `None` instead of a text that
     /// cannot be read or is of another revision. Unknown posts are left out.
-    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>, StoreError>;
+    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>>;
     /// Replaces title and text of a live post, also a damaged text: post and body in one transaction. Writes nothing if
     /// they are equal. Returns the post after it; `None` if there is no such live post.
-    async fn edit(&self, post: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>, StoreError>;
-    /// Returns posts of one author with sequence numbers in `after+1..=upto`, newest first, at most `limit`, tombstones
-    /// included.
-    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>, StoreError>;
+    async fn edit(&self, post: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>>;
+    /// Returns at most `limit` posts of one author in `after+1..=upto`, newest first, tombstones included.
+    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>>;
     /// Returns these posts of one author in the order of `seqs`, which must descend. Tombstones are included, unknown
     /// posts are left out. Uses one range query if the numbers are dense, else reads by key, a hundred in a request.
-    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError>;
+    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>>;
     /// Returns the greatest sequence number that the author published at or before `at`; zero if there is none.
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
+    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq>;
     /// Returns a post or its tombstone, and the token of the last change of its step.
-    async fn ranked_by(&self, post: PostId) -> Result<Option<(Post, Option<u64>)>, StoreError>;
+    async fn ranked_by(&self, post: PostId) -> Result<Option<(Post, Option<u64>)>>;
     /// Sets the step of a live post if it has changed `step.changes - 1` times. Otherwise it writes nothing and returns
     /// false. A repetition after a lost response returns false too; then [`Self::ranked_by`] returns this token.
-    async fn set_step(&self, post: PostId, step: Step, token: u64) -> Result<bool, StoreError>;
+    async fn set_step(&self, post: PostId, step: Step, token: u64) -> Result<bool>;
     /// Stores the result of a look at an unfinished fan-out. Writes nothing and returns false if it is finished by now,
     /// if the post has another one, or if another run is sending its pages.
-    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool, StoreError>;
-    /// Sets a pending fan-out to done, with the number of followers handled. Returns whether it was pending. A
-    /// repetition after a lost response returns false.
-    async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool, StoreError>;
-    async fn finish_retraction(&self, post: PostId) -> Result<(), StoreError>;
+    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool>;
+    /// Sets a pending fan-out to done, with the followers handled. Returns whether it was pending.
+    async fn finish_delivery(&self, post: PostId, followers: u64, now: Timestamp) -> Result<bool>;
+    async fn finish_retraction(&self, post: PostId) -> Result<()>;
 }
 
 /// The read states of users.
 #[async_trait]
 pub trait Reads: Send + Sync {
     /// Returns the user's read states of these authors. Missing ones are left out.
-    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>, StoreError>;
+    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>>;
     /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
-    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>, StoreError>;
-    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>, StoreError>;
-    /// Marks posts read or unread. The write has no condition, so concurrent marks cannot make it fail. Returns the
-    /// state before it and the state after it.
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState), StoreError>;
+    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>>;
+    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>>;
+    /// Marks posts read or unread, without a condition. Returns the state before it and the state after it.
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState)>;
     /// Writes a state if its version is one above the stored version. Otherwise it writes nothing and returns false.
-    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool, StoreError>;
+    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool>;
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -198,32 +182,17 @@ pub enum Reacted {
 #[async_trait]
 pub trait Reactions: Send + Sync {
     /// Returns the user's reactions to these authors' posts. Missing ones are left out.
-    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>, StoreError>;
-    /// Gives a reaction to a live post or removes it: state, the post's count and the author's count in one
-    /// transaction. May be repeated.
-    async fn react(
-        &self,
-        user: UserId,
-        post: PostId,
-        reaction: Reaction,
-        given: bool,
-        now: Timestamp,
-    ) -> Result<Reacted, StoreError>;
+    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>>;
+    /// Gives or removes a reaction to a live post: state and counts in one transaction. May be repeated.
+    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted>;
     /// Returns whether the author blocks the user.
-    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool, StoreError>;
-    /// Returns at most `limit` of the user's reactions of one kind below `before`, newest first: each post with the
-    /// time of the reaction.
-    async fn reacted(
-        &self,
-        user: UserId,
-        reaction: Reaction,
-        before: Option<FeedKey>,
-        limit: usize,
-    ) -> Result<Vec<FeedKey>, StoreError>;
+    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool>;
+    /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
+    async fn reacted(&self, user: UserId, reaction: Reaction, before: Option<FeedKey>, limit: usize) -> Result<Vec<FeedKey>>;
     /// Returns the exact counts of one post.
-    async fn counts(&self, post: PostId) -> Result<CountsVersion, StoreError>;
+    async fn counts(&self, post: PostId) -> Result<CountsVersion>;
     /// Returns the exact counts of all posts of an author, deleted ones included.
-    async fn received(&self, author: UserId) -> Result<ReactionCounts, StoreError>;
+    async fn received(&self, author: UserId) -> Result<ReactionCounts>;
 }
 
 /// Reaction counts of a post with a version, which grows with every change.
@@ -237,16 +206,15 @@ pub struct CountsVersion {
 #[async_trait]
 pub trait Outages: Send + Sync {
     /// Returns until when the note stands; a time long ago if there is none.
-    async fn outage_until(&self) -> Result<Timestamp, StoreError>;
+    async fn outage_until(&self) -> Result<Timestamp>;
     /// Writes a note that stands until this time at least.
-    async fn note_outage(&self, until: Timestamp) -> Result<(), StoreError>;
+    async fn note_outage(&self, until: Timestamp) -> Result<()>;
 }
 
 /// The lists of users.
 #[async_trait]
 pub trait AuthorLists: Send + Sync {
-    async fn lists(&self, user: UserId) -> Result<UserLists, StoreError>;
-    /// Stores a user's lists, whose version is one greater than the stored one. Returns false, and stores nothing, if
-    /// the stored version is another.
-    async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool, StoreError>;
+    async fn lists(&self, user: UserId) -> Result<UserLists>;
+    /// Stores a user's lists, and returns true, if their version is one greater than the stored one.
+    async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool>;
 }

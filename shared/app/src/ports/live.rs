@@ -6,10 +6,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tidemark_domain::{CountsDigest, PostId, Seq, Timestamp, UnreadChange, UserId};
 
-use crate::error::StoreError;
+use crate::error::Result;
 
-/// The watched readers for whom the caller of a change sends a task. For the others, a queued task will have the
-/// change, or the reader is not watched.
+/// The watched readers for whom the caller of a change sends a task. For others, a queued task will do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notified {
     /// The caller sends a task now.
@@ -58,18 +57,15 @@ pub struct Told {
 #[async_trait]
 pub trait LiveViews: Send + Sync {
     /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one.
-    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched, StoreError>;
-    /// Removes a connection. If a message found it gone at `found_at` and it was renewed since, it stays. May be
-    /// repeated.
-    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<(), StoreError>;
-    /// Notes that counts of these readers have changed, by this post if it is known. A delivery notes this itself
-    /// ([`Delivered::notified`](super::Delivered)).
-    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified, StoreError>;
-    /// Begins to build the messages for these readers. From then on it is unknown what their connections know. Returns
-    /// one result for each reader, in order.
-    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate, StoreError>>;
+    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched>;
+    /// Removes a connection, unless it was renewed since a message found it gone at `found_at`. May be repeated.
+    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()>;
+    /// Notes that counts of these readers have changed. A delivery notes this itself.
+    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified>;
+    /// Begins to build messages. Then it is unknown what connections know. One result for each reader, in order.
+    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>>;
     /// Stores what connections know. Readers of whom a later message was built are left out.
-    async fn told(&self, told: &[Told]) -> Result<(), StoreError>;
+    async fn told(&self, told: &[Told]) -> Result<()>;
 }
 
 /// A live connection of a reader.
@@ -120,7 +116,6 @@ pub struct LivePost {
     /// The number of the author's post.
     #[serde(default)]
     pub seq: Seq,
-    /// The number of messages that did not reach a connection.
     #[serde(default)]
     pub tries: u8,
 }
@@ -128,8 +123,7 @@ pub struct LivePost {
 impl LivePost {
     pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, counts: CountsDigest, tries: u8) -> Self {
         let UnreadChange { at, total, post } = change;
-        let (author, unread, seq) =
-            post.map_or((None, 0, 0), |changed| (Some(changed.post.author), changed.unread, changed.post.seq));
+        let (author, unread, seq) = post.map_or((None, 0, 0), |(post, unread)| (Some(post.author), unread, post.seq));
         Self { user, connections, at, counts: Some(counts), total, author, unread, seq, tries }
     }
 
@@ -143,7 +137,7 @@ impl LivePost {
 #[async_trait]
 pub trait LiveQueue: Send + Sync {
     /// Enqueues tasks, with a delay in whole seconds. After an error some of them may be missing.
-    async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<(), StoreError>;
+    async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<()>;
     /// Enqueues messages for the function that posts them. After an error some of them may be missing.
-    async fn post(&self, posts: &[LivePost]) -> Result<(), StoreError>;
+    async fn post(&self, posts: &[LivePost]) -> Result<()>;
 }

@@ -48,7 +48,6 @@ metrics! {
     RequestLatency: Milliseconds, &[&["Route", "StatusClass"]];
     /// Responses that were made without Redis.
     DegradedResponses: Count, &[&[]];
-    /// Starts of a process.
     ColdStarts: Count, &[&[]];
     /// The time from the publish of a post to the end of its delivery.
     DeliveryLag: Milliseconds, &[&[]];
@@ -58,9 +57,7 @@ metrics! {
     PageDeliveryTime: Milliseconds, &[&[]];
     /// Views of readers that were rebuilt from the facts.
     Rebuilds: Count, &[&[]];
-    /// Differences that reconcile found.
     DifferencesFound: Count, &[&["Job", "Kind"], &["Job"]];
-    /// Differences that reconcile repaired.
     DifferencesRepaired: Count, &[&["Job", "Kind"], &["Job"]];
     /// The users, posts, records and keys that reconcile looked at.
     LookedAt: Count, &[&["Job"]];

@@ -1,9 +1,9 @@
 //! The ports of the use cases: one trait for each capability of a store, the queue or the clock, with domain types.
 //!
-//! Views of heads, cards and notices are filled under a lease. `lease_…` takes the leases of missing records before the
-//! facts are read, unless another process has them, and returns those that it took. `fill_…` stores facts if the caller
-//! still has the lease: a change or a loss of the record takes it away. `replace_…` replaces a stored record with a
-//! later version, and takes the lease. A missing record stays missing, and the next read fills it.
+//! Views are filled under a lease. `lease_…` takes the leases of missing records before the facts are read, unless
+//! another process has them, and returns those that it took. `fill_…` or `store_…` stores facts if the caller still has
+//! the lease: a change or a loss of the record takes it away. `replace_…` replaces a stored record with a later
+//! version, and takes the lease. A missing record stays missing, and the next read fills it.
 
 mod facts;
 mod live;
@@ -14,7 +14,7 @@ mod tasks;
 mod views;
 
 pub use self::{facts::*, live::*, metrics::*, notices::*, people::*, tasks::*, views::*};
-pub use crate::error::{Source, Store, StoreError};
+pub use crate::error::{Result, Source, Store, StoreError};
 
 use tidemark_domain::Timestamp;
 

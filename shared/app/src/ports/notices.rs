@@ -8,14 +8,13 @@ use tidemark_domain::{
 };
 
 use super::facts::IdempotencyKey;
-use crate::error::StoreError;
+use crate::error::Result;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoticesPublished {
     /// One new notice for each platform, with the platform's head after it.
     Created(Vec<(Notice, PlatformHead)>),
-    /// An earlier request with the same key and body published these notices. Later edits and deletions do not change
-    /// this result.
+    /// An earlier request with the same key and body published these notices, which may have changed since.
     Repeated(Vec<Notice>),
     /// An earlier request with the same key published something else.
     KeyReused,
@@ -29,14 +28,13 @@ pub enum NoticesPublished {
 #[async_trait]
 pub trait Notices: Send + Sync {
     /// Returns the head of a platform; an empty one if nothing was ever published on it.
-    async fn head(&self, platform: Platform) -> Result<PlatformHead, StoreError>;
-    async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads, StoreError>;
+    async fn head(&self, platform: Platform) -> Result<PlatformHead>;
+    async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads>;
     /// Returns the head and a user's read state. Both reads are consistent, but not necessarily of the same moment.
-    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads), StoreError>;
+    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads)>;
     /// Returns these notices. Deleted and unknown ones are left out. Expired ones may be among them.
-    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>, StoreError>;
-    /// Publishes one notice on each of these distinct platforms, at most 32. One transaction writes heads, notices and
-    /// the idempotency record of `user`.
+    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>>;
+    /// Publishes one notice on each of at most 32 distinct platforms, in one transaction.
     async fn publish(
         &self,
         user: UserId,
@@ -44,7 +42,7 @@ pub trait Notices: Send + Sync {
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
-    ) -> Result<NoticesPublished, StoreError>;
+    ) -> Result<NoticesPublished>;
     /// Replaces a notice, in one transaction with its head. Returns `None` if it is not live.
     async fn edit(
         &self,
@@ -52,12 +50,11 @@ pub trait Notices: Send + Sync {
         content: &NoticeContent,
         renotify: bool,
         now: Timestamp,
-    ) -> Result<Option<(Notice, PlatformHead)>, StoreError>;
-    /// Removes notices of one platform and returns the head after it. May be repeated. Up to 99 notices are removed in
-    /// one transaction.
-    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead, StoreError>;
+    ) -> Result<Option<(Notice, PlatformHead)>>;
+    /// Removes notices, up to 99 in one transaction, and returns the head after it. May be repeated.
+    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead>;
     /// Returns how many users have read this slot. The number is exact, and repeated requests do not change it.
-    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64, StoreError>;
+    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64>;
     /// Replaces a user's read state, and changes the number of readers of every slot that differs. Returns the state as
     /// it was written, with its version; `None` if `before` is not the stored state. A change of very many slots takes
     /// several transactions, each of which is exact. If it ends with `None` or an error, some of them may be done.
@@ -67,7 +64,7 @@ pub trait Notices: Send + Sync {
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
-    ) -> Result<Option<NoticeReads>, StoreError>;
+    ) -> Result<Option<NoticeReads>>;
 }
 
 /// A record in the views of notices.
@@ -97,15 +94,14 @@ impl NoticeView {
 #[async_trait]
 pub trait NoticeViews: Send + Sync {
     /// Returns the head; `None` if it is missing.
-    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>, StoreError>;
-    /// Returns the head, and the slots that the user has read; `None` for a missing one. Two commands in one round
-    /// trip.
-    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>), StoreError>;
-    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>, StoreError>;
-    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<(), StoreError>;
-    async fn replace_notices(&self, view: &NoticeView) -> Result<(), StoreError>;
+    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>>;
+    /// Returns the head and the slots that the user has read, in one round trip; `None` for a missing one.
+    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>)>;
+    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>>;
+    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<()>;
+    async fn replace_notices(&self, view: &NoticeView) -> Result<()>;
     /// Returns the known titles and times of these notices in these revisions.
-    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>, StoreError>;
+    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>>;
     /// Stores titles. The title of a revision never changes.
-    async fn remember_titles(&self, notices: &[Notice]) -> Result<(), StoreError>;
+    async fn remember_titles(&self, notices: &[Notice]) -> Result<()>;
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tidemark_domain::{FeedKey, Modes, Platform, Post, PostId, Rank, Seq, Step, Timestamp, UserId};
 
-use crate::error::StoreError;
+use crate::error::Result;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -153,8 +153,7 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// A change of a notice or of a read state did not reach its view: replace the platform's head, or the user's read
-    /// state on the platform.
+    /// A change of notices did not reach its view: replace the platform's head, or the user's read state on it.
     Notices {
         platform: Platform,
         /// `None` for the head.
@@ -178,8 +177,7 @@ impl Task {
         Self::Sync { user, author, reacted: None, tries: 0 }
     }
 
-    /// Creates the tasks that update a view after changes of read states. Many changes become one rebuild: it costs
-    /// less, and a repeated request adds only one more.
+    /// Creates the tasks after changes of read states. Many changes become one rebuild, which costs less.
     pub fn sync_reads(user: UserId, authors: &[UserId]) -> Vec<Self> {
         match authors.len() {
             0..=MOST_SYNCS => authors.iter().map(|&author| Self::sync(user, author)).collect(),
@@ -232,20 +230,20 @@ pub struct Backlog {
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
     /// Returns the backlog. SQS updates these numbers within about a minute.
-    async fn backlog(&self) -> Result<Backlog, StoreError>;
+    async fn backlog(&self) -> Result<Backlog>;
     /// Enqueues all tasks, with a delay that may be up to a second longer. After an error some of them may be missing.
-    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError>;
-    async fn send(&self, tasks: &[Task]) -> Result<(), StoreError> {
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<()>;
+    async fn send(&self, tasks: &[Task]) -> Result<()> {
         self.send_after(tasks, Duration::ZERO).await
     }
-    async fn ping(&self) -> Result<(), StoreError>;
+    async fn ping(&self) -> Result<()>;
 }
 
 /// The queue of dead letters.
 #[async_trait]
 pub trait Failures: Send + Sync {
     /// Returns the approximate number of messages.
-    async fn waiting(&self) -> Result<u64, StoreError>;
+    async fn waiting(&self) -> Result<u64>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -258,8 +256,8 @@ pub struct Progress {
 #[async_trait]
 pub trait ProgressViews: Send + Sync {
     /// Stores that a page is done. A page counts once. Returns the progress after it.
-    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress, StoreError>;
+    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress>;
     /// Returns the progress, and which of the first `pages` pages are not done.
-    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>), StoreError>;
-    async fn ping(&self) -> Result<(), StoreError>;
+    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>)>;
+    async fn ping(&self) -> Result<()>;
 }

@@ -9,7 +9,7 @@ use tidemark_domain::{
 };
 
 use super::{facts::CountsVersion, live::Notified};
-use crate::error::StoreError;
+use crate::error::Result;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
@@ -87,66 +87,42 @@ pub struct Delivered {
     pub notified: Notified,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Retracted {
-    /// The number of users who have a view.
-    pub reached: u64,
-    /// Readers among them who follow the author and are watched.
-    pub watched: Vec<UserId>,
-}
-
 /// Feeds and read states of live readers.
 #[async_trait]
 pub trait ReaderViews: Send + Sync {
     /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
-    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>, StoreError>;
-    /// Returns the state and at most `most` entries of the ranked feed below a place, or of its top, read atomically;
-    /// `None` if there is no view.
-    async fn ranked(
-        &self,
-        user: UserId,
-        half_life: HalfLife,
-        below: Option<RankedPlace>,
-        most: usize,
-    ) -> Result<Option<View>, StoreError>;
+    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>>;
+    /// The same with at most `most` entries of the ranked feed below a place, or of its top.
+    async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>>;
     /// Returns the entries of the feed that the ranked feed lacks.
-    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>, StoreError>;
-    /// Puts posts into the ranked feeds of these users, or moves them there. Posts that a user's feed does not have are
-    /// left out, as are steps that are older than those in the ranked feed. With `create`, a user with a feed and
-    /// without a ranked feed gets one.
-    async fn rank(
-        &self,
-        users: &[UserId],
-        half_life: HalfLife,
-        posts: &[(FeedKey, Rank)],
-        create: bool,
-    ) -> Result<(), StoreError>;
+    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>>;
+    /// Puts posts into the ranked feeds of these users, or moves them there, unless a feed lacks the post or has a
+    /// later step. With `create`, a user with a feed and without a ranked feed gets one.
+    async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()>;
     /// Starts a rebuild. With `anew` it starts even if a view exists, or another process rebuilds it.
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun, StoreError>;
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun>;
     /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
-    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>, StoreError>;
+    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>>;
     /// Merges facts into the view. Returns the authors of whom the view has newer facts, or no field of this follow:
     /// their facts have to be loaded again. `None` if there is no view, or the caller no longer owns the rebuild.
-    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>, StoreError>;
+    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>>;
     /// Ends a rebuild. Returns false if the caller no longer owns it.
-    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool, StoreError>;
+    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool>;
     /// Removes an unfollowed author: state, counts and entries.
-    async fn drop_author(&self, tombstone: &Edge) -> Result<(), StoreError>;
+    async fn drop_author(&self, tombstone: &Edge) -> Result<()>;
     /// Takes the lease for storing the marks of an author whom the user does not follow.
-    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<(), StoreError>;
-    /// Stores marks that were read from the facts, if the caller still has the lease.
-    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<(), StoreError>;
+    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<()>;
+    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()>;
     /// Removes the marks of these users and authors, and the leases.
-    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<(), StoreError>;
+    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()>;
     /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes the oldest
     /// entries beyond the cap, and old tombstones.
-    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<(), StoreError>;
-    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds. A view that
-    /// cannot be decoded is deleted. The next read rebuilds it.
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered, StoreError>;
-    /// Removes a deleted post from the views of these users. A view that cannot be decoded is deleted. `deletions` is
-    /// the author's number of deletions.
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Retracted, StoreError>;
+    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()>;
+    /// Adds a post to these views, except to ranked feeds. A damaged view is deleted, and rebuilt when it is read.
+    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered>;
+    /// Removes a deleted post from these views; the author has `deletions` of them. A damaged view is deleted. Returns
+    /// the watched readers who follow the author.
+    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Vec<UserId>>;
 }
 
 /// The posts of an author that a user who does not follow the author has marked read.
@@ -169,16 +145,15 @@ impl Marks {
 #[async_trait]
 pub trait HeadViews: Send + Sync {
     /// Returns the known heads of these authors. They may be a moment old.
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError>;
+    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>>;
     /// Returns what is known of these authors now.
-    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>, StoreError>;
-    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>, StoreError>;
-    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<(), StoreError>;
-    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<(), StoreError>;
+    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>>;
+    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>>;
+    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<()>;
+    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<()>;
     /// Takes the lease for storing the times of an author's posts. Returns false if another process has it.
-    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool, StoreError>;
-    /// Stores times that were read from the facts, if the caller still has the lease.
-    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<(), StoreError>;
+    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool>;
+    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<()>;
 }
 
 /// The data about an author's posts that Redis has.
@@ -234,8 +209,7 @@ pub struct KnownPost {
 /// The data about one reader and one author that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
-    /// The state of the author in the reader's view. Outer `None`: Redis has no usable view. Inner `None`: the reader
-    /// does not follow the author.
+    /// The author's state in the view. Outer `None`: there is no usable view. Inner `None`: no follow.
     pub state: Option<Option<AuthorState>>,
     pub reactions: KnownReactions,
     /// The reader's marks, if it is known that the reader does not follow the author.
@@ -257,58 +231,54 @@ pub struct Moved {
 #[async_trait]
 pub trait PostViews: Send + Sync {
     /// Returns the known summaries, those of deleted posts included.
-    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>, StoreError>;
+    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>>;
     /// Returns what Redis knows for a page, in one round trip.
-    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage, StoreError>;
+    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage>;
     /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip.
-    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader), StoreError>;
-    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader, StoreError>;
+    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader)>;
+    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader>;
     /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
-    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader), StoreError>;
+    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader)>;
     /// Takes the leases for storing these posts. Redis must have them when the posts are stored.
-    async fn lease(&self, posts: &[PostId], token: u64) -> Result<(), StoreError>;
+    async fn lease(&self, posts: &[PostId], token: u64) -> Result<()>;
     /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
     /// revision or knows that the post is deleted. `lease` is the token with which a reader leased the posts before it
     /// read the facts; `None` if the caller has changed the post, or is a task that updates its view. If Redis loses an
     /// edit while such a task runs, the view may show the post from before it.
-    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<(), StoreError>;
+    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<()>;
     /// Takes the lease for storing the counts of a post. A reaction takes it away.
-    async fn lease_counts(&self, post: PostId, token: u64) -> Result<(), StoreError>;
-    /// Stores counts that were read from the facts, unless Redis has a later version. Without the lease they are stored
-    /// for two seconds only.
-    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<(), StoreError>;
+    async fn lease_counts(&self, post: PostId, token: u64) -> Result<()>;
+    /// Stores counts from the facts, unless Redis has a later version; for two seconds without the lease.
+    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()>;
     /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
     /// less than two seconds old stay until they are two seconds old.
     ///
     /// Returns whether the caller has to enqueue a `Task::Rank`. If not, another one is enqueued that has not called
     /// [`Self::begin_rank`] yet, or its sender was killed. A repetition for the same user returns the same.
-    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool, StoreError>;
+    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool>;
     /// Begins a `rank` task of a post: the next reaction enqueues another task.
-    async fn begin_rank(&self, post: PostId) -> Result<(), StoreError>;
+    async fn begin_rank(&self, post: PostId) -> Result<()>;
     /// Notes that the step of a post has changed. Returns the delay after which a `Task::Rescore` of the author may
     /// run; `None` if one was sent before ([`Self::note_rescore`]) and has not run.
-    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>, StoreError>;
+    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>>;
     /// Notes that a `Task::Rescore` of the author was sent that runs at this time.
-    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<(), StoreError>;
+    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()>;
     /// Returns the posts of an author whose steps have changed.
-    async fn moved(&self, author: UserId) -> Result<Moved, StoreError>;
-    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further `Task::Rescore`
-    /// should run before `next`. Returns how many posts remain.
-    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64, StoreError>;
-    async fn forget_counts(&self, post: PostId) -> Result<(), StoreError>;
+    async fn moved(&self, author: UserId) -> Result<Moved>;
+    /// Removes the moved posts without a later change, notes the time of the next task, and returns how many remain.
+    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64>;
+    async fn forget_counts(&self, post: PostId) -> Result<()>;
 }
 
 /// Readers' reactions by author, so that a page reads no facts.
 #[async_trait]
 pub trait ReactionViews: Send + Sync {
-    /// Returns the token of the reader's view. If there is no view, it is created with `token`. Facts are read after
-    /// this call and stored with the returned token.
-    async fn open(&self, user: UserId, token: u64) -> Result<u64, StoreError>;
-    /// Stores facts that were read after the view with this token was opened. Later versions are not replaced. Does
-    /// nothing if that view is gone.
-    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<(), StoreError>;
+    /// Returns the token of the reader's view, which is created with `token` if there is none, for [`Self::fill`].
+    async fn open(&self, user: UserId, token: u64) -> Result<u64>;
+    /// Stores facts that were read after the view was opened, unless it is gone or has later versions.
+    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<()>;
     /// Stores a changed state in the view, if there is a view.
-    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<(), StoreError>;
+    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<()>;
 }
 
 /// A relation list of one user.
@@ -342,22 +312,20 @@ pub struct ListSlice {
 pub trait RelationViews: Send + Sync {
     /// Returns at most `limit` entries of a cached list; `None` if it is not cached. The result may be a moment old,
     /// except for the owner of the list and for a caller who made a change within the last seconds.
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>, StoreError>;
+    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>>;
     /// Takes the lease for filling a list. A later lease and a change of the list take it away.
-    async fn lease(&self, list: List, token: u64) -> Result<(), StoreError>;
+    async fn lease(&self, list: List, token: u64) -> Result<()>;
     /// Stores a list that is complete from `low` on, if the caller still has the lease.
-    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<(), StoreError>;
-    async fn note_change(&self, user: UserId) -> Result<(), StoreError>;
+    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<()>;
+    async fn note_change(&self, user: UserId) -> Result<()>;
     /// Returns whether a change of the user was noted within the last seconds.
-    async fn changed_lately(&self, user: UserId) -> Result<bool, StoreError>;
+    async fn changed_lately(&self, user: UserId) -> Result<bool>;
     /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
     /// a change. The result depends only on the edges, so any number of these updates may run, in any order.
-    async fn apply(&self, edges: &[Edge]) -> Result<(), StoreError>;
-    /// Returns the cached counters. If they are missing or damaged, takes the lease for storing them. They may be as
-    /// old as the result of [`Self::slice`].
-    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>, StoreError>;
-    /// Stores counters, if the caller still has the lease.
-    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<(), StoreError>;
+    async fn apply(&self, edges: &[Edge]) -> Result<()>;
+    /// Returns the cached counters, as [`Self::slice`] does. Takes the lease if they are missing or damaged.
+    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>>;
+    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()>;
     /// Removes counters and their lease, and notes that `changed_by` made a change.
-    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<(), StoreError>;
+    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<()>;
 }

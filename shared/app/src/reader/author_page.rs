@@ -12,8 +12,7 @@ use tracing::warn;
 use super::{Body, FeedItem, Readers, Status, sight::Sight};
 use crate::{
     cut,
-    error::{Store, StoreError},
-    ports::{KnownReader, PageParts},
+    ports::{KnownReader, PageParts, Result, Store},
 };
 
 /// The page of a timeline that a reader asks for.
@@ -34,8 +33,7 @@ impl AuthorQuery {
         self.before.map_or(head.latest_seq, |seq| seq.saturating_sub(1).min(head.latest_seq))
     }
 
-    /// Returns the posts of the page from all that the author has, and one more, which shows whether there is a next
-    /// page.
+    /// Returns the posts of the page from all that the author has, and one more, which shows if there is a next page.
     fn listed(&self, head: &AuthorHead) -> Vec<Seq> {
         head.listed_seqs(self.upto(head), self.limit + 1)
     }
@@ -61,9 +59,7 @@ pub struct AuthorPage {
     pub next: Option<Seq>,
     /// The number of all posts of the author with the requested status.
     pub total: u64,
-    /// The cards that the view returned with the posts.
     pub cards: HashMap<UserId, Option<Card>>,
-    /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
     pub degraded: bool,
 }
@@ -74,12 +70,12 @@ pub struct Blocked;
 
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
-    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>, StoreError> {
-        let page = match self.outage.checked(self.stores.post_views.timeline(reader, query.author)).await {
-            Ok((head, known)) => self.known_author_page(reader, query, head, &known).boxed().await,
-            Err(error) => Err(error),
+    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>> {
+        let page = async {
+            let (head, known) = self.outage.checked(self.stores.post_views.timeline(reader, query.author)).await?;
+            self.known_author_page(reader, query, head, &known).await
         };
-        let degraded = match page {
+        let degraded = match page.boxed().await {
             Ok(Some(page)) => return Ok(page),
             Ok(None) => false,
             Err(error) if error.store() == Store::Views => {
@@ -98,7 +94,7 @@ impl Readers {
         query: AuthorQuery,
         head: Option<AuthorHead>,
         known: &KnownReader,
-    ) -> Result<Option<Result<AuthorPage, Blocked>>, StoreError> {
+    ) -> Result<Option<Result<AuthorPage, Blocked>>> {
         let AuthorQuery { author, parts, .. } = query;
         let head = match head {
             Some(head) => head,
@@ -142,7 +138,7 @@ impl Readers {
         reader: UserId,
         query: AuthorQuery,
         degraded: bool,
-    ) -> Result<Result<AuthorPage, Blocked>, StoreError> {
+    ) -> Result<Result<AuthorPage, Blocked>> {
         let AuthorQuery { author, parts, .. } = query;
         let (sight, reactions) = futures::try_join!(self.sight_of_facts(reader, author), self.reactions_to(reader, author))?;
         let Sight::Facts(flags) = sight else { return Ok(Err(Blocked)) };
@@ -159,8 +155,7 @@ impl Readers {
     }
 }
 
-/// Returns the items of a page, and where the next page begins: at `next`, or below the last item if the page was
-/// `shortened`.
+/// Returns the items of a page, and where the next begins: `next`, or below the last item if `shortened`.
 fn finished(
     posts: Vec<PostSummary>,
     is_read: impl Fn(Seq) -> bool,

@@ -1,5 +1,4 @@
-//! Pull: a read compares the view with the heads of the big authors that the reader follows, and adds the missing posts
-//! to the view.
+//! Pull: a read compares the view with the heads of pulled authors, and adds the missing posts.
 
 use std::collections::HashMap;
 
@@ -9,11 +8,14 @@ use tidemark_domain::{
 };
 
 use super::Readers;
-use crate::{error::StoreError, in_parallel, ports::Seed};
+use crate::{
+    in_parallel,
+    ports::{Result, Seed},
+};
 
 impl Readers {
     /// Returns the authors of whom the view lacks changes that are not pushed to it, with their heads.
-    pub(super) async fn stale(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>, StoreError> {
+    pub(super) async fn stale(&self, state: &ReaderState) -> Result<Vec<(UserId, AuthorHead)>> {
         let asking: Vec<(UserId, &AuthorState)> =
             state.authors.iter().filter(|(_, state)| state.asks()).map(|(author, state)| (*author, state)).collect();
         if asking.is_empty() {
@@ -27,17 +29,12 @@ impl Readers {
     }
 
     /// Updates the view to these heads, as a worker does for pushed authors.
-    pub(super) async fn catch_up(
-        &self,
-        user: UserId,
-        state: &ReaderState,
-        stale: Vec<(UserId, AuthorHead)>,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn catch_up(&self, user: UserId, state: &ReaderState, stale: Vec<(UserId, AuthorHead)>) -> Result<()> {
         let authors: Vec<UserId> = stale.iter().map(|(author, _)| *author).collect();
         let (edges, reads) =
             futures::try_join!(self.stores.edges.edges(user, &authors), self.stores.reads.reads(user, &authors))?;
         let nothing = ReadState::default();
-        let mut seeds: Vec<BoxFuture<'_, Result<(), StoreError>>> = Vec::with_capacity(stale.len());
+        let mut seeds: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(stale.len());
         for (author, head) in &stale {
             match edges.get(author).filter(|edge| edge.following) {
                 Some(edge) => {
@@ -53,14 +50,7 @@ impl Readers {
     }
 
     /// Adds the posts that an author published after `known`.
-    async fn seed_news(
-        &self,
-        user: UserId,
-        edge: &Edge,
-        head: &AuthorHead,
-        reads: &ReadState,
-        known: Seq,
-    ) -> Result<(), StoreError> {
+    async fn seed_news(&self, user: UserId, edge: &Edge, head: &AuthorHead, reads: &ReadState, known: Seq) -> Result<()> {
         let after = known.max(edge.floor);
         let news = head.feed_seqs(after, head.latest_seq, FEED_CAP);
         let news: Vec<PostId> = news.into_iter().map(|seq| PostId::new(edge.author, seq)).collect();
@@ -74,7 +64,7 @@ impl Readers {
     }
 
     /// Returns heads from Redis. Reads the facts if Redis has no head, or a head that is older than the view.
-    async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+    async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>> {
         let authors: Vec<UserId> = asking.iter().map(|(author, _)| *author).collect();
         let mut heads = self.stores.head_views.heads(&authors).await?;
         let is_known = |author: &UserId, state: &AuthorState| heads.get(author).is_some_and(|head| !state.is_ahead_of(head));

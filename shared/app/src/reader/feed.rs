@@ -12,10 +12,7 @@ use super::{
     rebuild::Part,
     timeline::{Facts, Lane, Merge},
 };
-use crate::{
-    error::{Store, StoreError},
-    ports::{KnownReactions, PageParts, View},
-};
+use crate::ports::{KnownReactions, PageParts, Result, Store, View};
 
 /// The posts that a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,11 +126,10 @@ impl Walk {
 
 impl Readers {
     /// Returns one page of the feed, newest first.
-    pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>, StoreError> {
+    pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>> {
         let FeedQuery { list, status, before, limit, .. } = query;
         let mut walk = Walk::new(&query);
-        // The newest entries are at the end of the list, so a first page needs few entries. The position of a cursor is
-        // unknown.
+        // A first page needs few of the newest entries. The position of a cursor is unknown.
         let newest = if before.is_none() && status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let collected = match self.view_of(user, (list, status), newest).await {
             Ok(Some(view)) => self.collect_stored(user, view, (list, status), &mut walk).await,
@@ -162,7 +158,7 @@ impl Readers {
         page: Collected,
         snapshot: Snapshot,
         place: impl FnOnce(&PostSummary, Option<Score>) -> Option<Place>,
-    ) -> Result<FeedPage<Place>, StoreError> {
+    ) -> Result<FeedPage<Place>> {
         let more = page.missing() == 0;
         let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
         posts.truncate(limit);
@@ -190,7 +186,7 @@ impl Readers {
         keys: &[FeedKey],
         state: &ReaderState,
         page: &mut Collected,
-    ) -> Result<(Vec<PostId>, bool), StoreError> {
+    ) -> Result<(Vec<PostId>, bool)> {
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
         let known = self.stores.post_views.page(user, &ids, page.parts).await?;
         let reactions = page.reactions.get_or_insert_default();
@@ -208,12 +204,7 @@ impl Readers {
         Ok((deleted, !promised.is_empty()))
     }
 
-    async fn view_of(
-        &self,
-        user: UserId,
-        (list, status): (Option<u32>, Status),
-        newest: usize,
-    ) -> Result<Option<View>, StoreError> {
+    async fn view_of(&self, user: UserId, (list, status): (Option<u32>, Status), newest: usize) -> Result<Option<View>> {
         let Some(mut view) = self.view(user, Part::Newest(newest)).await? else { return Ok(None) };
         view.state = self.state_for(user, view.state, list, status).await?;
         Ok(Some(view))
@@ -227,7 +218,7 @@ impl Readers {
         state: ReaderState,
         list: Option<u32>,
         status: Status,
-    ) -> Result<ReaderState, StoreError> {
+    ) -> Result<ReaderState> {
         let mut state = state.of_list(list);
         if status == Status::Unread {
             let counted = state.authors.iter().filter(|(_, state)| state.older > 0).map(|(author, _)| *author).collect();
@@ -237,11 +228,7 @@ impl Readers {
     }
 
     /// Returns states of authors from the facts. They know of every post whether it is unread.
-    pub(super) async fn exact_states(
-        &self,
-        user: UserId,
-        authors: BTreeSet<UserId>,
-    ) -> Result<HashMap<UserId, AuthorState>, StoreError> {
+    pub(super) async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>> {
         let pairs = futures::future::try_join_all(authors.into_iter().map(|author| self.pair(user, author))).await?;
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
@@ -253,7 +240,7 @@ impl Readers {
         mut view: View,
         (list, status): (Option<u32>, Status),
         walk: &mut Walk,
-    ) -> Result<Snapshot, StoreError> {
+    ) -> Result<Snapshot> {
         loop {
             let state = &view.state;
             let wanted =
@@ -290,7 +277,7 @@ impl Readers {
         }
     }
 
-    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, walk: &mut Walk) -> Result<(), StoreError> {
+    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, walk: &mut Walk) -> Result<()> {
         if snapshot.origin == Origin::View {
             let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
             snapshot.heads = self.stores.posts.heads(&authors).await?;
@@ -301,8 +288,8 @@ impl Readers {
             Status::All => Lane::of_feed(snapshot, false),
             Status::Unread => Lane::of_unread(snapshot),
         };
-        let posts = Facts(&*self.stores.posts);
-        let mut merge = Merge::new(&posts, lanes, walk.bound);
+        let (posts, facts) = (&*self.stores.posts, Facts(&*self.stores.posts));
+        let mut merge = Merge::new(&facts, posts, lanes, walk.bound);
         while walk.page.missing() > 0
             && let Some(post) = merge.next().await?
             && walk.since.is_none_or(|since| post.key() > since)
@@ -313,7 +300,7 @@ impl Readers {
     }
 
     /// Returns the live posts in the order of `ids`, and the deleted ones.
-    pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>), StoreError> {
+    pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>)> {
         let known = self.stores.post_views.summaries(ids).await?;
         self.fill_summaries(ids, known).await
     }
@@ -323,7 +310,7 @@ impl Readers {
         &self,
         ids: &[PostId],
         mut posts: HashMap<PostId, PostSummary>,
-    ) -> Result<(Vec<PostSummary>, Vec<PostId>), StoreError> {
+    ) -> Result<(Vec<PostSummary>, Vec<PostId>)> {
         let unknown: Vec<PostId> = ids.iter().filter(|id| !posts.contains_key(id)).copied().collect();
         if !unknown.is_empty() {
             let lease = self.lease_posts(&unknown).await;

@@ -1,5 +1,4 @@
-//! Use cases of one reader: the view, the facts if the view is unavailable, rebuilds, updates after a change of an edge
-//! or a read state, and feed pages.
+//! Use cases of one reader: the view, or the facts instead; rebuilds, updates and pages.
 
 mod author_page;
 mod catch_up;
@@ -27,9 +26,8 @@ pub(crate) use sight::Flags;
 
 use crate::{
     Hot, Stores,
-    error::{Store, StoreError},
     outage::Outage,
-    ports::KnownPost,
+    ports::{KnownPost, Result, Store, StoreError},
 };
 
 /// Use cases of one reader. Clones share the stores.
@@ -46,7 +44,6 @@ pub struct Readers {
 /// The source of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The view in Redis.
     View,
     /// The facts, because the view is damaged or being rebuilt.
     Rebuilding,
@@ -121,9 +118,8 @@ impl Snapshot {
 }
 
 impl Readers {
-    /// Returns the reader's view. A missing view is rebuilt. If that is not possible now, the snapshot comes from the
-    /// facts.
-    pub async fn snapshot(&self, user: UserId) -> Result<Snapshot, StoreError> {
+    /// Returns the reader's view, rebuilt if it is missing; from the facts if that is not possible now.
+    pub async fn snapshot(&self, user: UserId) -> Result<Snapshot> {
         match self.view(user, Part::Newest(0)).await {
             Ok(Some(view)) => Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View }),
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
@@ -133,25 +129,25 @@ impl Readers {
     }
 
     /// Returns the snapshot that the facts imply, because the view failed.
-    async fn instead_of_view(&self, user: UserId, error: &StoreError) -> Result<Snapshot, StoreError> {
+    async fn instead_of_view(&self, user: UserId, error: &StoreError) -> Result<Snapshot> {
         warn!(%user, error = error as &dyn std::error::Error, "view unavailable, responding from the facts");
         let origin = if error.is_unavailable() { Origin::Degraded } else { Origin::Rebuilding };
         self.snapshot_of_facts(user, origin).await
     }
 
-    pub(crate) async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot, StoreError> {
+    pub(crate) async fn snapshot_of_facts(&self, user: UserId, origin: Origin) -> Result<Snapshot> {
         Ok(Snapshot::of_pairs(self.pairs(user).await?, origin))
     }
 
     /// Returns the facts of every author whom the user follows.
-    pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>, StoreError> {
+    pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>> {
         let edges = self.stores.edges.following(user).await?;
         let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         let (heads, reads) = futures::try_join!(self.stores.posts.heads(&authors), self.stores.reads.all_reads(user))?;
         Ok(PairFacts::of(edges, &heads, reads))
     }
 
-    pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts, StoreError> {
+    pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts> {
         let authors = [author];
         let (mut edges, mut heads, mut reads) = futures::try_join!(
             self.stores.edges.edges(user, &authors),

@@ -13,8 +13,7 @@ use tracing::{error, warn};
 use super::{FeedItem, Readers, sight::Sight};
 use crate::{
     PARALLEL,
-    error::{Store, StoreError},
-    ports::{KnownPost, KnownReader},
+    ports::{KnownPost, KnownReader, Result, Store, StoreError},
 };
 
 /// A live post as one user sees it.
@@ -39,7 +38,7 @@ pub enum Found<T> {
     Blocked,
 }
 
-type FoundPost = Result<Found<Box<PostDetails>>, StoreError>;
+type FoundPost = Result<Found<Box<PostDetails>>>;
 
 /// The text of a post and its reaction counts. A page has them only with `include=body`.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +71,7 @@ fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> b
 
 impl Readers {
     /// Returns those of these posts that are live and that the reader may see, in order. Damaged posts are left out.
-    pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>, StoreError> {
+    pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>> {
         // A live post of another author rebuilds the reader's view if it is missing. The rest use it.
         let mut known = HashMap::new();
         for &id in ids.iter().filter(|id| id.author != reader).take(MOST_PROBED) {
@@ -96,7 +95,7 @@ impl Readers {
         Ok(if bytes > MOST_TEXT { Err(TooMuchText) } else { Ok(posts) })
     }
 
-    async fn post_unless_damaged(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>, StoreError> {
+    async fn post_unless_damaged(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>> {
         match self.post(reader, id).await {
             Err(error @ StoreError::DamagedItem { .. }) => {
                 error!(%id, error = &error as &dyn std::error::Error, "a damaged post is left out");
@@ -193,15 +192,14 @@ impl Readers {
     }
 
     /// Returns a post or its tombstone, with the text of the same revision, from the facts.
-    async fn fact_of(&self, id: PostId) -> Result<Option<(PostSummary, PostText)>, StoreError> {
+    async fn fact_of(&self, id: PostId) -> Result<Option<(PostSummary, PostText)>> {
         let Some((post, text)) = self.stores.posts.with_texts(&[id]).await?.remove(&id) else { return Ok(None) };
         let damaged = || StoreError::DamagedItem { table: "posts", key: id.to_string(), detail: "text".to_owned() };
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of a page's live posts, if they are `wanted`. `known` is what Redis has returned already;
-    /// `None` if all of them have to come from the facts. A post that was edited in the meantime gets its new title. A
-    /// post with a damaged text has none.
+    /// Returns texts and counts of a page's live posts, if `wanted`. `known` is what Redis has returned; without it,
+    /// all comes from the facts. An edited post gets its new title. A damaged text is left out.
     ///
     /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(
@@ -209,7 +207,7 @@ impl Readers {
         wanted: bool,
         posts: &mut Vec<PostSummary>,
         known: Option<(HashMap<PostId, PostText>, HashMap<PostId, ReactionCounts>)>,
-    ) -> Result<(HashMap<PostId, Body>, bool), StoreError> {
+    ) -> Result<(HashMap<PostId, Body>, bool)> {
         if !wanted {
             return Ok(Default::default());
         }
@@ -226,14 +224,7 @@ impl Readers {
             .iter()
             .map(|&PostSummary { id, .. }| {
                 let known = counts.get(&id).copied();
-                async move {
-                    let counts = match of_views {
-                        true => self.counts_or_exact(id, known).await?,
-                        false => self.stores.reactions.counts(id).await?.counts,
-                    };
-                    Ok((id, counts))
-                }
-                .boxed()
+                async move { Ok((id, self.counts_or_exact(id, known, of_views).await?)) }.boxed()
             })
             .collect();
         let counted: Vec<(PostId, ReactionCounts)> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
@@ -262,7 +253,7 @@ impl Readers {
         ids: &[PostId],
         posts: &mut [PostSummary],
         texts: &mut HashMap<PostId, PostText>,
-    ) -> Result<Vec<(PostSummary, Option<PostText>)>, StoreError> {
+    ) -> Result<Vec<(PostSummary, Option<PostText>)>> {
         let found = self.stores.posts.with_texts(ids).await?;
         let found: HashMap<PostId, (PostSummary, Option<PostText>)> =
             found.into_iter().map(|(id, (post, text))| (id, (post.into(), text))).collect();
@@ -275,16 +266,19 @@ impl Readers {
         Ok(found.into_values().collect())
     }
 
-    /// Returns the counts of a post, also if Redis is unavailable.
-    async fn counts_or_exact(&self, id: PostId, known: Option<ReactionCounts>) -> Result<ReactionCounts, StoreError> {
-        match self.counts_of(id, known).await {
-            Err(error) if error.store() == Store::Views => Ok(self.stores.reactions.counts(id).await?.counts),
-            counts => counts,
+    /// Returns the counts of a post, from the facts unless they come `of_views`, or if Redis is unavailable.
+    async fn counts_or_exact(&self, id: PostId, known: Option<ReactionCounts>, of_views: bool) -> Result<ReactionCounts> {
+        if of_views {
+            match self.counts_of(id, known).await {
+                Err(error) if error.store() == Store::Views => {}
+                counts => return counts,
+            }
         }
+        Ok(self.stores.reactions.counts(id).await?.counts)
     }
 
     /// Returns the counts of a post. Counts that Redis does not have are read from the facts and stored.
-    pub(super) async fn counts_of(&self, id: PostId, known: Option<ReactionCounts>) -> Result<ReactionCounts, StoreError> {
+    pub(super) async fn counts_of(&self, id: PostId, known: Option<ReactionCounts>) -> Result<ReactionCounts> {
         if let Some(counts) = known {
             return Ok(counts);
         }

@@ -1,11 +1,7 @@
 //! Pages of the ranked feed.
 //!
-//! A ranked feed has the entries of the feed by time that Redis stores, ordered by score. Workers fill it, for readers
-//! who have one. A ranked read adds what it lacks. Without Redis, the page is computed from the newest posts in the
-//! facts.
-//!
-//! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
-//! no post is returned twice, and a post that has not moved is returned once.
+// A ranked feed has the stored entries of the feed by time, ordered by score. Workers fill it, and a ranked read adds
+// what it lacks. Without Redis, the page is computed from the newest posts in the facts.
 
 use std::{
     cmp::Reverse,
@@ -19,10 +15,7 @@ use super::{
     feed::{ALL, Collected, MARGIN},
     rebuild::Part,
 };
-use crate::{
-    error::{Store, StoreError},
-    ports::View,
-};
+use crate::ports::{Result, Store, View};
 
 type RankedQuery = FeedQuery<RankedPlace>;
 
@@ -40,7 +33,7 @@ type Collection = (Collected, Snapshot, u64);
 
 impl Readers {
     /// Returns one page of the ranked feed, highest score first.
-    pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<FeedPage<RankedPlace>, StoreError> {
+    pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<FeedPage<RankedPlace>> {
         let (page, snapshot, stamp) = match self.ranked_of_view(user, query).await {
             Ok(Some(found)) => found,
             Ok(None) => self.ranked_of_facts(self.snapshot_of_facts(user, Origin::Rebuilding).await?, query).await?,
@@ -55,7 +48,7 @@ impl Readers {
     }
 
     /// Collects a page from the view; `None` if there is no complete view now.
-    async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collection>, StoreError> {
+    async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collection>> {
         let RankedQuery { list, status, before: below, limit, parts, .. } = query;
         let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
@@ -92,7 +85,7 @@ impl Readers {
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
-    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Collection, StoreError> {
+    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Collection> {
         let (posts, _) = self.newest_posts(&snapshot).await?;
         snapshot.state = snapshot.state.of_list(query.list);
         let state = &snapshot.state;
@@ -114,10 +107,9 @@ impl Readers {
         Ok((page, snapshot, self.stores.clock.now().ms() * 1_000))
     }
 
-    /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled. Returns whether the
-    /// ranked feed has to be read again. `compared` is whether it was compared before, also with an earlier page of the
-    /// walk.
-    pub(super) async fn improve_ranks(&self, user: UserId, view: &View, compared: &mut bool) -> Result<bool, StoreError> {
+    /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled, unless this was
+    /// `compared` before in this walk. Returns whether the ranked feed has to be read again.
+    pub(super) async fn improve_ranks(&self, user: UserId, view: &View, compared: &mut bool) -> Result<bool> {
         if !view.ranked.filled {
             let missing = self.stores.reader_views.unranked(user, self.half_life).await?;
             let ranks = self.ranks(&missing).await?;
@@ -133,7 +125,7 @@ impl Readers {
     }
 
     /// Compares the scores of posts of authors who were ever pulled. Their followers get no rescore task.
-    async fn compare_pulled(&self, user: UserId) -> Result<bool, StoreError> {
+    async fn compare_pulled(&self, user: UserId) -> Result<bool> {
         let Some(View { state, ranked, .. }) = self.stores.reader_views.ranked(user, self.half_life, None, ALL).await? else {
             return Ok(true);
         };
@@ -155,7 +147,7 @@ impl Readers {
     }
 
     /// Returns what these posts add to their scores. Deleted and unknown posts are left out.
-    async fn ranks(&self, keys: &[FeedKey]) -> Result<HashMap<PostId, Rank>, StoreError> {
+    async fn ranks(&self, keys: &[FeedKey]) -> Result<HashMap<PostId, Rank>> {
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
         let (live, _) = self.summaries(&ids).await?;
         Ok(live.into_iter().map(|post| (post.id, post.rank)).collect())

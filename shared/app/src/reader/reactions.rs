@@ -8,8 +8,7 @@ use tracing::warn;
 use super::{Body, FeedItem, Origin, Readers, sight::Sight};
 use crate::{
     cut,
-    error::{Store, StoreError},
-    ports::{KnownPage, KnownReactions, PageParts},
+    ports::{KnownPage, KnownReactions, PageParts, Result, Store},
 };
 
 /// A page, newest reaction first.
@@ -20,32 +19,30 @@ pub struct ReactedPage {
     /// The next page begins below this reaction. `None` only at the end.
     pub next: Option<FeedKey>,
     pub cards: HashMap<UserId, Option<Card>>,
-    /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
     pub degraded: bool,
 }
 
 impl Readers {
     /// Returns a user's reactions to an author's posts, from the facts.
-    pub(crate) async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState, StoreError> {
+    pub(crate) async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState> {
         Ok(self.stores.reactions.reactions(user, &[author]).await?.remove(&author).unwrap_or_default())
     }
 
     /// Updates the view of a user's reactions to one author from the facts. May be repeated.
-    pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<()> {
         let state = self.reactions_to(user, author).await?;
         self.stores.reaction_views.change(user, author, &state).await
     }
 
-    /// Returns the reader's reactions to the authors of these posts. `known` is what the view returned with the posts;
-    /// `None` if the posts come from the facts. One read of the facts returns the missing reactions and stores them for
-    /// the next page.
+    /// Returns the reader's reactions to the authors of these posts. `known` is what the view returned; `None` if the
+    /// posts come from the facts. Missing reactions are read at once from the facts, and stored for the next page.
     pub(super) async fn reactions_of_page(
         &self,
         user: UserId,
         posts: &[PostSummary],
         known: Option<KnownReactions>,
-    ) -> Result<HashMap<UserId, ReactionState>, StoreError> {
+    ) -> Result<HashMap<UserId, ReactionState>> {
         let view = known.as_ref().map(|known| known.token);
         let mut of = known.unwrap_or_default().of;
         let authors: BTreeSet<UserId> =
@@ -82,7 +79,7 @@ impl Readers {
         before: Option<FeedKey>,
         limit: usize,
         parts: PageParts,
-    ) -> Result<ReactedPage, StoreError> {
+    ) -> Result<ReactedPage> {
         // One more than requested shows whether there is a next page.
         let mut keys = self.stores.reactions.reacted(reader, reaction, before, limit + 1).await?;
         let mut next = cut(&mut keys, limit);

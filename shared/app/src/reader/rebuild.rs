@@ -9,13 +9,9 @@ use super::{
     shared::Places,
     timeline::{Facts, Lane, Merge, Placed, Source},
 };
-use crate::{
-    error::StoreError,
-    ports::{Begun, Metric, Seed, View},
-};
+use crate::ports::{Begun, Metric, Posts, Result, Seed, StoreError, View};
 
-/// The number of times that facts that changed during the rebuild are loaded again, and that a view that vanished
-/// during the rebuild is rebuilt again.
+/// How often facts that changed during the rebuild are loaded again, and a view that vanished is rebuilt again.
 const ROUNDS: usize = 6;
 
 /// The part of a feed that is read with the state.
@@ -30,7 +26,7 @@ pub(super) enum Part {
 impl Readers {
     /// Returns a complete view with a part of its feed. Rebuilds a missing, damaged or abandoned view. Returns `None`
     /// while another process rebuilds it, and after `ROUNDS` rounds without a complete view.
-    pub(super) async fn view(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
+    pub(super) async fn view(&self, user: UserId, part: Part) -> Result<Option<View>> {
         // The posts of a walk stay where its first page found them.
         let ranked = matches!(part, Part::Ranked { .. });
         let (mut anew, mut compared) = (false, matches!(part, Part::Ranked { below: Some(_), .. }));
@@ -76,7 +72,7 @@ impl Readers {
         Ok(None)
     }
 
-    async fn part(&self, user: UserId, part: Part) -> Result<Option<View>, StoreError> {
+    async fn part(&self, user: UserId, part: Part) -> Result<Option<View>> {
         match part {
             Part::Newest(newest) => self.stores.reader_views.view(user, newest).await,
             Part::Ranked { below, most } => self.stores.reader_views.ranked(user, self.half_life, below, most).await,
@@ -85,7 +81,7 @@ impl Readers {
 
     /// Rebuilds the view from the facts. Returns false while another process rebuilds it, or if facts changed in every
     /// round. After an error the view stays flagged, and another process takes over after the deadline.
-    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool, StoreError> {
+    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool> {
         let token = (self.stores.random)();
         match self.stores.reader_views.begin(user, token, self.stores.clock.now(), anew).await? {
             Begun::Building => return Ok(false),
@@ -96,14 +92,13 @@ impl Readers {
         if self.stores.reader_views.open_gate(user, &edges).await?.is_none() {
             return Ok(true);
         }
-        // The facts are read only now, with the gate open. Posts that are published after these reads are delivered.
-        // Posts that were published before are in the facts.
+        // The gate is open: later posts are delivered, and earlier ones are in the facts.
         let ids: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         // A repair relies on the facts alone.
         let (known, reads) = futures::try_join!(self.authors(&ids, anew), self.stores.reads.all_reads(user))?;
         let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
         let places = Places::new(&*self.stores.posts, &known);
-        let (entries, low) = newest(&places, &snapshot).await?;
+        let (entries, low) = newest(&places, &*self.stores.posts, &snapshot).await?;
         debug!(%user, authors = ids.len(), entries = entries.len(), "rebuilding view");
 
         let authors = snapshot.state.authors.into_iter().collect();
@@ -126,24 +121,20 @@ impl Readers {
 
     /// Returns what a complete view of the reader contains: the facts of each followed author, the newest entries with
     /// their ranks, and the lowest of these entries if there are older posts.
-    pub async fn implied_view(
-        &self,
-        user: UserId,
-    ) -> Result<(Vec<PairFacts>, Vec<(FeedKey, Rank)>, Option<FeedKey>), StoreError> {
+    pub async fn implied_view(&self, user: UserId) -> Result<(Vec<PairFacts>, Vec<(FeedKey, Rank)>, Option<FeedKey>)> {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
         let (posts, low) = self.newest_posts(&snapshot).await?;
         Ok((pairs, posts.iter().map(|post| (post.key(), post.rank())).collect(), low))
     }
 
-    /// Returns the newest posts of a reader's feed from the facts, at most the cap, and the lowest of them if there are
-    /// older posts.
-    pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>), StoreError> {
-        newest(&Facts(&*self.stores.posts), snapshot).await
+    /// Returns the newest posts of a feed from the facts, and the lowest of them if there are older posts.
+    pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>)> {
+        newest(&Facts(&*self.stores.posts), &*self.stores.posts, snapshot).await
     }
 
     /// Returns a seed with fresh facts of these authors only.
-    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed, StoreError> {
+    async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed> {
         let edges: Vec<Edge> = self.stores.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
         self.stores.reader_views.open_gate(user, &edges).await?;
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
@@ -157,8 +148,7 @@ impl Readers {
         Ok(reloaded)
     }
 
-    /// Extends the lifetimes of a view that is read, at most once in `TOUCH_INTERVAL_MS`. A failure costs at most an
-    /// early rebuild.
+    /// Extends the lifetimes of a view that is read. A failure costs at most an early rebuild.
     async fn extend_lifetime(&self, user: UserId, state: &ReaderState, ranked: bool) {
         let now = self.stores.clock.now();
         if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
@@ -170,10 +160,9 @@ impl Readers {
 
 const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
 
-/// Returns what `source` has of the newest posts of a view, at most the cap, and the lowest of them if there are older
-/// posts.
-async fn newest<P: Placed>(source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>), StoreError> {
-    let mut merge = Merge::new(source, Lane::of_feed(snapshot, true), None);
+/// Returns the newest posts of a view, at most the cap, and the lowest of them if there are older posts.
+async fn newest<P: Placed>(source: &dyn Source<P>, posts: &dyn Posts, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
+    let mut merge = Merge::new(source, posts, Lane::of_feed(snapshot, true), None);
     let mut posts: Vec<P> = Vec::new();
     while let Some(post) = merge.next().await? {
         if posts.len() == FEED_CAP {

@@ -1,9 +1,8 @@
 //! Facts of authors that rebuilds and follows need, from Redis.
 //!
-//! Many readers of a big author need the same facts at once: after Redis has lost its views, or when an author is
-//! followed by many. All facts of an author lie in one partition of DynamoDB, which returns 3,000 read units a second.
-//! So the head and the times of the newest posts of authors with many followers come from Redis, where one process
-//! stores them for all.
+//! Many readers of a big author need the same facts at once: after Redis has lost its views, or when many follow an
+//! author. All facts of an author lie in one partition of DynamoDB, with 3,000 read units a second. So the head and the
+//! times of the newest posts of authors with many followers come from Redis, where one process stores them for all.
 //!
 //! A head in Redis may lack a post that is a fact already. It is safe to open the gate of a view first and to read such
 //! a head then: a post is delivered only after Redis has the head that contains it, or the outage is noted
@@ -16,16 +15,12 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, Timestamp, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, UserId, feed::FEED_CAP};
 
 use super::{PairFacts, Readers, timeline::Source};
-use crate::{
-    error::{Store, StoreError},
-    ports::Posts,
-};
+use crate::ports::{Posts, Result, Store};
 
-/// The times of an author's posts are stored if the author has this many followers or more. The readers of smaller
-/// authors seldom rebuild at the same time.
+/// The times of an author's posts are stored from this many followers on.
 const MANY_FOLLOWERS: u64 = 1_000;
 
 /// One request stores the times of at most this many authors. Each costs up to 70 read units.
@@ -61,7 +56,7 @@ impl<'a> Places<'a> {
 
 #[async_trait]
 impl Source<FeedKey> for Places<'_> {
-    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<FeedKey>, StoreError> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<FeedKey>> {
         let known = self.times.get(&author);
         let is_known = |seq: &Seq| known.is_some_and(|times| times.knows(*seq));
         let unknown: Vec<Seq> = seqs.iter().filter(|seq| !is_known(seq)).copied().collect();
@@ -76,16 +71,11 @@ impl Source<FeedKey> for Places<'_> {
         }
         Ok(keys)
     }
-
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
-        self.posts.seq_at(author, at).await
-    }
 }
 
 impl Readers {
-    /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for
-    /// repairs: a record in Redis may be the cause of what they repair.
-    pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors, StoreError> {
+    /// Returns what a view needs of these authors, whose gates are open; from the `facts_alone` for a repair.
+    pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors> {
         if facts_alone {
             return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });
         }
@@ -109,7 +99,7 @@ impl Readers {
 
     /// Returns the facts of one pair for a mark of these posts. The head may be older than the facts, but has all of
     /// the posts: a seed from an older head than a view knows is refused.
-    pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts, StoreError> {
+    pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts> {
         let authors = [author];
         let (heads, edges, reads) = futures::join!(
             self.outage.checked(self.stores.head_views.heads(&authors)),
@@ -129,7 +119,7 @@ impl Readers {
     }
 
     /// Returns those of these posts that are live.
-    pub(crate) async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>, StoreError> {
+    pub(crate) async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>> {
         match self.outage.checked(self.summaries(ids)).await {
             Err(error) if error.store() == Store::Views => {
                 let posts = self.posts_of_facts(ids).await?;
@@ -139,9 +129,8 @@ impl Readers {
         }
     }
 
-    /// Returns these posts and tombstones from the facts. Several posts of one author cost less when they are read
-    /// together.
-    pub(super) async fn posts_of_facts(&self, ids: &[PostId]) -> Result<Vec<Post>, StoreError> {
+    /// Returns these posts and tombstones from the facts. Several posts of one author are read together.
+    pub(super) async fn posts_of_facts(&self, ids: &[PostId]) -> Result<Vec<Post>> {
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
         for id in ids {
             by_author.entry(id.author).or_default().push(id.seq);
@@ -157,7 +146,7 @@ impl Readers {
     }
 
     /// Returns heads from the facts, and stores them in Redis unless another process does.
-    pub(super) async fn heads_of_facts(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>, StoreError> {
+    pub(super) async fn heads_of_facts(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
@@ -170,8 +159,7 @@ impl Readers {
         Ok(heads)
     }
 
-    /// Stores the times of these authors' newest posts for other readers. Without them, these read the posts
-    /// themselves.
+    /// Stores the times of these authors' newest posts, so that other readers do not read the posts.
     pub(super) async fn store_times(&self, read: BTreeSet<UserId>, authors: &Authors) {
         for author in read.into_iter().take(MOST_STORED) {
             let Some(head) = authors.heads.get(&author) else { continue };
@@ -179,7 +167,7 @@ impl Readers {
         }
     }
 
-    async fn store_times_of(&self, author: UserId, head: &AuthorHead, known: Option<&PostTimes>) -> Result<(), StoreError> {
+    async fn store_times_of(&self, author: UserId, head: &AuthorHead, known: Option<&PostTimes>) -> Result<()> {
         let (views, token) = (&self.stores.head_views, (self.stores.random)());
         if !views.lease_times(author, token).await? {
             return Ok(());

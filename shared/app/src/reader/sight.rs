@@ -3,10 +3,7 @@
 use tidemark_domain::{AuthorState, Seq, SeqSet, UserId};
 
 use super::{PairFacts, Readers};
-use crate::{
-    error::StoreError,
-    ports::{KnownReader, Marks},
-};
+use crate::ports::{KnownReader, Marks, Result};
 
 /// The posts of an author that are read, and those that count as unread, as one caller sees them.
 #[derive(Debug, Clone)]
@@ -75,18 +72,12 @@ impl Sight {
 }
 
 impl Readers {
-    pub(crate) async fn flags(&self, user: UserId, author: UserId) -> Result<Flags, StoreError> {
+    pub(crate) async fn flags(&self, user: UserId, author: UserId) -> Result<Flags> {
         Ok(Flags::new(user, self.pair(user, author).await?))
     }
 
     /// Returns what a reader sees of the posts `seqs` of an author. A missing view is rebuilt.
-    pub(super) async fn sight(
-        &self,
-        reader: UserId,
-        author: UserId,
-        known: &KnownReader,
-        seqs: &[Seq],
-    ) -> Result<Sight, StoreError> {
+    pub(super) async fn sight(&self, reader: UserId, author: UserId, known: &KnownReader, seqs: &[Seq]) -> Result<Sight> {
         if reader == author {
             return Ok(Sight::Own);
         }
@@ -102,9 +93,8 @@ impl Readers {
         }
     }
 
-    /// Reads the marks of an author whom the reader does not follow, and stores them for the next request. It takes the
-    /// lease before it reads the facts: a mark removes it.
-    async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight, StoreError> {
+    /// Reads the marks of an author without a follow, and stores them under a lease, which a mark removes.
+    async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight> {
         let (views, token) = (&self.stores.reader_views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
         let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
@@ -117,7 +107,7 @@ impl Readers {
     }
 
     /// Returns the marks that the facts imply for a reader who does not follow the author.
-    pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks, StoreError> {
+    pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks> {
         let authors = [author];
         let (mut reads, blocked) =
             futures::try_join!(self.stores.reads.reads(reader, &authors), self.stores.reactions.is_blocked(reader, author))?;
@@ -125,7 +115,7 @@ impl Readers {
     }
 
     /// Returns what a reader sees of an author's posts, from the facts.
-    pub(super) async fn sight_of_facts(&self, reader: UserId, author: UserId) -> Result<Sight, StoreError> {
+    pub(super) async fn sight_of_facts(&self, reader: UserId, author: UserId) -> Result<Sight> {
         let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
         Ok(if blocked { Sight::Blocked } else { Sight::Facts(Box::new(flags)) })
     }

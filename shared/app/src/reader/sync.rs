@@ -3,10 +3,7 @@
 use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP};
 
 use super::{PairFacts, Readers, shared::Places, timeline::Source};
-use crate::{
-    error::StoreError,
-    ports::{Gate, Seed},
-};
+use crate::ports::{Gate, Result, Seed, StoreError};
 
 /// The number of times that facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;
@@ -15,19 +12,18 @@ impl Readers {
     /// Makes the view agree with the edges between a reader and these authors: opens the gate for followed authors and
     /// merges their facts, and removes the others. The result depends on the facts alone, so any number of these
     /// updates may run, in any order. Does nothing if there is no view.
-    pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<(), StoreError> {
+    pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<()> {
         let edges = self.stores.edges.edges(user, authors).await?.into_values().collect();
         self.sync_edges(user, edges).await
     }
 
     /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
-    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<(), StoreError> {
+    pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<()> {
         for round in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
-            // Redis stores marks of an author separately while the reader does not follow the author. They end here:
-            // after a follow, marks go into the author's field. The author's marks know whether this user blocks the
-            // author, which an edge cannot do.
+            // Redis stores marks of an author separately while the reader does not follow the author; after a follow,
+            // they are in the author's field. The author's own marks know whether this user blocks the author.
             let gone_pairs = gone.iter().map(|tombstone| (tombstone.author, user));
             let pairs: Vec<(UserId, UserId)> = authors.iter().map(|&author| (user, author)).chain(gone_pairs).collect();
             self.stores.reader_views.forget_marks(&pairs).await?;
@@ -63,9 +59,8 @@ impl Readers {
         Err(StoreError::Contention { operation: "sync" })
     }
 
-    /// Updates the view after a change of a read state. The change is a fact already, so the update may be repeated
-    /// after an error.
-    pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<(), StoreError> {
+    /// Updates the view after a change of a read state. May be repeated after an error.
+    pub async fn sync_reads(&self, user: UserId, author: UserId) -> Result<()> {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
             if pair.live_edge().is_none() {
@@ -80,9 +75,8 @@ impl Readers {
         self.rebuild(user, true).await.map(|_| ())
     }
 
-    /// Updates the view from the read states of these facts, which were just read or written. They are facts already,
-    /// so the update may be repeated after an error.
-    pub(crate) async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<(), StoreError> {
+    /// Updates the view from the read states of these facts. May be repeated after an error.
+    pub(crate) async fn show_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<()> {
         let unfollowed: Vec<UserId> = pairs.iter().filter(|pair| pair.live_edge().is_none()).map(|pair| pair.author).collect();
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;
@@ -95,9 +89,8 @@ impl Readers {
         Ok(())
     }
 
-    /// Merges the read states of these facts into the view in one call. Returns the authors of whom the view has newer
-    /// facts, or no field of this follow.
-    async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>, StoreError> {
+    /// Merges these read states into the view. Returns authors whose field is newer or missing.
+    async fn seed_reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<Vec<UserId>> {
         let state = |pair: &&PairFacts| {
             let edge = pair.live_edge()?;
             Some((edge.author, AuthorState::undelivered(edge, &pair.head, &pair.reads)))
@@ -113,7 +106,7 @@ impl Readers {
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
     /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is
     /// open. `again` is set if the view knew more than a seed from before.
-    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>, StoreError> {
+    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>> {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(
             self.authors(&authors, again),

@@ -7,7 +7,10 @@ use futures::future::try_join_all;
 use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
 
 use super::Snapshot;
-use crate::{PARALLEL, error::StoreError, ports::Posts};
+use crate::{
+    PARALLEL,
+    ports::{Posts, Result},
+};
 
 /// The number of posts of one author in the first load, and in each later load.
 const FIRST_LOAD: usize = 10;
@@ -34,10 +37,7 @@ impl Placed for FeedKey {
 #[async_trait]
 pub(super) trait Source<P>: Send + Sync {
     /// Returns those of these posts of an author that feeds show, newest first. `seqs` descend.
-    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<P>, StoreError>;
-
-    /// Returns the number of the author's last post at or before `at`.
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError>;
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<P>>;
 }
 
 /// The posts themselves, from the facts.
@@ -45,13 +45,9 @@ pub(super) struct Facts<'a>(pub(super) &'a dyn Posts);
 
 #[async_trait]
 impl Source<Post> for Facts<'_> {
-    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>, StoreError> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
         let posts = self.0.posts_of(author, seqs).await?;
         Ok(posts.into_iter().filter(Post::is_in_feeds).collect())
-    }
-
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq, StoreError> {
-        self.0.seq_at(author, at).await
     }
 }
 
@@ -132,7 +128,7 @@ impl<'a, P: Placed> Lane<'a, P> {
         }
     }
 
-    async fn load(&mut self, source: &dyn Source<P>) -> Result<(), StoreError> {
+    async fn load(&mut self, source: &dyn Source<P>) -> Result<()> {
         let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
         self.loads += 1;
         let seqs = self.next_seqs(limit);
@@ -150,6 +146,7 @@ impl<'a, P: Placed> Lane<'a, P> {
 /// The merge. [`Merge::next`] returns posts newest first, each once.
 pub(super) struct Merge<'a, P> {
     source: &'a dyn Source<P>,
+    posts: &'a dyn Posts,
     lanes: Vec<Lane<'a, P>>,
     heap: BinaryHeap<(FeedKey, usize)>,
     before: Option<FeedKey>,
@@ -158,11 +155,11 @@ pub(super) struct Merge<'a, P> {
 
 impl<'a, P: Placed> Merge<'a, P> {
     /// Merges lanes, strictly below `before`.
-    pub(super) fn new(source: &'a dyn Source<P>, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
-        Self { source, lanes, heap: BinaryHeap::new(), before, started: false }
+    pub(super) fn new(source: &'a dyn Source<P>, posts: &'a dyn Posts, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
+        Self { source, posts, lanes, heap: BinaryHeap::new(), before, started: false }
     }
 
-    pub(super) async fn next(&mut self) -> Result<Option<P>, StoreError> {
+    pub(super) async fn next(&mut self) -> Result<Option<P>> {
         self.start().await?;
         while let Some((_, lane)) = self.heap.pop() {
             if !self.lanes[lane].is_loaded() {
@@ -180,16 +177,15 @@ impl<'a, P: Placed> Merge<'a, P> {
         Ok(None)
     }
 
-    /// Moves every lane to the cursor. A lane whose newest post is older needs no read. The others are looked up by
-    /// time.
-    async fn start(&mut self) -> Result<(), StoreError> {
+    /// Moves every lane to the cursor. Only lanes with a later post are looked up by time.
+    async fn start(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.started, true) {
             return Ok(());
         }
         if let Some(before) = self.before {
             let mut later: Vec<&mut Lane<'_, P>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
             for lanes in later.chunks_mut(PARALLEL) {
-                let seqs = try_join_all(lanes.iter().map(|lane| self.source.seq_at(lane.author, before.at))).await?;
+                let seqs = try_join_all(lanes.iter().map(|lane| self.posts.seq_at(lane.author, before.at))).await?;
                 for (lane, seq) in lanes.iter_mut().zip(seqs) {
                     lane.upto = lane.upto.min(seq);
                     lane.latest_at = before.at;
@@ -209,7 +205,7 @@ impl<'a, P: Placed> Merge<'a, P> {
     }
 
     /// Loads a lane, together with the next lanes that are not loaded.
-    async fn load(&mut self, first: usize) -> Result<(), StoreError> {
+    async fn load(&mut self, first: usize) -> Result<()> {
         let mut chosen = vec![first];
         while chosen.len() < PARALLEL
             && let Some((_, lane)) = self.heap.peek()
