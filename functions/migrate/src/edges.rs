@@ -1,7 +1,7 @@
 //! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -14,9 +14,9 @@ use tidemark::{
 
 use crate::{
     MigrateError,
-    context::{Key, Outcome, Run, Times},
-    imports::ImportRecord,
+    facts::ImportRecord,
     legacy::{self, Reason},
+    run::{Key, Run, Times},
     source::{Member, Shape, SourceError},
 };
 
@@ -26,16 +26,6 @@ const PARALLEL: usize = 8;
 /// For an author with at most this number of posts, all times are loaded at once. Otherwise each time is looked up.
 const TIMES: u64 = 1_000;
 
-/// The owner of a list.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Side {
-    /// The list of whom this user follows.
-    Follower(UserId),
-    /// The list of who follows this user.
-    Followee(UserId),
-}
-
-/// The result of one follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowOutcome {
     Written,
@@ -45,31 +35,6 @@ pub(crate) enum FollowOutcome {
 
 /// The other user and the start of a follow, as a legacy key has them.
 pub(crate) type Follow = (UserId, Timestamp);
-
-/// Imports `uf:flws:`, `u_follow:`, `uf:fans:` or `u_fans:`. Scores are units of `unit_ms` milliseconds.
-pub(crate) async fn list(key: &mut Key<'_>, side: Side, unit_ms: u64) -> Result<Outcome, MigrateError> {
-    let run = key.run;
-    let mut at = key.pending.at.unwrap_or_default();
-    loop {
-        let piece = run.source.piece(Shape::SortedSet, &key.pending.key, at).await?;
-        run.has_read(piece.members.len());
-        match side {
-            Side::Follower(user) => {
-                let imported = own(key, user, unit_ms, &piece.members).await?;
-                run.note_seen(&key.pending.key, &imported).await?;
-            }
-            Side::Followee(author) => {
-                let relations = relations(key, author, unit_ms, &piece.members);
-                followers(key, author, &relations).await?;
-            }
-        }
-        match piece.next {
-            None => return Ok(Outcome::Done),
-            Some(next) if run.is_over() => return Ok(Outcome::GoesOn(next)),
-            Some(next) => at = next,
-        }
-    }
-}
 
 /// Imports members of a user's own list. Returns the authors who need no further import.
 pub(crate) async fn own(key: &mut Key<'_>, user: UserId, unit_ms: u64, members: &[Member]) -> Result<SeqSet, MigrateError> {
@@ -108,11 +73,13 @@ pub(crate) fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
 
 /// Imports an author's followers. Most edges exist from the followers' own lists, so the edges are looked up first, a
 /// hundred at a time.
-async fn followers(key: &mut Key<'_>, author: UserId, relations: &[Follow]) -> Result<(), MigrateError> {
+pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, members: &[Member]) -> Result<(), MigrateError> {
     let run = key.run;
+    let relations = relations(key, author, unit_ms, members);
     let pairs: Vec<(UserId, UserId)> = relations.iter().map(|(user, _)| (*user, author)).collect();
     let live = run.app.stores.edges.live(&pairs).await?;
-    let (there, missing): (Vec<Follow>, Vec<Follow>) = relations.iter().partition(|(user, _)| live.contains(&(*user, author)));
+    let (there, missing): (Vec<Follow>, Vec<Follow>) =
+        relations.into_iter().partition(|(user, _)| live.contains(&(*user, author)));
     key.tally.found(there.len() as u64);
     let work = missing.into_iter().map(|(user, since)| {
         async move {
@@ -199,21 +166,13 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
 
 /// The posts in a legacy unread set. Members that are not posts of the author are left out.
 async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, MigrateError> {
-    let mut unread = SeqSet::default();
-    let mut cursor = Some(0);
-    while let Some(at) = cursor {
-        let piece = match run.source.piece(Shape::Set, key, at).await {
-            Err(SourceError::WrongType) => return Ok(unread),
-            piece => piece?,
-        };
-        let ids: BTreeSet<u64> = piece.members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
-        let posts: HashMap<u64, _> = run.imports.mapped(&ids.into_iter().collect::<Vec<_>>()).await?;
-        for post in posts.into_values().filter(|post| post.author == author) {
-            unread.insert(post.seq);
-        }
-        cursor = piece.next;
-    }
-    Ok(unread)
+    let members = match run.source.members(Shape::Set, key).await {
+        Err(SourceError::WrongType) => return Ok(SeqSet::default()),
+        members => members?,
+    };
+    let ids: BTreeSet<u64> = members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
+    let posts = run.imports.mapped(&ids.into_iter().collect::<Vec<_>>()).await?.into_values();
+    Ok(posts.filter(|post| post.author == author).map(|post| post.seq).collect())
 }
 
 /// The author's latest sequence number at a time, 0 before the first post.

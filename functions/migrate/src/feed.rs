@@ -7,10 +7,10 @@ use tidemark::domain::{Timestamp, UserId};
 
 use crate::{
     MigrateError,
-    context::{Key, Outcome, Run},
     edges::{self, Follow, FollowOutcome},
     legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
     posts,
+    run::{Key, Run},
     source::{Member, Shape},
 };
 
@@ -22,16 +22,11 @@ struct Shown {
 
 /// Imports `focusFeedKey{user}`. It reads the feed to its end at once, because an edge begins at the oldest post of its
 /// author. A feed has about a thousand entries.
-pub(crate) async fn user(key: &mut Key<'_>, user: UserId) -> Result<Outcome, MigrateError> {
+pub(crate) async fn user(key: &mut Key<'_>, user: UserId) -> Result<Option<u64>, MigrateError> {
     let run = key.run;
-    let mut shown: BTreeMap<UserId, Shown> = BTreeMap::new();
-    let mut cursor = Some(0);
-    while let Some(at) = cursor {
-        let piece = run.source.piece(Shape::SortedSet, &key.pending.key, at).await?;
-        run.has_read(piece.members.len());
-        collect(key, &piece.members, &mut shown).await?;
-        cursor = piece.next;
-    }
+    let members = run.source.members(Shape::SortedSet, &key.pending.key).await?;
+    run.has_read(members.len());
+    let mut shown = shown(key, &members).await?;
     shown.remove(&user).into_iter().for_each(|own| key.tally.found(own.posts));
     // If the user has a list, it decides whom the user follows. Other authors in the feed were left by unfollows.
     let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
@@ -49,11 +44,13 @@ pub(crate) async fn user(key: &mut Key<'_>, user: UserId) -> Result<Outcome, Mig
             outcome => (0..posts).for_each(|_| edges::count(key, outcome, author)),
         }
     }
-    Ok(Outcome::Done)
+    Ok(None)
 }
 
-async fn collect(key: &mut Key<'_>, members: &[Member], shown: &mut BTreeMap<UserId, Shown>) -> Result<(), MigrateError> {
+/// The authors of the posts in a feed.
+async fn shown(key: &mut Key<'_>, members: &[Member]) -> Result<BTreeMap<UserId, Shown>, MigrateError> {
     let run = key.run;
+    let mut shown: BTreeMap<UserId, Shown> = BTreeMap::new();
     let mut times: BTreeMap<BlogId, Timestamp> = BTreeMap::new();
     for (member, score) in members.iter().filter(|(member, _)| member != EMPTY_FEED_MARKER) {
         let at = legacy::time_of_score(score.unwrap_or(f64::NAN), 1, run.now);
@@ -74,7 +71,7 @@ async fn collect(key: &mut Key<'_>, members: &[Member], shown: &mut BTreeMap<Use
             }
         }
     }
-    Ok(())
+    Ok(shown)
 }
 
 /// An author with an edge, live or ended, is already there. Other authors are refused.
