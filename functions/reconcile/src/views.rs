@@ -87,8 +87,7 @@ const TOKEN: usize = size_of::<u64>() + EPOCH_BYTES;
 
 /// The key. If its value has a wrong type, the name of a key that never exists, so that the read returns nothing.
 fn readable(found: &[StoredKey], key: String) -> String {
-    let wrong = |found: &StoredKey| found.key == key && !found.right_type;
-    if found.iter().any(wrong) { format!("{key}:unreadable") } else { key }
+    if found.iter().any(|found| found.key == key && !found.right_type) { format!("{key}:unreadable") } else { key }
 }
 
 impl StoredViews {
@@ -223,9 +222,8 @@ impl StoredViews {
 
     /// Reads type and lifetime of all keys of these views, in one round trip. Returns the keys that exist.
     async fn found(&self, views: Vec<View>) -> Result<Vec<StoredKey>, StoreError> {
-        let keys =
-            views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
-        let keys: Vec<(String, &View, KeyType)> = keys.collect();
+        let keys_of = |view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected));
+        let keys: Vec<(String, &View, KeyType)> = views.iter().flat_map(keys_of).collect();
         let commands = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
         let replies: Vec<redis::Value> = self.each("found", keys.iter().flat_map(commands).collect()).await?;
         let damaged = |_| StoreError::DamagedView { detail: "type or lifetime of a key".to_owned() };

@@ -53,23 +53,20 @@ impl StoredCount {
 pub struct StoredHead {
     /// A count in it that cannot be read is zero.
     pub head: AuthorHead,
-    /// The number of live posts.
     pub posts: StoredCount,
     /// The number of deletions; `None` if it is not stored.
     pub deletions: Option<u64>,
 }
 
-/// The handle in a profile.
+/// The handle in a profile of this version, and the user who has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredHandle {
     pub handle: Handle,
-    /// The version of the profile.
     pub version: u32,
-    /// The user who has the handle.
     pub owner: Option<UserId>,
 }
 
-/// A pair of users of whom one may block the other, and the flags of the block.
+/// A pair of users of whom one may block the other, and the two flags of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredBlock {
     pub user: UserId,
@@ -92,13 +89,13 @@ pub struct ReactionShard {
     pub flagged: Vec<(UserId, UserId)>,
     /// The reactions that the users' lists lack, each with the version of the user's reactions.
     pub unlisted: Vec<(ListedReaction, u32)>,
-    /// The stored counts of each post, by its sequence number.
+    /// The stored counts of each post.
     pub posts: HashMap<Seq, ShardCounts>,
-    /// The stored counts of all posts together.
+    /// Of all posts together.
     pub total: ShardCounts,
 }
 
-/// The counts of likes and favorites in one item.
+/// The stored counts of likes and favorites in one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShardCounts {
     pub likes: StoredCount,
@@ -133,8 +130,8 @@ impl ShardCounts {
 pub struct ListedShard {
     /// Without followers that cannot be read, or whose edges cannot be read.
     pub followers: Vec<Relation>,
-    /// Whether the list is complete: no follower and no edge of one is damaged, and the shard has at most the number of
-    /// items that reconcile looks at.
+    /// Whether no follower and no edge of one is damaged, and the shard has at most the number of items that reconcile
+    /// looks at.
     pub whole: bool,
 }
 
@@ -146,15 +143,12 @@ pub struct UserFacts {
     pub edges: Vec<Edge>,
     /// Whether no edge is damaged.
     pub edges_whole: bool,
-    /// The stored count of followed authors.
     pub followings: StoredCount,
     /// The time since which each followed author lists the user; `None` if it cannot be read or is not looked at today.
     pub listed: HashMap<UserId, Option<Timestamp>>,
-    /// The listed followers, by shard.
     pub followers: Vec<ListedShard>,
     /// The listed followers who have a live edge.
     pub live_followers: HashSet<UserId>,
-    /// The stored counts of followers, by shard.
     pub follower_counts: [StoredCount; SHARDS as usize],
     /// The user's head as an author; `None` if it cannot be read.
     pub head: Option<StoredHead>,
@@ -162,7 +156,6 @@ pub struct UserFacts {
     pub posts: Vec<StoredPost>,
     /// The deleted posts that have a body.
     pub bodies: HashSet<PostId>,
-    /// The read states, by author.
     pub reads: HashMap<UserId, ReadState>,
     /// The heads of the authors of `reads` that can be read.
     pub read_heads: HashMap<UserId, StoredHead>,
@@ -174,9 +167,7 @@ pub struct UserFacts {
     pub given: HashMap<UserId, ReactionState>,
     /// The user's blocks, and those of which the user's reactions have a flag.
     pub blocks: Vec<StoredBlock>,
-    /// The handle in the user's profile.
     pub handle: Option<StoredHandle>,
-    /// The items that cannot be read.
     pub damaged: BTreeSet<DamagedItem>,
 }
 

@@ -12,11 +12,10 @@ use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
     pub key: String,
-    /// The view that it belongs to.
     pub view: View,
     /// Whether it has the type that its name says.
     pub right_type: bool,
-    /// The time until the view expires; `None` if it has no lifetime.
+    /// `None` if it has no lifetime.
     pub lifetime_ms: Option<u64>,
 }
 

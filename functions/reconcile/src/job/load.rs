@@ -88,7 +88,6 @@ impl Reconcile {
         Ok(Loaded::Compared(found))
     }
 
-    /// Compares all that Redis has of a post.
     async fn post_differences(&self, post: PostId) -> Result<Vec<Difference>, ReconcileError> {
         let ids = [post];
         let (stored, right) = futures::try_join!(self.views.of_post(post), self.facts.stored_posts(&ids))?;
@@ -110,7 +109,6 @@ impl Reconcile {
         Ok(found)
     }
 
-    /// Compares all that Redis has of a user.
     async fn views_of(&self, user: UserId) -> Result<Vec<Difference>, ReconcileError> {
         let stored = self.views.of_user(user).await?;
         let mut found: Vec<Difference> = of_keys(&stored.keys).collect();
@@ -155,12 +153,10 @@ impl Reconcile {
         Ok(views::of_list(list, stored, &relations, relations.len() < limit))
     }
 
-    /// Compares counters, head, card and reactions.
     async fn small_differences(&self, user: UserId, stored: &StoredUser) -> Result<Vec<Difference>, ReconcileError> {
         let mut found = Vec::new();
         if stored.counters != Stored::Absent {
-            let right = self.app.relations.exact_counters(user).await?;
-            found.extend(views::of_counters(user, &stored.counters, right));
+            found.extend(views::of_counters(user, &stored.counters, self.app.relations.exact_counters(user).await?));
         }
         if stored.head != Stored::Absent {
             let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
@@ -183,7 +179,6 @@ pub(super) fn damaged_text(post: PostId) -> DamagedItem {
     DamagedItem { table: BodyItem::TABLE, key: schema::key_text(BodyItem::TABLE, &schema::body(post)) }
 }
 
-/// Checks the keys of a view.
 fn of_keys(keys: &[StoredKey]) -> impl Iterator<Item = Difference> + '_ {
     keys.iter().filter_map(views::of_key)
 }

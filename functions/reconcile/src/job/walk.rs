@@ -43,7 +43,7 @@ impl Segment {
 
     /// The name of its stored position.
     pub fn name(self) -> String {
-        if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {self}") }
+        if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {}", String::from(self)) }
     }
 
     /// Whether the owner of a key is in this part.
@@ -59,15 +59,9 @@ impl Segment {
     }
 }
 
-impl fmt::Display for Segment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
-
 impl From<Segment> for String {
     fn from(segment: Segment) -> Self {
-        segment.to_string()
+        format!("{}/{}", segment.number, segment.of)
     }
 }
 
