@@ -96,7 +96,6 @@ pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, m
     Ok(())
 }
 
-/// Makes follows of one user. Returns the result of each.
 pub(crate) async fn follow(
     run: &Run<'_>,
     user: UserId,

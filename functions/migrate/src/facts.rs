@@ -72,7 +72,6 @@ pub struct Placed {
 pub struct ImportedPosts {
     /// The new posts. Blogs that were posts before are left out.
     pub written: Vec<Post>,
-    /// After the import.
     pub head: AuthorHead,
     /// As in the [`ImportRecord`].
     pub unsettled: Option<(Seq, Seq)>,
@@ -83,7 +82,7 @@ pub struct ImportedPosts {
 pub struct StoredProgress {
     /// Grows by one with every save.
     pub version: u64,
-    /// JSON.
+    /// The progress as JSON.
     pub text: String,
 }
 
@@ -232,7 +231,6 @@ impl Imports {
         self.send("settle", update).await.map(drop)
     }
 
-    /// The imported read marks of one user, by author.
     pub(crate) async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| reads(user, author)).collect();
         let items = self.get("imported_reads", &self.tables.reads, keys).await?;

@@ -22,7 +22,6 @@ use crate::{
 /// own list has the same follows, and feeds are not, because they are views.
 pub(crate) const FOLLOWED: [Layout; 4] = [Layout::AuthorBlogs, Layout::UserRead, Layout::Following, Layout::UFollow];
 
-/// Imports what has changed in one list.
 pub(crate) async fn list(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Option<u64>, MigrateError> {
     let run = key.run;
     let seen = run.imports.seen(&key.pending.key).await?;
@@ -107,7 +106,6 @@ async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tal
     Ok(removed)
 }
 
-/// Deletes posts whose blogs were deleted there.
 async fn delete(run: &Run<'_>, author: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let blogs: Vec<u64> = missing.iter().collect();
     let posts: Vec<PostId> = run.imports.mapped(&blogs).await?.into_values().filter(|post| post.author == author).collect();

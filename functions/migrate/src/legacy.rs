@@ -57,7 +57,6 @@ pub enum Layout {
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     KeyWithoutId,
-    /// The key has another type than its layout.
     WrongType,
     /// The member is not a decimal number from 1 to 2^64−1.
     NotAnId,
@@ -67,7 +66,6 @@ pub enum Reason {
     TimeAhead,
     SelfFollow,
     FollowingLimit,
-    /// One of the two users blocks the other.
     Blocked,
     /// One of the two users, the owner of the key, or the author, has left.
     Erased,
@@ -144,7 +142,6 @@ impl Layout {
         if matches!(self, Self::UFollow | Self::UFans) { 1_000 } else { 1 }
     }
 
-    /// Whether its entries become follow edges.
     pub(crate) fn is_of_follows(self) -> bool {
         (Self::Following..=Self::Feed).contains(&self)
     }
@@ -154,7 +151,6 @@ impl Layout {
         format!("{}{id}", self.prefix())
     }
 
-    /// The id in a key of this layout.
     pub(crate) fn id_of(self, key: &str) -> Result<UserId, Reason> {
         key.strip_prefix(self.prefix()).and_then(|id| id.parse().ok()).ok_or(Reason::KeyWithoutId)
     }

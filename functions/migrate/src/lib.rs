@@ -104,7 +104,6 @@ pub(crate) enum MigrateError {
 }
 
 impl MigrateError {
-    /// Whether another invocation may succeed.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Source(error) => matches!(error, SourceError::Unavailable(_)),

@@ -44,7 +44,6 @@ const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 /// Authors whose post times are cached.
 const TIMES_KEPT: u64 = 1_000;
 
-/// The state of one invocation.
 pub(crate) struct Run<'a> {
     pub(crate) app: &'a App,
     pub(crate) imports: Imports,
@@ -230,7 +229,6 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
     Ok(())
 }
 
-/// Looks for lists that no longer exist.
 async fn sweep(run: &Run<'_>, progress: &mut Progress) -> Result<(), MigrateError> {
     let after = progress.sweep.take().filter(|after| !after.is_empty());
     let (lists, next) = run.imports.lists_seen(after).await?;
@@ -274,7 +272,6 @@ async fn members(key: &mut Key<'_>, layout: Layout) -> Result<Option<u64>, Migra
     }
 }
 
-/// Imports a list, piece by piece.
 async fn pieces(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Option<u64>, MigrateError> {
     let run = key.run;
     let mut at = key.pending.at.unwrap_or_default();
@@ -312,7 +309,6 @@ pub(crate) async fn import(
     Ok((imported, None))
 }
 
-/// Parses the notices of the event.
 fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, MigrateError> {
     let read = |(name, id): (&String, &NoticeId)| {
         let notice = legacy::notice(&format!("{}{name}", Layout::Notices.prefix()));

@@ -150,7 +150,6 @@ impl Source {
         try_join_all(keys.iter().map(ask)).await
     }
 
-    /// All members of a key.
     pub(crate) async fn members(&self, shape: Shape, key: &str) -> Result<Vec<Member>, SourceError> {
         let (mut members, mut cursor) = (Vec::new(), Some(0));
         while let Some(at) = cursor {
@@ -178,7 +177,6 @@ impl Source {
         Ok(call.invoke_async(&mut self.0.clone()).await?)
     }
 
-    /// Changes the read state of a pair.
     pub(crate) async fn put_marks(&self, user: UserId, author: UserId, marks: &[(Mark, BlogId)]) -> Result<(), SourceError> {
         let script = Script::new(include_str!("lua/marks.lua"));
         for marks in marks.chunks(BLOGS_PER_CALL) {

@@ -42,10 +42,9 @@ impl Deref for StoredViews {
     }
 }
 
-/// All that Redis has of one user. A view of a wrong type counts as absent.
+/// All that Redis has of one user: the keys that exist, and the views. One of a wrong type counts as absent.
 #[derive(Debug, Clone, Default)]
 pub struct StoredUser {
-    /// The keys that exist.
     pub keys: Vec<StoredKey>,
     pub reader: StoredReader,
     pub following: Stored<StoredList>,
@@ -56,19 +55,12 @@ pub struct StoredUser {
     pub card: Stored<CardVersion>,
 }
 
-/// A view of notices.
-#[derive(Debug, Clone)]
-pub struct StoredView<T> {
-    /// The keys that exist.
-    pub keys: Vec<StoredKey>,
-    /// Absent if it has a wrong type.
-    pub record: Stored<T>,
-}
+/// The keys of a view that exist, and its content, absent if it has a wrong type.
+pub(crate) type StoredView<T> = (Vec<StoredKey>, Stored<T>);
 
-/// All that Redis has of one post.
+/// The same of one post.
 #[derive(Debug, Clone, Default)]
 pub struct StoredPostViews {
-    /// The keys that exist.
     pub keys: Vec<StoredKey>,
     pub summary: Stored<PostSummary>,
     /// The text and its revision.
@@ -177,7 +169,7 @@ impl StoredViews {
         })
     }
 
-    pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
+    pub(crate) async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
         self.record("of_platform", View::Platform(platform), notices::decode_head).await
     }
 
@@ -189,7 +181,7 @@ impl StoredViews {
         self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
     }
 
-    pub async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<Marks>, StoreError> {
+    pub(crate) async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<Marks>, StoreError> {
         self.record("of_marks", View::Marks(user, author), readers::decode_marks).await
     }
 
@@ -197,7 +189,7 @@ impl StoredViews {
         let keys = self.found(vec![View::Title(notice, revision)]).await?;
         let key = readable(&keys, keys::notice_title(notice, revision));
         let title: Option<Vec<u8>> = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
-        Ok(StoredView { keys, record: Stored::read(title, |title| notices::decode_title(&title)) })
+        Ok((keys, Stored::read(title, |title| notices::decode_title(&title))))
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
@@ -217,7 +209,7 @@ impl StoredViews {
         let keys = self.found(vec![view]).await?;
         let get = redis::cmd("GET").arg(readable(&keys, key)).clone();
         let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch(operation, get).await?;
-        Ok(StoredView { keys, record: in_epoch(record, epoch, decode) })
+        Ok((keys, in_epoch(record, epoch, decode)))
     }
 
     /// Reads type and lifetime of all keys of these views, in one round trip. Returns the keys that exist.

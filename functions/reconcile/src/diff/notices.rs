@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId};
 use tidemark_views::keys::View;
 
-use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject, views::of_copy};
+use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
 
 /// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
 /// never given.
@@ -100,11 +100,6 @@ pub(crate) fn of_slots(
     let known = NoticeReads { read: stored.read.clone(), ..right.clone() };
     let wrong = stored.version > version || known.without_dead(head).read != right.without_dead(head).read;
     wrong.then(|| differs(Kind::NoticeReadsWrong, forget).in_version(version))
-}
-
-pub(crate) fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<Difference> {
-    let view = View::Platform(platform);
-    of_copy(Kind::PlatformHeadWrong, Subject::Platform { platform }, view, (stored, right), right.version)
 }
 
 /// The title of a notice, and when it was published.

@@ -182,26 +182,19 @@ impl Sides<'_> {
             return BTreeSet::from([sync(Kind::FieldOpening)]);
         }
         let latest = head.latest_seq.max(edge.base);
-        let mut found = BTreeSet::new();
-        if field.newest_delivered() > latest {
-            found.insert(rebuild(Kind::DeliveredAhead));
-        }
-        if field.floor != edge.floor {
-            found.insert(sync(Kind::FloorWrong));
-        }
-        if field.muted != edge.muted.is_some() || field.lists != edge.lists {
-            found.insert(rebuild(Kind::ChoiceWrong));
-        }
-        if field.preference != edge.preference {
-            found.insert(rebuild(Kind::PreferenceWrong));
-        }
-        if field.version < reads.version {
-            found.insert(sync(Kind::ReadsBehind).in_version(reads.version.into()));
-        }
         let newest = PostId::new(author, head.latest_seq);
-        if !field.asks() && field.modes.changes < head.modes.changes && !self.is_moving(newest) {
-            found.insert(sync(Kind::ModesBehind));
-        }
+        let unknown_mode = !field.asks() && field.modes.changes < head.modes.changes && !self.is_moving(newest);
+        let wrong_choice = field.muted != edge.muted.is_some() || field.lists != edge.lists;
+        let checks = [
+            (field.newest_delivered() > latest, rebuild(Kind::DeliveredAhead)),
+            (field.floor != edge.floor, sync(Kind::FloorWrong)),
+            (wrong_choice, rebuild(Kind::ChoiceWrong)),
+            (field.preference != edge.preference, rebuild(Kind::PreferenceWrong)),
+            (field.version < reads.version, sync(Kind::ReadsBehind).in_version(reads.version.into())),
+            (unknown_mode, sync(Kind::ModesBehind)),
+        ];
+        let mut found: BTreeSet<Difference> =
+            checks.into_iter().filter_map(|(found, difference)| found.then_some(difference)).collect();
         if !self.is_catching_up(author) {
             let bits = |seq| self.of_bits(PostId::new(author, seq), field, followed).into_iter().flatten();
             found.extend((edge.floor + 1..latest + 1).flat_map(bits));

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tidemark_app::ports::{CardVersion, CountsVersion, List, Marks};
-use tidemark_domain::{AuthorHead, Counters, Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
+use tidemark_app::ports::List;
+use tidemark_domain::{Counters, Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
 use tidemark_views::keys::View;
 
 use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
@@ -116,26 +116,8 @@ pub(crate) fn of_reactions(
     differs.collect()
 }
 
-pub(crate) fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
-    let version = right.latest_seq + u64::from(right.deletions());
-    of_copy(Kind::HeadWrong, Subject::Author { author }, View::Head(author), (stored, &right.for_views()), version)
-}
-
-pub(crate) fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) -> Option<Difference> {
-    of_copy(Kind::CardWrong, Subject::User { user }, View::Card(user), (stored, right), right.version.into())
-}
-
-pub fn of_marks(user: UserId, author: UserId, stored: &Stored<Marks>, right: &Marks) -> Option<Difference> {
-    let view = View::Marks(user, author);
-    of_copy(Kind::MarksWrong, Subject::Pair { user, author }, view, (stored, right), right.version.into())
-}
-
-pub(crate) fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
-    of_copy(Kind::CountsWrong, Subject::Post { post }, View::Counts(post), (stored, right), right.version)
-}
-
 /// Compares a view that is a copy of a fact in this version.
-pub(super) fn of_copy<T: PartialEq>(
+pub(crate) fn of_copy<T: PartialEq>(
     kind: Kind,
     subject: Subject,
     view: View,

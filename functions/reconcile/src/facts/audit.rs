@@ -45,7 +45,6 @@ const MOST_IN_SHARD: usize = 10_000;
 const MOST_POSTS: usize = 1_000;
 
 impl StoredFacts {
-    /// The stored counts of followed authors and followers.
     pub async fn counts(&self, user: UserId) -> Result<StoredCounts, StoreError> {
         let followings = self.get_one("counts", &self.tables.counters, schema::followings_counter(user));
         let (followings, followers) = futures::try_join!(followings, self.follower_parts(user))?;
@@ -91,7 +90,6 @@ impl StoredFacts {
         Ok(stored.collect())
     }
 
-    /// All read states of a user, by author.
     pub(crate) async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
         let Decoded { found, damaged } = listing(self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
         Ok(Decoded { found: found.into_iter().collect(), damaged })
@@ -179,14 +177,12 @@ impl StoredFacts {
         })
     }
 
-    /// A user's reactions to these authors.
     pub(crate) async fn given_to(&self, user: UserId, authors: &[UserId]) -> Result<ByKey<UserId, ReactionState>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
         let items = self.get("given_to", &self.tables.reactions, keys).await?;
         by_key(items, author_of(ReactionItem::shard), |item| read_reactions(item).map(|(_, _, state)| state))
     }
 
-    /// The handle in a user's profile, if there is one.
     pub(crate) async fn handle_of(&self, user: UserId) -> Result<Decoded<Vec<StoredHandle>>, StoreError> {
         let profiles = listing(self.get("handle_of", &self.tables.profiles, vec![schema::profile(user)]).await?, read_profile)?;
         let mut handles = Decoded { found: Vec::new(), damaged: profiles.damaged };
@@ -251,7 +247,6 @@ impl StoredFacts {
         Ok((listing(response.items.unwrap_or_default(), |item| post_of(&item))?, next))
     }
 
-    /// The number of fan-outs that were given up.
     pub async fn given_up(&self) -> Result<u64, StoreError> {
         let counts = (0..schema::UNFINISHED_SHARDS).map(async |shard| {
             let shard = [is(PostItem::unfinished, string(schema::given_up_shard(shard)))];
@@ -373,7 +368,6 @@ pub(super) fn said(item: Item) -> Option<RecordSays> {
     Some(RecordSays { answered, expires_at: record.expires_at })
 }
 
-/// The author in the key of a shard.
 fn author_of(shard: Attribute) -> impl Fn(&Item) -> Result<UserId, StoreError> {
     move |item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item))
 }
@@ -431,7 +425,6 @@ pub(super) fn count_of_parts(parts: &[CounterItem]) -> StoredCount {
     StoredCount { count: CounterItem::total(parts), changes: changes.sum() }
 }
 
-/// A count of an item with its change number.
 fn stored_count(count: Option<Count>, changes: Option<Count>) -> StoredCount {
     let [count, changes] = [count, changes].map(|stored| stored.map_or(Some(0), |Count(number)| number));
     StoredCount { count, changes }

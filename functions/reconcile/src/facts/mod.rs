@@ -46,7 +46,6 @@ pub(crate) type ByKey<K, T> = Decoded<HashMap<K, T>, K>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredCounts {
     pub followings: StoredCount,
-    /// By shard.
     pub followers: [StoredCount; SHARDS as usize],
 }
 

@@ -41,12 +41,10 @@ impl Segment {
         (0..of).map(move |number| Self { number, of })
     }
 
-    /// The name of its stored position.
     pub fn name(self) -> String {
         if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {}", String::from(self)) }
     }
 
-    /// Whether the owner of a key is in this part.
     fn has(self, owner: &Owner) -> bool {
         let key = match owner {
             Owner::User(user) | Owner::NoticeReads(user, _) | Owner::Marks(user, _) => u64::from(user.bucket()),
