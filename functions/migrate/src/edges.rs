@@ -1,9 +1,6 @@
 //! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
@@ -105,27 +102,27 @@ pub(crate) async fn follow(
     let known = run.app.stores.edges.edges(user, &authors).await?;
     let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
-    let mut outcomes: Vec<(Follow, FollowOutcome)> =
-        there.into_iter().map(|follow| (follow, FollowOutcome::AlreadyThere)).collect();
     let erased = run.app.facts.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
     let has_left = |follow: &Follow| erased.contains(&user) || erased.contains(&follow.0);
-    let (left, missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(has_left);
-    outcomes.extend(left.into_iter().map(|follow| (follow, FollowOutcome::Refused(Reason::Erased))));
+    let (left, mut missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(has_left);
+    let all = |follows: Vec<Follow>, outcome| follows.into_iter().map(move |follow| (follow, outcome));
+    let left = all(left, FollowOutcome::Refused(Reason::Erased));
+    let mut outcomes: Vec<(Follow, FollowOutcome)> = all(there, FollowOutcome::AlreadyThere).chain(left).collect();
     if missing.is_empty() {
         return Ok(outcomes);
     }
     // Follows over the limit need no preparation. The transaction checks the limit again.
     let room = run.app.settings.following_limit.saturating_sub(run.app.stores.edges.followings(user).await?);
-    let (fits, over) = missing.split_at(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
-    outcomes.extend(over.iter().map(|follow| (*follow, FollowOutcome::Refused(Reason::FollowingLimit))));
+    let over = missing.split_off(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+    outcomes.extend(all(over, FollowOutcome::Refused(Reason::FollowingLimit)));
     if run.dry_run {
-        outcomes.extend(fits.iter().map(|follow| (*follow, FollowOutcome::Written)));
+        outcomes.extend(all(missing, FollowOutcome::Written));
         return Ok(outcomes);
     }
-    let new = prepare(run, user, fits).await?;
+    let new = prepare(run, user, &missing).await?;
     // An existing edge stays, and so does an unfollow that is not older than the follow: both are `Existing`.
     let followed = run.imports.make_follows(user, new, run.now, Kind::Imported).await?;
-    outcomes.extend(fits.iter().zip(followed).map(|(follow, followed)| {
+    outcomes.extend(missing.into_iter().zip(followed).map(|(follow, followed)| {
         let outcome = match followed {
             Followed::Created(_) => FollowOutcome::Written,
             Followed::Existing(_) => FollowOutcome::AlreadyThere,
@@ -133,7 +130,7 @@ pub(crate) async fn follow(
             Followed::Blocked => FollowOutcome::Refused(Reason::Blocked),
             Followed::Erased => FollowOutcome::Refused(Reason::Erased),
         };
-        (*follow, outcome)
+        (follow, outcome)
     }));
     Ok(outcomes)
 }
@@ -169,8 +166,8 @@ async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, Migr
         Err(SourceError::WrongType) => return Ok(SeqSet::default()),
         members => members?,
     };
-    let ids: BTreeSet<u64> = members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
-    let posts = run.imports.mapped(&ids.into_iter().collect::<Vec<_>>()).await?.into_values();
+    let ids: Vec<u64> = members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
+    let posts = run.imports.mapped(&ids).await?.into_values();
     Ok(posts.filter(|post| post.author == author).map(|post| post.seq).collect())
 }
 

@@ -276,11 +276,11 @@ async fn pieces(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Opti
     let run = key.run;
     let mut at = key.pending.at.unwrap_or_default();
     loop {
-        let piece = run.source.piece(layout.shape(), &key.pending.key, at).await?;
-        run.has_read(piece.members.len());
-        let (imported, _) = import(key, layout, owner, &piece.members).await?;
+        let (members, next) = run.source.piece(layout.shape(), &key.pending.key, at).await?;
+        run.has_read(members.len());
+        let (imported, _) = import(key, layout, owner, &members).await?;
         run.note_seen(&key.pending.key, &imported).await?;
-        match piece.next {
+        match next {
             Some(next) if !run.is_over() => at = next,
             rest => return Ok(rest),
         }

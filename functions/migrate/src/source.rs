@@ -70,12 +70,6 @@ pub(crate) type Member = (Vec<u8>, Option<f64>);
 /// The values of [`BLOG_FIELDS`] in one `blog:info`, in their order.
 pub(crate) type Info = Vec<Option<Vec<u8>>>;
 
-/// Some members of a key, and the cursor of the others; `None` at the end.
-pub(crate) struct Piece {
-    pub(crate) members: Vec<Member>,
-    pub(crate) next: Option<u64>,
-}
-
 /// The type of a key, which decides the command that reads its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -107,7 +101,8 @@ impl Source {
         Ok((keys, (next != 0).then_some(next)))
     }
 
-    pub(crate) async fn piece(&self, shape: Shape, key: &str, cursor: u64) -> Result<Piece, SourceError> {
+    /// Some members of a key, and the cursor of the others; `None` at the end.
+    pub(crate) async fn piece(&self, shape: Shape, key: &str, cursor: u64) -> Result<(Vec<Member>, Option<u64>), SourceError> {
         let mut scan = redis::cmd(if shape == Shape::Set { "SSCAN" } else { "ZSCAN" });
         scan.arg(key).arg(cursor).arg("COUNT").arg(MEMBERS_PER_SCAN);
         let (next, found): (u64, Vec<Vec<u8>>) = self.query(&scan).await?;
@@ -118,7 +113,7 @@ impl Source {
                 pairs.iter().map(|[member, score]| (member.clone(), Some(number(score)))).collect()
             }
         };
-        Ok(Piece { members, next: (next != 0).then_some(next) })
+        Ok((members, (next != 0).then_some(next)))
     }
 
     /// At most `length` bytes of a string, from offset `at` on. There are fewer at its end.
@@ -153,9 +148,9 @@ impl Source {
     pub(crate) async fn members(&self, shape: Shape, key: &str) -> Result<Vec<Member>, SourceError> {
         let (mut members, mut cursor) = (Vec::new(), Some(0));
         while let Some(at) = cursor {
-            let piece = self.piece(shape, key, at).await?;
-            members.extend(piece.members);
-            cursor = piece.next;
+            let (piece, next) = self.piece(shape, key, at).await?;
+            members.extend(piece);
+            cursor = next;
         }
         Ok(members)
     }

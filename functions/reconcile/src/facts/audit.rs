@@ -7,7 +7,10 @@ use std::{
 
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
-use tidemark_domain::{Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId, ids::MAX_SEQ};
+use tidemark_domain::{
+    Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId,
+    ids::{MAX_SEQ, SHARDS},
+};
 use tidemark_facts::{
     decode::read,
     distinct,
@@ -28,7 +31,7 @@ use tidemark_facts::{
 };
 use tracing::warn;
 
-use super::{ByKey, Decoded, StoredCounts, StoredFacts, Unfinished, UnfinishedAt};
+use super::{ByKey, Decoded, StoredFacts, Unfinished, UnfinishedAt};
 use crate::{
     diff::{
         Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
@@ -45,12 +48,12 @@ const MOST_IN_SHARD: usize = 10_000;
 const MOST_POSTS: usize = 1_000;
 
 impl StoredFacts {
-    pub async fn counts(&self, user: UserId) -> Result<StoredCounts, StoreError> {
+    /// The counts of followed authors, and of followers by shard.
+    pub(crate) async fn counts(&self, user: UserId) -> Result<(StoredCount, [StoredCount; SHARDS as usize]), StoreError> {
         let followings = self.get_one("counts", &self.tables.counters, schema::followings_counter(user));
         let (followings, followers) = futures::try_join!(followings, self.follower_parts(user))?;
         let followings = followings.map(|item| read(item, Ok::<CounterItem, _>)).transpose()?;
-        let followers = followers.map(|parts| count_of_parts(&parts));
-        Ok(StoredCounts { followings: count_of_parts(followings.as_slice()), followers })
+        Ok((count_of_parts(followings.as_slice()), followers.map(|parts| count_of_parts(&parts))))
     }
 
     /// The heads of these authors. A head that does not exist is an empty one.

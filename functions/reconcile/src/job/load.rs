@@ -20,7 +20,6 @@ use crate::{
         views::{self, StoredKey, StoredList, of_copy},
     },
     facts::Decoded,
-    views::StoredUser,
 };
 
 /// Both sides of a target.
@@ -126,7 +125,23 @@ impl Reconcile {
         for (list, cached) in [(List::Following(user), &stored.following), (List::Fans(user), &stored.fans)] {
             found.extend(self.list_differences(list, cached).await?);
         }
-        found.extend(self.small_differences(user, &stored).await?);
+        if stored.counters != Stored::Absent {
+            found.extend(views::of_counters(user, &stored.counters, self.app.relations.exact_counters(user).await?));
+        }
+        if stored.head != Stored::Absent {
+            let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+            let (subject, version) = (Subject::Author { author: user }, right.latest_seq + u64::from(right.deletions()));
+            found.extend(of_copy(Kind::HeadWrong, subject, View::Head(user), (&stored.head, &right.for_views()), version));
+        }
+        if stored.card != Stored::Absent {
+            let right = CardVersion::of(self.app.people.profile(user).await?);
+            let (subject, version) = (Subject::User { user }, right.version.into());
+            found.extend(of_copy(Kind::CardWrong, subject, View::Card(user), (&stored.card, &right), version));
+        }
+        let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
+        let authors: Vec<UserId> = authors.into_iter().collect();
+        let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.reactions.reactions(user, &authors).await? };
+        found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }
 
@@ -158,28 +173,6 @@ impl Reconcile {
         };
         let relations = if limit == 0 { Vec::new() } else { self.app.relations.newest(list, limit).await? };
         Ok(views::of_list(list, stored, &relations, relations.len() < limit))
-    }
-
-    async fn small_differences(&self, user: UserId, stored: &StoredUser) -> Result<Vec<Difference>, ReconcileError> {
-        let mut found = Vec::new();
-        if stored.counters != Stored::Absent {
-            found.extend(views::of_counters(user, &stored.counters, self.app.relations.exact_counters(user).await?));
-        }
-        if stored.head != Stored::Absent {
-            let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
-            let (subject, version) = (Subject::Author { author: user }, right.latest_seq + u64::from(right.deletions()));
-            found.extend(of_copy(Kind::HeadWrong, subject, View::Head(user), (&stored.head, &right.for_views()), version));
-        }
-        if stored.card != Stored::Absent {
-            let right = CardVersion::of(self.app.people.profile(user).await?);
-            let (subject, version) = (Subject::User { user }, right.version.into());
-            found.extend(of_copy(Kind::CardWrong, subject, View::Card(user), (&stored.card, &right), version));
-        }
-        let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
-        let authors: Vec<UserId> = authors.into_iter().collect();
-        let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.reactions.reactions(user, &authors).await? };
-        found.extend(views::of_reactions(user, &stored.reactions, &right));
-        Ok(found)
     }
 }
 

@@ -101,16 +101,14 @@ impl FromStr for Position {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
-        let position = match (kind, rest) {
+        let (kind, after) = text.split_once(' ').map_or((text, None), |(kind, after)| (kind, Some(after)));
+        // The numbers as they are stored, because the edge may be damaged.
+        let number = |text: &str| text.parse::<f64>().is_ok().then(|| text.to_owned());
+        let pair = |(user, author)| Some((number(user)?, number(author)?));
+        let position = match (kind, after) {
             ("keys", Some(cursor)) => cursor.parse().ok().map(Self::Keys),
             ("edges", None) => Some(Self::Edges(None)),
-            ("edges", Some(pair)) => {
-                // The numbers as they are stored, because the edge may be damaged.
-                let is_number = |text: &str| text.parse::<f64>().is_ok();
-                let pair = pair.split_once(' ').filter(|(user, author)| is_number(user) && is_number(author));
-                pair.map(|(user, author)| Self::Edges(Some((user.to_owned(), author.to_owned()))))
-            }
+            ("edges", Some(edge)) => edge.split_once(' ').and_then(pair).map(|edge| Self::Edges(Some(edge))),
             ("records", key) => Some(Self::Records(key.map(str::to_owned))),
             _ => None,
         };
