@@ -247,8 +247,8 @@ impl Imports {
     /// Gives a post the id of a legacy blog, once. The ids are from 2^62 on, which no counter of a legacy system
     /// reaches, and below 2^63, which signed numbers hold.
     pub async fn place(&self, post: PostId) -> Result<Placed, StoreError> {
-        let mut attempts = attempts("place");
-        for salt in 0_u64.. {
+        let (mut attempts, mut salt) = (attempts("place"), 0_u64);
+        loop {
             attempts.next().await?;
             let digest = Sha256::digest(format!("{post} {salt}"));
             let number = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -265,8 +265,8 @@ impl Imports {
             if let Some(placed) = self.placed(&[post]).await?.remove(&post) {
                 return Ok(placed);
             }
+            salt += 1;
         }
-        Err(StoreError::Contention { operation: "place" })
     }
 
     /// Stores what the legacy system has of a post.
@@ -372,9 +372,7 @@ impl Imports {
         let known = still_number(RunItem::version, progress.version.saturating_sub(1));
         self.send("save_progress", Write::put(&self.tables.migration, encode(&item)).when(known)).await
     }
-}
 
-impl Imports {
     /// A set in an item of the migration table; empty if there is none.
     async fn set(&self, operation: &'static str, key: &str, attribute: Attribute) -> Result<SeqSet, StoreError> {
         let item = self.get_one(operation, &self.tables.migration, record(key)).await?;

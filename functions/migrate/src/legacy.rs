@@ -52,36 +52,25 @@ pub enum Layout {
     Notices,
 }
 
-/// The reason why an entry was not imported.
+/// The reason why an entry was not imported. `docs/migration.md` explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     KeyWithoutId,
     WrongType,
-    /// The member is not a decimal number from 1 to 2^64−1.
     NotAnId,
-    /// The score is not a whole number of time units, or it is out of range.
     NotATime,
-    /// The time is more than a day in the future. It would hold back everything that is ordered after it.
     TimeAhead,
     SelfFollow,
     FollowingLimit,
     Blocked,
-    /// One of the two users, the owner of the key, or the author, has left.
     Erased,
-    /// The set names a blog without `blog:info`: it has expired, and nothing else is known of the blog.
     NoInfo,
-    /// `blog:info` lacks a field, or its `id` is not the key's.
     InfoIncomplete,
-    /// The title is empty or longer than 200 characters.
     TitleLength,
-    /// `blog:info` names another author than the set.
     OtherAuthor,
-    /// The blog is not a post: it was never imported, or it is unreadable itself.
     UnknownPost,
-    /// The event names no live notice for the bitmap.
     UnknownNotice,
-    /// The feed has posts of an author who is not in the user's own list: an unfollow left them.
     NotFollowed,
 }
 

@@ -265,7 +265,8 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     let mut found = Vec::new();
     let head = facts.head.as_ref().map(|stored| &stored.head);
     let mut implied = head.map_or(0, AuthorHead::implied_posts);
-    let given = given_by_post(facts);
+    // The posts' reactions, if all of them are known.
+    let given = facts.reactions.iter().all(|shard| shard.whole).then(|| given_in(&facts.reactions));
     for StoredPost { post, unfinished } in &facts.posts {
         let (id, left_out) = (post.id, !post.is_in_feeds());
         if head.is_some_and(|head| head.deleted.contains(id.seq) != left_out) {
@@ -299,32 +300,28 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     found
 }
 
-/// Counts the users' reactions to each post; `None` if not all of them are known. The stored counts may be wrong, which
-/// is a difference of its own.
-fn given_by_post(facts: &UserFacts) -> Option<HashMap<Seq, ReactionCounts>> {
+/// Counts the users' reactions to each post. The stored counts may be wrong, which is a difference of its own.
+fn given_in<'a>(shards: impl IntoIterator<Item = &'a ReactionShard>) -> HashMap<Seq, ReactionCounts> {
     let mut given: HashMap<Seq, ReactionCounts> = HashMap::new();
-    for (_, state) in facts.reactions.iter().flat_map(|shard| &shard.users) {
+    for (_, state) in shards.into_iter().flat_map(|shard| &shard.users) {
         state.liked.above(0).for_each(|seq| given.entry(seq).or_default().likes += 1);
         state.favorited.above(0).for_each(|seq| given.entry(seq).or_default().favorites += 1);
     }
-    facts.reactions.iter().all(|shard| shard.whole).then_some(given)
+    given
 }
 
 fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {
+    let given = given_in([stored]);
+    let seqs: BTreeSet<Seq> = given.keys().chain(stored.posts.keys()).copied().collect();
     let mut found = Vec::new();
     for reaction in Reaction::ALL {
-        let mut right: HashMap<Seq, u64> = stored.posts.keys().map(|&seq| (seq, 0)).collect();
-        let mut total = 0;
-        for seq in stored.users.iter().flat_map(|(_, state)| state.of(reaction).above(0)) {
-            *right.entry(seq).or_default() += 1;
-            total += 1;
-        }
-        found.extend(right.into_iter().filter_map(|(seq, right)| {
-            let count = stored.posts.get(&seq).copied().unwrap_or_default().of(reaction);
-            let of = Counter::PostReactions { post: PostId::new(author, seq), shard, reaction };
-            count.differs(Kind::PostReactions, of, right)
+        found.extend(seqs.iter().filter_map(|seq| {
+            let count = stored.posts.get(seq).copied().unwrap_or_default().of(reaction);
+            let of = Counter::PostReactions { post: PostId::new(author, *seq), shard, reaction };
+            count.differs(Kind::PostReactions, of, given.get(seq).map_or(0, |counts| counts.of(reaction)))
         }));
         let of = Counter::AuthorReactions { author, shard, reaction };
+        let total = given.values().map(|counts| counts.of(reaction)).sum();
         found.extend(stored.total.of(reaction).differs(Kind::AuthorReactions, of, total));
     }
     found

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tidemark_app::ports::List;
-use tidemark_domain::{Counters, Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
+use tidemark_domain::{Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
 use tidemark_views::keys::View;
 
 use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
@@ -79,15 +79,6 @@ pub fn of_list(list: List, stored: &Stored<StoredList>, relations: &[Relation], 
     found
 }
 
-pub(crate) fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> Option<Difference> {
-    let kind = match stored {
-        Stored::Damaged => Kind::CountersDamaged,
-        Stored::Present(counters) if *counters != right => Kind::CountersWrong,
-        Stored::Absent | Stored::Present(_) => return None,
-    };
-    Some(Difference::new(kind, Subject::User { user }, Remedy::Forget(View::Counters(user))))
-}
-
 /// Compares a reader's reactions to every author in the view.
 pub(crate) fn of_reactions(
     user: UserId,
@@ -104,19 +95,18 @@ pub(crate) fn of_reactions(
     let differs = stored.iter().filter_map(|(&author, known)| {
         let right = right.get(&author).unwrap_or(&nothing);
         let subject = Subject::Pair { user, author };
-        if known == right {
-            None
-        } else if known.version < right.version {
+        let difference = if known.version < right.version {
             let sync = Difference::new(Kind::ReactionsBehind, subject, Remedy::SyncPair { user, author });
-            Some(sync.in_version(right.version.into()))
+            sync.in_version(right.version.into())
         } else {
-            Some(Difference::new(Kind::ReactionsWrong, subject, forget.clone()))
-        }
+            Difference::new(Kind::ReactionsWrong, subject, forget.clone())
+        };
+        (known != right).then_some(difference)
     });
     differs.collect()
 }
 
-/// Compares a view that is a copy of a fact in this version.
+/// Compares a view that is a copy of a fact in this version; zero if it has none.
 pub(crate) fn of_copy<T: PartialEq>(
     kind: Kind,
     subject: Subject,

@@ -330,9 +330,7 @@ impl StoredFacts {
         };
         self.send("note_walk", write.when(still(WalkItem::position, from.map(string)))).await
     }
-}
 
-impl StoredFacts {
     /// All items of a sharded partition; `None` if there are more than [`MOST_IN_SHARD`].
     async fn partition(&self, operation: &'static str, table: &str, partition: String) -> Result<Option<Vec<Item>>, StoreError> {
         let query = self.query(table, [is(FollowerItem::shard, string(partition))]).consistent_read(true);

@@ -118,15 +118,16 @@ impl Reconcile {
     async fn views_of(&self, user: UserId) -> Result<Vec<Difference>, ReconcileError> {
         let stored = self.views.of_user(user).await?;
         let mut found: Vec<Difference> = of_keys(&stored.keys).collect();
-        let of_wrong_type = |view: View| stored.keys.iter().any(|key| key.view == view && !key.right_type);
-        if !of_wrong_type(View::Reader(user)) {
+        if stored.keys.iter().all(|key| key.view != View::Reader(user) || key.right_type) {
             found.extend(self.reader_differences(user, &stored.reader).await?);
         }
         for (list, cached) in [(List::Following(user), &stored.following), (List::Fans(user), &stored.fans)] {
             found.extend(self.list_differences(list, cached).await?);
         }
         if stored.counters != Stored::Absent {
-            found.extend(views::of_counters(user, &stored.counters, self.app.relations.exact_counters(user).await?));
+            let right = self.app.relations.exact_counters(user).await?;
+            let kind = if stored.counters == Stored::Damaged { Kind::CountersDamaged } else { Kind::CountersWrong };
+            found.extend(of_copy(kind, Subject::User { user }, View::Counters(user), (&stored.counters, &right), 0));
         }
         if stored.head != Stored::Absent {
             let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
@@ -138,8 +139,7 @@ impl Reconcile {
             let (subject, version) = (Subject::User { user }, right.version.into());
             found.extend(of_copy(Kind::CardWrong, subject, View::Card(user), (&stored.card, &right), version));
         }
-        let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
-        let authors: Vec<UserId> = authors.into_iter().collect();
+        let authors: Vec<UserId> = stored.reactions.present().into_iter().flat_map(HashMap::keys).copied().collect();
         let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.reactions.reactions(user, &authors).await? };
         found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
