@@ -1,4 +1,5 @@
-//! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began.
+//! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began. For a
+//! user who has no list, a feed serves: it is a view and is not imported itself, but its reader follows its authors.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +13,8 @@ use tidemark::{
 use crate::{
     MigrateError,
     facts::ImportRecord,
-    legacy::{self, Reason},
+    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
+    posts,
     run::{Key, Run, Times},
     source::{Member, Shape, SourceError},
 };
@@ -24,14 +26,14 @@ const PARALLEL: usize = 8;
 const TIMES: u64 = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FollowOutcome {
+enum FollowOutcome {
     Written,
     AlreadyThere,
     Refused(Reason),
 }
 
 /// The other user and the start of a follow, as a legacy key has them.
-pub(crate) type Follow = (UserId, Timestamp);
+type Follow = (UserId, Timestamp);
 
 /// Imports members of a user's own list. Returns the authors who need no further import.
 pub(crate) async fn own(key: &mut Key<'_>, user: UserId, unit_ms: u64, members: &[Member]) -> Result<SeqSet, MigrateError> {
@@ -48,19 +50,29 @@ pub(crate) async fn own(key: &mut Key<'_>, user: UserId, unit_ms: u64, members: 
 
 /// The other users in a piece of `owner`'s list, each once.
 fn relations(key: &mut Key<'_>, owner: UserId, unit_ms: u64, members: &[Member]) -> Vec<Follow> {
-    let mut relations: BTreeMap<UserId, Timestamp> = BTreeMap::new();
+    let other = |user| if user == owner { Err(Reason::SelfFollow) } else { Ok(user) };
+    timed(key, unit_ms, members.iter(), |member| legacy::user(member).and_then(other)).into_iter().collect()
+}
+
+/// The ids that members have, each once, with the times that their scores have.
+fn timed<'a, T: Ord>(
+    key: &mut Key<'_>,
+    unit_ms: u64,
+    members: impl Iterator<Item = &'a Member>,
+    id: impl Fn(&[u8]) -> Result<T, Reason>,
+) -> BTreeMap<T, Timestamp> {
+    let mut times = BTreeMap::new();
     for (member, score) in members {
-        let other = legacy::user(member).and_then(|user| if user == owner { Err(Reason::SelfFollow) } else { Ok(user) });
-        let since = legacy::time_of_score(score.unwrap_or(f64::NAN), unit_ms, key.run.now);
-        match other.and_then(|user| Ok((user, since?))) {
-            Ok((user, since)) => drop(relations.insert(user, since)),
+        let at = legacy::time_of_score(score.unwrap_or(f64::NAN), unit_ms, key.run.now);
+        match id(member).and_then(|id| Ok((id, at?))) {
+            Ok((id, at)) => drop(times.insert(id, at)),
             Err(reason) => key.refuse(reason, member),
         }
     }
-    relations.into_iter().collect()
+    times
 }
 
-pub(crate) fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
+fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
     match outcome {
         FollowOutcome::Written => key.tally.wrote(1),
         FollowOutcome::AlreadyThere => key.tally.found(1),
@@ -93,11 +105,7 @@ pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, m
     Ok(())
 }
 
-pub(crate) async fn follow(
-    run: &Run<'_>,
-    user: UserId,
-    follows: &[Follow],
-) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
+async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;
     let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
@@ -192,4 +200,68 @@ async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timesta
     };
     let older = times.partition_point(|(created, _)| *created <= at);
     Ok(older.checked_sub(1).map_or(0, |last| times[last].1))
+}
+
+/// The number of an author's posts in a feed, and the time of the oldest.
+struct Shown {
+    posts: u64,
+    since: Timestamp,
+}
+
+/// Imports `focusFeedKey{user}`. It reads the feed to its end at once, because an edge begins at the oldest post of its
+/// author. A feed has about a thousand entries.
+pub(crate) async fn feed(key: &mut Key<'_>, user: UserId) -> Result<Option<u64>, MigrateError> {
+    let run = key.run;
+    let members = run.source.members(Shape::SortedSet, &key.pending.key).await?;
+    run.has_read(members.len());
+    let mut shown = shown(key, &members).await?;
+    shown.remove(&user).into_iter().for_each(|own| key.tally.found(own.posts));
+    // If the user has a list, it decides whom the user follows. Other authors in the feed were left by unfollows.
+    let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
+    let has_list = run.source.exist(&lists).await?.contains(&true);
+    let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
+    let outcomes = if has_list { judge(run, user, &follows).await? } else { follow(run, user, &follows).await? };
+    for ((author, _), outcome) in outcomes {
+        let posts = shown.get(&author).map_or(0, |shown| shown.posts);
+        match outcome {
+            // One edge was written for all of the author's posts in the feed.
+            FollowOutcome::Written => {
+                key.tally.wrote(1);
+                key.tally.found(posts - 1);
+            }
+            outcome => (0..posts).for_each(|_| count(key, outcome, author)),
+        }
+    }
+    Ok(None)
+}
+
+/// The authors of the posts in a feed.
+async fn shown(key: &mut Key<'_>, members: &[Member]) -> Result<BTreeMap<UserId, Shown>, MigrateError> {
+    let mut shown: BTreeMap<UserId, Shown> = BTreeMap::new();
+    let blogs = members.iter().filter(|(member, _)| member != EMPTY_FEED_MARKER);
+    let times = timed(key, 1, blogs, legacy::id);
+    let ids: Vec<BlogId> = times.keys().copied().collect();
+    let known = posts::resolve(key.run, &ids).await?;
+    for (id, at) in times {
+        match known.get(&id) {
+            None => key.refuse(Reason::UnknownPost, id.to_string().as_bytes()),
+            Some((author, _)) => {
+                let shown = shown.entry(*author).or_insert(Shown { posts: 0, since: at });
+                shown.posts += 1;
+                shown.since = shown.since.min(at);
+            }
+        }
+    }
+    Ok(shown)
+}
+
+/// An author with an edge, live or ended, is already there. Other authors are refused.
+async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
+    let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
+    let known = run.app.stores.edges.edges(user, &authors).await?;
+    let outcome = |follow: &Follow| {
+        let is_there = known.contains_key(&follow.0);
+        (*follow, if is_there { FollowOutcome::AlreadyThere } else { FollowOutcome::Refused(Reason::NotFollowed) })
+    };
+    Ok(follows.iter().map(outcome).collect())
 }

@@ -7,7 +7,6 @@
 
 mod edges;
 mod facts;
-mod feed;
 mod follow;
 pub mod legacy;
 mod mirror;

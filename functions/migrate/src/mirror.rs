@@ -197,19 +197,16 @@ impl<'a> Mirror<'a> {
             if marks.is_empty() {
                 return Ok(());
             }
-            self.put(user, author, &marks).await?;
+            self.legacy.put_marks(user, author, &marks).await?;
+            let with = |wanted| marks.iter().filter(|(mark, _)| *mark == wanted).map(|(_, blog)| *blog).collect::<SeqSet>();
+            let (read, unmarked) = (with(Mark::Read), with(Mark::Unmarked));
+            self.imports.change_seen(&Layout::UserRead.key(user.get()), &read, &unmarked).await?;
             let now = self.app.readers.pair(user, author).await?;
             if version(&now) == version(&pair) {
                 return Ok(());
             }
             pair = now;
         }
-    }
-
-    async fn put(&self, user: UserId, author: UserId, marks: &[(Mark, BlogId)]) -> Result<(), MigrateError> {
-        self.legacy.put_marks(user, author, marks).await?;
-        let with = |wanted: Mark| -> SeqSet { marks.iter().filter(|(mark, _)| *mark == wanted).map(|(_, blog)| *blog).collect() };
-        Ok(self.imports.change_seen(&Layout::UserRead.key(user.get()), &with(Mark::Read), &with(Mark::Unmarked)).await?)
     }
 
     /// The blogs whose legacy state differs from the facts. Posts that are newer than these facts are left alone, and

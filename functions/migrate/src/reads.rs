@@ -47,9 +47,10 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
     let new = by_author.iter().map(|(author, seqs)| (*author, seqs.minus(imported.get(author).unwrap_or(&nothing))));
     let write = new.filter(|(_, new)| !new.is_empty()).map(|(author, new)| {
         async move {
-                Ok::<_, MigrateError>(if run.dry_run { new.len() } else { run.imports.import_reads(user, author, &new).await? })
-            }
-            .boxed()
+            let written = if run.dry_run { new.len() } else { run.imports.import_reads(user, author, &new).await? };
+            Ok::<_, MigrateError>(written)
+        }
+        .boxed()
     });
     let written: Vec<u64> = stream::iter(write.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await?;
     let (read, written): (u64, u64) = (by_author.values().map(SeqSet::len).sum(), written.iter().sum());

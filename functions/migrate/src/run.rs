@@ -19,7 +19,7 @@ use tidemark::{
 use tracing::info;
 
 use crate::{
-    Imports, MigrateError, Request, StoredProgress, edges, feed,
+    Imports, MigrateError, Request, StoredProgress, edges,
     follow::{self, FOLLOWED},
     legacy::{self, Layout, LegacyNotice, Reason},
     notices, posts,
@@ -267,7 +267,7 @@ async fn members(key: &mut Key<'_>, layout: Layout) -> Result<Option<u64>, Migra
     match layout {
         _ if run.follow => follow::list(key, layout, id).await,
         Layout::AuthorBlogs => posts::author(key, id).await,
-        Layout::Feed => feed::user(key, id).await,
+        Layout::Feed => edges::feed(key, id).await,
         _ => pieces(key, layout, id).await,
     }
 }

@@ -1,5 +1,5 @@
-//! The legacy Redis. It is read in bounded pieces, without `KEYS`. Each write is one script, which changes nothing if it
-//! is repeated.
+//! The legacy Redis. It is read in bounded pieces, without `KEYS`. Each write is one script. A repeated script changes
+//! nothing.
 
 use std::time::Duration;
 

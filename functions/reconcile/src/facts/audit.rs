@@ -214,7 +214,7 @@ impl StoredFacts {
     }
 
     /// The posts of one shard whose fan-out or retraction is not finished and that were published at or before
-    /// `before`: newest first, after `after`, at most `limit`. Also returns where the next part begins; `None` at the end.
+    /// `before`: newest first, after `after`, at most `limit`. Also returns where the next part begins.
     pub async fn unfinished(
         &self,
         which: Unfinished,
