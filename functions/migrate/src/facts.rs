@@ -38,7 +38,7 @@ const MOST_SEEN_BYTES: usize = 300_000;
 /// Items that one page of a scan reads.
 const SCANNED: i32 = 2_000;
 
-/// The most blogs in one transaction: head, two windows of its sets, record, fence, and a post and two mappings of each.
+/// The most blogs in one transaction: head, two windows of its sets, record, fence, a post and two mappings of each.
 pub(crate) const BLOGS_PER_IMPORT: usize = 31;
 
 /// An import of an author's posts that has begun. Only one can write at a time: a later import ends it. Until it ends,

@@ -73,7 +73,6 @@ pub struct StoredBlock {
     pub other: UserId,
     /// Whether the pair says that the user blocks the other.
     pub blocked: bool,
-    /// The revision of the pair, if there is one.
     pub rev: Option<u32>,
     pub flags: [bool; 2],
 }
@@ -147,7 +146,6 @@ pub struct UserFacts {
     /// The time since which each followed author lists the user; `None` if it cannot be read or is not looked at today.
     pub listed: HashMap<UserId, Option<Timestamp>>,
     pub followers: Vec<ListedShard>,
-    /// The listed followers who have a live edge.
     pub live_followers: HashSet<UserId>,
     pub follower_counts: [StoredCount; SHARDS as usize],
     /// The user's head as an author; `None` if it cannot be read.

@@ -24,7 +24,6 @@ pub struct StoredNotice {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Compares a head with the notices that exist.
 pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNotice], now: Timestamp) -> Vec<Difference> {
     let items: BTreeSet<Seq> = stored.iter().map(|notice| notice.seq).collect();
     let listed: BTreeSet<Seq> = head.live.iter().map(|notice| notice.seq).collect();

@@ -79,7 +79,6 @@ pub fn of_list(list: List, stored: &Stored<StoredList>, relations: &[Relation], 
     found
 }
 
-/// Compares a reader's reactions to every author in the view.
 pub(crate) fn of_reactions(
     user: UserId,
     stored: &Stored<HashMap<UserId, ReactionState>>,

@@ -310,14 +310,13 @@ impl StoredFacts {
 
     /// The position of the walk `name`; `None` if no walk is in progress.
     pub async fn walk(&self, name: &str) -> Result<Option<String>, StoreError> {
-        const OPERATION: &str = "walk";
         let (table, key) = (&self.tables.counters, schema::walk(name));
-        let Some(item) = self.get_one(OPERATION, table, key.clone()).await? else { return Ok(None) };
+        let Some(item) = self.get_one("walk", table, key.clone()).await? else { return Ok(None) };
         if let Ok(position) = WalkItem::position.read(&item) {
             return Ok(Some(position));
         }
         warn!(name, "the position of a walk cannot be read, the walk begins again");
-        self.send(OPERATION, Write::delete(table, key).when(is_not_of_type(WalkItem::position, "S"))).await?;
+        self.send("walk", Write::delete(table, key).when(is_not_of_type(WalkItem::position, "S"))).await?;
         Ok(None)
     }
 
