@@ -1,9 +1,7 @@
-//! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began.
+//! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began. For a
+//! user who has no list, a feed serves: it is a view and is not imported itself, but its reader follows its authors.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
@@ -14,9 +12,10 @@ use tidemark::{
 
 use crate::{
     MigrateError,
-    context::{Key, Outcome, Run, Times},
-    imports::ImportRecord,
-    legacy::{self, Reason},
+    facts::ImportRecord,
+    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
+    posts,
+    run::{Key, Run, Times},
     source::{Member, Shape, SourceError},
 };
 
@@ -26,50 +25,15 @@ const PARALLEL: usize = 8;
 /// For an author with at most this number of posts, all times are loaded at once. Otherwise each time is looked up.
 const TIMES: u64 = 1_000;
 
-/// The owner of a list.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Side {
-    /// The list of whom this user follows.
-    Follower(UserId),
-    /// The list of who follows this user.
-    Followee(UserId),
-}
-
-/// The result of one follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FollowOutcome {
+enum FollowOutcome {
     Written,
     AlreadyThere,
     Refused(Reason),
 }
 
 /// The other user and the start of a follow, as a legacy key has them.
-pub(crate) type Follow = (UserId, Timestamp);
-
-/// Imports `uf:flws:`, `u_follow:`, `uf:fans:` or `u_fans:`. Scores are units of `unit_ms` milliseconds.
-pub(crate) async fn list(key: &mut Key<'_>, side: Side, unit_ms: u64) -> Result<Outcome, MigrateError> {
-    let run = key.run;
-    let mut at = key.pending.at.unwrap_or_default();
-    loop {
-        let piece = run.source.piece(Shape::SortedSet, &key.pending.key, at).await?;
-        run.has_read(piece.members.len());
-        match side {
-            Side::Follower(user) => {
-                let imported = own(key, user, unit_ms, &piece.members).await?;
-                run.note_seen(&key.pending.key, &imported).await?;
-            }
-            Side::Followee(author) => {
-                let relations = relations(key, author, unit_ms, &piece.members);
-                followers(key, author, &relations).await?;
-            }
-        }
-        match piece.next {
-            None => return Ok(Outcome::Done),
-            Some(next) if run.is_over() => return Ok(Outcome::GoesOn(next)),
-            Some(next) => at = next,
-        }
-    }
-}
+type Follow = (UserId, Timestamp);
 
 /// Imports members of a user's own list. Returns the authors who need no further import.
 pub(crate) async fn own(key: &mut Key<'_>, user: UserId, unit_ms: u64, members: &[Member]) -> Result<SeqSet, MigrateError> {
@@ -86,19 +50,29 @@ pub(crate) async fn own(key: &mut Key<'_>, user: UserId, unit_ms: u64, members: 
 
 /// The other users in a piece of `owner`'s list, each once.
 fn relations(key: &mut Key<'_>, owner: UserId, unit_ms: u64, members: &[Member]) -> Vec<Follow> {
-    let mut relations: BTreeMap<UserId, Timestamp> = BTreeMap::new();
+    let other = |user| if user == owner { Err(Reason::SelfFollow) } else { Ok(user) };
+    timed(key, unit_ms, members.iter(), |member| legacy::user(member).and_then(other)).into_iter().collect()
+}
+
+/// The ids that members have, each once, with the times that their scores have.
+fn timed<'a, T: Ord>(
+    key: &mut Key<'_>,
+    unit_ms: u64,
+    members: impl Iterator<Item = &'a Member>,
+    id: impl Fn(&[u8]) -> Result<T, Reason>,
+) -> BTreeMap<T, Timestamp> {
+    let mut times = BTreeMap::new();
     for (member, score) in members {
-        let other = legacy::user(member).and_then(|user| if user == owner { Err(Reason::SelfFollow) } else { Ok(user) });
-        let since = legacy::time_of_score(score.unwrap_or(f64::NAN), unit_ms, key.run.now);
-        match other.and_then(|user| Ok((user, since?))) {
-            Ok((user, since)) => drop(relations.insert(user, since)),
+        let at = legacy::time_of_score(score.unwrap_or(f64::NAN), unit_ms, key.run.now);
+        match id(member).and_then(|id| Ok((id, at?))) {
+            Ok((id, at)) => drop(times.insert(id, at)),
             Err(reason) => key.refuse(reason, member),
         }
     }
-    relations.into_iter().collect()
+    times
 }
 
-pub(crate) fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
+fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
     match outcome {
         FollowOutcome::Written => key.tally.wrote(1),
         FollowOutcome::AlreadyThere => key.tally.found(1),
@@ -108,11 +82,13 @@ pub(crate) fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
 
 /// Imports an author's followers. Most edges exist from the followers' own lists, so the edges are looked up first, a
 /// hundred at a time.
-async fn followers(key: &mut Key<'_>, author: UserId, relations: &[Follow]) -> Result<(), MigrateError> {
+pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, members: &[Member]) -> Result<(), MigrateError> {
     let run = key.run;
+    let relations = relations(key, author, unit_ms, members);
     let pairs: Vec<(UserId, UserId)> = relations.iter().map(|(user, _)| (*user, author)).collect();
     let live = run.app.stores.edges.live(&pairs).await?;
-    let (there, missing): (Vec<Follow>, Vec<Follow>) = relations.iter().partition(|(user, _)| live.contains(&(*user, author)));
+    let (there, missing): (Vec<Follow>, Vec<Follow>) =
+        relations.into_iter().partition(|(user, _)| live.contains(&(*user, author)));
     key.tally.found(there.len() as u64);
     let work = missing.into_iter().map(|(user, since)| {
         async move {
@@ -129,37 +105,32 @@ async fn followers(key: &mut Key<'_>, author: UserId, relations: &[Follow]) -> R
     Ok(())
 }
 
-/// Makes follows of one user. Returns the result of each.
-pub(crate) async fn follow(
-    run: &Run<'_>,
-    user: UserId,
-    follows: &[Follow],
-) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
+async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;
     let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
-    let mut outcomes: Vec<(Follow, FollowOutcome)> =
-        there.into_iter().map(|follow| (follow, FollowOutcome::AlreadyThere)).collect();
     let erased = run.app.facts.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
     let has_left = |follow: &Follow| erased.contains(&user) || erased.contains(&follow.0);
-    let (left, missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(has_left);
-    outcomes.extend(left.into_iter().map(|follow| (follow, FollowOutcome::Refused(Reason::Erased))));
+    let (left, mut missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(has_left);
+    let all = |follows: Vec<Follow>, outcome| follows.into_iter().map(move |follow| (follow, outcome));
+    let left = all(left, FollowOutcome::Refused(Reason::Erased));
+    let mut outcomes: Vec<(Follow, FollowOutcome)> = all(there, FollowOutcome::AlreadyThere).chain(left).collect();
     if missing.is_empty() {
         return Ok(outcomes);
     }
     // Follows over the limit need no preparation. The transaction checks the limit again.
     let room = run.app.settings.following_limit.saturating_sub(run.app.stores.edges.followings(user).await?);
-    let (fits, over) = missing.split_at(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
-    outcomes.extend(over.iter().map(|follow| (*follow, FollowOutcome::Refused(Reason::FollowingLimit))));
+    let over = missing.split_off(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+    outcomes.extend(all(over, FollowOutcome::Refused(Reason::FollowingLimit)));
     if run.dry_run {
-        outcomes.extend(fits.iter().map(|follow| (*follow, FollowOutcome::Written)));
+        outcomes.extend(all(missing, FollowOutcome::Written));
         return Ok(outcomes);
     }
-    let new = prepare(run, user, fits).await?;
+    let new = prepare(run, user, &missing).await?;
     // An existing edge stays, and so does an unfollow that is not older than the follow: both are `Existing`.
     let followed = run.imports.make_follows(user, new, run.now, Kind::Imported).await?;
-    outcomes.extend(fits.iter().zip(followed).map(|(follow, followed)| {
+    outcomes.extend(missing.into_iter().zip(followed).map(|(follow, followed)| {
         let outcome = match followed {
             Followed::Created(_) => FollowOutcome::Written,
             Followed::Existing(_) => FollowOutcome::AlreadyThere,
@@ -167,7 +138,7 @@ pub(crate) async fn follow(
             Followed::Blocked => FollowOutcome::Refused(Reason::Blocked),
             Followed::Erased => FollowOutcome::Refused(Reason::Erased),
         };
-        (*follow, outcome)
+        (follow, outcome)
     }));
     Ok(outcomes)
 }
@@ -199,21 +170,13 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
 
 /// The posts in a legacy unread set. Members that are not posts of the author are left out.
 async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, MigrateError> {
-    let mut unread = SeqSet::default();
-    let mut cursor = Some(0);
-    while let Some(at) = cursor {
-        let piece = match run.source.piece(Shape::Set, key, at).await {
-            Err(SourceError::WrongType) => return Ok(unread),
-            piece => piece?,
-        };
-        let ids: BTreeSet<u64> = piece.members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
-        let posts: HashMap<u64, _> = run.imports.mapped(&ids.into_iter().collect::<Vec<_>>()).await?;
-        for post in posts.into_values().filter(|post| post.author == author) {
-            unread.insert(post.seq);
-        }
-        cursor = piece.next;
-    }
-    Ok(unread)
+    let members = match run.source.members(Shape::Set, key).await {
+        Err(SourceError::WrongType) => return Ok(SeqSet::default()),
+        members => members?,
+    };
+    let ids: Vec<u64> = members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
+    let posts = run.imports.mapped(&ids).await?.into_values();
+    Ok(posts.filter(|post| post.author == author).map(|post| post.seq).collect())
 }
 
 /// The author's latest sequence number at a time, 0 before the first post.
@@ -237,4 +200,68 @@ async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timesta
     };
     let older = times.partition_point(|(created, _)| *created <= at);
     Ok(older.checked_sub(1).map_or(0, |last| times[last].1))
+}
+
+/// The number of an author's posts in a feed, and the time of the oldest.
+struct Shown {
+    posts: u64,
+    since: Timestamp,
+}
+
+/// Imports `focusFeedKey{user}`. It reads the feed to its end at once, because an edge begins at the oldest post of its
+/// author. A feed has about a thousand entries.
+pub(crate) async fn feed(key: &mut Key<'_>, user: UserId) -> Result<Option<u64>, MigrateError> {
+    let run = key.run;
+    let members = run.source.members(Shape::SortedSet, &key.pending.key).await?;
+    run.has_read(members.len());
+    let mut shown = shown(key, &members).await?;
+    shown.remove(&user).into_iter().for_each(|own| key.tally.found(own.posts));
+    // If the user has a list, it decides whom the user follows. Other authors in the feed were left by unfollows.
+    let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
+    let has_list = run.source.exist(&lists).await?.contains(&true);
+    let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
+    let outcomes = if has_list { judge(run, user, &follows).await? } else { follow(run, user, &follows).await? };
+    for ((author, _), outcome) in outcomes {
+        let posts = shown.get(&author).map_or(0, |shown| shown.posts);
+        match outcome {
+            // One edge was written for all of the author's posts in the feed.
+            FollowOutcome::Written => {
+                key.tally.wrote(1);
+                key.tally.found(posts - 1);
+            }
+            outcome => (0..posts).for_each(|_| count(key, outcome, author)),
+        }
+    }
+    Ok(None)
+}
+
+/// The authors of the posts in a feed.
+async fn shown(key: &mut Key<'_>, members: &[Member]) -> Result<BTreeMap<UserId, Shown>, MigrateError> {
+    let mut shown: BTreeMap<UserId, Shown> = BTreeMap::new();
+    let blogs = members.iter().filter(|(member, _)| member != EMPTY_FEED_MARKER);
+    let times = timed(key, 1, blogs, legacy::id);
+    let ids: Vec<BlogId> = times.keys().copied().collect();
+    let known = posts::resolve(key.run, &ids).await?;
+    for (id, at) in times {
+        match known.get(&id) {
+            None => key.refuse(Reason::UnknownPost, id.to_string().as_bytes()),
+            Some((author, _)) => {
+                let shown = shown.entry(*author).or_insert(Shown { posts: 0, since: at });
+                shown.posts += 1;
+                shown.since = shown.since.min(at);
+            }
+        }
+    }
+    Ok(shown)
+}
+
+/// An author with an edge, live or ended, is already there. Other authors are refused.
+async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
+    let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
+    let known = run.app.stores.edges.edges(user, &authors).await?;
+    let outcome = |follow: &Follow| {
+        let is_there = known.contains_key(&follow.0);
+        (*follow, if is_there { FollowOutcome::AlreadyThere } else { FollowOutcome::Refused(Reason::NotFollowed) })
+    };
+    Ok(follows.iter().map(outcome).collect())
 }

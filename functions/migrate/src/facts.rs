@@ -1,4 +1,5 @@
-//! Writes what an import read from legacy keys into DynamoDB.
+//! Writes what an import read from legacy keys into DynamoDB. Each legacy fact is imported once, also if it was changed
+//! here since.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,7 +17,7 @@ use tidemark_facts::{
     decode::read,
     distinct,
     heads::{read_head, with_modes},
-    item::{Bits, Count, Item, encode, number},
+    item::{Attribute, Bits, Count, Item, encode, number},
     post_items::post_item,
     reads::read_reads,
     schema::{CounterItem, HeadItem, PostItem, ReadsItem, counter_shard, followers_counter, followers_part, head, reads, record},
@@ -26,7 +27,6 @@ use tidemark_facts::{
 };
 
 use crate::{
-    imports::{Import, ImportRecord, ImportedPosts, Placed, StoredProgress},
     legacy::{Blog, BlogId, LegacyNotice},
     schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, PlacedItem, RunItem, SeenItem},
 };
@@ -37,6 +37,54 @@ const FENCE_CHECK: usize = 0;
 const MOST_SEEN_BYTES: usize = 300_000;
 /// Items that one page of a scan reads.
 const SCANNED: i32 = 2_000;
+
+/// The most blogs in one transaction: head, two windows of its sets, record, fence, a post and two mappings of each.
+pub(crate) const BLOGS_PER_IMPORT: usize = 31;
+
+/// An import of an author's posts that has begun. Only one can write at a time: a later import ends it. Until it ends,
+/// follows of the author check the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Import {
+    pub author: UserId,
+    /// The number of imports of this author that have begun.
+    pub number: u64,
+}
+
+/// The imports of one author.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ImportRecord {
+    pub posts: SeqSet,
+    /// First and last imported post that the followers from before the import have not received yet.
+    pub unsettled: Option<(Seq, Seq)>,
+}
+
+/// The legacy blog of a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    pub blog: BlogId,
+    /// Write-back made the blog, and may not have stored it in the legacy system yet.
+    pub new: bool,
+    /// Whether the unread sets of the followers know the post as deleted; `None` if they do not know it.
+    pub told: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ImportedPosts {
+    /// The new posts. Blogs that were posts before are left out.
+    pub written: Vec<Post>,
+    pub head: AuthorHead,
+    /// As in the [`ImportRecord`].
+    pub unsettled: Option<(Seq, Seq)>,
+}
+
+/// The stored progress of a run. Its version shows whether another run has saved in the meantime.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredProgress {
+    /// Grows by one with every save.
+    pub version: u64,
+    /// The progress as JSON.
+    pub text: String,
+}
 
 /// Imports of facts. Each is idempotent, and changes that were made here stay.
 #[derive(Debug, Clone)]
@@ -183,11 +231,10 @@ impl Imports {
         self.send("settle", update).await.map(drop)
     }
 
-    /// The imported read marks of one user, by author.
     pub(crate) async fn imported_reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, SeqSet>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| reads(user, author)).collect();
         let items = self.get("imported_reads", &self.tables.reads, keys).await?;
-        let imported = |item: &Item| Ok((ReadsItem::author.user(item)?, imported_marks(item)?));
+        let imported = |item: &Item| Ok((ReadsItem::author.user(item)?, set_of(item, ReadsItem::imported)?));
         items.iter().map(imported).collect()
     }
 
@@ -200,8 +247,8 @@ impl Imports {
     /// Gives a post the id of a legacy blog, once. The ids are from 2^62 on, which no counter of a legacy system
     /// reaches, and below 2^63, which signed numbers hold.
     pub async fn place(&self, post: PostId) -> Result<Placed, StoreError> {
-        let mut attempts = attempts("place");
-        for salt in 0_u64.. {
+        let (mut attempts, mut salt) = (attempts("place"), 0_u64);
+        loop {
             attempts.next().await?;
             let digest = Sha256::digest(format!("{post} {salt}"));
             let number = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -218,20 +265,18 @@ impl Imports {
             if let Some(placed) = self.placed(&[post]).await?.remove(&post) {
                 return Ok(placed);
             }
+            salt += 1;
         }
-        Err(StoreError::Contention { operation: "place" })
     }
 
-    /// Stores the state of a post in the legacy system.
+    /// Stores what the legacy system has of a post.
     pub(crate) async fn note_told(&self, post: PostId, placed: Placed) -> Result<(), StoreError> {
         self.send("note_told", Write::put(&self.tables.migration, placed_item(post, placed))).await.map(drop)
     }
 
     /// Returns the members of a legacy list that agree with the facts.
     pub async fn seen(&self, list: &str) -> Result<SeqSet, StoreError> {
-        let item = self.get_one("seen", &self.tables.migration, record(&keys::seen(list))).await?;
-        let seen = item.map(|item| read(item, |item: SeenItem| Ok(item.members.unwrap_or_default().0)));
-        Ok(seen.transpose()?.unwrap_or_default())
+        self.set("seen", &keys::seen(list), SeenItem::members).await
     }
 
     /// Changes the seen members of a legacy list. Members that an item has no room for are not added: each pass then
@@ -282,7 +327,7 @@ impl Imports {
             // One item has the state and the imported marks. It is read at once and guarded by one version, so an
             // unmark in between is not overwritten.
             let (state, known) = match self.get_one("import_reads", &self.tables.reads, reads(user, author)).await? {
-                Some(item) => (read_reads(item.clone())?.1, imported_marks(&item)?),
+                Some(item) => (read_reads(item.clone())?.1, set_of(&item, ReadsItem::imported)?),
                 None => Default::default(),
             };
             let news = seqs.minus(&known);
@@ -298,10 +343,7 @@ impl Imports {
 
     /// The imported bits of a block of a legacy notice's bitmap.
     pub(crate) async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, StoreError> {
-        let key = record(&keys::imported_bits(notice, block));
-        let item = self.get_one("imported_bits", &self.tables.migration, key).await?;
-        let bits = item.map(|item| read(item, |item: ImportedBitsItem| Ok(item.users.unwrap_or_default().0)));
-        Ok(bits.transpose()?.unwrap_or_default())
+        self.set("imported_bits", &keys::imported_bits(notice, block), ImportedBitsItem::users).await
     }
 
     /// Adds to the imported bits of a block.
@@ -320,8 +362,8 @@ impl Imports {
 
     pub async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, StoreError> {
         let item = self.get_one("progress", &self.tables.migration, record(&keys::run(run))).await?;
-        let read = |item| read(item, |run: RunItem| Ok(StoredProgress { version: run.version, text: run.progress }));
-        item.map(read).transpose()
+        item.map(|item| read(item, |RunItem { version, progress, .. }| Ok(StoredProgress { version, text: progress })))
+            .transpose()
     }
 
     /// Stores progress if its version is one above the stored one. Otherwise it writes nothing and returns false.
@@ -330,9 +372,13 @@ impl Imports {
         let known = still_number(RunItem::version, progress.version.saturating_sub(1));
         self.send("save_progress", Write::put(&self.tables.migration, encode(&item)).when(known)).await
     }
-}
 
-impl Imports {
+    /// A set in an item of the migration table; empty if there is none.
+    async fn set(&self, operation: &'static str, key: &str, attribute: Attribute) -> Result<SeqSet, StoreError> {
+        let item = self.get_one(operation, &self.tables.migration, record(key)).await?;
+        item.map_or_else(|| Ok(SeqSet::default()), |item| set_of(&item, attribute))
+    }
+
     /// Makes a blog the author's next post, and updates `head`. Returns the post, and its time in the order of the
     /// author's posts.
     fn append(&self, head: &mut AuthorHead, blog: &Blog, followers: u64, now: Timestamp) -> (Post, Timestamp) {
@@ -405,14 +451,13 @@ impl Imports {
     }
 }
 
-/// The marks that came by migration.
-fn imported_marks(item: &Item) -> Result<SeqSet, StoreError> {
-    Ok(ReadsItem::imported.optional::<Bits>(item)?.unwrap_or_default().0)
+fn set_of(item: &Item, attribute: Attribute) -> Result<SeqSet, StoreError> {
+    Ok(attribute.optional::<Bits>(item)?.unwrap_or_default().0)
 }
 
 fn read_mapping(item: Item) -> Result<(BlogId, PostId), StoreError> {
     read(item, |MappingItem { key, post }| {
-        let blog = keys::mapped_blog(&key).ok_or(MappingItem::key)?;
+        let blog = keys::id(&key).ok_or(MappingItem::key)?;
         Ok((blog, post.parse().map_err(|_| MappingItem::post)?))
     })
 }
@@ -423,13 +468,13 @@ fn placed_item(post: PostId, Placed { blog, new, told }: Placed) -> Item {
 
 fn read_placed(item: Item) -> Result<(PostId, Placed), StoreError> {
     read(item, |PlacedItem { key, blog, fresh, told }| {
-        Ok((keys::placed_post(&key).ok_or(PlacedItem::key)?, Placed { blog, new: fresh, told }))
+        Ok((keys::id(&key).ok_or(PlacedItem::key)?, Placed { blog, new: fresh, told }))
     })
 }
 
 fn read_record(item: Item) -> Result<(UserId, ImportRecord), StoreError> {
     read(item, |ImportItem { key, posts, unsettled_first, unsettled_last }| {
-        let author = keys::imported_author(&key).ok_or(ImportItem::key)?;
+        let author = keys::id(&key).ok_or(ImportItem::key)?;
         Ok((author, ImportRecord { posts: posts.unwrap_or_default().0, unsettled: unsettled_first.zip(unsettled_last) }))
     })
 }

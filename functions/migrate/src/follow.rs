@@ -7,30 +7,25 @@
 //! The record is read before the list. So a member that write-back adds in between is only looked at once more, and a
 //! seen member that is missing was in the list before.
 
-use tidemark::domain::{Edge, PostId, SeqSet, UserId};
+use tidemark::domain::{Edge, PostId, SeqSet, Timestamp, UserId};
 
 use crate::{
     MigrateError,
-    context::{Key, Outcome, Run},
-    edges, imports,
     legacy::{self, Layout},
-    posts,
     progress::Pending,
-    reads,
     report::Tally,
-    source::{Member, Shape},
+    run::{self, Key, Run},
+    source::Member,
 };
 
 /// The lists that a pass compares, in the order of import. Lists of followers are not among them, because a follower's
 /// own list has the same follows, and feeds are not, because they are views.
 pub(crate) const FOLLOWED: [Layout; 4] = [Layout::AuthorBlogs, Layout::UserRead, Layout::Following, Layout::UFollow];
 
-/// Imports what has changed in one list.
-pub(crate) async fn list(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Outcome, MigrateError> {
+pub(crate) async fn list(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Option<u64>, MigrateError> {
     let run = key.run;
     let seen = run.imports.seen(&key.pending.key).await?;
-    let shape = if matches!(layout, Layout::AuthorBlogs | Layout::UserRead) { Shape::Set } else { Shape::SortedSet };
-    let members = run.source.members(shape, &key.pending.key).await?;
+    let members = run.source.members(layout.shape(), &key.pending.key).await?;
     run.has_read(members.len());
     changes(key, layout, owner, &seen, members).await
 }
@@ -62,28 +57,14 @@ async fn changes(
     owner: UserId,
     seen: &SeqSet,
     members: Vec<Member>,
-) -> Result<Outcome, MigrateError> {
+) -> Result<Option<u64>, MigrateError> {
     let run = key.run;
     let id = |(member, _): &Member| legacy::id(member).ok();
     let there: SeqSet = members.iter().filter_map(id).collect();
     let (known, new): (Vec<Member>, Vec<Member>) =
         members.into_iter().partition(|member| id(member).is_some_and(|id| seen.contains(id)));
     key.tally.found(known.len() as u64);
-    let mut outcome = Outcome::Done;
-    let imported = if new.is_empty() {
-        SeqSet::default()
-    } else {
-        match layout {
-            Layout::AuthorBlogs => {
-                let (blogs, reached) = posts::blogs(key, owner, &new).await?;
-                outcome = reached;
-                blogs
-            }
-            Layout::UserRead => reads::mark(key, owner, &new).await?,
-            Layout::Following => edges::own(key, owner, 1, &new).await?,
-            _ => edges::own(key, owner, 1_000, &new).await?,
-        }
-    };
+    let (imported, rest) = if new.is_empty() { Default::default() } else { run::import(key, layout, owner, &new).await? };
     let missing = seen.minus(&there);
     let removed = match layout {
         Layout::AuthorBlogs => delete(run, owner, &missing, &mut key.tally).await?,
@@ -94,7 +75,7 @@ async fn changes(
     if !run.dry_run {
         run.imports.change_seen(&key.pending.key, &imported, &removed).await?;
     }
-    Ok(outcome)
+    Ok(rest)
 }
 
 /// Ends follows that were ended there. A follow that began here after this pass stays, and is looked at by the next
@@ -107,9 +88,9 @@ async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tal
     let mut removed = missing.clone();
     for edge in live {
         let ended = if run.dry_run {
-            imports::ended_there(&edge, run.now)
+            ended_there(&edge, run.now)
         } else {
-            run.imports.end_follow(user, edge.author, |edge| imports::ended_there(edge, run.now)).await?
+            run.imports.end_follow(user, edge.author, |edge| ended_there(edge, run.now)).await?
         };
         match ended {
             None => _ = removed.remove(edge.author.get()),
@@ -125,7 +106,6 @@ async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tal
     Ok(removed)
 }
 
-/// Deletes posts whose blogs were deleted there.
 async fn delete(run: &Run<'_>, author: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let blogs: Vec<u64> = missing.iter().collect();
     let posts: Vec<PostId> = run.imports.mapped(&blogs).await?.into_values().filter(|post| post.author == author).collect();
@@ -137,4 +117,12 @@ async fn delete(run: &Run<'_>, author: UserId, missing: &SeqSet, tally: &mut Tal
         }
     }
     Ok(missing.clone())
+}
+
+/// The tombstone of a follow that was ended in the legacy system, as a pass that began at `now` sees it. Its time is
+/// before the second of `now`: the scores of the legacy lists are seconds, and a follow there that the pass did not see
+/// is later. `None` if the follow began here since `now`.
+fn ended_there(edge: &Edge, now: Timestamp) -> Option<Edge> {
+    let before = Timestamp::from_ms((now.seconds() * 1_000).saturating_sub(1));
+    (edge.since < now).then(|| edge.ended(before))
 }

@@ -24,6 +24,8 @@ use tidemark_domain::{
     time::Timestamp,
 };
 
+use crate::source::Shape;
+
 /// The id of a post in the source systems.
 pub(crate) type BlogId = u64;
 
@@ -38,61 +40,37 @@ const CLOCKS_DIFFER_MS: u64 = 24 * 3600 * 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// `author:blogs:{author}`
     AuthorBlogs,
-    /// `blog:info:{blog}`
     BlogInfo,
-    /// `user:read:{user}`
     UserRead,
-    /// `blog:read:{user}`
     BlogRead,
-    /// `uf:flws:{user}`
     Following,
-    /// `u_follow:{user}`
     UFollow,
-    /// `uf:fans:{user}`
     Fans,
-    /// `u_fans:{user}`
     UFans,
-    /// `focusFeedKey{user}`
     Feed,
-    /// `notice:{platform}:{notice}`
     Notices,
 }
 
-/// The reason why an entry was not imported.
+/// The reason why an entry was not imported. `docs/migration.md` explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     KeyWithoutId,
-    /// The key has another type than its layout.
     WrongType,
-    /// The member is not a decimal number from 1 to 2^64−1.
     NotAnId,
-    /// The score is not a whole number of time units, or it is out of range.
     NotATime,
-    /// The time is more than a day in the future. It would hold back everything that is ordered after it.
     TimeAhead,
     SelfFollow,
-    /// The follower follows as many authors as allowed.
     FollowingLimit,
-    /// One of the two users blocks the other.
     Blocked,
-    /// One of the two users, the owner of the key, or the author, has left.
     Erased,
-    /// The set names a blog without `blog:info`: it has expired, and nothing else is known of the blog.
     NoInfo,
-    /// `blog:info` lacks a field, or its `id` is not the key's.
     InfoIncomplete,
-    /// The title is empty or longer than 200 characters.
     TitleLength,
-    /// `blog:info` names another author than the set.
     OtherAuthor,
-    /// The blog is not a post: it was never imported, or it is unreadable itself.
     UnknownPost,
-    /// The event names no live notice for the bitmap.
     UnknownNotice,
-    /// The feed has posts of an author who is not in the user's own list: an unfollow left them.
     NotFollowed,
 }
 
@@ -143,7 +121,16 @@ impl Layout {
         }
     }
 
-    /// Whether its entries become follow edges.
+    /// The type of its keys, unless they are bitmaps or hashes.
+    pub(crate) fn shape(self) -> Shape {
+        if matches!(self, Self::AuthorBlogs | Self::UserRead) { Shape::Set } else { Shape::SortedSet }
+    }
+
+    /// The milliseconds in a unit of its scores.
+    pub(crate) fn unit_ms(self) -> u64 {
+        if matches!(self, Self::UFollow | Self::UFans) { 1_000 } else { 1 }
+    }
+
     pub(crate) fn is_of_follows(self) -> bool {
         (Self::Following..=Self::Feed).contains(&self)
     }
@@ -153,7 +140,6 @@ impl Layout {
         format!("{}{id}", self.prefix())
     }
 
-    /// The id in a key of this layout.
     pub(crate) fn id_of(self, key: &str) -> Result<UserId, Reason> {
         key.strip_prefix(self.prefix()).and_then(|id| id.parse().ok()).ok_or(Reason::KeyWithoutId)
     }
@@ -175,17 +161,16 @@ pub fn bits(first: u64, bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     set.flat_map(|(offset, byte)| (0..8).filter(move |bit| byte & (0x80 >> bit) != 0).map(move |bit| offset + bit))
 }
 
-/// `user:unread:{user}:{author}`: the blogs of an author that a user has not read.
+/// The blogs of an author that a user has not read.
 pub(crate) fn unread_key(user: UserId, author: UserId) -> String {
     format!("user:unread:{user}:{author}")
 }
 
-/// `user:unread:count:{user}`: the number of unread blogs by author.
+/// The number of unread blogs by author.
 pub(crate) fn unread_counts_key(user: UserId) -> String {
     format!("user:unread:count:{user}")
 }
 
-/// `u_fans_num:{author}`: the number of followers.
 pub(crate) fn fans_number_key(author: UserId) -> String {
     format!("u_fans_num:{author}")
 }
@@ -253,27 +238,16 @@ impl Blog {
 mod tests {
     use super::*;
 
-    const NOW: Timestamp = Timestamp::MAX;
-
     fn now() -> Timestamp {
         Timestamp::from_ms(1_800_000_000_000)
     }
 
     #[test]
     fn keys_are_exactly_these() {
-        let keys: Vec<String> = Layout::ALL.iter().map(|layout| layout.key(1042)).collect();
-        let expected = [
-            "author:blogs:1042",
-            "blog:info:1042",
-            "user:read:1042",
-            "blog:read:1042",
-            "uf:flws:1042",
-            "u_follow:1042",
-            "uf:fans:1042",
-            "u_fans:1042",
-            "focusFeedKey1042",
-        ];
-        assert_eq!(keys[..9], expected);
+        let keys: Vec<String> = Layout::ALL[..9].iter().map(|layout| layout.key(1042)).collect();
+        let blogs_and_reads = "author:blogs:1042 blog:info:1042 user:read:1042 blog:read:1042";
+        let relations = "uf:flws:1042 u_follow:1042 uf:fans:1042 u_fans:1042 focusFeedKey1042";
+        assert_eq!(keys.join(" "), format!("{blogs_and_reads} {relations}"));
         for layout in Layout::ALL.into_iter().filter(|layout| *layout != Layout::Notices) {
             assert_eq!(layout.id_of(&layout.key(1042)), Ok(UserId::new(1042).unwrap()));
             for bad in ["", "0", "01", "x", "18446744073709551616", "1:2"] {
@@ -317,7 +291,7 @@ mod tests {
         assert_eq!(time_of_score(1_700_000_000.0, 1000, now()), Ok(Timestamp::from_ms(1_700_000_000_000)));
         assert_eq!(time_of_score(1_700_000_000_123.0, 1, now()), Ok(Timestamp::from_ms(1_700_000_000_123)));
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1.5, 1e300, 9_007_199_254_740_992.0] {
-            assert_eq!(time_of_score(bad, 1, NOW), Err(Reason::NotATime), "{bad}");
+            assert_eq!(time_of_score(bad, 1, Timestamp::MAX), Err(Reason::NotATime), "{bad}");
         }
         assert_eq!(time_of_score(1_700_000_000_000.0, 1000, now()), Err(Reason::NotATime), "milliseconds instead of seconds");
         assert_eq!(time_of_score(2_000_000_000_000.0, 1, now()), Err(Reason::TimeAhead));
@@ -331,19 +305,23 @@ mod tests {
         };
         assert_eq!(read(["7", "3", "Hello", "1700000000000"]), Ok((3, "Hello".to_owned(), 1_700_000_000_000)));
         assert_eq!(read(["7", "3", "Hello", "2023-11-14T22:13:20Z"]), Ok((3, "Hello".to_owned(), 1_700_000_000_000)));
-        assert_eq!(read(["-", "-", "-", "-"]), Err(Reason::NoInfo));
-        assert_eq!(read(["8", "3", "Hello", "1700000000000"]), Err(Reason::InfoIncomplete));
+        assert_eq!(read(["-"; 4]), Err(Reason::NoInfo));
         for missing in 0..4 {
             let mut fields = ["7", "3", "Hello", "1700000000000"];
             fields[missing] = "-";
             assert_eq!(read(fields), Err(Reason::InfoIncomplete));
         }
-        assert_eq!(read(["7", "0", "Hello", "1700000000000"]), Err(Reason::NotAnId));
-        assert_eq!(read(["7", "3", "", "1700000000000"]), Err(Reason::TitleLength));
         let [longest, longer] = [200, 201].map(|characters| "é".repeat(characters));
         assert_eq!(read(["7", "3", &longest, "1700000000000"]).unwrap().1, longest);
-        assert_eq!(read(["7", "3", &longer, "1700000000000"]), Err(Reason::TitleLength));
-        assert_eq!(read(["7", "3", "Hello", "yesterday"]), Err(Reason::NotATime));
-        assert_eq!(read(["7", "3", "Hello", "9700000000000"]), Err(Reason::TimeAhead));
+        for (fields, reason) in [
+            (["8", "3", "Hello", "1700000000000"], Reason::InfoIncomplete),
+            (["7", "0", "Hello", "1700000000000"], Reason::NotAnId),
+            (["7", "3", "", "1700000000000"], Reason::TitleLength),
+            (["7", "3", &longer, "1700000000000"], Reason::TitleLength),
+            (["7", "3", "Hello", "yesterday"], Reason::NotATime),
+            (["7", "3", "Hello", "9700000000000"], Reason::TimeAhead),
+        ] {
+            assert_eq!(read(fields), Err(reason), "{fields:?}");
+        }
     }
 }

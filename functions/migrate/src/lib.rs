@@ -5,12 +5,9 @@
 //! at the same time as another. A change that was made here stays. `docs/migration.md` describes the order, the rules
 //! and the procedure; `docs/rollout.md` describes how users move while both are in use.
 
-mod context;
 mod edges;
 mod facts;
-mod feed;
 mod follow;
-pub mod imports;
 pub mod legacy;
 mod mirror;
 mod notices;
@@ -21,13 +18,9 @@ mod report;
 mod run;
 mod schema;
 mod source;
-mod sync_view;
-mod target;
 
 use std::collections::BTreeMap;
-use tidemark_app::ports::StoreError;
 
-use crate::{legacy::Layout, mirror::Mirror};
 use futures::FutureExt;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
@@ -36,44 +29,46 @@ use tidemark::{
     App,
     domain::{NoticeId, Timestamp, UserId},
 };
+use tidemark_app::ports::StoreError;
 use tracing::error;
 
-pub use facts::Imports;
-pub use report::{Example, Found, Tally};
-pub use source::SourceError;
+use crate::{
+    legacy::{Layout, Reason},
+    mirror::Mirror,
+    source::SourceError,
+};
+
+pub use facts::{Imports, StoredProgress};
 
 /// The event of an invocation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Request {
     /// The URL of the legacy Redis. `None` means `LEGACY_REDIS_URL`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The layouts to import. `None` means all. Their order is fixed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Vec<Layout>>,
     /// Reads and judges entries, and writes nothing.
-    #[serde(default)]
     pub dry_run: bool,
     /// Ends the invocation after about this number of entries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// The position where a dry run continues. A real run stores its position.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// The notice here that each legacy notice, `{platform}:{notice}`, was published as. The source has no text of a
     /// notice, so the match cannot be derived.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub notices: BTreeMap<String, NoticeId>,
     /// Imports follows although the first run began so long ago that tombstones of unfollows since then may have
     /// expired.
-    #[serde(default)]
     pub again: bool,
     /// Imports what has changed since the last such pass, removals too.
-    #[serde(default)]
     pub follow: bool,
     /// Mirrors everything of these users into the legacy Redis, and does nothing else.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mirror: Vec<UserId>,
 }
 
@@ -84,7 +79,6 @@ pub(crate) enum MigrateError {
     Invalid(String),
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A store of this system failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The progress was stored in a format that this version cannot read.
@@ -100,19 +94,22 @@ pub(crate) enum MigrateError {
     /// and delete posts.
     #[error("the legacy Redis was restarted: check that it has its data, and begin a pass with \"again\"; see docs/rollout.md")]
     Restarted,
+    /// The whole key cannot be imported. It is counted.
+    #[error("the key is refused: {0:?}")]
+    Refused(Reason),
     /// Another run has begun an import of the same author.
     #[error("another run of this migration has taken over")]
     Overtaken,
 }
 
 impl MigrateError {
-    /// Whether another invocation may succeed.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
-            Self::Source(SourceError::Unavailable(_)) => true,
-            Self::Source(SourceError::WrongType) => false,
+            Self::Source(error) => matches!(error, SourceError::Unavailable(_)),
             Self::Store(error) => error.is_retryable(),
-            Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) | Self::Restarted | Self::Overtaken => false,
+            Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) | Self::Restarted | Self::Refused(_) | Self::Overtaken => {
+                false
+            }
         }
     }
 }

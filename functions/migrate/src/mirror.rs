@@ -22,10 +22,9 @@ use tracing::{error, warn};
 
 use crate::{
     Imports, MigrateError,
-    imports::Placed,
+    facts::Placed,
     legacy::{self, BlogId, Layout},
-    source::{Shape, Source},
-    target::Mark,
+    source::{Mark, Shape, Source},
 };
 
 /// Changes that are mirrored concurrently, and followers of one post.
@@ -40,14 +39,6 @@ enum Change {
     Marks(UserId, UserId),
 }
 
-/// The content of a record.
-enum Subject {
-    Change(Change),
-    /// A head, a body, or a window. Its post or read state has a record of its own.
-    Part,
-    Malformed,
-}
-
 pub(crate) struct Mirror<'a> {
     app: &'a App,
     imports: Imports,
@@ -59,11 +50,8 @@ pub(crate) async fn batch(app: &App, event: Event) -> Result<DynamoDbEventRespon
     let mirror = Mirror::connect(app).await?;
     let mut changes: BTreeMap<Change, usize> = BTreeMap::new();
     for (index, record) in event.records.iter().enumerate() {
-        match subject(app, record) {
-            Subject::Change(change) => drop(changes.entry(change).or_insert(index)),
-            Subject::Part => {}
-            // It stays malformed however often the stream repeats it.
-            Subject::Malformed => error!(event = record.event_id, "malformed stream record: it is not mirrored"),
+        if let Some(change) = change_of(app, record) {
+            changes.entry(change).or_insert(index);
         }
     }
     let work = changes.into_iter().map(|(change, index)| {
@@ -71,44 +59,44 @@ pub(crate) async fn batch(app: &App, event: Event) -> Result<DynamoDbEventRespon
         async move { (index, change, mirror.change(change).await) }.boxed()
     });
     let done: Vec<_> = stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
-    let mut first: Option<usize> = None;
-    for (index, change, outcome) in done {
-        match outcome {
-            Ok(()) => {}
-            Err(error) if error.is_retryable() => {
-                warn!(?change, error = &error as &dyn std::error::Error, "change not mirrored, the stream repeats it");
-                first = Some(first.map_or(index, |first| first.min(index)));
-            }
-            // A repetition would fail too, and hold up all later changes.
-            Err(error) => error!(?change, error = &error as &dyn std::error::Error, "change cannot be mirrored"),
+    let failed = done.into_iter().filter_map(|(index, change, outcome)| match outcome {
+        Ok(()) => None,
+        Err(error) if error.is_retryable() => {
+            warn!(?change, error = &error as &dyn std::error::Error, "change not mirrored, the stream repeats it");
+            Some(index)
         }
-    }
+        // A repetition would fail too, and hold up all later changes.
+        Err(error) => {
+            error!(?change, error = &error as &dyn std::error::Error, "change cannot be mirrored");
+            None
+        }
+    });
     let mut response = DynamoDbEventResponse::default();
-    if let Some(record) = first.and_then(|index| event.records.get(index)) {
+    if let Some(index) = failed.min() {
         let mut failure = DynamoDbBatchItemFailure::default();
-        failure.item_identifier = record.change.sequence_number.clone();
+        failure.item_identifier = event.records[index].change.sequence_number.clone();
         response.batch_item_failures.push(failure);
     }
     Ok(response)
 }
 
-fn subject(app: &App, record: &EventRecord) -> Subject {
-    let tables = &app.settings.tables;
-    let arn = record.event_source_arn.as_deref().unwrap_or_default();
-    let keys = &record.change.keys;
+/// The change that a record shows. A head, a body, or a window shows none: its post or read state has a record of its
+/// own. Neither does a malformed record, which stays malformed however often the stream repeats it.
+fn change_of(app: &App, record: &EventRecord) -> Option<Change> {
+    let (tables, keys) = (&app.settings.tables, &record.change.keys);
+    let table = record.event_source_arn.as_deref().and_then(|arn| arn.split('/').nth(1)).unwrap_or_default();
     let pair = facts::edge_of_record(keys);
-    match arn.split('/').nth(1) {
-        Some(table) if *table == tables.following => {
-            pair.map_or(Subject::Malformed, |(user, author)| Subject::Change(Change::Edge(user, author)))
-        }
-        Some(table) if *table == tables.reads => {
-            pair.map_or(Subject::Part, |(user, author)| Subject::Change(Change::Marks(user, author)))
-        }
-        Some(table) if *table == tables.posts => {
-            facts::post_of_record(keys).map_or(Subject::Part, |post| Subject::Change(Change::Post(post)))
-        }
-        _ => Subject::Malformed,
+    if table == tables.posts {
+        return facts::post_of_record(keys).map(Change::Post);
     }
+    if table == tables.reads {
+        return pair.map(|(user, author)| Change::Marks(user, author));
+    }
+    let edge = pair.filter(|_| table == tables.following);
+    if edge.is_none() {
+        error!(event = record.event_id, "malformed stream record: it is not mirrored");
+    }
+    edge.map(|(user, author)| Change::Edge(user, author))
 }
 
 impl<'a> Mirror<'a> {
@@ -209,19 +197,16 @@ impl<'a> Mirror<'a> {
             if marks.is_empty() {
                 return Ok(());
             }
-            self.put(user, author, &marks).await?;
+            self.legacy.put_marks(user, author, &marks).await?;
+            let with = |wanted| marks.iter().filter(|(mark, _)| *mark == wanted).map(|(_, blog)| *blog).collect::<SeqSet>();
+            let (read, unmarked) = (with(Mark::Read), with(Mark::Unmarked));
+            self.imports.change_seen(&Layout::UserRead.key(user.get()), &read, &unmarked).await?;
             let now = self.app.readers.pair(user, author).await?;
             if version(&now) == version(&pair) {
                 return Ok(());
             }
             pair = now;
         }
-    }
-
-    async fn put(&self, user: UserId, author: UserId, marks: &[(Mark, BlogId)]) -> Result<(), MigrateError> {
-        self.legacy.put_marks(user, author, marks).await?;
-        let with = |wanted: Mark| -> SeqSet { marks.iter().filter(|(mark, _)| *mark == wanted).map(|(_, blog)| *blog).collect() };
-        Ok(self.imports.change_seen(&Layout::UserRead.key(user.get()), &with(Mark::Read), &with(Mark::Unmarked)).await?)
     }
 
     /// The blogs whose legacy state differs from the facts. Posts that are newer than these facts are left alone, and

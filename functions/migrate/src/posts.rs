@@ -11,13 +11,13 @@ use tracing::warn;
 
 use crate::{
     MigrateError,
-    context::{Key, Outcome, Run},
-    imports::{BLOGS_PER_IMPORT, Import, ImportedPosts},
+    facts::{BLOGS_PER_IMPORT, Import, ImportedPosts},
     legacy::{self, Blog, BlogId, Layout, Reason},
     progress::Pending,
+    reads,
     report::Tally,
+    run::{Key, Run},
     source::{Info, Member, Shape, SourceError},
-    sync_view,
 };
 
 /// Followers that are listed at a time when imported posts are delivered.
@@ -30,19 +30,19 @@ const PARALLEL: usize = 8;
 const REST: u64 = 0;
 
 /// Imports `author:blogs:{author}`.
-pub(crate) async fn author(key: &mut Key<'_>, author: UserId) -> Result<Outcome, MigrateError> {
+pub(crate) async fn author(key: &mut Key<'_>, author: UserId) -> Result<Option<u64>, MigrateError> {
     let members = key.run.source.members(Shape::Set, &key.pending.key).await?;
-    let (imported, outcome) = blogs(key, author, &members).await?;
+    let (imported, rest) = blogs(key, author, &members).await?;
     key.run.note_seen(&key.pending.key, &imported).await?;
-    Ok(outcome)
+    Ok(rest)
 }
 
-/// Imports blogs of an author. Returns those that are posts, and the progress.
+/// Imports blogs of an author. Returns those that are posts, and the position of the rest if time is up.
 pub(crate) async fn blogs(
     Key { run, pending, tally }: &mut Key<'_>,
     author: UserId,
     members: &[Member],
-) -> Result<(SeqSet, Outcome), MigrateError> {
+) -> Result<(SeqSet, Option<u64>), MigrateError> {
     let first_time = pending.at.is_none();
     let mut seen = Tally::default();
     let ids = ids(members, &pending.key, &mut seen);
@@ -60,9 +60,16 @@ pub(crate) async fn blogs(
         run.has_read(usize::try_from(seen.read).unwrap_or(usize::MAX));
         tally.add(seen);
     }
-    let outcome = import(run, author, blogs, tally).await?;
+    let mut rest = None;
+    if !has_left(run, author, &blogs, tally).await? {
+        settle_leftovers(run, BTreeSet::from([author])).await?;
+        rest = import(run, author, blogs, true, tally).await?;
+        if rest.is_none() && !run.dry_run {
+            run.app.stores.relation_views.forget_counters(author, None).await?;
+        }
+    }
     let posts = if unmapped.is_empty() { HashMap::new() } else { run.imports.mapped(&unmapped).await? };
-    Ok((mapped.into_keys().chain(posts.into_keys()).collect(), outcome))
+    Ok((mapped.into_keys().chain(posts.into_keys()).collect(), rest))
 }
 
 /// The blogs that these members name, each once.
@@ -101,16 +108,10 @@ pub(crate) async fn infos(run: &Run<'_>, group: &[Pending], tally: &mut Tally) -
     }
     let authors = mapped.values().map(|post| post.author).chain(by_author.keys().copied());
     settle_leftovers(run, authors.collect()).await?;
-    for (author, mut blogs) in by_author {
-        if has_left(run, author, &blogs, tally).await? {
-            continue;
+    for (author, blogs) in by_author {
+        if !has_left(run, author, &blogs, tally).await? {
+            import(run, author, blogs, false, tally).await?;
         }
-        blogs.sort_unstable_by_key(Blog::order);
-        let import = begin(run, author).await?;
-        for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
-            import_some(run, author, import, blogs, tally).await?;
-        }
-        end(run, import).await?;
     }
     Ok(())
 }
@@ -139,29 +140,31 @@ pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<Blo
     Ok(known)
 }
 
-/// Imports blogs of one author until time is up.
-async fn import(run: &Run<'_>, author: UserId, mut blogs: Vec<Blog>, tally: &mut Tally) -> Result<Outcome, MigrateError> {
-    if has_left(run, author, &blogs, tally).await? {
-        return Ok(Outcome::Done);
-    }
-    settle_leftovers(run, BTreeSet::from([author])).await?;
+/// Imports blogs of one author in the order of time. If it `may_stop`, it counts them towards the limit, and returns
+/// [`REST`] when time is up.
+async fn import(
+    run: &Run<'_>,
+    author: UserId,
+    mut blogs: Vec<Blog>,
+    may_stop: bool,
+    tally: &mut Tally,
+) -> Result<Option<u64>, MigrateError> {
     blogs.sort_unstable_by_key(Blog::order);
-    let mut rest = blogs.as_slice();
-    let import = if blogs.is_empty() { None } else { begin(run, author).await? };
-    while !rest.is_empty() {
-        if run.is_over() {
-            return Ok(Outcome::GoesOn(REST));
+    let writes = !run.dry_run && !blogs.is_empty();
+    let import = if writes { Some(run.imports.begin_import(author).await?) } else { None };
+    for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
+        if may_stop {
+            if run.is_over() {
+                return Ok(Some(REST));
+            }
+            run.has_read(blogs.len());
         }
-        let (some, more) = rest.split_at(rest.len().min(BLOGS_PER_IMPORT));
-        run.has_read(some.len());
-        import_some(run, author, import, some, tally).await?;
-        rest = more;
+        import_some(run, author, import, blogs, tally).await?;
     }
-    end(run, import).await?;
-    if !run.dry_run {
-        run.app.stores.relation_views.forget_counters(author, None).await?;
+    if let Some(import) = import {
+        run.imports.end_import(import).await?;
     }
-    Ok(Outcome::Done)
+    Ok(None)
 }
 
 /// Whether the author has left. Then the blogs are refused.
@@ -170,18 +173,6 @@ async fn has_left(run: &Run<'_>, author: UserId, blogs: &[Blog], tally: &mut Tal
     let refused = blogs.iter().filter(|_| has_left);
     refused.for_each(|blog| tally.refuse(Reason::Erased, Layout::BlogInfo.key(blog.id).as_bytes(), None));
     Ok(has_left)
-}
-
-/// Begins an import, unless the run is a dry one.
-async fn begin(run: &Run<'_>, author: UserId) -> Result<Option<Import>, MigrateError> {
-    Ok(if run.dry_run { None } else { Some(run.imports.begin_import(author).await?) })
-}
-
-async fn end(run: &Run<'_>, import: Option<Import>) -> Result<(), MigrateError> {
-    match import {
-        Some(import) => Ok(run.imports.end_import(import).await?),
-        None => Ok(()),
-    }
 }
 
 /// Ends the imports of these authors that an interrupted run has begun, and settles the posts that it imported and did
@@ -274,5 +265,5 @@ async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[
         return Ok(());
     }
     run.imports.import_reads(follower.user, author, &seqs).await?;
-    sync_view::reads(run.app, follower.user, &[author]).await
+    reads::sync_view(run, follower.user, &[author]).await
 }

@@ -55,10 +55,6 @@ impl Progress {
         self.layout.is_none() && self.sweep.is_none()
     }
 
-    pub(crate) fn has_finished_layout(&self) -> bool {
-        self.scan.is_none() && self.pending.is_empty()
-    }
-
     /// If the source is another server process, its old cursors mean nothing, so the layout begins again.
     pub(crate) fn meet(&mut self, server: &str) {
         if self.server == server {
@@ -71,23 +67,14 @@ impl Progress {
         }
     }
 
-    pub(crate) fn text(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self)
-    }
-
-    pub(crate) fn from_text(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
     /// The cursor that the caller of a dry run sends back.
     pub(crate) fn cursor(&self) -> Result<String, serde_json::Error> {
-        Ok(BASE64_URL_SAFE_NO_PAD.encode(self.text()?))
+        Ok(BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self)?))
     }
 
     /// `None` if the text is not a cursor.
     pub(crate) fn from_cursor(cursor: &str) -> Option<Self> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?;
-        Self::from_text(std::str::from_utf8(&bytes).ok()?).ok()
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()
     }
 }
 

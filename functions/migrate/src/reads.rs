@@ -7,32 +7,14 @@ use tidemark::domain::{Seq, SeqSet, UserId};
 
 use crate::{
     MigrateError,
-    context::{Key, Outcome, Run},
     legacy::Reason,
     posts,
-    source::{Member, Shape},
-    sync_view,
+    run::{Key, Run},
+    source::Member,
 };
 
 /// Authors of one user whose read states are written concurrently.
 const PARALLEL: usize = 4;
-
-/// Imports `user:read:{user}` or `blog:read:{user}`.
-pub(crate) async fn user(key: &mut Key<'_>, user: UserId, shape: Shape) -> Result<Outcome, MigrateError> {
-    let run = key.run;
-    let mut at = key.pending.at.unwrap_or_default();
-    loop {
-        let piece = run.source.piece(shape, &key.pending.key, at).await?;
-        run.has_read(piece.members.len());
-        let marked = mark(key, user, &piece.members).await?;
-        run.note_seen(&key.pending.key, &marked).await?;
-        match piece.next {
-            None => return Ok(Outcome::Done),
-            Some(next) if run.is_over() => return Ok(Outcome::GoesOn(next)),
-            Some(next) => at = next,
-        }
-    }
-}
 
 /// Imports members as read marks. Returns the blogs that are posts.
 pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) -> Result<SeqSet, MigrateError> {
@@ -58,22 +40,26 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
     }
     let authors: Vec<UserId> = by_author.keys().copied().collect();
     let imported = run.imports.imported_reads(user, &authors).await?;
-    let nothing = SeqSet::default();
-    let news = by_author.iter().map(|(author, seqs)| (*author, seqs, seqs.minus(imported.get(author).unwrap_or(&nothing))));
-    let (read, new): (Vec<u64>, Vec<(UserId, SeqSet)>) = news.map(|(author, seqs, new)| (seqs.len(), (author, new))).unzip();
-    let read: u64 = read.iter().sum();
     if run.follow && !run.dry_run {
         mark_again(run, user, &by_author, &imported).await?;
     }
-    let write = new.iter().filter(|(_, new)| !new.is_empty()).map(|(author, new)| write(run, user, *author, new).boxed());
+    let nothing = SeqSet::default();
+    let new = by_author.iter().map(|(author, seqs)| (*author, seqs.minus(imported.get(author).unwrap_or(&nothing))));
+    let write = new.filter(|(_, new)| !new.is_empty()).map(|(author, new)| {
+        async move {
+            let written = if run.dry_run { new.len() } else { run.imports.import_reads(user, author, &new).await? };
+            Ok::<_, MigrateError>(written)
+        }
+        .boxed()
+    });
     let written: Vec<u64> = stream::iter(write.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await?;
-    let written: u64 = written.iter().sum();
+    let (read, written): (u64, u64) = (by_author.values().map(SeqSet::len).sum(), written.iter().sum());
     key.tally.wrote(written);
     key.tally.found(read - written);
     // Authors without new marks too: the run that wrote their marks may have been interrupted before it updated the
     // view.
     if !run.dry_run && !authors.is_empty() {
-        sync_view::reads(run.app, user, &authors).await?;
+        sync_view(run, user, &authors).await?;
     }
     Ok(marked)
 }
@@ -97,6 +83,16 @@ async fn mark_again(
     Ok(())
 }
 
-async fn write(run: &Run<'_>, user: UserId, author: UserId, new: &SeqSet) -> Result<u64, MigrateError> {
-    Ok(if run.dry_run { new.len() } else { run.imports.import_reads(user, author, new).await? })
+/// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot be
+/// updated: a worker updates it later.
+pub(crate) async fn sync_view(run: &Run<'_>, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
+    let shown = match run.app.stores.reader_views.view(user, 0).await {
+        Ok(None) => return Ok(()),
+        Ok(Some(view)) => authors.iter().copied().filter(|author| view.state.authors.contains_key(author)).collect(),
+        Err(_) => authors.to_vec(),
+    };
+    for author in shown {
+        run.app.sync.reads_of(user, author).await?;
+    }
+    Ok(())
 }

@@ -14,17 +14,14 @@ const SHOWN: usize = 80;
 /// Counts of entries: set members, sorted set members, hashes, bits. Every entry that was read is written, already
 /// there, or unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tally {
-    /// Keys that were listed.
-    pub keys: u64,
-    pub read: u64,
+pub(crate) struct Tally {
+    pub(crate) keys: u64,
+    pub(crate) read: u64,
     /// Facts that were written; in a dry run, facts that would be written.
-    pub written: u64,
-    /// Entries that need no write.
-    pub already_there: u64,
-    /// Entries that cannot become facts.
-    pub unreadable: u64,
-    pub reasons: BTreeMap<Reason, Found>,
+    pub(crate) written: u64,
+    pub(crate) already_there: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) reasons: BTreeMap<Reason, Found>,
     /// Facts that were written before the layout began again. Their entries are read once more and found already there.
     #[serde(default, skip_serializing_if = "is_zero")]
     earlier: u64,
@@ -36,38 +33,35 @@ fn is_zero(count: &u64) -> bool {
 
 /// The number of times that a reason occurred, and its first examples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
-    pub count: u64,
-    pub examples: Vec<Example>,
+pub(crate) struct Found {
+    pub(crate) count: u64,
+    pub(crate) examples: Vec<Example>,
 }
 
 /// The key or member for which a reason occurred.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Example {
+pub(crate) struct Example {
     /// At most 80 characters.
-    pub key: String,
+    pub(crate) key: String,
     /// At most 80 characters; `None` if the reason is about the key itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub member: Option<String>,
+    pub(crate) member: Option<String>,
 }
 
 pub(crate) type Report = BTreeMap<Layout, Tally>;
 
 impl Tally {
-    /// Counts entries that were read and written.
-    pub fn wrote(&mut self, entries: u64) {
+    pub(crate) fn wrote(&mut self, entries: u64) {
         self.read += entries;
         self.written += entries;
     }
 
-    /// Counts entries that were read and are already there.
-    pub fn found(&mut self, entries: u64) {
+    pub(crate) fn found(&mut self, entries: u64) {
         self.read += entries;
         self.already_there += entries;
     }
 
-    /// Counts an entry that was read and cannot be imported.
-    pub fn refuse(&mut self, reason: Reason, key: &[u8], member: Option<&[u8]>) {
+    pub(crate) fn refuse(&mut self, reason: Reason, key: &[u8], member: Option<&[u8]>) {
         self.read += 1;
         self.unreadable += 1;
         let found = self.reasons.entry(reason).or_default();
@@ -77,7 +71,7 @@ impl Tally {
         }
     }
 
-    pub fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.keys += other.keys;
         self.read += other.read;
         self.written += other.written;
@@ -91,20 +85,14 @@ impl Tally {
         }
     }
 
-    /// Begins the layout again: keeps the number of written facts and resets the other counts.
+    /// Begins the layout again. Only the number of written facts stays.
     pub(crate) fn begin_again(&mut self) {
         *self = Self { earlier: self.earlier + self.written, ..Self::default() };
     }
 
     fn response(&self) -> Value {
-        json!({
-            "keys": self.keys,
-            "read": self.read,
-            "written": self.written + self.earlier,
-            "already_there": self.already_there.saturating_sub(self.earlier),
-            "unreadable": self.unreadable,
-            "reasons": self.reasons,
-        })
+        let (written, already_there) = (self.written + self.earlier, self.already_there.saturating_sub(self.earlier));
+        json!(Self { written, already_there, earlier: 0, ..self.clone() })
     }
 }
 

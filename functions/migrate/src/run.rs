@@ -1,27 +1,32 @@
 //! One invocation. It continues from the saved position, group of keys by group of keys, and saves after each group.
 
-use std::{collections::BTreeMap, sync::atomic::AtomicU64};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use moka::sync::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tidemark::{App, domain::NoticeId};
+use tidemark::{
+    App,
+    domain::{NoticeId, Seq, SeqSet, Timestamp, UserId},
+};
 use tracing::info;
 
 use crate::{
-    Imports, MigrateError, Request,
-    context::{Key, Outcome, Run},
-    edges::{self, Side},
-    feed,
+    Imports, MigrateError, Request, StoredProgress, edges,
     follow::{self, FOLLOWED},
-    imports::StoredProgress,
     legacy::{self, Layout, LegacyNotice, Reason},
     notices, posts,
     progress::{Pending, Progress},
     reads,
     report::{self, Tally},
-    source::{Shape, Source, SourceError},
+    source::{Member, Source, SourceError},
 };
 
 /// Keys that are imported concurrently.
@@ -38,6 +43,59 @@ const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 
 /// Authors whose post times are cached.
 const TIMES_KEPT: u64 = 1_000;
+
+pub(crate) struct Run<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) imports: Imports,
+    pub(crate) source: Source,
+    pub(crate) dry_run: bool,
+    /// Whether this is a pass over lists that are still in use.
+    pub(crate) follow: bool,
+    pub(crate) now: Timestamp,
+    /// The notice here that each legacy notice was published as.
+    pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
+    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
+    /// never changes.
+    pub(crate) times: Cache<(UserId, Seq), Times>,
+    pub(crate) stop_at: u64,
+    pub(crate) limit: u64,
+    pub(crate) read: AtomicU64,
+}
+
+/// Times and sequence numbers of one author's posts, ascending.
+pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
+
+/// A key that is imported, and the counts of its entries.
+pub(crate) struct Key<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) pending: Pending,
+    pub(crate) tally: Tally,
+}
+
+impl Key<'_> {
+    pub(crate) fn refuse(&mut self, reason: Reason, member: &[u8]) {
+        self.tally.refuse(reason, self.pending.key.as_bytes(), Some(member));
+    }
+}
+
+impl Run<'_> {
+    /// Whether the time or the limit of entries is used up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
+    }
+
+    /// Stores that members of a list agree with the facts, for later passes.
+    pub(crate) async fn note_seen(&self, list: &str, members: &SeqSet) -> Result<(), MigrateError> {
+        if self.dry_run || members.is_empty() {
+            return Ok(());
+        }
+        Ok(self.imports.change_seen(list, members, &SeqSet::default()).await?)
+    }
+
+    pub(crate) fn has_read(&self, entries: usize) {
+        self.read.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+}
 
 /// Works until the time or the limit is used up, all layouts are done, or another run has moved the progress.
 pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
@@ -69,13 +127,11 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
 
     let mut overtaken = false;
     while !progress.is_done() {
+        let is_late = now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS;
         let worked = match progress.layout {
             // A pass looks at new members of a list alone, so an old unfollow is no new follow to it.
-            Some(layout) if layout.is_of_follows() && !request.again && !request.follow => {
-                if now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS {
-                    return Err(MigrateError::TooLate(progress.first_begun));
-                }
-                step(&run, &layouts, layout, &mut progress).await
+            Some(layout) if layout.is_of_follows() && is_late && !request.again && !request.follow => {
+                return Err(MigrateError::TooLate(progress.first_begun));
             }
             Some(layout) => step(&run, &layouts, layout, &mut progress).await,
             None => sweep(&run, &mut progress).await,
@@ -86,7 +142,8 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         }
         if !request.dry_run && !overtaken {
             version += 1;
-            overtaken = !run.imports.save_progress(&name, &StoredProgress { version, text: progress.text()? }).await?;
+            let stored = StoredProgress { version, text: serde_json::to_string(&progress)? };
+            overtaken = !run.imports.save_progress(&name, &stored).await?;
         }
         if overtaken || run.is_over() {
             break;
@@ -107,44 +164,34 @@ async fn progress_of(
     let begin = |first_begun| Progress::begin(first_begun, server.to_owned(), layouts);
     if request.dry_run {
         let Some(cursor) = &request.cursor else { return Ok((begin(run.now), 0)) };
-        let handed = Progress::from_cursor(cursor);
-        return handed
-            .map(|progress| (progress, 0))
-            .ok_or_else(|| MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned()));
+        let invalid = || MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned());
+        return Ok((Progress::from_cursor(cursor).ok_or_else(invalid)?, 0));
     }
     if request.cursor.is_some() {
         return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
     }
     let stored = run.imports.progress(name).await?;
     if request.follow && !request.again {
-        require_same_server(&run.imports, url, stored.as_ref(), server).await?;
+        // The server of the last pass, or of the migration if this is the first pass.
+        let migration = match stored {
+            None => run.imports.progress(&name_of(url, &Layout::ALL, false)).await?,
+            Some(_) => None,
+        };
+        if let Some(before) = stored.as_ref().or(migration.as_ref())
+            && serde_json::from_str::<Progress>(&before.text)?.server != server
+        {
+            return Err(MigrateError::Restarted);
+        }
     }
     let Some(stored) = stored else { return Ok((begin(run.now), 0)) };
-    let known = Progress::from_text(&stored.text)?;
+    let known: Progress = serde_json::from_str(&stored.text)?;
     // If the stored run is done, a new run begins.
     Ok((if known.is_done() { begin(known.first_begun) } else { known }, stored.version))
 }
 
-/// Fails if the source was restarted since the last pass, or since the migration if this is the first pass.
-async fn require_same_server(
-    imports: &Imports,
-    url: &str,
-    pass: Option<&StoredProgress>,
-    server: &str,
-) -> Result<(), MigrateError> {
-    let before = match pass {
-        Some(pass) => Some(pass.clone()),
-        None => imports.progress(&name_of(url, &Layout::ALL, false)).await?,
-    };
-    match before {
-        Some(before) if Progress::from_text(&before.text)?.server != server => Err(MigrateError::Restarted),
-        _ => Ok(()),
-    }
-}
-
 /// One step: lists some keys, imports some of the listed keys, or begins the next layout.
 async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut Progress) -> Result<(), MigrateError> {
-    if progress.has_finished_layout() {
+    if progress.scan.is_none() && progress.pending.is_empty() {
         let next = layouts.iter().copied().find(|next| *next > layout);
         info!(?layout, "layout finished");
         progress.enter(next);
@@ -182,7 +229,6 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
     Ok(())
 }
 
-/// Looks for lists that no longer exist.
 async fn sweep(run: &Run<'_>, progress: &mut Progress) -> Result<(), MigrateError> {
     let after = progress.sweep.take().filter(|after| !after.is_empty());
     let (lists, next) = run.imports.lists_seen(after).await?;
@@ -196,55 +242,73 @@ async fn sweep(run: &Run<'_>, progress: &mut Progress) -> Result<(), MigrateErro
 /// Imports one key. Returns the counts, and the rest of the key if time is up.
 async fn key(run: &Run<'_>, layout: Layout, pending: Pending) -> Result<(Tally, Option<Pending>), MigrateError> {
     let mut key = Key { run, pending, tally: Tally::default() };
-    let worked = match members(&mut key, layout).await {
-        Err(MigrateError::Source(SourceError::WrongType)) => Err(Reason::WrongType),
-        other => other?,
+    let reason = match members(&mut key, layout).await {
+        Ok(rest) => return Ok((key.tally, rest.map(|at| Pending { at: Some(at), ..key.pending }))),
+        Err(MigrateError::Refused(reason)) => reason,
+        Err(MigrateError::Source(SourceError::WrongType)) => Reason::WrongType,
+        Err(error) => return Err(error),
     };
-    let goes_on = match worked {
-        Ok(Outcome::Done) => None,
-        Ok(Outcome::GoesOn(at)) => Some(Pending { at: Some(at), ..key.pending }),
-        Err(reason) => {
-            key.tally.refuse(reason, key.pending.key.as_bytes(), None);
-            None
-        }
-    };
-    Ok((key.tally, goes_on))
+    key.tally.refuse(reason, key.pending.key.as_bytes(), None);
+    Ok((key.tally, None))
 }
 
-/// Imports the members of one key. The inner error is the reason why the whole key is refused.
-async fn members(key: &mut Key<'_>, layout: Layout) -> Result<Result<Outcome, Reason>, MigrateError> {
+/// Imports the members of one key. Returns the position where the next invocation continues; `None` at the end.
+async fn members(key: &mut Key<'_>, layout: Layout) -> Result<Option<u64>, MigrateError> {
     let run = key.run;
     if layout == Layout::Notices {
-        return match legacy::notice(&key.pending.key) {
-            Ok(notice) => notices::bitmap(key, notice).await,
-            Err(reason) => Ok(Err(reason)),
-        };
+        let notice = legacy::notice(&key.pending.key).map_err(MigrateError::Refused)?;
+        return notices::bitmap(key, notice).await;
     }
-    let id = match layout.id_of(&key.pending.key) {
-        Ok(id) => id,
-        Err(reason) => return Ok(Err(reason)),
-    };
+    let id = layout.id_of(&key.pending.key).map_err(MigrateError::Refused)?;
     // The first piece alone: what is written for the members is checked again.
-    if layout != Layout::BlogInfo && key.pending.at.is_none() && run.app.facts.erased(&[id]).await?.contains(&id) {
-        return Ok(Err(Reason::Erased));
+    if key.pending.at.is_none() && run.app.facts.erased(&[id]).await?.contains(&id) {
+        return Err(MigrateError::Refused(Reason::Erased));
     }
-    let outcome = match layout {
+    match layout {
         _ if run.follow => follow::list(key, layout, id).await,
         Layout::AuthorBlogs => posts::author(key, id).await,
-        // `step` imports the first in groups; the second is handled above.
-        Layout::BlogInfo | Layout::Notices => Ok(Outcome::Done),
-        Layout::UserRead => reads::user(key, id, Shape::Set).await,
-        Layout::BlogRead => reads::user(key, id, Shape::SortedSet).await,
-        Layout::Following => edges::list(key, Side::Follower(id), 1).await,
-        Layout::UFollow => edges::list(key, Side::Follower(id), 1_000).await,
-        Layout::Fans => edges::list(key, Side::Followee(id), 1).await,
-        Layout::UFans => edges::list(key, Side::Followee(id), 1_000).await,
-        Layout::Feed => feed::user(key, id).await,
-    };
-    Ok(Ok(outcome?))
+        Layout::Feed => edges::feed(key, id).await,
+        _ => pieces(key, layout, id).await,
+    }
 }
 
-/// Parses the notices of the event.
+async fn pieces(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Option<u64>, MigrateError> {
+    let run = key.run;
+    let mut at = key.pending.at.unwrap_or_default();
+    loop {
+        let (members, next) = run.source.piece(layout.shape(), &key.pending.key, at).await?;
+        run.has_read(members.len());
+        let (imported, _) = import(key, layout, owner, &members).await?;
+        run.note_seen(&key.pending.key, &imported).await?;
+        match next {
+            Some(next) if !run.is_over() => at = next,
+            rest => return Ok(rest),
+        }
+    }
+}
+
+/// Imports members of a list. Returns those that agree with the facts from now on, and the position of the rest if time
+/// is up.
+pub(crate) async fn import(
+    key: &mut Key<'_>,
+    layout: Layout,
+    owner: UserId,
+    members: &[Member],
+) -> Result<(SeqSet, Option<u64>), MigrateError> {
+    let imported = match layout {
+        Layout::AuthorBlogs => return posts::blogs(key, owner, members).await,
+        Layout::UserRead | Layout::BlogRead => reads::mark(key, owner, members).await?,
+        Layout::Following | Layout::UFollow => edges::own(key, owner, layout.unit_ms(), members).await?,
+        Layout::Fans | Layout::UFans => {
+            edges::followers(key, owner, layout.unit_ms(), members).await?;
+            SeqSet::default()
+        }
+        // `step` imports the first in groups; `members` imports the others.
+        Layout::BlogInfo | Layout::Feed | Layout::Notices => SeqSet::default(),
+    };
+    Ok((imported, None))
+}
+
 fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, MigrateError> {
     let read = |(name, id): (&String, &NoticeId)| {
         let notice = legacy::notice(&format!("{}{name}", Layout::Notices.prefix()));

@@ -9,6 +9,8 @@
 //! | `key` S `notice#<platform>#<legacy notice>#<block>` | the bits of a block of a legacy notice's bitmap that were imported | `users` B (roaring) |
 //! | `key` S `run#<run>` | the progress of a run | `version` N, `progress` S (JSON) |
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 use tidemark_domain::{PostId, UserId};
 use tidemark_facts::item::{Bits, present};
@@ -39,33 +41,23 @@ tidemark_facts::items! {
     RunItem in "migration" { key: String, version: u64, progress: String };
 }
 
-/// The key of the post that a legacy blog became.
-pub(crate) fn mapping(blog: BlogId) -> String {
-    format!("blog#{blog}")
+/// The id in the key of a mapping, an import record, or the blog of a post.
+pub(crate) fn id<T: FromStr>(key: &str) -> Option<T> {
+    key.split_once('#')?.1.parse().ok()
 }
 
-pub(crate) fn mapped_blog(key: &str) -> Option<BlogId> {
-    key.strip_prefix("blog#")?.parse().ok()
+pub(crate) fn mapping(blog: BlogId) -> String {
+    format!("blog#{blog}")
 }
 
 pub(crate) fn import_record(author: UserId) -> String {
     format!("author#{author}")
 }
 
-pub(crate) fn imported_author(key: &str) -> Option<UserId> {
-    key.strip_prefix("author#")?.parse().ok()
-}
-
-/// The key of the legacy blog of a post.
 pub(crate) fn placed(post: PostId) -> String {
     format!("post#{post}")
 }
 
-pub(crate) fn placed_post(key: &str) -> Option<PostId> {
-    key.strip_prefix("post#")?.parse().ok()
-}
-
-/// The key of the seen members of a legacy list.
 pub(crate) fn seen(list: &str) -> String {
     format!("seen#{list}")
 }
@@ -74,7 +66,6 @@ pub(crate) fn seen_list(key: &str) -> Option<&str> {
     key.strip_prefix("seen#")
 }
 
-/// The key of the imported bits of a block of a legacy notice's bitmap.
 pub(crate) fn imported_bits((platform, notice): LegacyNotice, block: u64) -> String {
     format!("notice#{platform}#{notice}#{block}")
 }
@@ -91,12 +82,12 @@ mod tests {
     fn keys_are_exactly_these() {
         let author = UserId::new(7).unwrap();
         assert_eq!(mapping(u64::MAX), "blog#18446744073709551615");
-        assert_eq!(mapped_blog("blog#7"), Some(7));
+        assert_eq!(id("blog#7"), Some(7));
         assert_eq!(import_record(author), "author#7");
-        assert_eq!(imported_author("author#7"), Some(author));
+        assert_eq!(id("author#7"), Some(author));
         assert_eq!(run("abc"), "run#abc");
         assert_eq!(placed(PostId::new(author, 3)), "post#7-3");
-        assert_eq!(placed_post("post#7-3"), Some(PostId::new(author, 3)));
+        assert_eq!(id("post#7-3"), Some(PostId::new(author, 3)));
         assert_eq!(seen("u_follow:7"), "seen#u_follow:7");
         assert_eq!(seen_list("seen#u_follow:7"), Some("u_follow:7"));
         assert_eq!(imported_bits(("7".parse().unwrap(), 57), 2), "notice#7#57#2");

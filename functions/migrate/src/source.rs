@@ -1,10 +1,13 @@
-//! The legacy Redis. It is read in bounded pieces, without `KEYS`. [`crate::target`] has the writes.
+//! The legacy Redis. It is read in bounded pieces, without `KEYS`. Each write is one script. A repeated script changes
+//! nothing.
 
 use std::time::Duration;
 
-use crate::legacy::{BLOG_FIELDS, BlogId, Layout};
 use futures::future::{join_all, try_join_all};
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Script, aio::MultiplexedConnection};
+use tidemark::domain::{Edge, Post, UserId};
+
+use crate::legacy::{self, BLOG_FIELDS, BlogId, Layout};
 
 /// The approximate number of keys that one `SCAN` looks at.
 const KEYS_PER_SCAN: usize = 1_000;
@@ -15,9 +18,39 @@ const MEMBERS_PER_SCAN: usize = 500;
 /// invocation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The time that the source systems keep `blog:info`, and read and unread sets.
+const INFO_SECONDS: u64 = 7 * 24 * 3600;
+const MARK_SECONDS: u64 = 30 * 24 * 3600;
+
+/// Blogs in one call of a script, during which the legacy Redis serves no other client.
+const BLOGS_PER_CALL: usize = 500;
+
+/// The new state of a blog in a reader's legacy read state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Read,
+    /// Neither read nor unread.
+    Gone,
+    /// Unread, unless the legacy system has it read.
+    Unread,
+    /// Unread after it was read.
+    Unmarked,
+}
+
+impl Mark {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Gone => "gone",
+            Self::Unread => "unread",
+            Self::Unmarked => "unmarked",
+        }
+    }
+}
+
 /// A command failed on the source.
 #[derive(Debug, thiserror::Error)]
-pub enum SourceError {
+pub(crate) enum SourceError {
     #[error("the key holds another type")]
     WrongType,
     /// The source is unreachable, or its reply cannot be parsed.
@@ -36,12 +69,6 @@ pub(crate) type Member = (Vec<u8>, Option<f64>);
 
 /// The values of [`BLOG_FIELDS`] in one `blog:info`, in their order.
 pub(crate) type Info = Vec<Option<Vec<u8>>>;
-
-/// Some members of a key, and the cursor of the others; `None` at the end.
-pub(crate) struct Piece {
-    pub(crate) members: Vec<Member>,
-    pub(crate) next: Option<u64>,
-}
 
 /// The type of a key, which decides the command that reads its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +101,8 @@ impl Source {
         Ok((keys, (next != 0).then_some(next)))
     }
 
-    pub(crate) async fn piece(&self, shape: Shape, key: &str, cursor: u64) -> Result<Piece, SourceError> {
+    /// Some members of a key, and the cursor of the others; `None` at the end.
+    pub(crate) async fn piece(&self, shape: Shape, key: &str, cursor: u64) -> Result<(Vec<Member>, Option<u64>), SourceError> {
         let mut scan = redis::cmd(if shape == Shape::Set { "SSCAN" } else { "ZSCAN" });
         scan.arg(key).arg(cursor).arg("COUNT").arg(MEMBERS_PER_SCAN);
         let (next, found): (u64, Vec<Vec<u8>>) = self.query(&scan).await?;
@@ -85,7 +113,7 @@ impl Source {
                 pairs.iter().map(|[member, score]| (member.clone(), Some(number(score)))).collect()
             }
         };
-        Ok(Piece { members, next: (next != 0).then_some(next) })
+        Ok((members, (next != 0).then_some(next)))
     }
 
     /// At most `length` bytes of a string, from offset `at` on. There are fewer at its end.
@@ -117,24 +145,62 @@ impl Source {
         try_join_all(keys.iter().map(ask)).await
     }
 
-    /// All members of a key.
     pub(crate) async fn members(&self, shape: Shape, key: &str) -> Result<Vec<Member>, SourceError> {
         let (mut members, mut cursor) = (Vec::new(), Some(0));
         while let Some(at) = cursor {
-            let piece = self.piece(shape, key, at).await?;
-            members.extend(piece.members);
-            cursor = piece.next;
+            let (piece, next) = self.piece(shape, key, at).await?;
+            members.extend(piece);
+            cursor = next;
         }
         Ok(members)
     }
 
-    /// A handle of the connection, which its handles share.
-    pub(crate) fn connection(&self) -> MultiplexedConnection {
-        self.0.clone()
+    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SourceError> {
+        Ok(command.query_async(&mut self.0.clone()).await?)
     }
 
-    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SourceError> {
-        Ok(command.query_async(&mut self.connection()).await?)
+    /// Makes the legacy lists agree with an edge or its tombstone.
+    pub(crate) async fn put_edge(&self, edge: &Edge) -> Result<(), SourceError> {
+        let (user, author) = (edge.user.get(), edge.author.get());
+        let script = Script::new(include_str!("lua/follow.lua"));
+        let mut call = script.prepare_invoke();
+        call.key(Layout::UFollow.key(user)).key(Layout::UFans.key(author));
+        call.key(Layout::Following.key(user)).key(Layout::Fans.key(author));
+        call.key(legacy::fans_number_key(edge.author));
+        call.key(legacy::unread_key(edge.user, edge.author)).key(legacy::unread_counts_key(edge.user));
+        call.arg(user).arg(author).arg(edge.since.ms()).arg(u8::from(edge.following));
+        Ok(call.invoke_async(&mut self.0.clone()).await?)
+    }
+
+    pub(crate) async fn put_marks(&self, user: UserId, author: UserId, marks: &[(Mark, BlogId)]) -> Result<(), SourceError> {
+        let script = Script::new(include_str!("lua/marks.lua"));
+        for marks in marks.chunks(BLOGS_PER_CALL) {
+            let mut call = script.prepare_invoke();
+            call.key(Layout::UserRead.key(user.get())).key(legacy::unread_key(user, author));
+            call.key(legacy::unread_counts_key(user)).arg(author.get()).arg(MARK_SECONDS);
+            for (mark, blog) in marks {
+                call.arg(mark.name()).arg(*blog);
+            }
+            call.invoke_async::<()>(&mut self.0.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores a live post. The legacy system has the post already unless it is `new` there.
+    pub(crate) async fn put_blog(&self, blog: BlogId, post: &Post, new: bool) -> Result<(), SourceError> {
+        let author = post.id.author.get();
+        let script = Script::new(include_str!("lua/publish.lua"));
+        let mut call = script.prepare_invoke();
+        call.key(Layout::BlogInfo.key(blog)).key(Layout::AuthorBlogs.key(author));
+        call.arg(blog).arg(author).arg(&post.title).arg(post.created_at.ms()).arg(INFO_SECONDS).arg(u8::from(new));
+        Ok(call.invoke_async(&mut self.0.clone()).await?)
+    }
+
+    pub(crate) async fn retract_blog(&self, blog: BlogId, author: UserId) -> Result<(), SourceError> {
+        let script = Script::new(include_str!("lua/retract.lua"));
+        let mut call = script.prepare_invoke();
+        call.key(Layout::BlogInfo.key(blog)).key(Layout::AuthorBlogs.key(author.get())).arg(blog);
+        Ok(call.invoke_async(&mut self.0.clone()).await?)
     }
 }
 

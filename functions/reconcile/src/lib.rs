@@ -64,7 +64,7 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
     let segments = || Segment::all(app.settings.walk_segments);
     let in_segments = app.settings.walk_segments > 1 && !run.plan.dry_run && run.plan.segment == Segment::WHOLE;
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    let response = match run.job {
+    Ok(match run.job {
         Job::FanOuts => rendered("fan-outs", &reconcile.flow(&run.plan, &run.flow, &out_of_time).boxed().await?),
         Job::Marks => rendered("marks", &reconcile.marks(&run.plan).boxed().await?),
         Job::Users if in_segments && run.from.is_none() => {
@@ -82,8 +82,7 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
             }
             response
         }
-    };
-    Ok(response)
+    })
 }
 
 /// Sends an event for each segment whose walk is in progress, so that as many executions continue them. The next minute

@@ -26,7 +26,6 @@ const SETTLE_MS: u64 = 5_000;
 /// Keys or items in one step of a walk: about a hundred users, a few seconds.
 const SLICE: usize = 500;
 
-/// The part of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Job {

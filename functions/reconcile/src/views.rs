@@ -42,10 +42,9 @@ impl Deref for StoredViews {
     }
 }
 
-/// All that Redis has of one user. A view of a wrong type counts as absent.
+/// All that Redis has of one user: the keys that exist, and the views. One of a wrong type counts as absent.
 #[derive(Debug, Clone, Default)]
 pub struct StoredUser {
-    /// The keys that exist.
     pub keys: Vec<StoredKey>,
     pub reader: StoredReader,
     pub following: Stored<StoredList>,
@@ -56,19 +55,12 @@ pub struct StoredUser {
     pub card: Stored<CardVersion>,
 }
 
-/// A view of notices.
-#[derive(Debug, Clone)]
-pub struct StoredView<T> {
-    /// The keys that exist.
-    pub keys: Vec<StoredKey>,
-    /// Absent if it has a wrong type.
-    pub record: Stored<T>,
-}
+/// The keys of a view that exist, and its content, absent if it has a wrong type.
+pub(crate) type StoredView<T> = (Vec<StoredKey>, Stored<T>);
 
-/// All that Redis has of one post.
+/// The same of one post.
 #[derive(Debug, Clone, Default)]
 pub struct StoredPostViews {
-    /// The keys that exist.
     pub keys: Vec<StoredKey>,
     pub summary: Stored<PostSummary>,
     /// The text and its revision.
@@ -76,10 +68,9 @@ pub struct StoredPostViews {
     pub counts: Stored<CountsVersion>,
 }
 
-/// A hash in a reply of Redis.
+/// A string, a hash, and a sorted set in a reply of Redis.
+type Record = Option<Vec<u8>>;
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Members of a sorted set and their scores.
 type Scores = Vec<(Vec<u8>, f64)>;
 
 /// The length in bytes of the token of a reader's reactions, with the epoch after it.
@@ -87,8 +78,7 @@ const TOKEN: usize = size_of::<u64>() + EPOCH_BYTES;
 
 /// The key. If its value has a wrong type, the name of a key that never exists, so that the read returns nothing.
 fn readable(found: &[StoredKey], key: String) -> String {
-    let wrong = |found: &StoredKey| found.key == key && !found.right_type;
-    if found.iter().any(wrong) { format!("{key}:unreadable") } else { key }
+    if found.iter().any(|found| found.key == key && !found.right_type) { format!("{key}:unreadable") } else { key }
 }
 
 impl StoredViews {
@@ -112,8 +102,8 @@ impl StoredViews {
             return Ok((users, next));
         }
         let get = |user: &UserId| redis::cmd("HGET").arg(keys::reader_state(*user)).arg(META_FIELD).clone();
-        let metas: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("abandoned", users.iter().map(get).collect()).await?;
-        let abandoned = |(meta, epoch): &(Option<Vec<u8>>, Epoch)| {
+        let metas: Vec<(Record, Epoch)> = self.each_in_epoch("abandoned", users.iter().map(get).collect()).await?;
+        let abandoned = |(meta, epoch): &(Record, Epoch)| {
             let meta = meta.as_deref().and_then(ReaderMeta::decode);
             meta.is_some_and(|meta| meta.building && meta.deadline < now && meta.epoch == epoch.as_bytes())
         };
@@ -126,10 +116,9 @@ impl StoredViews {
             return Ok(StoredUser::default());
         }
         let (state, feed) = (keys::reader_state(user), keys::feed(user));
-        let [following, ..] = keys::list(List::Following(user));
-        let [fans, ..] = keys::list(List::Fans(user));
-        let [counters, _] = keys::counters(user);
-        let [ranked, moves] = keys::ranked(user);
+        let ([following, ..], [fans, ..]) = (keys::list(List::Following(user)), keys::list(List::Fans(user)));
+        let ([counters, _], [ranked, moves]) = (keys::counters(user), keys::ranked(user));
+        let ([head, _], [card, _]) = (keys::head(user), keys::card(user));
         let get = |name: &str, key: String| redis::cmd(name).arg(readable(&keys, key)).clone();
         let range = |name: &str, key: String| get(name, key).arg(0).arg(-1).clone();
         // A transaction, as for a page: state and feed are of the same moment.
@@ -139,14 +128,13 @@ impl StoredViews {
             range("ZRANGE", following).arg("WITHSCORES").clone(),
             range("ZRANGE", fans).arg("WITHSCORES").clone(),
             get("GET", counters),
-            get("GET", keys::head(user)[0].clone()),
-            get("GET", keys::card(user)[0].clone()),
+            get("GET", head),
+            get("GET", card),
             get("HGETALL", keys::reactions(user)),
             range("ZRANGE", ranked).arg("WITHSCORES").clone(),
             get("HGETALL", moves),
         ];
-        type All =
-            (Fields, Vec<Vec<u8>>, Scores, Scores, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>, Fields, Scores, Fields);
+        type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Record, Record, Record, Fields, Scores, Fields);
         let (all, epoch): (All, _) = self.query_in_epoch("of_user", transaction(commands)).await?;
         let (fields, entries, following, fans, counters, head, card, reactions, scores, moves) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
@@ -168,8 +156,7 @@ impl StoredViews {
         let ([summary, _], [counts, ..]) = (keys::post(post), keys::counts(post));
         let get = |key: String| redis::cmd("GET").arg(readable(&keys, key)).clone();
         let commands = transaction([summary, keys::text(post), counts].map(get));
-        type All = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
-        let ((summary, text, counts), epoch): (All, _) = self.query_in_epoch("of_post", commands).await?;
+        let ((summary, text, counts), epoch): ((Record, Record, Record), _) = self.query_in_epoch("of_post", commands).await?;
         Ok(StoredPostViews {
             summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)),
             text: in_epoch(text, epoch, posts::decode_any_text),
@@ -178,35 +165,31 @@ impl StoredViews {
         })
     }
 
-    pub async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
+    pub(crate) async fn of_platform(&self, platform: Platform) -> Result<StoredView<PlatformHead>, StoreError> {
         self.record("of_platform", View::Platform(platform), notices::decode_head).await
     }
 
     pub(crate) async fn of_notice_reads(&self, user: UserId, platform: Platform) -> Result<StoredView<StoredSlots>, StoreError> {
-        let decode = |record: &[u8]| {
-            let read = notices::decode_reads(record)?;
-            Some(StoredSlots { version: record::version(record)?.0, read })
-        };
+        let decode =
+            |record: &[u8]| Some(StoredSlots { version: record::version(record)?.0, read: notices::decode_reads(record)? });
         self.record("of_notice_reads", View::NoticeReads(user, platform), decode).await
     }
 
-    pub async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<Marks>, StoreError> {
+    pub(crate) async fn of_marks(&self, user: UserId, author: UserId) -> Result<StoredView<Marks>, StoreError> {
         self.record("of_marks", View::Marks(user, author), readers::decode_marks).await
     }
 
     pub(crate) async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
         let keys = self.found(vec![View::Title(notice, revision)]).await?;
         let key = readable(&keys, keys::notice_title(notice, revision));
-        let title: Option<Vec<u8>> = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
-        Ok(StoredView { keys, record: Stored::read(title, |title| notices::decode_title(&title)) })
+        let title: Record = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
+        Ok((keys, Stored::read(title, |title| notices::decode_title(&title))))
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
         self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
     }
-}
 
-impl StoredViews {
     /// Reads a view whose first key is a string that contains all of it.
     async fn record<T>(
         &self,
@@ -217,15 +200,14 @@ impl StoredViews {
         let key = keys::of_view(&view).into_iter().next().map(|(key, _)| key).unwrap_or_default();
         let keys = self.found(vec![view]).await?;
         let get = redis::cmd("GET").arg(readable(&keys, key)).clone();
-        let (record, epoch): (Option<Vec<u8>>, _) = self.query_in_epoch(operation, get).await?;
-        Ok(StoredView { keys, record: in_epoch(record, epoch, decode) })
+        let (record, epoch): (Record, _) = self.query_in_epoch(operation, get).await?;
+        Ok((keys, in_epoch(record, epoch, decode)))
     }
 
     /// Reads type and lifetime of all keys of these views, in one round trip. Returns the keys that exist.
     async fn found(&self, views: Vec<View>) -> Result<Vec<StoredKey>, StoreError> {
-        let keys =
-            views.iter().flat_map(|view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected)));
-        let keys: Vec<(String, &View, KeyType)> = keys.collect();
+        let keys_of = |view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected));
+        let keys: Vec<(String, &View, KeyType)> = views.iter().flat_map(keys_of).collect();
         let commands = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
         let replies: Vec<redis::Value> = self.each("found", keys.iter().flat_map(commands).collect()).await?;
         let damaged = |_| StoreError::DamagedView { detail: "type or lifetime of a key".to_owned() };
@@ -244,7 +226,7 @@ impl StoredViews {
 }
 
 /// Decodes a record without the epoch at its end. A record of another epoch that can be decoded counts as absent.
-fn in_epoch<T>(record: Option<Vec<u8>>, epoch: Epoch, decode: impl FnOnce(&[u8]) -> Option<T>) -> Stored<T> {
+fn in_epoch<T>(record: Record, epoch: Epoch, decode: impl FnOnce(&[u8]) -> Option<T>) -> Stored<T> {
     let Some(record) = record else { return Stored::Absent };
     let read = record.len().checked_sub(epoch.as_bytes().len()).and_then(|end| decode(&record[..end]));
     match (read, epoch.current(&record)) {

@@ -10,7 +10,7 @@ use redis::Cmd;
 use serde_json::json;
 use tidemark::domain::Timestamp;
 use tidemark_local::{Fault, FaultAction};
-use tidemark_migrate::{imports::StoredProgress, legacy::Layout};
+use tidemark_migrate::{StoredProgress, legacy::Layout};
 use tidemark_tests::{LegacyRedis, World, user_id, world};
 
 use super::{

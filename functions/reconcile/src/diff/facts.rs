@@ -53,30 +53,26 @@ impl StoredCount {
 pub struct StoredHead {
     /// A count in it that cannot be read is zero.
     pub head: AuthorHead,
-    /// The number of live posts.
     pub posts: StoredCount,
     /// The number of deletions; `None` if it is not stored.
     pub deletions: Option<u64>,
 }
 
-/// The handle in a profile.
+/// The handle in a profile of this version, and the user who has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredHandle {
     pub handle: Handle,
-    /// The version of the profile.
     pub version: u32,
-    /// The user who has the handle.
     pub owner: Option<UserId>,
 }
 
-/// A pair of users of whom one may block the other, and the flags of the block.
+/// A pair of users of whom one may block the other, and the two flags of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredBlock {
     pub user: UserId,
     pub other: UserId,
     /// Whether the pair says that the user blocks the other.
     pub blocked: bool,
-    /// The revision of the pair, if there is one.
     pub rev: Option<u32>,
     pub flags: [bool; 2],
 }
@@ -92,13 +88,13 @@ pub struct ReactionShard {
     pub flagged: Vec<(UserId, UserId)>,
     /// The reactions that the users' lists lack, each with the version of the user's reactions.
     pub unlisted: Vec<(ListedReaction, u32)>,
-    /// The stored counts of each post, by its sequence number.
+    /// The stored counts of each post.
     pub posts: HashMap<Seq, ShardCounts>,
-    /// The stored counts of all posts together.
+    /// Of all posts together.
     pub total: ShardCounts,
 }
 
-/// The counts of likes and favorites in one item.
+/// The stored counts of likes and favorites in one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShardCounts {
     pub likes: StoredCount,
@@ -133,8 +129,8 @@ impl ShardCounts {
 pub struct ListedShard {
     /// Without followers that cannot be read, or whose edges cannot be read.
     pub followers: Vec<Relation>,
-    /// Whether the list is complete: no follower and no edge of one is damaged, and the shard has at most the number of
-    /// items that reconcile looks at.
+    /// Whether no follower and no edge of one is damaged, and the shard has at most the number of items that reconcile
+    /// looks at.
     pub whole: bool,
 }
 
@@ -146,15 +142,11 @@ pub struct UserFacts {
     pub edges: Vec<Edge>,
     /// Whether no edge is damaged.
     pub edges_whole: bool,
-    /// The stored count of followed authors.
     pub followings: StoredCount,
     /// The time since which each followed author lists the user; `None` if it cannot be read or is not looked at today.
     pub listed: HashMap<UserId, Option<Timestamp>>,
-    /// The listed followers, by shard.
     pub followers: Vec<ListedShard>,
-    /// The listed followers who have a live edge.
     pub live_followers: HashSet<UserId>,
-    /// The stored counts of followers, by shard.
     pub follower_counts: [StoredCount; SHARDS as usize],
     /// The user's head as an author; `None` if it cannot be read.
     pub head: Option<StoredHead>,
@@ -162,7 +154,6 @@ pub struct UserFacts {
     pub posts: Vec<StoredPost>,
     /// The deleted posts that have a body.
     pub bodies: HashSet<PostId>,
-    /// The read states, by author.
     pub reads: HashMap<UserId, ReadState>,
     /// The heads of the authors of `reads` that can be read.
     pub read_heads: HashMap<UserId, StoredHead>,
@@ -174,9 +165,7 @@ pub struct UserFacts {
     pub given: HashMap<UserId, ReactionState>,
     /// The user's blocks, and those of which the user's reactions have a flag.
     pub blocks: Vec<StoredBlock>,
-    /// The handle in the user's profile.
     pub handle: Option<StoredHandle>,
-    /// The items that cannot be read.
     pub damaged: BTreeSet<DamagedItem>,
 }
 
@@ -274,7 +263,8 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     let mut found = Vec::new();
     let head = facts.head.as_ref().map(|stored| &stored.head);
     let mut implied = head.map_or(0, AuthorHead::implied_posts);
-    let given = given_by_post(facts);
+    // The posts' reactions, if all of them are known.
+    let given = facts.reactions.iter().all(|shard| shard.whole).then(|| given_in(&facts.reactions));
     for StoredPost { post, unfinished } in &facts.posts {
         let (id, left_out) = (post.id, !post.is_in_feeds());
         if head.is_some_and(|head| head.deleted.contains(id.seq) != left_out) {
@@ -308,32 +298,28 @@ fn posts(facts: &UserFacts) -> Vec<Difference> {
     found
 }
 
-/// Counts the users' reactions to each post; `None` if not all of them are known. The stored counts may be wrong, which
-/// is a difference of its own.
-fn given_by_post(facts: &UserFacts) -> Option<HashMap<Seq, ReactionCounts>> {
+/// Counts the users' reactions to each post. The stored counts may be wrong, which is a difference of its own.
+fn given_in<'a>(shards: impl IntoIterator<Item = &'a ReactionShard>) -> HashMap<Seq, ReactionCounts> {
     let mut given: HashMap<Seq, ReactionCounts> = HashMap::new();
-    for (_, state) in facts.reactions.iter().flat_map(|shard| &shard.users) {
+    for (_, state) in shards.into_iter().flat_map(|shard| &shard.users) {
         state.liked.above(0).for_each(|seq| given.entry(seq).or_default().likes += 1);
         state.favorited.above(0).for_each(|seq| given.entry(seq).or_default().favorites += 1);
     }
-    facts.reactions.iter().all(|shard| shard.whole).then_some(given)
+    given
 }
 
 fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Difference> {
+    let given = given_in([stored]);
+    let seqs: BTreeSet<Seq> = given.keys().chain(stored.posts.keys()).copied().collect();
     let mut found = Vec::new();
     for reaction in Reaction::ALL {
-        let mut right: HashMap<Seq, u64> = stored.posts.keys().map(|&seq| (seq, 0)).collect();
-        let mut total = 0;
-        for seq in stored.users.iter().flat_map(|(_, state)| state.of(reaction).above(0)) {
-            *right.entry(seq).or_default() += 1;
-            total += 1;
-        }
-        found.extend(right.into_iter().filter_map(|(seq, right)| {
-            let count = stored.posts.get(&seq).copied().unwrap_or_default().of(reaction);
-            let of = Counter::PostReactions { post: PostId::new(author, seq), shard, reaction };
-            count.differs(Kind::PostReactions, of, right)
+        found.extend(seqs.iter().filter_map(|seq| {
+            let count = stored.posts.get(seq).copied().unwrap_or_default().of(reaction);
+            let of = Counter::PostReactions { post: PostId::new(author, *seq), shard, reaction };
+            count.differs(Kind::PostReactions, of, given.get(seq).map_or(0, |counts| counts.of(reaction)))
         }));
         let of = Counter::AuthorReactions { author, shard, reaction };
+        let total = given.values().map(|counts| counts.of(reaction)).sum();
         found.extend(stored.total.of(reaction).differs(Kind::AuthorReactions, of, total));
     }
     found

@@ -13,9 +13,7 @@ macro_rules! kinds {
         impl Kind {
             /// The id in reports, logs and metrics.
             pub const fn id(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $id,)*
-                }
+                match self { $(Self::$kind => $id,)* }
             }
         }
     };

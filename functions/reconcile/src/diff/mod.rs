@@ -1,13 +1,9 @@
-//! The differences of stored data, and how they are found: pure functions compare both sides, in the same types, and
-//! return differences.
-//!
-//! A difference has a [`Kind`], a [`Subject`] and a [`Remedy`]. A dry run of `reconcile` lists the differences, and a
-//! run also applies the remedies. A new kind is one row in the [table of kinds](kinds), and the code that finds it.
+//! The differences of stored data: pure functions compare both sides, in the same types. A difference has a [`Kind`], a
+//! [`Subject`] and a [`Remedy`]. A new kind is one row in the [table of kinds](kinds), and the code that finds it.
 //!
 //! - Facts against facts ([`facts`], [`notices`]): each repair is one write or one transaction, on condition that the
 //!   facts are as the look found them.
-//! - Work in progress that should have moved and has not: the `fan-outs` job finds it and resumes it, or an operator
-//!   does.
+//! - Work in progress that should have moved and has not: the `fan-outs` job or an operator resumes it.
 //! - Views against facts ([`reader`], [`views`], [`notices`]): a view may be deleted at any time. So it is deleted if
 //!   the operations that write it cannot repair it.
 //!
@@ -33,7 +29,7 @@ use tidemark_views::keys::View;
 
 pub use kinds::Kind;
 
-/// A difference. Two looks found the same difference if all of it is equal. A report shows the kind and the subject.
+/// Two looks found the same difference if all of it is equal. A report shows the kind and the subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Difference {
     pub kind: Kind,
@@ -41,8 +37,7 @@ pub struct Difference {
     pub subject: Subject,
     #[serde(skip)]
     pub remedy: Remedy,
-    /// The version of the fact; zero if it makes no difference. If the fact changes before the second look, that look
-    /// finds another difference.
+    /// The version of the fact; zero if it makes no difference. A fact that changes is another difference.
     #[serde(skip)]
     pub version: u64,
 }
@@ -203,7 +198,6 @@ impl Correction {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct DamagedItem {
     pub table: &'static str,
-    /// The key as text.
     pub key: String,
 }
 
@@ -238,11 +232,11 @@ pub struct ListedReaction {
     pub reaction: Reaction,
 }
 
-/// An idempotency record as it is stored.
+/// An idempotency record as it is stored, and its content.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredRecord {
     pub key: String,
-    /// The content; `None` if it cannot be read.
+    /// `None` if it cannot be read.
     pub says: Option<RecordSays>,
     /// Whether the post or the notices exist, or existed.
     pub exists: bool,
@@ -256,7 +250,6 @@ pub enum Answered {
     Notices(Vec<NoticeId>),
 }
 
-/// The content of an idempotency record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordSays {
     pub answered: Answered,
@@ -296,12 +289,8 @@ pub enum Stored<T> {
 }
 
 impl<T> Stored<T> {
-    /// The value, if there is one that can be read.
     pub fn present(&self) -> Option<&T> {
-        match self {
-            Self::Present(value) => Some(value),
-            Self::Absent | Self::Damaged => None,
-        }
+        if let Self::Present(value) = self { Some(value) } else { None }
     }
 
     /// Decodes a value. `decode` returns `None` if it cannot be read.

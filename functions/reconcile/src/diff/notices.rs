@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId};
 use tidemark_views::keys::View;
 
-use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject, views::of_copy};
+use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
 
 /// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
 /// never given.
@@ -24,7 +24,6 @@ pub struct StoredNotice {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Compares a head with the notices that exist.
 pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNotice], now: Timestamp) -> Vec<Difference> {
     let items: BTreeSet<Seq> = stored.iter().map(|notice| notice.seq).collect();
     let listed: BTreeSet<Seq> = head.live.iter().map(|notice| notice.seq).collect();
@@ -102,11 +101,6 @@ pub(crate) fn of_slots(
     wrong.then(|| differs(Kind::NoticeReadsWrong, forget).in_version(version))
 }
 
-pub(crate) fn of_head(platform: Platform, stored: &Stored<PlatformHead>, right: &PlatformHead) -> Option<Difference> {
-    let view = View::Platform(platform);
-    of_copy(Kind::PlatformHeadWrong, Subject::Platform { platform }, view, (stored, right), right.version)
-}
-
 /// The title of a notice, and when it was published.
 pub(crate) type StoredTitle = (String, Timestamp);
 
@@ -139,16 +133,14 @@ mod tests {
     use super::*;
     use tidemark_domain::NoticeContent;
 
+    const USER: UserId = UserId::MIN;
+
     fn now() -> Timestamp {
         Timestamp::from_ms(1_000_000_000_000)
     }
 
     fn platform() -> Platform {
         Platform::new(7).unwrap()
-    }
-
-    fn user() -> UserId {
-        UserId::new(5).unwrap()
     }
 
     fn id(seq: Seq) -> NoticeId {
@@ -186,9 +178,9 @@ mod tests {
     #[test]
     fn a_counted_slot_above_the_head_shows_that_the_head_is_stale() {
         let head = head(3);
-        let found = |reads: &NoticeReads, counted: &[Slot]| of_reads(user(), platform(), &head, reads, &set(counted));
+        let found = |reads: &NoticeReads, counted: &[Slot]| of_reads(USER, platform(), &head, reads, &set(counted));
         let reads = |slots: &[Slot]| NoticeReads { version: 1, read: set(slots), ..NoticeReads::default() };
-        let (user, platform) = (user(), platform());
+        let (user, platform) = (USER, platform());
         let beyond = |latest| {
             let subject = Subject::NoticeReadsBeyond { user, platform, latest };
             Difference::new(Kind::NoticeReadsBeyond, subject, Correction::CutNoticeReads { user, platform })
@@ -215,16 +207,16 @@ mod tests {
         let right = NoticeReads { version: 3, read: set(&[1, 2]), ..NoticeReads::default() };
         let found = |version, slots: &[Slot]| {
             let stored = Stored::Present(StoredSlots { version, read: set(slots) });
-            of_slots(user(), platform(), &stored, &head, &right)
+            of_slots(USER, platform(), &stored, &head, &right)
         };
         let differs = |kind, remedy| {
-            let subject = Subject::NoticeReads { user: user(), platform: platform() };
+            let subject = Subject::NoticeReads { user: USER, platform: platform() };
             Some(Difference::new(kind, subject, remedy).in_version(3))
         };
-        let wrong = || differs(Kind::NoticeReadsWrong, Remedy::Forget(View::NoticeReads(user(), platform())));
+        let wrong = || differs(Kind::NoticeReadsWrong, Remedy::Forget(View::NoticeReads(USER, platform())));
         assert_eq!([found(3, &[1]), found(3, &[1, 2])], [None, None]);
         assert_eq!([found(3, &[1, 4]), found(3, &[]), found(4, &[1, 2])], [wrong(), wrong(), wrong()]);
-        let sync = Remedy::SyncNotices { platform: platform(), user: Some(user()) };
+        let sync = Remedy::SyncNotices { platform: platform(), user: Some(USER) };
         assert_eq!(found(2, &[1, 2]), differs(Kind::NoticeReadsBehind, sync));
     }
 

@@ -13,12 +13,11 @@ use super::{Difference, Ghost, Kind, Remedy, Stored, Subject, facts::StoredPost}
 /// More missing entries than this are one difference.
 pub(crate) const MOST_ENTRIES: usize = 20;
 
-/// A reader's view as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredReader {
     /// `Absent` also if there are fields without the one that makes them a view.
     pub state: Stored<ReaderState>,
-    /// Whether there are fields without the one that makes them a view.
+    /// Whether there are such fields.
     pub headless: bool,
     /// The entries of the cached feed, oldest first.
     pub feed: Stored<Vec<FeedKey>>,
@@ -28,7 +27,6 @@ pub struct StoredReader {
     pub ranked: Stored<StoredRanks>,
 }
 
-/// A ranked feed as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredRanks {
     pub half_life: Option<HalfLife>,
@@ -38,7 +36,7 @@ pub struct StoredRanks {
 /// The facts of one followed author.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Followed {
-    /// The edge, which is no tombstone.
+    /// It is no tombstone.
     pub edge: Edge,
     pub head: AuthorHead,
     pub reads: ReadState,
@@ -164,7 +162,6 @@ impl Sides<'_> {
         sides.is_some_and(|(field, followed)| field.is_behind(&followed.head))
     }
 
-    /// Compares one author's field.
     fn of_field(&self, author: UserId, field: &AuthorState, followed: &Followed) -> BTreeSet<Difference> {
         let user = self.user;
         let Followed { edge, head, reads } = followed;
@@ -185,26 +182,19 @@ impl Sides<'_> {
             return BTreeSet::from([sync(Kind::FieldOpening)]);
         }
         let latest = head.latest_seq.max(edge.base);
-        let mut found = BTreeSet::new();
-        if field.newest_delivered() > latest {
-            found.insert(rebuild(Kind::DeliveredAhead));
-        }
-        if field.floor != edge.floor {
-            found.insert(sync(Kind::FloorWrong));
-        }
-        if field.muted != edge.muted.is_some() || field.lists != edge.lists {
-            found.insert(rebuild(Kind::ChoiceWrong));
-        }
-        if field.preference != edge.preference {
-            found.insert(rebuild(Kind::PreferenceWrong));
-        }
-        if field.version < reads.version {
-            found.insert(sync(Kind::ReadsBehind).in_version(reads.version.into()));
-        }
         let newest = PostId::new(author, head.latest_seq);
-        if !field.asks() && field.modes.changes < head.modes.changes && !self.is_moving(newest) {
-            found.insert(sync(Kind::ModesBehind));
-        }
+        let unknown_mode = !field.asks() && field.modes.changes < head.modes.changes && !self.is_moving(newest);
+        let wrong_choice = field.muted != edge.muted.is_some() || field.lists != edge.lists;
+        let checks = [
+            (field.newest_delivered() > latest, rebuild(Kind::DeliveredAhead)),
+            (field.floor != edge.floor, sync(Kind::FloorWrong)),
+            (wrong_choice, rebuild(Kind::ChoiceWrong)),
+            (field.preference != edge.preference, rebuild(Kind::PreferenceWrong)),
+            (field.version < reads.version, sync(Kind::ReadsBehind).in_version(reads.version.into())),
+            (unknown_mode, sync(Kind::ModesBehind)),
+        ];
+        let mut found: BTreeSet<Difference> =
+            checks.into_iter().filter_map(|(found, difference)| found.then_some(difference)).collect();
         if !self.is_catching_up(author) {
             let bits = |seq| self.of_bits(PostId::new(author, seq), field, followed).into_iter().flatten();
             found.extend((edge.floor + 1..latest + 1).flat_map(bits));
@@ -212,7 +202,6 @@ impl Sides<'_> {
         found
     }
 
-    /// Compares the bits that an author's field has for one post.
     fn of_bits(&self, post: PostId, field: &AuthorState, followed: &Followed) -> [Option<Difference>; 2] {
         let (user, PostId { author, seq }) = (self.user, post);
         let Followed { edge, head, reads } = followed;
@@ -279,7 +268,6 @@ impl Sides<'_> {
         ranked.scores.iter().filter(wrong).take(MOST_ENTRIES).map(difference).collect()
     }
 
-    /// Compares an entry with the entries that the facts imply.
     fn of_entry(&self, key: &FeedKey) -> Option<Difference> {
         let Self { user, state, facts } = *self;
         let FeedKey { at, post } = *key;
@@ -315,6 +303,14 @@ mod tests {
 
     const USER: UserId = UserId::MIN;
 
+    fn found(stored: &StoredReader, facts: &ReaderFacts) -> Vec<Difference> {
+        differences(USER, stored, facts, Timestamp::from_ms(5_000))
+    }
+
+    fn kinds(stored: &StoredReader, facts: &ReaderFacts) -> Vec<Kind> {
+        found(stored, facts).iter().map(|found| found.kind).collect()
+    }
+
     fn author() -> UserId {
         UserId::new(2).unwrap()
     }
@@ -347,8 +343,7 @@ mod tests {
             read in btree_set(1..60u64, 0..30), deleted in btree_set(1..60u64, 0..10),
         ) {
             let (stored, facts) = agreeing(base, new, read, deleted);
-            let now = Timestamp::from_ms(5_000);
-            prop_assert_eq!(differences(USER, &stored, &facts, now), vec![]);
+            prop_assert_eq!(found(&stored, &facts), vec![]);
             let seq = base + 1 + at % new;
             let with = |change: &dyn Fn(&mut AuthorState)| {
                 let mut damaged = stored.clone();
@@ -356,7 +351,7 @@ mod tests {
                 state.authors.values_mut().for_each(change);
                 let Followed { edge, head, reads } = &facts.authors[&author()];
                 let differs = invariants::view_differs(state, author(), Some(edge), head, reads);
-                let found = differences(USER, &damaged, &facts, now);
+                let found = found(&damaged, &facts);
                 assert!(differs.is_none() || !found.is_empty(), "not found: {differs:?}");
                 found
             };
@@ -371,7 +366,7 @@ mod tests {
     #[test]
     fn a_score_that_the_facts_do_not_imply_is_found_unless_reads_compare_it() {
         let (mut stored, mut facts) = agreeing(0, 3, BTreeSet::new(), BTreeSet::new());
-        let (now, half_life) = (Timestamp::from_ms(5_000), HalfLife::new(std::time::Duration::from_secs(60)));
+        let half_life = HalfLife::new(std::time::Duration::from_secs(60));
         if let Stored::Present(state) = &mut stored.state {
             state.meta.ranked = true;
         }
@@ -380,9 +375,6 @@ mod tests {
         let scores: Vec<(FeedKey, Score)> = facts.entries.iter().map(|key| (*key, half_life.score(key.at, rank, 0))).collect();
         let ranks =
             |scores: &[(FeedKey, Score)]| Stored::Present(StoredRanks { half_life: Some(half_life), scores: scores.to_vec() });
-        let kinds = |stored: &StoredReader, facts: &ReaderFacts| {
-            differences(USER, stored, facts, now).iter().map(|found| found.kind).collect::<Vec<_>>()
-        };
         stored.ranked = ranks(&scores[1..]);
         assert_eq!(kinds(&stored, &facts), [], "the next read adds what is missing");
         let mut wrong = scores.clone();
@@ -393,7 +385,7 @@ mod tests {
             followed.head.modes.changes = 2;
         }
         assert!(!kinds(&stored, &facts).contains(&Kind::RankWrong));
-        let ghost = FeedKey { at: now, post: PostId::new(author(), 99) };
+        let ghost = FeedKey { at: Timestamp::from_ms(5_000), post: PostId::new(author(), 99) };
         stored.ranked = ranks(&[(ghost, scores[0].1)]);
         assert!(kinds(&stored, &facts).contains(&Kind::RankWrong));
     }
@@ -404,8 +396,7 @@ mod tests {
         if let Stored::Present(state) = &mut stored.state {
             state.meta.newest = Timestamp::from_ms(state.meta.newest.ms() - 1);
         }
-        let found = differences(USER, &stored, &facts, Timestamp::from_ms(5_000));
-        assert_eq!(found.iter().map(|found| found.kind).collect::<Vec<_>>(), [Kind::FeedDisordered]);
+        assert_eq!(kinds(&stored, &facts), [Kind::FeedDisordered]);
     }
 
     #[test]
@@ -417,11 +408,7 @@ mod tests {
         facts.entries.retain(|entry| entry.post != post);
         let state = stored.state.present().unwrap();
         assert!(state.authors[&author()].base >= 3);
-        let now = Timestamp::from_ms(5_000);
-        let ghosts = |facts: &ReaderFacts| {
-            let found = differences(USER, &stored, facts, now);
-            found.iter().filter(|found| found.kind == Kind::EntryGhost).count()
-        };
+        let ghosts = |facts: &ReaderFacts| kinds(&stored, facts).into_iter().filter(|kind| *kind == Kind::EntryGhost).count();
         assert_eq!(ghosts(&facts), 1, "a push would have retracted it");
         facts.authors.get_mut(&author()).unwrap().head.modes.changes = 2;
         assert_eq!(ghosts(&facts), 0);
@@ -435,14 +422,13 @@ mod tests {
             state.authors.values_mut().for_each(|field| field.through = 2);
             feed.pop();
         }
-        let now = Timestamp::default();
         let (user, post) = (USER, last.post);
         let undelivered = Difference::new(Kind::Undelivered, Subject::Entry { user, post }, Remedy::Deliver { user, post });
-        assert_eq!(differences(USER, &stored, &facts, now), [undelivered]);
-        assert_eq!(undecided(USER, &stored, &facts, now), [last.post]);
+        assert_eq!(found(&stored, &facts), [undelivered]);
+        assert_eq!(undecided(USER, &stored, &facts, Timestamp::default()), [last.post]);
         let delivery = Delivery::planned(DeliveryMode::Push, 1, last.at);
         let post = Post::new(last.post, "x".to_owned(), last.at, delivery);
         facts.posts.insert(last.post, StoredPost { post, unfinished: true });
-        assert_eq!(differences(USER, &stored, &facts, now), []);
+        assert_eq!(found(&stored, &facts), []);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tidemark_app::ports::{CardVersion, CountsVersion, List, Marks};
-use tidemark_domain::{AuthorHead, Counters, Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
+use tidemark_app::ports::List;
+use tidemark_domain::{Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
 use tidemark_views::keys::View;
 
 use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
@@ -12,11 +12,10 @@ use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
     pub key: String,
-    /// The view that it belongs to.
     pub view: View,
     /// Whether it has the type that its name says.
     pub right_type: bool,
-    /// The time until the view expires; `None` if it has no lifetime.
+    /// `None` if it has no lifetime.
     pub lifetime_ms: Option<u64>,
 }
 
@@ -80,16 +79,6 @@ pub fn of_list(list: List, stored: &Stored<StoredList>, relations: &[Relation], 
     found
 }
 
-pub(crate) fn of_counters(user: UserId, stored: &Stored<Counters>, right: Counters) -> Option<Difference> {
-    let kind = match stored {
-        Stored::Damaged => Kind::CountersDamaged,
-        Stored::Present(counters) if *counters != right => Kind::CountersWrong,
-        Stored::Absent | Stored::Present(_) => return None,
-    };
-    Some(Difference::new(kind, Subject::User { user }, Remedy::Forget(View::Counters(user))))
-}
-
-/// Compares a reader's reactions to every author in the view.
 pub(crate) fn of_reactions(
     user: UserId,
     stored: &Stored<HashMap<UserId, ReactionState>>,
@@ -105,38 +94,19 @@ pub(crate) fn of_reactions(
     let differs = stored.iter().filter_map(|(&author, known)| {
         let right = right.get(&author).unwrap_or(&nothing);
         let subject = Subject::Pair { user, author };
-        if known == right {
-            None
-        } else if known.version < right.version {
+        let difference = if known.version < right.version {
             let sync = Difference::new(Kind::ReactionsBehind, subject, Remedy::SyncPair { user, author });
-            Some(sync.in_version(right.version.into()))
+            sync.in_version(right.version.into())
         } else {
-            Some(Difference::new(Kind::ReactionsWrong, subject, forget.clone()))
-        }
+            Difference::new(Kind::ReactionsWrong, subject, forget.clone())
+        };
+        (known != right).then_some(difference)
     });
     differs.collect()
 }
 
-pub(crate) fn of_head(author: UserId, stored: &Stored<AuthorHead>, right: &AuthorHead) -> Option<Difference> {
-    let version = right.latest_seq + u64::from(right.deletions());
-    of_copy(Kind::HeadWrong, Subject::Author { author }, View::Head(author), (stored, &right.for_views()), version)
-}
-
-pub(crate) fn of_card(user: UserId, stored: &Stored<CardVersion>, right: &CardVersion) -> Option<Difference> {
-    of_copy(Kind::CardWrong, Subject::User { user }, View::Card(user), (stored, right), right.version.into())
-}
-
-pub fn of_marks(user: UserId, author: UserId, stored: &Stored<Marks>, right: &Marks) -> Option<Difference> {
-    let view = View::Marks(user, author);
-    of_copy(Kind::MarksWrong, Subject::Pair { user, author }, view, (stored, right), right.version.into())
-}
-
-pub(crate) fn of_counts(post: PostId, stored: &Stored<CountsVersion>, right: &CountsVersion) -> Option<Difference> {
-    of_copy(Kind::CountsWrong, Subject::Post { post }, View::Counts(post), (stored, right), right.version)
-}
-
-/// Compares a view that is a copy of a fact in this version.
-pub(super) fn of_copy<T: PartialEq>(
+/// Compares a view that is a copy of a fact in this version; zero if it has none.
+pub(crate) fn of_copy<T: PartialEq>(
     kind: Kind,
     subject: Subject,
     view: View,

@@ -7,7 +7,10 @@ use std::{
 
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
-use tidemark_domain::{Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId, ids::MAX_SEQ};
+use tidemark_domain::{
+    Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId,
+    ids::{MAX_SEQ, SHARDS},
+};
 use tidemark_facts::{
     decode::read,
     distinct,
@@ -28,7 +31,7 @@ use tidemark_facts::{
 };
 use tracing::warn;
 
-use super::{ByKey, Decoded, StoredCounts, StoredFacts, Unfinished, UnfinishedAt};
+use super::{ByKey, Decoded, StoredFacts, Unfinished, UnfinishedAt};
 use crate::{
     diff::{
         Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
@@ -45,13 +48,12 @@ const MOST_IN_SHARD: usize = 10_000;
 const MOST_POSTS: usize = 1_000;
 
 impl StoredFacts {
-    /// The stored counts of followed authors and followers.
-    pub async fn counts(&self, user: UserId) -> Result<StoredCounts, StoreError> {
+    /// The counts of followed authors, and of followers by shard.
+    pub(crate) async fn counts(&self, user: UserId) -> Result<(StoredCount, [StoredCount; SHARDS as usize]), StoreError> {
         let followings = self.get_one("counts", &self.tables.counters, schema::followings_counter(user));
         let (followings, followers) = futures::try_join!(followings, self.follower_parts(user))?;
         let followings = followings.map(|item| read(item, Ok::<CounterItem, _>)).transpose()?;
-        let followers = followers.map(|parts| count_of_parts(&parts));
-        Ok(StoredCounts { followings: count_of_parts(followings.as_slice()), followers })
+        Ok((count_of_parts(followings.as_slice()), followers.map(|parts| count_of_parts(&parts))))
     }
 
     /// The heads of these authors. A head that does not exist is an empty one.
@@ -91,7 +93,6 @@ impl StoredFacts {
         Ok(stored.collect())
     }
 
-    /// All read states of a user, by author.
     pub(crate) async fn stored_reads(&self, user: UserId) -> Result<Decoded<HashMap<UserId, ReadState>>, StoreError> {
         let Decoded { found, damaged } = listing(self.of_user("stored_reads", &self.tables.reads, user).await?, read_reads)?;
         Ok(Decoded { found: found.into_iter().collect(), damaged })
@@ -179,14 +180,12 @@ impl StoredFacts {
         })
     }
 
-    /// A user's reactions to these authors.
     pub(crate) async fn given_to(&self, user: UserId, authors: &[UserId]) -> Result<ByKey<UserId, ReactionState>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
         let items = self.get("given_to", &self.tables.reactions, keys).await?;
         by_key(items, author_of(ReactionItem::shard), |item| read_reactions(item).map(|(_, _, state)| state))
     }
 
-    /// The handle in a user's profile, if there is one.
     pub(crate) async fn handle_of(&self, user: UserId) -> Result<Decoded<Vec<StoredHandle>>, StoreError> {
         let profiles = listing(self.get("handle_of", &self.tables.profiles, vec![schema::profile(user)]).await?, read_profile)?;
         let mut handles = Decoded { found: Vec::new(), damaged: profiles.damaged };
@@ -215,7 +214,7 @@ impl StoredFacts {
     }
 
     /// The posts of one shard whose fan-out or retraction is not finished and that were published at or before
-    /// `before`: newest first, after `after`, at most `limit`. Also returns where the next part begins; `None` at the end.
+    /// `before`: newest first, after `after`, at most `limit`. Also returns where the next part begins.
     pub async fn unfinished(
         &self,
         which: Unfinished,
@@ -251,7 +250,6 @@ impl StoredFacts {
         Ok((listing(response.items.unwrap_or_default(), |item| post_of(&item))?, next))
     }
 
-    /// The number of fan-outs that were given up.
     pub async fn given_up(&self) -> Result<u64, StoreError> {
         let counts = (0..schema::UNFINISHED_SHARDS).map(async |shard| {
             let shard = [is(PostItem::unfinished, string(schema::given_up_shard(shard)))];
@@ -312,14 +310,13 @@ impl StoredFacts {
 
     /// The position of the walk `name`; `None` if no walk is in progress.
     pub async fn walk(&self, name: &str) -> Result<Option<String>, StoreError> {
-        const OPERATION: &str = "walk";
         let (table, key) = (&self.tables.counters, schema::walk(name));
-        let Some(item) = self.get_one(OPERATION, table, key.clone()).await? else { return Ok(None) };
+        let Some(item) = self.get_one("walk", table, key.clone()).await? else { return Ok(None) };
         if let Ok(position) = WalkItem::position.read(&item) {
             return Ok(Some(position));
         }
         warn!(name, "the position of a walk cannot be read, the walk begins again");
-        self.send(OPERATION, Write::delete(table, key).when(is_not_of_type(WalkItem::position, "S"))).await?;
+        self.send("walk", Write::delete(table, key).when(is_not_of_type(WalkItem::position, "S"))).await?;
         Ok(None)
     }
 
@@ -332,9 +329,7 @@ impl StoredFacts {
         };
         self.send("note_walk", write.when(still(WalkItem::position, from.map(string)))).await
     }
-}
 
-impl StoredFacts {
     /// All items of a sharded partition; `None` if there are more than [`MOST_IN_SHARD`].
     async fn partition(&self, operation: &'static str, table: &str, partition: String) -> Result<Option<Vec<Item>>, StoreError> {
         let query = self.query(table, [is(FollowerItem::shard, string(partition))]).consistent_read(true);
@@ -373,7 +368,6 @@ pub(super) fn said(item: Item) -> Option<RecordSays> {
     Some(RecordSays { answered, expires_at: record.expires_at })
 }
 
-/// The author in the key of a shard.
 fn author_of(shard: Attribute) -> impl Fn(&Item) -> Result<UserId, StoreError> {
     move |item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item))
 }
@@ -431,7 +425,6 @@ pub(super) fn count_of_parts(parts: &[CounterItem]) -> StoredCount {
     StoredCount { count: CounterItem::total(parts), changes: changes.sum() }
 }
 
-/// A count of an item with its change number.
 fn stored_count(count: Option<Count>, changes: Option<Count>) -> StoredCount {
     let [count, changes] = [count, changes].map(|stored| stored.map_or(Some(0), |Count(number)| number));
     StoredCount { count, changes }

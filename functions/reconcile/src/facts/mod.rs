@@ -8,10 +8,10 @@ use std::{collections::HashMap, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 use tidemark_app::ports::StoreError;
-use tidemark_domain::{PostId, ids::SHARDS};
+use tidemark_domain::PostId;
 use tidemark_facts::DynamoFacts;
 
-use crate::diff::{DamagedItem, facts::StoredCount};
+use crate::diff::DamagedItem;
 
 #[derive(Debug, Clone)]
 pub struct StoredFacts(pub DynamoFacts);
@@ -41,14 +41,6 @@ impl<T, K> Decoded<T, K> {
 
 /// Items by their keys. The key of a damaged item is known too.
 pub(crate) type ByKey<K, T> = Decoded<HashMap<K, T>, K>;
-
-/// Counts of edges with their change numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoredCounts {
-    pub followings: StoredCount,
-    /// By shard.
-    pub followers: [StoredCount; SHARDS as usize],
-}
 
 /// The two lists of unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -56,7 +56,6 @@ impl StoredFacts {
         Ok(counted)
     }
 
-    /// Removes a notice that does not exist from its head.
     pub(super) async fn unlist(&self, notice: NoticeId) -> Result<bool, StoreError> {
         let before = self.head(notice.platform).await?;
         let mut head = before.clone();
@@ -67,7 +66,6 @@ impl StoredFacts {
         self.send_all(OPERATION, vec![self.put_head(notice.platform, &before, &head), check]).await
     }
 
-    /// Deletes a notice that the head does not list.
     pub(super) async fn delete_left(&self, notice: NoticeId) -> Result<bool, StoreError> {
         let head = self.head(notice.platform).await?;
         if head.live.iter().any(|live| live.seq == notice.seq) {
@@ -101,7 +99,6 @@ impl StoredFacts {
         self.send_all(OPERATION, vec![self.head_is_still(platform, &head), put]).await
     }
 
-    /// A check that the head has not changed.
     fn head_is_still(&self, platform: Platform, head: &PlatformHead) -> Write {
         let check = Write::check(&self.tables.notices, schema::platform_head(platform));
         check.when(still_number(PlatformHeadItem::version, head.version))

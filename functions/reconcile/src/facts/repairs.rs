@@ -2,7 +2,7 @@
 //! look found them.
 
 use tidemark_app::ports::{Posts, Reads, StoreError};
-use tidemark_domain::{DeliveryState, PostId, ReadState, Seq, Timestamp, UserId, invariants};
+use tidemark_domain::{DeliveryState, PostId, ReadState, Timestamp, UserId, invariants};
 use tidemark_facts::{
     decode::read,
     heads::read_head,
@@ -29,9 +29,13 @@ impl StoredFacts {
     pub async fn correct(&self, correction: &Correction) -> Result<bool, StoreError> {
         match *correction {
             Correction::MirrorEdge { user, author, edge } => self.mirror_edge(user, author, edge).await,
-            Correction::SetCount(count) => self.set_count(count).await,
+            Correction::SetCount(count) => self.recount(count).await,
             Correction::SetPosts { author, right, latest, deletions } => {
-                self.recount_posts(author, right, latest, deletions).await
+                let update = Write::update(&self.tables.posts, schema::head(author))
+                    .set(HeadItem::posts, number(right))
+                    .when(still_number(HeadItem::latest_seq, latest))
+                    .when(still(HeadItem::deletions, deletions.map(number)));
+                self.send(OPERATION, update).await
             }
             Correction::SetDeleted { post, deleted } => self.set_deleted(post, deleted).await,
             Correction::CutReads { user, author } => self.cut_reads(user, author).await,
@@ -71,32 +75,23 @@ impl StoredFacts {
         }
     }
 
-    async fn set_count(&self, found: Recount) -> Result<bool, StoreError> {
-        let reactions = |reaction| (counted(reaction), ReactionCountsItem::changes);
-        let edges = (CounterItem::count, CounterItem::changes);
-        let (table, key, attributes) = match found.of {
-            Counter::Followings { user } => (&self.tables.counters, schema::followings_counter(user), edges),
-            Counter::Followers { author, shard } => return self.recount_followers(author, shard, found).await,
-            Counter::PostReactions { post, shard, reaction } => {
-                (&self.tables.reactions, schema::post_reactions(post, shard), reactions(reaction))
-            }
-            Counter::AuthorReactions { author, shard, reaction } => {
-                (&self.tables.reactions, schema::author_reactions(author, shard), reactions(reaction))
-            }
-        };
-        self.recount(table, key, attributes, found).await
-    }
-
     /// Sets a count if its change number is the one that was read before its items were listed: then the items are
     /// still the same. If the change number is not a number, it begins again at 1. No writer can change it in the
     /// meantime, because its addition to it would fail.
-    async fn recount(
-        &self,
-        table: &str,
-        key: Item,
-        (count, changes): (Attribute, Attribute),
-        found: Recount,
-    ) -> Result<bool, StoreError> {
+    async fn recount(&self, found: Recount) -> Result<bool, StoreError> {
+        let (counters, reactions) = (&self.tables.counters, &self.tables.reactions);
+        let (table, key, count, changes) = match found.of {
+            Counter::Followings { user } => {
+                (counters, schema::followings_counter(user), CounterItem::count, CounterItem::changes)
+            }
+            Counter::Followers { author, shard } => return self.recount_followers(author, shard, found).await,
+            Counter::PostReactions { post, shard, reaction } => {
+                (reactions, schema::post_reactions(post, shard), counted(reaction), ReactionCountsItem::changes)
+            }
+            Counter::AuthorReactions { author, shard, reaction } => {
+                (reactions, schema::author_reactions(author, shard), counted(reaction), ReactionCountsItem::changes)
+            }
+        };
         let same = |attribute, known: u64| match known {
             0 => absent(attribute).or(is(attribute, number(known))),
             _ => is(attribute, number(known)),
@@ -153,14 +148,6 @@ impl StoredFacts {
             writes.push(as_read.iter().fold(write, |write, attribute| write.when(unchanged(*attribute, item))));
         }
         self.send_all(OPERATION, writes).await
-    }
-
-    async fn recount_posts(&self, author: UserId, right: u64, latest: Seq, deletions: Option<u64>) -> Result<bool, StoreError> {
-        let update = Write::update(&self.tables.posts, schema::head(author))
-            .set(HeadItem::posts, number(right))
-            .when(still_number(HeadItem::latest_seq, latest))
-            .when(still(HeadItem::deletions, deletions.map(number)));
-        self.send(OPERATION, update).await
     }
 
     async fn mirror_edge(&self, user: UserId, author: UserId, edge: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {

@@ -38,7 +38,6 @@ pub struct FlowPlan {
     pub given_up_too: bool,
 }
 
-/// The state of one run.
 struct Run<'a> {
     plan: &'a Plan,
     look: LookPlan,
@@ -47,7 +46,6 @@ struct Run<'a> {
     report: Report,
 }
 
-/// The result of a look at one fan-out.
 #[derive(Default)]
 struct Handled {
     flow: FlowReport,
@@ -231,56 +229,53 @@ impl Reconcile {
         look: LookPlan,
         dry_run: bool,
     ) -> Result<Handled, ReconcileError> {
-        let (mut handled, revived) = (Handled::default(), u64::from(which == Unfinished::GivenUp));
+        let revived = u64::from(which == Unfinished::GivenUp);
         if !post.deleted && post.delivery.state == DeliveryState::Done {
             // It is finished, and the index still lists it.
             let left = wrongly_indexed(Kind::UnfinishedLeft, post.id);
-            handled.repaired = !dry_run && self.repair(&left.remedy).await?;
-            handled.flow.revived = if handled.repaired { revived } else { 0 };
-            handled.found = Some(left);
-            return Ok(handled);
+            let repaired = !dry_run && self.repair(&left.remedy).await?;
+            let flow = FlowReport { revived: if repaired { revived } else { 0 }, ..FlowReport::default() };
+            return Ok(Handled { flow, found: Some(left), repaired });
         }
+        let moving = Handled { flow: FlowReport { moving: 1, ..FlowReport::default() }, ..Handled::default() };
         // These are listed only if an operator asks for them, so they are due at once.
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
         if due != Due::Now {
-            handled.flow.moving = 1;
             if due == Due::Unseen && !dry_run {
                 self.app.stores.posts.note_look(FanOut::of(post, head).kind, post.id, Look::Waiting(look.now)).await?;
             }
-            return Ok(handled);
+            return Ok(moving);
         }
         let inspected = self.app.fan_outs.inspect(post, head, look.most_attempts).await?;
         let pages = match &inspected {
             Inspected::Moving { .. } => None,
             // `given_up_before` already counts it.
-            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(handled),
+            Inspected::UsedUp { .. } if which == Unfinished::GivenUp => return Ok(Handled::default()),
             Inspected::Done(_) => Some(0),
             Inspected::Missing { pages, .. } => Some(pages.len()),
             Inspected::UsedUp { pages } => Some(*pages),
         };
-        handled.found = pages.map(|pages| difference(post, pages));
+        let found = pages.map(|pages| difference(post, pages));
         if dry_run {
-            handled.flow.moving = usize::from(handled.found.is_none());
-            return Ok(handled);
+            return Ok(if found.is_some() { Handled { found, ..Handled::default() } } else { moving });
         }
         if !self.app.fan_outs.resume(post, head, &inspected).await? {
             // Another run was first, or the fan-out is finished by now.
-            handled.found = None;
-            handled.flow.moving = 1;
-            return Ok(handled);
+            return Ok(moving);
         }
+        let mut flow = FlowReport { revived, ..FlowReport::default() };
+        let repaired = matches!(inspected, Inspected::Done(_));
         match inspected {
-            Inspected::Moving { .. } => handled.flow.moving = 1,
-            Inspected::Done(_) => (handled.flow.resumed, handled.repaired) = (1, true),
+            Inspected::Moving { .. } => flow.moving = 1,
+            Inspected::Done(_) => flow.resumed = 1,
             // The next run finds out whether the pages are done.
-            Inspected::Missing { pages, .. } => (handled.flow.resumed, handled.flow.pages_sent) = (1, pages.len()),
+            Inspected::Missing { pages, .. } => (flow.resumed, flow.pages_sent) = (1, pages.len()),
             Inspected::UsedUp { .. } => {
-                handled.flow.given_up = 1;
+                flow.given_up = 1;
                 error!(post = %post.id, attempts = post.delivery.attempts, "fan-out given up");
             }
         }
-        handled.flow.revived = revived;
-        Ok(handled)
+        Ok(Handled { flow, found, repaired })
     }
 }
 

@@ -13,14 +13,13 @@ use tidemark_views::keys::{Owner, View};
 use super::{Reconcile, ReconcileError, Target};
 use crate::{
     diff::{
-        DamagedItem, Difference, Stored,
+        DamagedItem, Difference, Kind, Stored, Subject,
         facts::{self, UserFacts},
         notices,
         reader::{self, Followed, ReaderFacts, StoredReader},
-        views::{self, StoredKey, StoredList},
+        views::{self, StoredKey, StoredList, of_copy},
     },
     facts::Decoded,
-    views::{StoredUser, StoredView},
 };
 
 /// Both sides of a target.
@@ -51,9 +50,11 @@ impl Reconcile {
             Target::Views(Owner::User(user)) => self.views_of(user).await?,
             Target::Views(Owner::Post(post)) => self.post_differences(post).await?,
             Target::Views(Owner::Marks(user, author)) => {
-                let (StoredView { keys, record }, right) =
+                let ((keys, stored), right) =
                     futures::try_join!(self.views.of_marks(user, author), self.app.readers.exact_marks(user, author))?;
-                of_keys(&keys).chain(views::of_marks(user, author, &record, &right)).collect()
+                let (subject, version) = (Subject::Pair { user, author }, right.version.into());
+                let found = of_copy(Kind::MarksWrong, subject, View::Marks(user, author), (&stored, &right), version);
+                of_keys(&keys).chain(found).collect()
             }
             Target::Platform(platform) => {
                 let Decoded { found, damaged } = self.facts.stored_notices(platform).await?;
@@ -67,19 +68,22 @@ impl Reconcile {
                 notices::of_reads(user, platform, &head, &reads, &counted)
             }
             Target::Views(Owner::Platform(platform)) => {
-                let StoredView { keys, record } = self.views.of_platform(platform).await?;
-                of_keys(&keys).chain(notices::of_head(platform, &record, &board.head(platform).await?)).collect()
+                let (keys, stored) = self.views.of_platform(platform).await?;
+                let (right, subject) = (board.head(platform).await?, Subject::Platform { platform });
+                let sides = (&stored, &right);
+                let found = of_copy(Kind::PlatformHeadWrong, subject, View::Platform(platform), sides, right.version);
+                of_keys(&keys).chain(found).collect()
             }
             Target::Views(Owner::NoticeReads(user, platform)) => {
-                let StoredView { keys, record } = self.views.of_notice_reads(user, platform).await?;
+                let (keys, stored) = self.views.of_notice_reads(user, platform).await?;
                 let (head, right) = board.state(platform, user).await?;
-                of_keys(&keys).chain(notices::of_slots(user, platform, &record, &head, &right)).collect()
+                of_keys(&keys).chain(notices::of_slots(user, platform, &stored, &head, &right)).collect()
             }
             Target::Views(Owner::Title(notice, revision)) => {
-                let StoredView { keys, record } = self.views.of_title(notice, revision).await?;
+                let (keys, stored) = self.views.of_title(notice, revision).await?;
                 let ids = [notice];
                 let (head, right) = futures::try_join!(board.head(notice.platform), board.notices(&ids))?;
-                of_keys(&keys).chain(notices::of_title(notice, revision, &record, &head, right.get(&notice))).collect()
+                of_keys(&keys).chain(notices::of_title(notice, revision, &stored, &head, right.get(&notice))).collect()
             }
             Target::Views(Owner::Astray(ref key)) => {
                 self.views.exists(key).await?.then(|| views::astray(key)).into_iter().collect()
@@ -88,7 +92,6 @@ impl Reconcile {
         Ok(Loaded::Compared(found))
     }
 
-    /// Compares all that Redis has of a post.
     async fn post_differences(&self, post: PostId) -> Result<Vec<Difference>, ReconcileError> {
         let ids = [post];
         let (stored, right) = futures::try_join!(self.views.of_post(post), self.facts.stored_posts(&ids))?;
@@ -105,23 +108,40 @@ impl Reconcile {
             }
         }
         if stored.counts != Stored::Absent {
-            found.extend(views::of_counts(post, &stored.counts, &self.app.stores.reactions.counts(post).await?));
+            let right = self.app.stores.reactions.counts(post).await?;
+            let (subject, sides) = (Subject::Post { post }, (&stored.counts, &right));
+            found.extend(of_copy(Kind::CountsWrong, subject, View::Counts(post), sides, right.version));
         }
         Ok(found)
     }
 
-    /// Compares all that Redis has of a user.
     async fn views_of(&self, user: UserId) -> Result<Vec<Difference>, ReconcileError> {
         let stored = self.views.of_user(user).await?;
         let mut found: Vec<Difference> = of_keys(&stored.keys).collect();
-        let of_wrong_type = |view: View| stored.keys.iter().any(|key| key.view == view && !key.right_type);
-        if !of_wrong_type(View::Reader(user)) {
+        if stored.keys.iter().all(|key| key.view != View::Reader(user) || key.right_type) {
             found.extend(self.reader_differences(user, &stored.reader).await?);
         }
         for (list, cached) in [(List::Following(user), &stored.following), (List::Fans(user), &stored.fans)] {
             found.extend(self.list_differences(list, cached).await?);
         }
-        found.extend(self.small_differences(user, &stored).await?);
+        if stored.counters != Stored::Absent {
+            let right = self.app.relations.exact_counters(user).await?;
+            let kind = if stored.counters == Stored::Damaged { Kind::CountersDamaged } else { Kind::CountersWrong };
+            found.extend(of_copy(kind, Subject::User { user }, View::Counters(user), (&stored.counters, &right), 0));
+        }
+        if stored.head != Stored::Absent {
+            let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+            let (subject, version) = (Subject::Author { author: user }, right.latest_seq + u64::from(right.deletions()));
+            found.extend(of_copy(Kind::HeadWrong, subject, View::Head(user), (&stored.head, &right.for_views()), version));
+        }
+        if stored.card != Stored::Absent {
+            let right = CardVersion::of(self.app.people.profile(user).await?);
+            let (subject, version) = (Subject::User { user }, right.version.into());
+            found.extend(of_copy(Kind::CardWrong, subject, View::Card(user), (&stored.card, &right), version));
+        }
+        let authors: Vec<UserId> = stored.reactions.present().into_iter().flat_map(HashMap::keys).copied().collect();
+        let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.reactions.reactions(user, &authors).await? };
+        found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }
 
@@ -154,28 +174,6 @@ impl Reconcile {
         let relations = if limit == 0 { Vec::new() } else { self.app.relations.newest(list, limit).await? };
         Ok(views::of_list(list, stored, &relations, relations.len() < limit))
     }
-
-    /// Compares counters, head, card and reactions.
-    async fn small_differences(&self, user: UserId, stored: &StoredUser) -> Result<Vec<Difference>, ReconcileError> {
-        let mut found = Vec::new();
-        if stored.counters != Stored::Absent {
-            let right = self.app.relations.exact_counters(user).await?;
-            found.extend(views::of_counters(user, &stored.counters, right));
-        }
-        if stored.head != Stored::Absent {
-            let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
-            found.extend(views::of_head(user, &stored.head, &right));
-        }
-        if stored.card != Stored::Absent {
-            let right = CardVersion::of(self.app.people.profile(user).await?);
-            found.extend(views::of_card(user, &stored.card, &right));
-        }
-        let authors: BTreeSet<UserId> = stored.reactions.present().into_iter().flat_map(|of| of.keys().copied()).collect();
-        let authors: Vec<UserId> = authors.into_iter().collect();
-        let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.reactions.reactions(user, &authors).await? };
-        found.extend(views::of_reactions(user, &stored.reactions, &right));
-        Ok(found)
-    }
 }
 
 /// The item of a text that cannot be read or is of another revision than its post.
@@ -183,7 +181,6 @@ pub(super) fn damaged_text(post: PostId) -> DamagedItem {
     DamagedItem { table: BodyItem::TABLE, key: schema::key_text(BodyItem::TABLE, &schema::body(post)) }
 }
 
-/// Checks the keys of a view.
 fn of_keys(keys: &[StoredKey]) -> impl Iterator<Item = Difference> + '_ {
     keys.iter().filter_map(views::of_key)
 }

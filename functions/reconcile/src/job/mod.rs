@@ -71,15 +71,11 @@ pub struct Reconcile {
 /// The unit of a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
-    /// A user's facts, compared with each other.
     Facts(UserId),
     /// An idempotency record, by its key.
     Record(String),
-    /// The tombstone of an unfollow.
     Tombstone(UserId, UserId),
-    /// A platform's head and its notices.
     Platform(Platform),
-    /// A user's read state on a platform.
     NoticeReads(UserId, Platform),
     /// All that Redis has of an owner of keys.
     Views(Owner),
@@ -107,7 +103,6 @@ impl Target {
     }
 }
 
-/// The result of a look.
 #[derive(Default)]
 struct Looked {
     found: Vec<(Target, Vec<Difference>)>,
@@ -167,7 +162,6 @@ impl Reconcile {
         lasting
     }
 
-    /// Compares both sides of each target.
     async fn look(&self, targets: Vec<Target>, plan: &Plan, report: &mut Report) -> Looked {
         let loads = targets.into_iter().map(|target| {
             async move {

@@ -20,7 +20,6 @@ impl Reconcile {
         Ok(done)
     }
 
-    /// Applies a remedy for a view.
     async fn update(&self, remedy: &Remedy) -> Result<bool, ReconcileError> {
         let (readers, stores) = (&self.app.readers, &self.app.stores);
         let views = &stores.reader_views;

@@ -25,7 +25,6 @@ pub struct Report {
     pub looked_at: u64,
     /// The differences that lasted, each once, at most a thousand.
     pub differences: BTreeSet<Difference>,
-    /// The number of differences of each kind.
     pub found: BTreeMap<Kind, u64>,
     /// The number of each kind that no longer exists after its repair.
     pub repaired: BTreeMap<Kind, u64>,
@@ -41,7 +40,6 @@ pub struct Report {
     counted: HashSet<u64>,
 }
 
-/// The result of a run over unfinished fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(super) struct FlowReport {
     /// Fan-outs that are older than `overdue_ms`.

@@ -43,7 +43,7 @@ impl Reconcile {
 
     async fn own_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
         let (audit, own, shards) = (&self.facts, [user], || 0..SHARDS);
-        let (counts, mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
+        let ((followings, follower_counts), mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
         let (edges, posts, reads, followers, reactions, likes, favorites, handle) = futures::try_join!(
             audit.edges_of(user),
             audit.newest_posts(user),
@@ -66,11 +66,11 @@ impl Reconcile {
             user,
             edges,
             edges_whole,
-            followings: counts.followings,
+            followings,
             listed: HashMap::new(),
             followers,
             live_followers: HashSet::new(),
-            follower_counts: counts.followers,
+            follower_counts,
             head,
             posts: readable(posts, &mut damaged),
             bodies: HashSet::new(),

@@ -41,12 +41,10 @@ impl Segment {
         (0..of).map(move |number| Self { number, of })
     }
 
-    /// The name of its stored position.
     pub fn name(self) -> String {
-        if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {self}") }
+        if self == Self::WHOLE { USERS.to_owned() } else { format!("{USERS} {}", String::from(self)) }
     }
 
-    /// Whether the owner of a key is in this part.
     fn has(self, owner: &Owner) -> bool {
         let key = match owner {
             Owner::User(user) | Owner::NoticeReads(user, _) | Owner::Marks(user, _) => u64::from(user.bucket()),
@@ -59,15 +57,9 @@ impl Segment {
     }
 }
 
-impl fmt::Display for Segment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
-
 impl From<Segment> for String {
     fn from(segment: Segment) -> Self {
-        segment.to_string()
+        format!("{}/{}", segment.number, segment.of)
     }
 }
 
@@ -109,16 +101,14 @@ impl FromStr for Position {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
-        let position = match (kind, rest) {
+        let (kind, after) = text.split_once(' ').map_or((text, None), |(kind, after)| (kind, Some(after)));
+        // The numbers as they are stored, because the edge may be damaged.
+        let number = |text: &str| text.parse::<f64>().is_ok().then(|| text.to_owned());
+        let pair = |(user, author)| Some((number(user)?, number(author)?));
+        let position = match (kind, after) {
             ("keys", Some(cursor)) => cursor.parse().ok().map(Self::Keys),
             ("edges", None) => Some(Self::Edges(None)),
-            ("edges", Some(pair)) => {
-                // The numbers as they are stored, because the edge may be damaged.
-                let is_number = |text: &str| text.parse::<f64>().is_ok();
-                let pair = pair.split_once(' ').filter(|(user, author)| is_number(user) && is_number(author));
-                pair.map(|(user, author)| Self::Edges(Some((user.to_owned(), author.to_owned()))))
-            }
+            ("edges", Some(edge)) => edge.split_once(' ').and_then(pair).map(|edge| Self::Edges(Some(edge))),
             ("records", key) => Some(Self::Records(key.map(str::to_owned))),
             _ => None,
         };
