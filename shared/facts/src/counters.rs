@@ -15,8 +15,8 @@ use tracing::warn;
 
 use super::{
     DynamoFacts, Result,
-    decode::read,
     item::{Attribute, Count, Item, number},
+    read,
     schema::{self, CounterItem},
     write::{Cancelled, Write, absent, at_most},
 };

@@ -19,9 +19,9 @@ use tracing::{error, warn};
 
 use super::{
     DynamoFacts, Result,
-    decode::read,
     heads::seen_head,
     item::{Item, encode, number},
+    read,
     schema::{self, DraftItem},
     write::{Cancelled, Write, absent, at_most, is},
 };

@@ -21,10 +21,10 @@ use tracing::debug;
 use super::{
     DynamoFacts, Result, attempts,
     counters::{FollowerShard, HeldUp},
-    decode::read,
     distinct,
     heads::read_head_of,
     item::{Attribute, Item, Stored, number, string},
+    read,
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };

@@ -9,11 +9,10 @@ use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles};
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, Result, attempts,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, attempts, distinct,
     item::{Attribute, Item, Stored as _, encode, flag, number, string},
     reactions::read_reactions,
+    read,
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,
         ReadsItem, RunningItem,

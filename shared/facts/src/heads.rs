@@ -4,8 +4,8 @@ use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
 
 use super::{
     Result,
-    decode::read,
     item::{Count, Item, number},
+    read,
     schema::HeadItem,
     write::Write,
 };

@@ -26,6 +26,7 @@ pub mod write;
 
 use tidemark_app::ports::StoreError;
 
+use decode::read;
 pub use dynamo::{DynamoFacts, Limits, Tables, attempts, distinct, unavailable};
 pub use stream::{edge_of_record, may_change_follow, post_of_record};
 

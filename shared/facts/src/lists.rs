@@ -6,8 +6,8 @@ use tidemark_domain::{UserId, UserLists};
 
 use super::{
     DynamoFacts, Result,
-    decode::read,
     item::{Item, encode},
+    read,
     schema::{self, ListsItem},
     write::{Write, still_number},
 };

@@ -9,10 +9,9 @@ use tidemark_domain::{
 };
 
 use super::{
-    DynamoFacts, Result, attempts,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, attempts, distinct,
     item::{Attribute, Bits, Item, encode},
+    read,
     records::{new_record, valid_record},
     schema::{self, NoticeItem, NoticeReadsItem, PlatformHeadItem, RecordItem},
     write::{Condition, Write, absent, present, still_number},

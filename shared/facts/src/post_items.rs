@@ -4,8 +4,8 @@ use tidemark_domain::{Delivery, DeliveryState, Post, PostId, PostText, Step, Tim
 
 use super::{
     Result,
-    decode::read,
     item::{Attribute, Item},
+    read,
     schema::{self, BodyItem, PostItem},
 };
 

@@ -11,10 +11,9 @@ use tidemark_app::ports::Reads;
 use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 use super::{
-    DynamoFacts, Result,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, distinct,
     item::{Attribute, Bits, Item, number, numbers, string},
+    read,
     schema::{self, ReadsItem},
     windows::{Layout, MOST_WINDOWS},
     write::{Write, absent, between, is, queried, still_number},

@@ -4,9 +4,9 @@ use tidemark_domain::Timestamp;
 
 use super::{
     Result,
-    decode::read,
     dynamo::DynamoFacts,
     item::{Item, encode, number},
+    read,
     schema::{self, RecordItem},
     write::{Write, absent, at_most},
 };

@@ -57,6 +57,7 @@ impl Link {
     /// Splits the indexes of keys into groups that one command may read: on a cluster, the keys of one slot.
     pub fn parts(&self, keys: &[String]) -> Vec<Vec<usize>> {
         match &*self.0 {
+            Servers::Node(_) if keys.is_empty() => Vec::new(),
             Servers::Node(_) => vec![(0..keys.len()).collect()],
             Servers::Cluster(_) => {
                 let mut parts = BTreeMap::<u16, Vec<usize>>::new();
@@ -99,8 +100,8 @@ impl Link {
     /// cluster. Returns one reply for each bundle, in order. If one fails, each of the others may have run.
     pub async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply>> {
         match &*self.0 {
+            _ if bundles.is_empty() => Vec::new(),
             Servers::Cluster(cluster) => cluster.run(operation, bundles).await,
-            Servers::Node(_) if bundles.is_empty() => Vec::new(),
             Servers::Node(node) => {
                 let lengths: Vec<usize> = bundles.iter().map(|bundle| bundle.commands.len()).collect();
                 match on_node(node, operation, bundles).await {

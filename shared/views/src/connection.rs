@@ -20,7 +20,7 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 /// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
 /// every command may be repeated. If a repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
-pub struct Redis(Link);
+pub struct Redis(pub(crate) Link);
 
 impl Redis {
     /// Prepares connections. They are made at their first use, so a function starts without Redis.
@@ -164,21 +164,9 @@ impl Redis {
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
-
-    pub(crate) async fn responds(&self, operation: &'static str) -> Result<()> {
-        self.0.responds(operation).await.map_err(view_error)
-    }
-
-    pub(crate) fn is_one_node(&self) -> bool {
-        self.0.is_one_node()
-    }
-
-    pub(crate) fn reads_replicas(&self) -> bool {
-        self.0.reads_replicas()
-    }
 }
 
-fn view_error(error: LinkError) -> StoreError {
+pub(crate) fn view_error(error: LinkError) -> StoreError {
     match error {
         LinkError::Unavailable { operation, source } => StoreError::Unavailable { store: Store::Views, operation, source },
         LinkError::Unexpected { detail } => StoreError::DamagedView { detail },

@@ -22,6 +22,7 @@ mod users;
 use tidemark_app::ports::StoreError;
 
 pub use connection::{Redis, transaction};
+use library::Function;
 pub use redis_link::RedisOptions;
 pub use users::USERS_PER_CALL;
 

@@ -54,9 +54,6 @@ impl NoticeViews for Redis {
     }
 
     async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>> {
-        if notices.is_empty() {
-            return Ok(HashMap::new());
-        }
         let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
         // The key of a title contains its revision, so a stale title is never used.
         let values = self.strings("notice_titles", &keys, Consistency::Eventual).await?;

@@ -13,9 +13,7 @@ use tidemark_domain::{
 };
 
 use super::{
-    Result, heads, keys,
-    library::Function,
-    people, reactions,
+    Function, Result, heads, keys, people, reactions,
     readers::decode_marks,
     record::{self, current, take_lease},
 };
@@ -33,9 +31,6 @@ const RANKED: u8 = 3;
 #[async_trait]
 impl PostViews for Redis {
     async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>> {
-        if posts.is_empty() {
-            return Ok(HashMap::new());
-        }
         // Reads from the master, because the caller may store a result of these summaries.
         let values = self.strings("summaries", &post_keys(posts), Consistency::Strong).await?;
         Ok(known(posts, values))

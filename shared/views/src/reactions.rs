@@ -8,7 +8,7 @@ use redis_link::Epoch;
 use tidemark_app::ports::{KnownReactions, ReactionViews};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
-use super::{Result, keys, library::Function};
+use super::{Function, Result, keys};
 use crate::connection::{Redis, damaged, ms, token_arg};
 
 /// The maximum number of authors in a view. A view that would exceed it starts empty again.

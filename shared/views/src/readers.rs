@@ -13,8 +13,7 @@ use tidemark_domain::{
 };
 
 use super::{
-    Result, keys,
-    library::Function,
+    Function, Result, keys,
     live::LEAST_BETWEEN_MS,
     record,
     sets::{decode_set, encode_set},
@@ -239,9 +238,6 @@ impl ReaderViews for Redis {
     }
 
     async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()> {
-        if pairs.is_empty() {
-            return Ok(());
-        }
         let forget = pairs.iter().map(|&(user, author)| redis::Cmd::del(keys::marks(user, author).to_vec()));
         self.each::<redis::Value>("forget_marks", forget.collect()).await.map(drop)
     }

@@ -6,10 +6,9 @@ use redis::Cmd;
 use redis_link::Epoch;
 
 use crate::{
-    Result,
+    Function, Result,
     connection::{Redis, fcall, ms, token_arg},
     keys,
-    library::Function,
 };
 
 /// Bytes of the little-endian version at the start. The scripts read it too.
