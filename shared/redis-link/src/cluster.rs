@@ -24,12 +24,11 @@ use tracing::{debug, warn};
 use self::attempt::{Open, Outcome, Responses, Role, Way};
 use crate::{
     LinkError, Result,
-    bundle::{Bundle, Consistency, work_of},
+    bundle::{Bundle, Consistency, Reply, work_of},
     epoch::Epoch,
     error::{is_unknown_function, link_error},
     node::Node,
     options::{RedisOptions, open},
-    reply::Reply,
     topology::{Address, Member, Topology, slot_of},
 };
 
@@ -291,8 +290,7 @@ impl Cluster {
         let mut responses = values.into_iter();
         if check {
             if responses.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
-                // A replica became master on this connection. Records since then carry the old epoch and count as
-                // missing.
+                // A replica became master on this connection. Records since then count as missing.
                 warn!(node = %member.address, "a node took over from another; its views are rebuilt");
                 member.node.learn_again().await;
                 let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };

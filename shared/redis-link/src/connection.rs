@@ -6,12 +6,11 @@ use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
 
 use crate::{
     LinkError, Result,
-    bundle::{Bundle, work_of},
+    bundle::{Bundle, Reply, work_of},
     cluster::Cluster,
     error::{is_unknown_function, link_error},
     node::Node,
     options::RedisOptions,
-    reply::Reply,
     topology::slot,
 };
 
@@ -32,11 +31,8 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Prepares connections. They are made at their first use. `library` is the source of a function library for
-    /// `FUNCTION LOAD`. A node that does not know a function loads it.
-    ///
-    /// # Errors
-    /// The URL or the certificate file cannot be read.
+    /// Prepares connections, which are made at their first use. Fails if the URL or the certificates cannot be read.
+    /// `library` is the source of a function library, which a node loads if it does not know a function.
     pub fn new(options: &RedisOptions, library: &str) -> Result<Self, RedisError> {
         let library: Arc<str> = library.into();
         let config = AsyncConnectionConfig::new()
@@ -79,8 +75,7 @@ impl Link {
         matches!(&*self.0, Servers::Cluster(cluster) if cluster.replica_reads)
     }
 
-    /// One step of a walk over all keys with `SCAN` and these options. Returns the cursor of the next step, and keys.
-    /// The cursor 0 begins the walk and ends it.
+    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. It begins and ends with 0.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         match &*self.0 {
             Servers::Node(node) => node.scan(operation, cursor, options).await,

@@ -17,10 +17,10 @@ use tokio::sync::Mutex;
 use crate::{
     Result,
     breaker::{Breaker, While},
+    bundle::{Reply, read},
     epoch::Epoch,
     error::{link_error, server_error},
     pace::{self, Pace, Turn},
-    reply::{Reply, read},
 };
 
 /// The connection to one node, made at its first use. Clones share it.
