@@ -23,10 +23,7 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 pub struct Redis(pub(crate) Link);
 
 impl Redis {
-    /// Prepares connections. They are made at their first use, so a function starts without Redis.
-    ///
-    /// # Errors
-    /// The URL or the certificate file cannot be read.
+    /// Prepares connections, which are made at their first use. Fails if the URL or the certificates cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
         Link::new(options, &LIBRARY.code).map(Self)
     }
@@ -76,10 +73,7 @@ impl Redis {
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
-    /// cluster. Returns the responses in order.
-    ///
-    /// # Errors
-    /// At least one command failed. Each of the others may have run.
+    /// cluster. Returns the responses in order. If one command fails, each of the others may have run.
     pub async fn each<T: FromRedisValue>(&self, operation: &'static str, commands: Vec<impl Into<Bundle>>) -> Result<Vec<T>> {
         self.results(operation, commands).await.into_iter().map(|result| Ok(result?.0)).collect()
     }
@@ -107,8 +101,7 @@ impl Redis {
         replies.map(|reply| one(reply).map_err(view_error)).collect()
     }
 
-    /// The strings with these keys, each with the epoch of its server. They count as missing if their node is
-    /// unavailable and another one is not.
+    /// The strings with these keys and their epochs. They count as missing if only their node is unavailable.
     pub(crate) async fn strings(
         &self,
         operation: &'static str,
@@ -159,8 +152,7 @@ impl Redis {
         Ok((strings, other))
     }
 
-    /// One step of a walk over all keys with `SCAN`. Returns the cursor of the next step, and keys. The cursor 0 begins
-    /// the walk and ends it.
+    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. It begins and ends with 0.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }

@@ -16,7 +16,6 @@ mod reactions;
 pub mod readers;
 pub mod record;
 pub mod relations;
-mod sets;
 mod users;
 
 use tidemark_app::ports::StoreError;

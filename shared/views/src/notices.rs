@@ -11,8 +11,7 @@ use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestam
 
 use super::{
     Result, keys,
-    record::{self, VERSION, store},
-    sets::{decode_set, encode_set},
+    record::{self, VERSION, decode_set, encode_set, store},
 };
 use crate::connection::{Redis, set};
 

@@ -15,8 +15,7 @@ use tidemark_domain::{
 use super::{
     Function, Result, keys,
     live::LEAST_BETWEEN_MS,
-    record,
-    sets::{decode_set, encode_set},
+    record::{self, decode_set, encode_set},
     users::{USERS_PER_CALL, at_positions},
 };
 use crate::connection::{MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
@@ -323,7 +322,7 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes version, whether the author blocks the user, and [the posts](super::sets). Records of earlier releases do
+/// Decodes version, whether the author blocks the user, and [the posts](super::record). Records of earlier releases do
 /// not say whether, and are `None`.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;

@@ -108,8 +108,7 @@ impl Redis {
         let mut commands = vec![range(&key, (0, 0))];
         match start {
             Start::Below(before) => {
-                // The cursor may lie anywhere among the entries of its own millisecond, so they need a range of their
-                // own.
+                // The cursor may lie anywhere in its own millisecond, which therefore needs a range of its own.
                 let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
                 let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
                 commands.push(range(&key, (&tied, &tied, "BYSCORE", "REV")));

@@ -66,8 +66,7 @@ impl Redis {
         self.drop_damaged(damaged, healthy).await.map(|()| responses)
     }
 
-    /// Calls a script for parts of users: one after another on one node, until Redis is unavailable; in parallel on the
-    /// nodes of a cluster.
+    /// Calls a script for parts of users: in turn on one node, until Redis is unavailable; in parallel on a cluster.
     async fn in_turn<'a, T: FromRedisValue>(
         &self,
         function: Function,
