@@ -184,10 +184,7 @@ impl App {
     }
 }
 
-/// Runs a function until its process ends: calls `handle` for each event.
-///
-/// # Errors
-/// A setting is missing or wrong, or the clients cannot be prepared.
+/// Calls `handle` for each event until the process ends. Fails if a setting is missing or wrong.
 pub async fn run<E, R, F>(handle: impl AsyncFn(&App, LambdaEvent<E>) -> Result<R, F>) -> Result<(), Error>
 where
     E: DeserializeOwned,

@@ -171,7 +171,7 @@ impl DynamoFacts {
         let is_draft =
             |item: &Item| DraftItem::key.of(item).and_then(|key| key.as_s().ok()).is_some_and(|key| schema::is_draft(key));
         let (drafts, records): (Vec<Item>, Vec<Item>) = found.into_iter().partition(is_draft);
-        let head = seen_head(head)?.fact;
+        let (head, _) = seen_head(head, now)?;
         let published = match self.published_before(draft, records, now).await? {
             Some(Published::Repeated(post)) if self.token_of(post.id).await? == Some(draft.token) => {
                 // One response may have the record, and the head from before it.

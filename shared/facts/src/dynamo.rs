@@ -7,30 +7,22 @@ use tidemark_app::{
     retry::Attempts,
 };
 
+/// The names of the tables. [`schema`](super::schema) describes their items.
 #[derive(Debug, Clone)]
 pub struct Tables {
     pub following: String,
     pub followers: String,
-    /// Counts of edges and of readers of notices, users' lists, positions of jobs, and the outage note.
     pub counters: String,
-    /// Heads, posts, bodies, and windows of heads.
     pub posts: String,
-    /// Read states and their windows.
     pub reads: String,
-    /// Heads of platforms, and notices.
     pub notices: String,
     pub notice_reads: String,
-    /// Reactions and their counts.
     pub reactions: String,
     pub idempotency: String,
-    /// Mappings and records of migration.
     pub migration: String,
     pub profiles: String,
-    /// The users who have handles.
     pub handles: String,
-    /// The user ids of claims, and receipts of erasures.
     pub identities: String,
-    /// The posts that users have reacted to, by time.
     pub reacted: String,
 }
 

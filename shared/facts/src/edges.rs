@@ -38,13 +38,6 @@ pub enum Kind {
     Imported,
 }
 
-impl Kind {
-    /// Whether the tombstone prevails over the follow.
-    fn yields_to(self, tombstone: &Edge, follow: &NewFollow) -> bool {
-        self == Self::Imported && tombstone.since >= follow.since
-    }
-}
-
 /// Edges in one transaction of at most 100 items: each takes up to five, and the follower's counter one more.
 const EDGES_PER_TRANSACTION: usize = 19;
 
@@ -73,9 +66,10 @@ struct Making {
 impl Making {
     /// Notes the outcome of a follow if the stored edge decides it. Returns whether it does.
     fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
+        let is_later = self.kind == Kind::Imported && stored.since >= follow.since;
         if stored.blocked.is_some() {
             self.outcomes.insert(stored.author, Followed::Blocked);
-        } else if stored.following || self.kind.yields_to(stored, follow) {
+        } else if stored.following || is_later {
             let own = if self.tried.contains(stored) { Followed::Created } else { Followed::Existing };
             self.outcomes.insert(stored.author, own(stored.clone()));
         }

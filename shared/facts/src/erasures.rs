@@ -231,7 +231,7 @@ impl Erasures for DynamoFacts {
     }
 
     async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize> {
-        let [first, last] = schema::post_sort_keys().map(string);
+        let [first, last] = schema::POSTS.map(string);
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
         let items = queried("remove_tombstones", query, limit).await?;

@@ -68,8 +68,7 @@ impl Reads for DynamoFacts {
             let after = ReadState { version: known + 1, ..marked(&before, read) };
             (before, after)
         } else {
-            // The windows were written since then, so the previous state is lost, and the current one has the marks. It
-            // is safe to assume that all of them are new.
+            // The windows were written since then, so the previous state is lost. All marks may be new.
             (marked(&before, !read), before)
         };
         if pending + seqs.len() > MOST_PENDING

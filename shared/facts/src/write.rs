@@ -317,8 +317,7 @@ impl DynamoFacts {
         }
     }
 
-    /// Sends writes that belong together: one alone, several as a transaction. Returns false if a condition did not
-    /// hold, or another transaction held one of the items.
+    /// Sends one write alone, several as a transaction. False if a condition did not hold, or an item was held.
     pub async fn send_all(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool> {
         match <[Write; 1]>::try_from(writes) {
             Ok([write]) => self.send(operation, write).await,

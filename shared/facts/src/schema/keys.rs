@@ -195,9 +195,7 @@ pub fn head(author: UserId) -> Item {
 }
 
 /// posts: the bounds of the sort keys of posts.
-pub(crate) fn post_sort_keys() -> [String; 2] {
-    ["post#", "post$"].map(str::to_owned)
-}
+pub(crate) const POSTS: [&str; 2] = ["post#", "post$"];
 
 /// posts: whether an item is a head.
 pub(crate) fn is_head(item: &Item) -> bool {
