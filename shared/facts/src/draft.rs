@@ -63,7 +63,6 @@ impl Draft {
         Self { post: post.clone(), followers, token: rand::random(), at: now, record, place: None }
     }
 
-    /// Whether the post is small enough for a group.
     pub(crate) fn may_wait(&self) -> bool {
         self.post.text.bytes() <= MOST_TEXT
     }
@@ -196,7 +195,6 @@ impl DynamoFacts {
         }
     }
 
-    /// Deletes what an author's requests have left in its places.
     pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<()> {
         let keys = (0..PLACES).map(|place| schema::record(&schema::draft(author, place)));
         self.delete_all(&self.tables.idempotency, keys.collect()).await.map(drop)
@@ -208,7 +206,6 @@ impl DynamoFacts {
     }
 }
 
-/// The facts that a waiting publish reads.
 struct Seen {
     head: AuthorHead,
     /// The drafts that may be written, the oldest first.

@@ -48,7 +48,6 @@ const BLOCK_CHECK: usize = 1;
 const FOLLOWED: [usize; 2] = [4, 2];
 const UNFOLLOWED: [usize; 2] = [3, 0];
 
-/// Follows of one user in the making.
 struct Making {
     user: UserId,
     kind: Kind,

@@ -51,7 +51,6 @@ pub fn read_head(item: Item) -> Result<AuthorHead> {
     read_head_of(item).map(|(_, head)| head)
 }
 
-/// The author and the head.
 pub(crate) fn read_head_of(item: Item) -> Result<(UserId, AuthorHead)> {
     read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
 }

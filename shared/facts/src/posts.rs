@@ -288,7 +288,6 @@ impl DynamoFacts {
         Ok((seen_head(head, now)?, self.published_before(draft, records, now).await?))
     }
 
-    /// The outcome that the record of an earlier publish with the same key implies.
     pub(crate) async fn published_before(&self, draft: &Draft, records: Vec<Item>, now: Timestamp) -> Result<Option<Published>> {
         let (Some(record), Some((_, fingerprint))) = (valid_record(records, now)?, &draft.record) else { return Ok(None) };
         if record.fingerprint != *fingerprint {

@@ -180,7 +180,6 @@ impl Write {
         Self::new(Kind::Delete, table, key)
     }
 
-    /// A check in a transaction.
     pub fn check(table: &str, key: Item) -> Self {
         Self::new(Kind::Check, table, key)
     }
@@ -208,12 +207,10 @@ impl Write {
         self.insert(attribute, AttributeValue::N(change.to_string()))
     }
 
-    /// Adds elements to a set.
     pub(crate) fn insert(self, attribute: Attribute, elements: AttributeValue) -> Self {
         self.change("ADD", "# ?", attribute, Some(elements))
     }
 
-    /// Removes elements from a set.
     pub(crate) fn take(self, attribute: Attribute, elements: AttributeValue) -> Self {
         self.change("DELETE", "# ?", attribute, Some(elements))
     }
@@ -387,7 +384,6 @@ pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: u
     Ok(items)
 }
 
-/// The number of items that a query finds.
 pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -> Result<u64> {
     let mut pages = query.select(Select::Count).into_paginator().send();
     let mut count = 0;

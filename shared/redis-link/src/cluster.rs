@@ -48,7 +48,6 @@ const REFRESH_WITHIN: Duration = Duration::from_secs(60);
 /// The number of nodes from which a new map is read, in addition to the seeds.
 const ASKED: usize = 4;
 
-/// The state of a cluster.
 pub(crate) struct Cluster {
     /// The connection settings of a node, without its address.
     template: ConnectionInfo,

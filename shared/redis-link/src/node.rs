@@ -94,7 +94,6 @@ impl Node {
         self.0.breaker.run(operation, open, attempts).await
     }
 
-    /// Loads the caller's library into this node.
     pub(crate) async fn load_library(&self) -> Result<()> {
         self.load(&self.0.library).await
     }
@@ -109,7 +108,6 @@ impl Node {
         Ok(())
     }
 
-    /// One step of a walk over the node's keys.
     pub(crate) async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         let (found, _) = self.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?.last();
         read(operation, found.extract_error().map_err(|error| link_error(operation, error))?)

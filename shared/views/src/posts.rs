@@ -198,7 +198,6 @@ const SENT: &str = "sent";
 const EPOCH: &str = "epoch";
 const ALL: &str = "all";
 
-/// The number of commands of [`of_reader`].
 const READER_COMMANDS: usize = 4;
 
 /// The commands that read what Redis knows of a reader and an author. [`known_reader`] decodes the responses.
@@ -307,7 +306,6 @@ fn decode_text(revision: u32, bytes: &[u8]) -> Option<PostText> {
     decode_any_text(bytes).filter(|(known, _)| *known == revision).map(|(_, text)| text)
 }
 
-/// Returns a text and its revision.
 pub fn decode_any_text(bytes: &[u8]) -> Option<(u32, PostText)> {
     let (revision, rest) = bytes.split_first_chunk()?;
     let (length, at) = usize::decode_var(rest)?;

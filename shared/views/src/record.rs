@@ -16,7 +16,6 @@ use crate::{
 /// Bytes of the little-endian version at the start. The scripts read it too.
 pub(crate) const VERSION: usize = 6;
 
-/// The start of a record.
 pub(crate) fn start(version: u64) -> Vec<u8> {
     version.to_le_bytes()[..VERSION].to_vec()
 }
@@ -77,17 +76,14 @@ pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Du
 }
 
 impl Redis {
-    /// Takes the lease for storing a record, also from another caller.
     pub(crate) async fn take_lease(&self, lease: &str, lifetime: Duration, token: u64) -> Result<()> {
         self.query("lease", take_lease(lease, lifetime, token)).await.map(drop::<u8>)
     }
 
-    /// Stores a record from the facts, unless its lease is lost.
     pub(crate) async fn store(&self, keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Duration) -> Result<()> {
         self.query("store", store(keys, token, record, lifetime)).await.map(drop::<u8>)
     }
 
-    /// Replaces a record by a later version.
     pub(crate) async fn replace(&self, keys: [String; 2], version: u64, record: Vec<u8>, lifetime: Duration) -> Result<()> {
         self.call(Function::Replace, &keys, (version, record, ms(lifetime))).await.map(drop::<u8>)
     }

@@ -137,7 +137,6 @@ impl Redis {
         Ok(Some(ListSlice { items, rest }))
     }
 
-    /// Notes a change of a user.
     fn change(&self, user: UserId) -> Cmd {
         let lifetime = if self.0.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
         set(&keys::changed(user), 1, lifetime)
