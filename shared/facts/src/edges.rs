@@ -182,7 +182,7 @@ impl Edges for DynamoFacts {
     }
 
     async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
-        super::followers::by_time(self, author, before, limit).await
+        self.by_time(author, before, limit).await
     }
 
     async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>> {
@@ -393,12 +393,7 @@ impl DynamoFacts {
     }
 
     /// Ends a follow, if `end` returns its tombstone. Returns the tombstone that was written.
-    pub async fn end_follow(
-        &self,
-        user: UserId,
-        author: UserId,
-        end: impl Fn(&Edge) -> Option<Edge> + Send + Sync,
-    ) -> Result<Option<Edge>> {
+    pub async fn end_follow(&self, user: UserId, author: UserId, end: impl Fn(&Edge) -> Option<Edge>) -> Result<Option<Edge>> {
         let mut tried: Option<Edge> = None;
         let (mut attempts, mut held_up) = (attempts("unfollow"), HeldUp::default());
         loop {

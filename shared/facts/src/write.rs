@@ -257,12 +257,7 @@ impl DynamoFacts {
     }
 
     /// The same. Returns the attributes that `returned` asks for, or `None` if a condition did not hold.
-    pub(crate) async fn send_returning(
-        &self,
-        operation: &'static str,
-        write: Write,
-        returned: ReturnValue,
-    ) -> Result<Option<Item>> {
+    pub async fn send_returning(&self, operation: &'static str, write: Write, returned: ReturnValue) -> Result<Option<Item>> {
         let mut attempts = attempts(operation);
         loop {
             attempts.next().await?;

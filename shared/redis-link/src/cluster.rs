@@ -81,7 +81,6 @@ impl Cluster {
     /// Prepares the cluster without any connection. Each seed leads to all nodes.
     pub(crate) fn new(
         seeds: Vec<Client>,
-        certificates: Option<TlsCertificates>,
         config: AsyncConnectionConfig,
         options: &RedisOptions,
         library: Arc<str>,
@@ -99,6 +98,7 @@ impl Cluster {
         });
         let seeds = seeds.collect::<Result<_, _>>()?;
         let (nodes, topology, refreshing) = (Default::default(), ArcSwapOption::empty(), Mutex::default());
+        let certificates = options.certificates()?;
         let RedisOptions { replica_reads, paced, response_timeout: patience, .. } = *options;
         Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, paced, patience, library })
     }

@@ -43,8 +43,7 @@ impl Link {
             (false, Some(client)) => Servers::Node(Node::new(client, config, false, options.paced, library)),
             (_, last) => {
                 clients.extend(last);
-                let certificates = options.certificates()?;
-                Servers::Cluster(Arc::new(Cluster::new(clients, certificates, config, options, library)?))
+                Servers::Cluster(Arc::new(Cluster::new(clients, config, options, library)?))
             }
         };
         Ok(Self(Arc::new(servers)))

@@ -29,12 +29,7 @@ impl Redis {
     }
 
     /// Calls one function of the library.
-    pub(crate) async fn call<T: FromRedisValue>(
-        &self,
-        function: Function,
-        keys: &[String],
-        args: impl ToRedisArgs + Send,
-    ) -> Result<T> {
+    pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: impl ToRedisArgs) -> Result<T> {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
 

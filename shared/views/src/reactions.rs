@@ -32,12 +32,7 @@ impl ReactionViews for Redis {
 }
 
 impl Redis {
-    async fn react(
-        &self,
-        user: UserId,
-        token: Vec<u8>,
-        of: impl Iterator<Item = (&UserId, &ReactionState)> + Send,
-    ) -> Result<()> {
+    async fn react(&self, user: UserId, token: Vec<u8>, of: impl Iterator<Item = (&UserId, &ReactionState)>) -> Result<()> {
         let of: Vec<_> = of.map(|(author, state)| (author.get(), state.encode())).collect();
         let args = (token, ms(keys::REACTIONS_LIFETIME), MOST_AUTHORS, of);
         self.call::<u64>(Function::React, &[keys::reactions(user)], args).await.map(drop)
