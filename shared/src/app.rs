@@ -70,12 +70,6 @@ pub struct App {
     pub redis: Redis,
 }
 
-impl std::fmt::Debug for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("App").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
-
 /// A function could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

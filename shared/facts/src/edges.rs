@@ -128,11 +128,11 @@ impl Edges for DynamoFacts {
             let pairs = vec![schema::edge(user, other), schema::edge(other, user)];
             let mut known = by_user(self.get("set_blocked", &self.tables.following, pairs).await?)?;
             let [own, reverse] = [user, other].map(|user| known.remove(&user));
+            let [own_rev, rev] = [&own, &reverse].map(|edge| edge.as_ref().map(|edge| edge.rev));
             if own.as_ref().is_some_and(|edge| edge.blocked.is_some()) == blocked {
                 // A restored table or an operator may have lost the flags.
-                let rev = own.as_ref().map(|edge| edge.rev);
                 if self.block_flags(&[(user, other)]).await? == [[blocked; 2]]
-                    || self.restore_block_flags(user, other, blocked, rev).await?
+                    || self.restore_block_flags(user, other, blocked, own_rev).await?
                 {
                     return Ok([own, reverse]);
                 }
@@ -140,12 +140,11 @@ impl Edges for DynamoFacts {
             }
             attempts.outcome()?;
             let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(blocked.then_some(now), now);
-            let mut writes = vec![self.put_edge(&next, own.as_ref().map(|edge| edge.rev))];
+            let mut writes = vec![self.put_edge(&next, own_rev)];
             if own.as_ref().is_some_and(|edge| edge.following && blocked) {
                 writes.extend(self.uncount(&next, &FollowerShard::new(other, user)));
             }
             let ended = reverse.as_ref().filter(|edge| edge.following && blocked).map(|edge| edge.ended(now));
-            let rev = reverse.as_ref().map(|edge| edge.rev);
             match &ended {
                 Some(ended) => {
                     writes.push(self.put_edge(ended, rev));
