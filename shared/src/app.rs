@@ -70,13 +70,10 @@ pub struct App {
     pub redis: Redis,
 }
 
-/// A function could not start.
+/// A function could not start, because `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read.
-    #[error("REDIS_URL or REDIS_CA_FILE cannot be used")]
-    Redis(#[from] redis::RedisError),
-}
+#[error("REDIS_URL or REDIS_CA_FILE cannot be used")]
+pub struct StartError(#[from] redis::RedisError);
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;

@@ -86,7 +86,7 @@ impl Making {
 impl Edges for DynamoFacts {
     async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>> {
         let keys = distinct(authors).into_iter().map(|author| schema::edge(user, author)).collect();
-        by_author(self.get("edges", &self.tables.following, keys).await?)
+        by(|edge| edge.author, self.get("edges", &self.tables.following, keys).await?)
     }
 
     async fn following(&self, user: UserId) -> Result<Vec<Edge>> {
@@ -126,7 +126,7 @@ impl Edges for DynamoFacts {
         loop {
             attempts.next().await?;
             let pairs = vec![schema::edge(user, other), schema::edge(other, user)];
-            let mut known = by_user(self.get("set_blocked", &self.tables.following, pairs).await?)?;
+            let mut known = by(|edge| edge.user, self.get("set_blocked", &self.tables.following, pairs).await?)?;
             let [own, reverse] = [user, other].map(|user| known.remove(&user));
             let [own_rev, rev] = [&own, &reverse].map(|edge| edge.as_ref().map(|edge| edge.rev));
             if own.as_ref().is_some_and(|edge| edge.blocked.is_some()) == blocked {
@@ -352,7 +352,7 @@ impl DynamoFacts {
         for item in of_shards {
             shards.extend([FollowerShard::read(&read(item, Ok)?)?]);
         }
-        Ok((by_author(edges)?, shards, others))
+        Ok((by(|edge| edge.author, edges)?, shards, others))
     }
 
     /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that is made now,
@@ -463,13 +463,9 @@ pub fn read_edge(item: Item) -> Result<Edge> {
     )
 }
 
-/// The pairs of distinct users.
-fn by_user(items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
-    items.into_iter().map(|item| read_edge(item).map(|edge| (edge.user, edge))).collect()
-}
-
-fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
-    items.into_iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
+/// Edges by one of their users, in which they differ.
+fn by(of: impl Fn(&Edge) -> UserId, items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
+    items.into_iter().map(|item| read_edge(item).map(|edge| (of(&edge), edge))).collect()
 }
 
 /// The number of followed authors in a user's counter.

@@ -132,7 +132,7 @@ impl Node {
         let useless = |error: &RedisError| {
             error.is_io_error()
                 || error.is_timeout()
-                || matches!(kind(error), Some(ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading))
+                || matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading))
         };
         if outcome.as_ref().is_err_and(useless) {
             self.0.live.compare_and_swap(&Some(live), None);
@@ -205,13 +205,6 @@ fn name(command: &Cmd) -> Option<&[u8]> {
 fn changes(commands: &[Cmd]) -> bool {
     const CHANGES: [&[u8]; 6] = [b"FCALL", b"SET", b"DEL", b"UNLINK", b"HSET", b"FUNCTION"];
     commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))
-}
-
-fn kind(error: &RedisError) -> Option<ServerErrorKind> {
-    match error.kind() {
-        ErrorKind::Server(kind) => Some(kind),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

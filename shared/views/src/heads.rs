@@ -11,7 +11,7 @@ use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
 use super::{
     Result, keys,
-    record::{self, VERSION, current, store},
+    record::{self, VERSION, current, store, take_number},
 };
 use crate::connection::Redis;
 
@@ -104,11 +104,7 @@ fn encode_times(times: &PostTimes) -> Vec<u8> {
 }
 
 fn decode_times(mut bytes: &[u8]) -> Option<PostTimes> {
-    let mut next = || {
-        let (number, length) = u64::decode_var(bytes)?;
-        bytes = &bytes[length..];
-        Some(number)
-    };
+    let mut next = || take_number(&mut bytes);
     let (above, upto) = (next()?, next()?);
     let (mut seq, mut at) = (above, 0_u64);
     let mut times = Vec::new();

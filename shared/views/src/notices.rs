@@ -11,7 +11,7 @@ use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestam
 
 use super::{
     Result, keys,
-    record::{self, VERSION, decode_set, encode_set, store},
+    record::{self, VERSION, decode_set, encode_set, store, take_number},
 };
 use crate::connection::{Redis, set};
 
@@ -86,11 +86,7 @@ fn encode_head(head: &PlatformHead) -> Vec<u8> {
 
 pub fn decode_head(record: &[u8]) -> Option<PlatformHead> {
     let (version, mut rest) = record::version(record)?;
-    let mut next = || {
-        let (number, length) = u64::decode_var(rest)?;
-        rest = &rest[length..];
-        Some(number)
-    };
+    let mut next = || take_number(&mut rest);
     let (latest_seq, latest_slot, latest_at) = (next()?, next()?, Timestamp::from_ms(next()?));
     PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest)
 }

@@ -15,7 +15,7 @@ use tidemark_domain::{
 use super::{
     Function, Result, heads, keys, people, reactions,
     readers::decode_marks,
-    record::{self, current, take_lease},
+    record::{self, current, string_of, take_lease},
 };
 use crate::connection::{MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
 
@@ -89,17 +89,13 @@ impl PostViews for Redis {
         let left: i64 = responses.pop().and_then(|(left, _)| redis::from_redis_value(left).ok()).unwrap_or(0);
         // Counts from before a reaction live for a moment only.
         let counts_in_motion = u128::try_from(left).is_ok_and(|left| left <= keys::CHANGED_COUNTS_LIFETIME.as_millis());
-        let records = responses.split_off(READER_COMMANDS);
-        let mut records = records.into_iter().map(|(value, epoch)| {
-            let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
-            epoch.current(&value?).map(<[u8]>::to_vec)
-        });
+        let mut records = responses.split_off(READER_COMMANDS).into_iter().map(string_of);
         let mut next = || records.next().flatten();
-        let (summary, text, counts, card) = (next(), next(), next(), next());
-        let summary = summary.and_then(|summary| decode(id, &summary));
-        let text = text.zip(summary.as_ref()).and_then(|(text, summary)| decode_text(summary.revision, &text));
-        let counts = counts.and_then(|counts| decode_counts(&counts)).map(|known| known.counts);
-        let card = card.and_then(|card| people::decode(&card)).map(|card| card.card);
+        let summary = current(next(), |summary| decode(id, summary));
+        let text = next().zip(summary.as_ref());
+        let text = text.and_then(|(text, summary)| current(Some(text), |text| decode_text(summary.revision, text)));
+        let counts = current(next(), decode_counts).map(|known| known.counts);
+        let card = current(next(), people::decode).map(|known| known.card);
         Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
     }
 
@@ -108,10 +104,7 @@ impl PostViews for Redis {
         let [head, _] = keys::head(author);
         commands.push(Cmd::get(head));
         let mut responses: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
-        let head = responses.pop().and_then(|(value, epoch)| {
-            let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
-            heads::decode(epoch.current(&value?)?)
-        });
+        let head = current(responses.pop().and_then(string_of), heads::decode);
         Ok((head, known_reader(author, responses)?))
     }
 

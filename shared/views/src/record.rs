@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use integer_encoding::VarInt;
-use redis::Cmd;
+use redis::{Cmd, Value};
 use redis_link::Epoch;
 use tidemark_domain::{SeqSet, Slot, bitmap::Bitmap};
 
@@ -57,6 +57,18 @@ pub(crate) fn decode_set(bytes: &[u8]) -> Option<SeqSet> {
         }
         _ => None,
     }
+}
+
+/// Takes a variable-length integer from the start.
+pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let (number, length) = u64::decode_var(bytes)?;
+    *bytes = &bytes[length..];
+    Some(number)
+}
+
+/// A response that is a string, with its epoch.
+pub(crate) fn string_of((response, epoch): (Value, Epoch)) -> Option<(Vec<u8>, Epoch)> {
+    Some((redis::from_redis_value::<Option<Vec<u8>>>(response).ok()??, epoch))
 }
 
 /// Decodes a record. One that cannot be read, or of another epoch, counts as unknown. The facts replace it.
