@@ -3,8 +3,7 @@
 use tidemark_domain::Timestamp;
 
 use super::{
-    Result,
-    dynamo::DynamoFacts,
+    DynamoFacts, Result,
     item::{Item, encode, number},
     read,
     schema::{self, RecordItem},

@@ -10,9 +10,9 @@ use aws_sdk_dynamodb::{
 use tidemark_domain::SeqSet;
 
 use super::{
-    Result,
-    dynamo::{DynamoFacts, attempts, unavailable},
+    DynamoFacts, Result, attempts,
     item::{Attribute, Item, bits, number, string},
+    unavailable,
 };
 
 /// The reason why a write or a transaction was not done.

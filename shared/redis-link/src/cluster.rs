@@ -402,7 +402,12 @@ impl Cluster {
         if let Some(node) = self.nodes().get(address) {
             return Some(node.clone());
         }
-        let node = client(&self.template, address, self.certificates.as_ref())
+        let Address { host, port } = address.clone();
+        let addr = match self.template.addr() {
+            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let node = open(self.template.clone().set_addr(addr), self.certificates.as_ref())
             .map(|client| Node::new(client, self.config.clone(), true, self.paced, self.library.clone()))
             .inspect_err(|error| warn!(%address, %error, "a node of the cluster cannot be used"))
             .ok()?;
@@ -419,17 +424,6 @@ impl Cluster {
 fn follows_its_primary(role: &Value) -> bool {
     let state = |part: &Value| matches!(part, Value::BulkString(state) if state == b"connected");
     matches!(role, Value::Array(parts) if parts.get(3).is_some_and(state))
-}
-
-/// A client for an address, with the other settings of the template.
-fn client(template: &ConnectionInfo, address: &Address, certificates: Option<&TlsCertificates>) -> Result<Client, RedisError> {
-    let Address { host, port } = address.clone();
-    let secure = matches!(template.addr(), ConnectionAddr::TcpTls { .. });
-    let addr = match secure {
-        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-        false => ConnectionAddr::Tcp(host, port),
-    };
-    open(template.clone().set_addr(addr), certificates)
 }
 
 fn unavailable(operation: &'static str, detail: &str) -> LinkError {
