@@ -116,11 +116,8 @@ impl Redis {
     ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>)> {
         let parts = self.0.parts(keys);
         let asks = parts.iter().map(|part| {
-            let mut command = redis::cmd("MGET");
-            for &index in part {
-                command.arg(&keys[index]);
-            }
-            Bundle::from(command).with(consistency)
+            let keys: Vec<&String> = part.iter().map(|&index| &keys[index]).collect();
+            Bundle::from(Cmd::mget(keys)).with(consistency)
         });
         let has_other = other.is_some();
         let mut replies = self.0.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;

@@ -81,7 +81,7 @@ impl PostViews for Redis {
         let mut commands = of_reader(reader, id.author).to_vec();
         let [counts, ..] = keys::counts(id);
         let [card, _] = keys::card(id.author);
-        let left = redis::cmd("PTTL").arg(&counts).clone();
+        let left = Cmd::pttl(&counts);
         let [summary, _] = keys::post(id);
         commands.extend([summary, keys::text(id), counts, card].map(Cmd::get));
         commands.push(left);
@@ -159,13 +159,12 @@ impl PostViews for Redis {
 
     async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()> {
         let key = keys::moved(author);
-        let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
         let expire = redis::cmd("PEXPIRE").arg(&key).arg(ms(keys::MOVED_LIFETIME)).clone();
-        self.query_in_epoch::<Value>("note_rescore", transaction([sent, expire])).await.map(drop)
+        self.query::<Value>("note_rescore", transaction([Cmd::hset(key, SENT, at.ms()), expire])).await.map(drop)
     }
 
     async fn moved(&self, author: UserId) -> Result<Moved> {
-        let all = redis::cmd("HGETALL").arg(keys::moved(author)).clone();
+        let all = Cmd::hgetall(keys::moved(author));
         let (fields, epoch): (HashMap<String, Vec<u8>>, Epoch) = self.query_in_epoch("moved", all).await?;
         let whole = fields.get(EPOCH).is_some_and(|of| of == epoch.as_bytes()) && !fields.contains_key(ALL);
         let change =
@@ -195,7 +194,7 @@ const READER_COMMANDS: usize = 4;
 
 /// The commands that read what Redis knows of a reader and an author. [`known_reader`] decodes the responses.
 fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
-    let state = redis::cmd("HMGET").arg(keys::reader_state(reader)).arg(META_FIELD).arg(author.get()).clone();
+    let state = Cmd::hmget(keys::reader_state(reader), (META_FIELD, author.get()));
     let [marks, _] = keys::marks(reader, author);
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }

@@ -41,12 +41,8 @@ impl Redis {
 
 /// The command that reads a reader's reactions to these authors' posts. [`known`] decodes the response.
 pub(crate) fn ask(reader: UserId, authors: &[UserId]) -> Cmd {
-    let mut command = redis::cmd("HMGET");
-    command.arg(keys::reactions(reader)).arg(META_FIELD);
-    for author in authors {
-        command.arg(author.get());
-    }
-    command
+    let authors: Vec<u64> = authors.iter().map(|author| author.get()).collect();
+    Cmd::hmget(keys::reactions(reader), (META_FIELD, authors))
 }
 
 /// Reactions that cannot be read count as unknown and come from the facts.
