@@ -70,19 +70,10 @@ pub struct App {
     pub redis: Redis,
 }
 
-impl std::fmt::Debug for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("App").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
-
-/// A function could not start.
+/// A function could not start, because `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read.
-    #[error("REDIS_URL or REDIS_CA_FILE cannot be used")]
-    Redis(#[from] redis::RedisError),
-}
+#[error("REDIS_URL or REDIS_CA_FILE cannot be used")]
+pub struct StartError(#[from] redis::RedisError);
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -184,10 +175,7 @@ impl App {
     }
 }
 
-/// Runs a function until its process ends: calls `handle` for each event.
-///
-/// # Errors
-/// A setting is missing or wrong, or the clients cannot be prepared.
+/// Calls `handle` for each event until the process ends. Fails if a setting is missing or wrong.
 pub async fn run<E, R, F>(handle: impl AsyncFn(&App, LambdaEvent<E>) -> Result<R, F>) -> Result<(), Error>
 where
     E: DeserializeOwned,

@@ -3,8 +3,7 @@
 //! This crate assembles the [`App`] from its layers. The functions use it. A layer depends only on layers to its left:
 //!
 //! ```text
-//! domain  <-  app (use cases, ports)  <-  facts (DynamoDB), views (Redis), queue (SQS), http  <-  this crate  <-
-//! functions
+//! domain <- app (use cases, ports) <- facts (DynamoDB), views (Redis), queue (SQS), http <- this crate <- functions
 //! ```
 
 mod app;

@@ -112,7 +112,6 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Reads the process environment.
     pub fn from_env() -> Result<Self, SettingsError> {
         let mut settings = Self::from_lookup(process_environment)?;
         // The SDK reads these variables itself, and more of them than this file knows.
@@ -195,7 +194,6 @@ pub struct SenderSettings {
 }
 
 impl SenderSettings {
-    /// Reads the process environment.
     pub fn from_env() -> Result<Self, SettingsError> {
         let mut settings = Self::from_lookup(process_environment)?;
         // The client of connections has an address of its own, which a variable of the SDK would not replace.
@@ -204,7 +202,6 @@ impl SenderSettings {
         Ok(settings)
     }
 
-    /// Reads variables with `lookup` instead of the process environment.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
         Ok(Self {
             live_queue_url: required(&lookup, "LIVE_QUEUE_URL")?,
@@ -232,12 +229,10 @@ pub struct AuthorizerSettings {
 }
 
 impl AuthorizerSettings {
-    /// Reads the process environment.
     pub fn from_env() -> Result<Self, SettingsError> {
         Self::from_lookup(process_environment)
     }
 
-    /// Reads variables with `lookup` instead of the process environment.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
         Ok(Self {
             issuer: required(&lookup, "JWT_ISSUER")?,

@@ -17,10 +17,7 @@ pub fn init() {
 
 /// A subscriber that writes each event that passes the filter as one line of JSON. Each line has `timestamp` (RFC 3339)
 /// and `level`: Lambda treats a line without one of them as `INFO`.
-pub fn lines(
-    filter: EnvFilter,
-    to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
-) -> impl Subscriber + Send + Sync + 'static {
+pub fn lines(filter: EnvFilter, to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static) -> impl Subscriber + Send + Sync {
     fmt().json().with_env_filter(filter).with_current_span(false).with_ansi(false).with_writer(to).finish()
 }
 

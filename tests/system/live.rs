@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{Modes, PostId},
     ports::{LiveTask, Notified},
-    queue::decode_live,
+    queue::decode,
     views::keys,
 };
 use tidemark_tests::{LiveConnection, PATIENCE, World, parameter, request_limits, until, user_id, world, world_with};
@@ -294,7 +294,7 @@ fn unwatched_readers_cost_no_message() {
         until("one task", async || {
             let received = sqs.receive_message().queue_url(url).send().await.unwrap();
             let bodies: Vec<LiveTask> =
-                received.messages().iter().map(|message| decode_live(message.body().unwrap()).unwrap()).collect();
+                received.messages().iter().map(|message| decode(message.body().unwrap()).unwrap()).collect();
             let expected = LiveTask::Changed { users: vec![user_id(READER)] };
             assert!(bodies.is_empty() || bodies == [expected], "{bodies:?}");
             !bodies.is_empty()

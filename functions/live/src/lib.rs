@@ -62,7 +62,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Er
 /// Runs the task in a message. Returns the id of the message if it failed.
 async fn work(app: &App, message: SqsMessage) -> Option<String> {
     let id = message.message_id.unwrap_or_default();
-    let task = match queue::decode_live(message.body.as_deref().unwrap_or_default()) {
+    let task = match queue::decode(message.body.as_deref().unwrap_or_default()) {
         Ok(task) => task,
         Err(error) => {
             error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");

@@ -15,8 +15,8 @@ use tracing::warn;
 
 use super::{
     DynamoFacts, Result,
-    decode::read,
     item::{Attribute, Count, Item, number},
+    read,
     schema::{self, CounterItem},
     write::{Cancelled, Write, absent, at_most},
 };
@@ -117,8 +117,7 @@ impl CounterItem {
 }
 
 impl DynamoFacts {
-    /// Reads all parts of an author's shards, the first part first. Split shards take a second trip. A shard without an
-    /// item has no parts.
+    /// All parts of an author's shards, the first part first; none without an item. Split shards take a second trip.
     pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16]> {
         let mut shards: [Vec<CounterItem>; 16] = Default::default();
         let mut keys: Vec<Item> = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();

@@ -19,9 +19,9 @@ use tracing::{error, warn};
 
 use super::{
     DynamoFacts, Result,
-    decode::read,
     heads::seen_head,
     item::{Item, encode, number},
+    read,
     schema::{self, DraftItem},
     write::{Cancelled, Write, absent, at_most, is},
 };
@@ -63,7 +63,6 @@ impl Draft {
         Self { post: post.clone(), followers, token: rand::random(), at: now, record, place: None }
     }
 
-    /// Whether the post is small enough for a group.
     pub(crate) fn may_wait(&self) -> bool {
         self.post.text.bytes() <= MOST_TEXT
     }
@@ -171,7 +170,7 @@ impl DynamoFacts {
         let is_draft =
             |item: &Item| DraftItem::key.of(item).and_then(|key| key.as_s().ok()).is_some_and(|key| schema::is_draft(key));
         let (drafts, records): (Vec<Item>, Vec<Item>) = found.into_iter().partition(is_draft);
-        let head = seen_head(head)?.fact;
+        let (head, _) = seen_head(head, now)?;
         let published = match self.published_before(draft, records, now).await? {
             Some(Published::Repeated(post)) if self.token_of(post.id).await? == Some(draft.token) => {
                 // One response may have the record, and the head from before it.
@@ -196,7 +195,6 @@ impl DynamoFacts {
         }
     }
 
-    /// Deletes what an author's requests have left in its places.
     pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<()> {
         let keys = (0..PLACES).map(|place| schema::record(&schema::draft(author, place)));
         self.delete_all(&self.tables.idempotency, keys.collect()).await.map(drop)
@@ -208,7 +206,6 @@ impl DynamoFacts {
     }
 }
 
-/// The facts that a waiting publish reads.
 struct Seen {
     head: AuthorHead,
     /// The drafts that may be written, the oldest first.

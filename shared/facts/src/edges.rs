@@ -21,10 +21,10 @@ use tracing::debug;
 use super::{
     DynamoFacts, Result, attempts,
     counters::{FollowerShard, HeldUp},
-    decode::read,
     distinct,
     heads::read_head_of,
     item::{Attribute, Item, Stored, number, string},
+    read,
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
@@ -38,13 +38,6 @@ pub enum Kind {
     Imported,
 }
 
-impl Kind {
-    /// Whether the tombstone prevails over the follow.
-    fn yields_to(self, tombstone: &Edge, follow: &NewFollow) -> bool {
-        self == Self::Imported && tombstone.since >= follow.since
-    }
-}
-
 /// Edges in one transaction of at most 100 items: each takes up to five, and the follower's counter one more.
 const EDGES_PER_TRANSACTION: usize = 19;
 
@@ -55,7 +48,6 @@ const BLOCK_CHECK: usize = 1;
 const FOLLOWED: [usize; 2] = [4, 2];
 const UNFOLLOWED: [usize; 2] = [3, 0];
 
-/// Follows of one user in the making.
 struct Making {
     user: UserId,
     kind: Kind,
@@ -73,9 +65,10 @@ struct Making {
 impl Making {
     /// Notes the outcome of a follow if the stored edge decides it. Returns whether it does.
     fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
+        let is_later = self.kind == Kind::Imported && stored.since >= follow.since;
         if stored.blocked.is_some() {
             self.outcomes.insert(stored.author, Followed::Blocked);
-        } else if stored.following || self.kind.yields_to(stored, follow) {
+        } else if stored.following || is_later {
             let own = if self.tried.contains(stored) { Followed::Created } else { Followed::Existing };
             self.outcomes.insert(stored.author, own(stored.clone()));
         }
@@ -93,7 +86,7 @@ impl Making {
 impl Edges for DynamoFacts {
     async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>> {
         let keys = distinct(authors).into_iter().map(|author| schema::edge(user, author)).collect();
-        by_author(self.get("edges", &self.tables.following, keys).await?)
+        by(|edge| edge.author, self.get("edges", &self.tables.following, keys).await?)
     }
 
     async fn following(&self, user: UserId) -> Result<Vec<Edge>> {
@@ -133,13 +126,13 @@ impl Edges for DynamoFacts {
         loop {
             attempts.next().await?;
             let pairs = vec![schema::edge(user, other), schema::edge(other, user)];
-            let mut known = by_user(self.get("set_blocked", &self.tables.following, pairs).await?)?;
+            let mut known = by(|edge| edge.user, self.get("set_blocked", &self.tables.following, pairs).await?)?;
             let [own, reverse] = [user, other].map(|user| known.remove(&user));
+            let [own_rev, rev] = [&own, &reverse].map(|edge| edge.as_ref().map(|edge| edge.rev));
             if own.as_ref().is_some_and(|edge| edge.blocked.is_some()) == blocked {
                 // A restored table or an operator may have lost the flags.
-                let rev = own.as_ref().map(|edge| edge.rev);
                 if self.block_flags(&[(user, other)]).await? == [[blocked; 2]]
-                    || self.restore_block_flags(user, other, blocked, rev).await?
+                    || self.restore_block_flags(user, other, blocked, own_rev).await?
                 {
                     return Ok([own, reverse]);
                 }
@@ -147,12 +140,11 @@ impl Edges for DynamoFacts {
             }
             attempts.outcome()?;
             let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(blocked.then_some(now), now);
-            let mut writes = vec![self.put_edge(&next, own.as_ref().map(|edge| edge.rev))];
+            let mut writes = vec![self.put_edge(&next, own_rev)];
             if own.as_ref().is_some_and(|edge| edge.following && blocked) {
                 writes.extend(self.uncount(&next, &FollowerShard::new(other, user)));
             }
             let ended = reverse.as_ref().filter(|edge| edge.following && blocked).map(|edge| edge.ended(now));
-            let rev = reverse.as_ref().map(|edge| edge.rev);
             match &ended {
                 Some(ended) => {
                     writes.push(self.put_edge(ended, rev));
@@ -189,7 +181,7 @@ impl Edges for DynamoFacts {
     }
 
     async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
-        super::followers::by_time(self, author, before, limit).await
+        self.by_time(author, before, limit).await
     }
 
     async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>> {
@@ -360,7 +352,7 @@ impl DynamoFacts {
         for item in of_shards {
             shards.extend([FollowerShard::read(&read(item, Ok)?)?]);
         }
-        Ok((by_author(edges)?, shards, others))
+        Ok((by(|edge| edge.author, edges)?, shards, others))
     }
 
     /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that is made now,
@@ -400,12 +392,7 @@ impl DynamoFacts {
     }
 
     /// Ends a follow, if `end` returns its tombstone. Returns the tombstone that was written.
-    pub async fn end_follow(
-        &self,
-        user: UserId,
-        author: UserId,
-        end: impl Fn(&Edge) -> Option<Edge> + Send + Sync,
-    ) -> Result<Option<Edge>> {
+    pub async fn end_follow(&self, user: UserId, author: UserId, end: impl Fn(&Edge) -> Option<Edge>) -> Result<Option<Edge>> {
         let mut tried: Option<Edge> = None;
         let (mut attempts, mut held_up) = (attempts("unfollow"), HeldUp::default());
         loop {
@@ -476,13 +463,9 @@ pub fn read_edge(item: Item) -> Result<Edge> {
     )
 }
 
-/// The pairs of distinct users.
-fn by_user(items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
-    items.into_iter().map(|item| read_edge(item).map(|edge| (edge.user, edge))).collect()
-}
-
-fn by_author(items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
-    items.into_iter().map(|item| read_edge(item).map(|edge| (edge.author, edge))).collect()
+/// Edges by one of their users, in which they differ.
+fn by(of: impl Fn(&Edge) -> UserId, items: Vec<Item>) -> Result<HashMap<UserId, Edge>> {
+    items.into_iter().map(|item| read_edge(item).map(|edge| (of(&edge), edge))).collect()
 }
 
 /// The number of followed authors in a user's counter.

@@ -9,11 +9,10 @@ use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles};
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, Result, attempts,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, attempts, distinct,
     item::{Attribute, Item, Stored as _, encode, flag, number, string},
     reactions::read_reactions,
+    read,
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,
         ReadsItem, RunningItem,
@@ -232,7 +231,7 @@ impl Erasures for DynamoFacts {
     }
 
     async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize> {
-        let [first, last] = schema::post_sort_keys().map(string);
+        let [first, last] = schema::POSTS.map(string);
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
         let items = queried("remove_tombstones", query, limit).await?;

@@ -24,29 +24,23 @@ struct Lane {
     exhausted: bool,
 }
 
-/// Followers below `before`, newest first. The reads are consistent, because `by-time` is a local index.
-pub(crate) async fn by_time(
-    facts: &DynamoFacts,
-    author: UserId,
-    before: Option<Relation>,
-    limit: usize,
-) -> Result<Vec<Relation>> {
-    let mut lanes: Vec<Lane> =
-        (0..SHARDS).map(|shard| Lane { shard, before, loaded: VecDeque::new(), exhausted: false }).collect();
-    // Followers spread evenly over the shards: a sixteenth of the page and some more is usually enough from each.
-    let load = (limit / usize::from(SHARDS) * 3 / 2 + 8).min(limit).min(LOAD);
-    let mut relations = Vec::new();
-    while relations.len() < limit {
-        let empty = lanes.iter_mut().filter(|lane| lane.loaded.is_empty() && !lane.exhausted);
-        try_join_all(empty.map(|lane| lane.load(facts, author, load))).await?;
-        let Some(newest) =
-            lanes.iter_mut().filter(|lane| !lane.loaded.is_empty()).max_by_key(|lane| lane.loaded.front().copied())
-        else {
-            break;
-        };
-        relations.extend(newest.loaded.pop_front());
+impl DynamoFacts {
+    /// Followers below `before`, newest first. The reads are consistent, because `by-time` is a local index.
+    pub(crate) async fn by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
+        let mut lanes: Vec<Lane> =
+            (0..SHARDS).map(|shard| Lane { shard, before, loaded: VecDeque::new(), exhausted: false }).collect();
+        // Followers spread evenly over the shards: a sixteenth of the page and some more is usually enough from each.
+        let load = (limit / usize::from(SHARDS) * 3 / 2 + 8).min(limit).min(LOAD);
+        let mut relations = Vec::new();
+        while relations.len() < limit {
+            let empty = lanes.iter_mut().filter(|lane| lane.loaded.is_empty() && !lane.exhausted);
+            try_join_all(empty.map(|lane| lane.load(self, author, load))).await?;
+            let newest = lanes.iter_mut().max_by_key(|lane| lane.loaded.front().copied());
+            let Some(newest) = newest.and_then(|lane| lane.loaded.pop_front()) else { break };
+            relations.push(newest);
+        }
+        Ok(relations)
     }
-    Ok(relations)
 }
 
 impl Lane {

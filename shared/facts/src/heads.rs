@@ -4,8 +4,8 @@ use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
 
 use super::{
     Result,
-    decode::read,
     item::{Count, Item, number},
+    read,
     schema::HeadItem,
     write::Write,
 };
@@ -40,30 +40,17 @@ impl From<HeadItem> for AuthorHead {
     }
 }
 
-/// A head, and when posts last had to wait for it.
-pub(crate) struct SeenHead {
-    pub fact: AuthorHead,
-    contended_at: Option<u64>,
-}
-
-impl SeenHead {
-    /// Returns whether a publish should join a group at once, without an attempt to write the head alone.
-    pub(crate) fn is_contended(&self, now: Timestamp) -> bool {
-        self.contended_at.is_some_and(|at| now.ms() < at.saturating_add(CONTENDED_MS))
-    }
-}
-
-pub(crate) fn seen_head(items: Vec<Item>) -> Result<SeenHead> {
-    let contended_at = items.first().map(|head| HeadItem::contended_at.optional(head)).transpose()?.flatten();
-    let fact = items.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
-    Ok(SeenHead { fact, contended_at })
+/// The head, and whether a publish should join a group at once, without an attempt to write the head alone.
+pub(crate) fn seen_head(items: Vec<Item>, now: Timestamp) -> Result<(AuthorHead, bool)> {
+    let contended_at: Option<u64> = items.first().map(|head| HeadItem::contended_at.optional(head)).transpose()?.flatten();
+    let is_contended = contended_at.is_some_and(|at| now.ms() < at.saturating_add(CONTENDED_MS));
+    Ok((items.into_iter().next().map(read_head).transpose()?.unwrap_or_default(), is_contended))
 }
 
 pub fn read_head(item: Item) -> Result<AuthorHead> {
     read_head_of(item).map(|(_, head)| head)
 }
 
-/// The author and the head.
 pub(crate) fn read_head_of(item: Item) -> Result<(UserId, AuthorHead)> {
     read(item, |head: HeadItem| Ok((head.author.into(), head.into())))
 }

@@ -3,7 +3,6 @@
 pub mod counters;
 pub mod decode;
 mod draft;
-mod dynamo;
 pub mod edges;
 mod erasures;
 pub mod followers;
@@ -24,9 +23,67 @@ mod stream;
 pub mod windows;
 pub mod write;
 
-use tidemark_app::ports::StoreError;
+use aws_sdk_dynamodb::Client;
+use futures::FutureExt;
+use tidemark_app::{
+    ports::{Store, StoreError},
+    retry::Attempts,
+};
 
-pub use dynamo::{DynamoFacts, Limits, Tables, attempts, distinct, unavailable};
+use decode::read;
 pub use stream::{edge_of_record, may_change_follow, post_of_record};
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// The names of the tables. [`schema`] describes their items.
+#[derive(Debug, Clone)]
+pub struct Tables {
+    pub following: String,
+    pub followers: String,
+    pub counters: String,
+    pub posts: String,
+    pub reads: String,
+    pub notices: String,
+    pub notice_reads: String,
+    pub reactions: String,
+    pub idempotency: String,
+    pub migration: String,
+    pub profiles: String,
+    pub handles: String,
+    pub identities: String,
+    pub reacted: String,
+}
+
+/// The fact stores, on one DynamoDB client.
+#[derive(Debug, Clone)]
+pub struct DynamoFacts {
+    pub client: Client,
+    pub tables: Tables,
+    pub limits: Limits,
+}
+
+/// Limits that affect what is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The maximum number of authors that a user may follow.
+    pub following: u64,
+    /// An author with this many followers or more is pulled.
+    pub pull_threshold: u64,
+}
+
+/// Starts the attempts of an optimistic change: it may read, decide and write again for eight seconds.
+pub fn attempts(operation: &'static str) -> Attempts {
+    Attempts::begin(operation, |time| tokio::time::sleep(time).boxed(), rand::random)
+}
+
+/// Sorts and removes duplicates. BatchGetItem refuses duplicate keys.
+pub fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+pub fn unavailable(operation: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Unavailable { store: Store::Facts, operation, source: Box::new(error) }
+}

@@ -6,8 +6,8 @@ use tidemark_domain::{UserId, UserLists};
 
 use super::{
     DynamoFacts, Result,
-    decode::read,
-    item::{Item, encode},
+    item::encode,
+    read,
     schema::{self, ListsItem},
     write::{Write, still_number},
 };
@@ -16,7 +16,8 @@ use super::{
 impl AuthorLists for DynamoFacts {
     async fn lists(&self, user: UserId) -> Result<UserLists> {
         let item = self.get_one("lists", &self.tables.counters, schema::lists(user)).await?;
-        Ok(item.map(read_lists).transpose()?.unwrap_or_default())
+        let lists = |ListsItem { version, last, lists, .. }| Ok(UserLists { version, last, lists });
+        Ok(item.map(|item| read(item, lists)).transpose()?.unwrap_or_default())
     }
 
     async fn put_lists(&self, user: UserId, UserLists { version, last, lists }: &UserLists) -> Result<bool> {
@@ -24,8 +25,4 @@ impl AuthorLists for DynamoFacts {
         let unchanged = still_number(ListsItem::version, version.saturating_sub(1));
         self.send("put_lists", Write::put(&self.tables.counters, encode(&item)).when(unchanged)).await
     }
-}
-
-fn read_lists(item: Item) -> Result<UserLists> {
-    read(item, |ListsItem { version, last, lists, .. }| Ok(UserLists { version, last, lists }))
 }

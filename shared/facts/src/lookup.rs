@@ -7,10 +7,10 @@ use futures::future::try_join_all;
 use tidemark_domain::UserId;
 
 use super::{
-    Result,
-    dynamo::{DynamoFacts, attempts, unavailable},
+    DynamoFacts, Result, attempts,
     item::{Item, number},
     schema::{self, EdgeItem},
+    unavailable,
     write::{below, is, queried},
 };
 

@@ -9,10 +9,9 @@ use tidemark_domain::{
 };
 
 use super::{
-    DynamoFacts, Result, attempts,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, attempts, distinct,
     item::{Attribute, Bits, Item, encode},
+    read,
     records::{new_record, valid_record},
     schema::{self, NoticeItem, NoticeReadsItem, PlatformHeadItem, RecordItem},
     write::{Condition, Write, absent, present, still_number},
@@ -170,7 +169,6 @@ impl Notices for DynamoFacts {
 /// A block of slots, and its slots that become read (true) or unread (false).
 type BlockChange = (u64, Vec<(Slot, bool)>);
 
-/// The differences between two sets, by block.
 fn changes(before: &SeqSet, after: &SeqSet) -> Vec<BlockChange> {
     let mut blocks: BTreeMap<u64, Vec<(Slot, bool)>> = BTreeMap::new();
     for (slots, is_read) in [(after.minus(before), true), (before.minus(after), false)] {

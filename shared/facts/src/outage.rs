@@ -6,8 +6,8 @@ use tidemark_domain::Timestamp;
 
 use super::{
     DynamoFacts, Result,
-    decode::read,
     item::number,
+    read,
     schema::{self, OutageItem},
     write::{Write, absent, below},
 };

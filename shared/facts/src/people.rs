@@ -7,10 +7,9 @@ use tidemark_app::ports::{Identities, ProfileSet, Profiles};
 use tidemark_domain::{Card, Handle, Profile, ProfileContent, Timestamp, UserId, profile::HANDLE_REST_SECONDS};
 
 use super::{
-    DynamoFacts, Result, attempts,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, attempts, distinct,
     item::{Item, encode, number},
+    read,
     schema::{self, HandleItem, IdentityItem, ProfileItem},
     write::{Cancelled, Write, absent, at_most, is, still_number},
 };

@@ -4,8 +4,8 @@ use tidemark_domain::{Delivery, DeliveryState, Post, PostId, PostText, Step, Tim
 
 use super::{
     Result,
-    decode::read,
     item::{Attribute, Item},
+    read,
     schema::{self, BodyItem, PostItem},
 };
 
@@ -57,7 +57,6 @@ pub(crate) fn text_item(post: PostId, text: &PostText, revision: Option<u32>) ->
     BodyItem { author: post.author.into(), item: schema::body_sort_key(post.seq), body, data, revision }
 }
 
-/// Returns a text and its revision.
 pub(crate) fn read_text(item: Item) -> Result<(u32, PostText)> {
     read(item, |BodyItem { body, data, revision, .. }| Ok((revision.unwrap_or(1), PostText { body, data })))
 }

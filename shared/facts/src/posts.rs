@@ -15,7 +15,7 @@ use tracing::error;
 use super::{
     DynamoFacts, Result, attempts, distinct,
     draft::{self, Draft},
-    heads::{SeenHead, read_head, read_head_of, seen_head, with_modes},
+    heads::{read_head, read_head_of, seen_head, with_modes},
     item::{Item, encode, flag, number, string, variant},
     post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
     records::{new_record, valid_record},
@@ -47,9 +47,9 @@ impl Posts for DynamoFacts {
         let clock = || now.plus_ms(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX));
         loop {
             attempts.next().await?;
-            let (head, repeated) = self.head_and_record(&draft, now).await?;
+            let ((head, was_contended), repeated) = self.head_and_record(&draft, now).await?;
             // A write with an unknown outcome may have created the author's post of that number.
-            if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.fact.latest_seq)
+            if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
                 && self.token_of(own.id).await? == Some(draft.token)
             {
                 return Ok(Published::Created(own, after));
@@ -59,13 +59,13 @@ impl Posts for DynamoFacts {
                 return Ok(repeated);
             }
             // As long as the head has not passed the number that was tried, that write may still be in flight.
-            if tried.is_none() && (is_contended || head.is_contended(now)) && draft.may_wait() {
+            if tried.is_none() && (is_contended || was_contended) && draft.may_wait() {
                 return self.publish_in_group(draft, &clock, &mut attempts).await;
             }
-            let (new, after) = draft::numbered(&head.fact, slice::from_ref(&draft), self.limits.pull_threshold);
+            let (new, after) = draft::numbered(&head, slice::from_ref(&draft), self.limits.pull_threshold);
             let Some(new) = new.into_iter().next() else { return Ok(Published::Full) };
             // If a condition fails, another publish has written first, or this one has and its response was lost.
-            let written = self.write_posts(&head.fact, slice::from_ref(&draft), slice::from_ref(&new), &after, now).await;
+            let written = self.write_posts(&head, slice::from_ref(&draft), slice::from_ref(&new), &after, now).await;
             // Without a named item, this very transaction may still be in progress.
             is_contended =
                 matches!(&written, Ok(Err(Cancelled::Conditions(items) | Cancelled::Conflict(items))) if !items.is_empty());
@@ -129,8 +129,7 @@ impl Posts for DynamoFacts {
                 }
                 match texts.remove(&id).unwrap_or_else(|| Ok((1, PostText::default()))) {
                     Ok((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
-                    // They may be from before and after an edit. The same difference twice is damage: reads are
-                    // consistent.
+                    // They may be from before and after an edit. The same difference twice is damage.
                     Ok((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
                     Ok((of, _)) => {
                         error!(%id, revision, of, "the text of a post is of another revision");
@@ -281,15 +280,14 @@ impl DynamoFacts {
         update.when(is(PostItem::state, variant(state))).when(absent(PostItem::tombstone))
     }
 
-    /// The author's head, and the outcome that an earlier publish with the same key implies.
-    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<(SeenHead, Option<Published>)> {
+    /// The [head](seen_head), and the outcome that an earlier publish with the same key implies.
+    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<((AuthorHead, bool), Option<Published>)> {
         let records = draft.record.iter().map(|(key, _)| schema::record(key)).collect();
         let head = (self.tables.posts.as_str(), vec![schema::head(draft.post.author)]);
         let [head, records] = self.batch_get("publish", [head, (&self.tables.idempotency, records)]).await?;
-        Ok((seen_head(head)?, self.published_before(draft, records, now).await?))
+        Ok((seen_head(head, now)?, self.published_before(draft, records, now).await?))
     }
 
-    /// The outcome that the record of an earlier publish with the same key implies.
     pub(crate) async fn published_before(&self, draft: &Draft, records: Vec<Item>, now: Timestamp) -> Result<Option<Published>> {
         let (Some(record), Some((_, fingerprint))) = (valid_record(records, now)?, &draft.record) else { return Ok(None) };
         if record.fingerprint != *fingerprint {

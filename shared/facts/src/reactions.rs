@@ -7,11 +7,10 @@ use tidemark_app::ports::{CountsVersion, Reacted, Reactions};
 use tidemark_domain::{FeedKey, PostId, Reaction, ReactionCounts, ReactionState, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, Result, attempts,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, attempts, distinct,
     item::{Attribute, Bits, Count, Item, encode, string},
     post_items::read_post,
+    read,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
     write::{Write, absent, below, is, present, queried, still_number},
 };

@@ -11,10 +11,9 @@ use tidemark_app::ports::Reads;
 use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
 
 use super::{
-    DynamoFacts, Result,
-    decode::read,
-    distinct,
+    DynamoFacts, Result, distinct,
     item::{Attribute, Bits, Item, number, numbers, string},
+    read,
     schema::{self, ReadsItem},
     windows::{Layout, MOST_WINDOWS},
     write::{Write, absent, between, is, queried, still_number},
@@ -69,8 +68,7 @@ impl Reads for DynamoFacts {
             let after = ReadState { version: known + 1, ..marked(&before, read) };
             (before, after)
         } else {
-            // The windows were written since then, so the previous state is lost, and the current one has the marks. It
-            // is safe to assume that all of them are new.
+            // The windows were written since then, so the previous state is lost. All marks may be new.
             (marked(&before, !read), before)
         };
         if pending + seqs.len() > MOST_PENDING

@@ -3,10 +3,9 @@
 use tidemark_domain::Timestamp;
 
 use super::{
-    Result,
-    decode::read,
-    dynamo::DynamoFacts,
+    DynamoFacts, Result,
     item::{Item, encode, number},
+    read,
     schema::{self, RecordItem},
     write::{Write, absent, at_most},
 };

@@ -33,14 +33,13 @@
 //! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number, and is ignored after 12 s (see [`super::draft`]) | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
 //!
 //! One transaction writes:
-//! - for a follow or an unfollow, both edges and both counters; a follow checks for blocks in the reactions of the
-//!   pair;
+//! - for a follow or an unfollow, both edges and both counters; a follow checks the pair's reactions for blocks;
 //! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
 //! - for a publish, head, post, body and idempotency record, or these of several posts that waited, and their drafts;
 //! - for a deletion, head, post and body; for an edit, post and text;
 //! - for a notice, the notice and its platform's head;
 //! - for a read state of notices, the state and the counters of the slots that changed;
-//! - for a reaction, the reaction if its item has no block, its two counts in one partition, and its entry by time;
+//! - for a reaction, the reaction (given only without a block), its two counts in one partition, its entry by time;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.

@@ -10,9 +10,9 @@ use aws_sdk_dynamodb::{
 use tidemark_domain::SeqSet;
 
 use super::{
-    Result,
-    dynamo::{DynamoFacts, attempts, unavailable},
+    DynamoFacts, Result, attempts,
     item::{Attribute, Item, bits, number, string},
+    unavailable,
 };
 
 /// The reason why a write or a transaction was not done.
@@ -180,7 +180,6 @@ impl Write {
         Self::new(Kind::Delete, table, key)
     }
 
-    /// A check in a transaction.
     pub fn check(table: &str, key: Item) -> Self {
         Self::new(Kind::Check, table, key)
     }
@@ -208,12 +207,10 @@ impl Write {
         self.insert(attribute, AttributeValue::N(change.to_string()))
     }
 
-    /// Adds elements to a set.
     pub(crate) fn insert(self, attribute: Attribute, elements: AttributeValue) -> Self {
         self.change("ADD", "# ?", attribute, Some(elements))
     }
 
-    /// Removes elements from a set.
     pub(crate) fn take(self, attribute: Attribute, elements: AttributeValue) -> Self {
         self.change("DELETE", "# ?", attribute, Some(elements))
     }
@@ -260,12 +257,7 @@ impl DynamoFacts {
     }
 
     /// The same. Returns the attributes that `returned` asks for, or `None` if a condition did not hold.
-    pub(crate) async fn send_returning(
-        &self,
-        operation: &'static str,
-        write: Write,
-        returned: ReturnValue,
-    ) -> Result<Option<Item>> {
+    pub async fn send_returning(&self, operation: &'static str, write: Write, returned: ReturnValue) -> Result<Option<Item>> {
         let mut attempts = attempts(operation);
         loop {
             attempts.next().await?;
@@ -317,8 +309,7 @@ impl DynamoFacts {
         }
     }
 
-    /// Sends writes that belong together: one alone, several as a transaction. Returns false if a condition did not
-    /// hold, or another transaction held one of the items.
+    /// Sends one write alone, several as a transaction. False if a condition did not hold, or an item was held.
     pub async fn send_all(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool> {
         match <[Write; 1]>::try_from(writes) {
             Ok([write]) => self.send(operation, write).await,
@@ -388,7 +379,6 @@ pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: u
     Ok(items)
 }
 
-/// The number of items that a query finds.
 pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -> Result<u64> {
     let mut pages = query.select(Select::Count).into_paginator().send();
     let mut count = 0;

@@ -17,7 +17,7 @@ use aws_sdk_sqs::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tidemark_app::ports::{Backlog, Failures, Source, Store, StoreError, Task, TaskQueue};
 
-pub use live::{SqsLive, decode_live, decode_posts};
+pub use live::{SqsLive, decode_posts};
 
 /// Version of the message layout. A worker refuses other versions, and their messages go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -55,22 +55,13 @@ pub fn is_repeated(attributes: &HashMap<String, String>) -> bool {
     attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1")
 }
 
-/// Encodes a task as a message body. Fails only if `serde_json` does, which no existing kind of task causes.
-pub fn encode(task: &Task) -> Result<String, StoreError> {
-    versioned(task)
-}
-
-/// Decodes a message body.
-pub fn decode(body: &str) -> Result<Task, MalformedTask> {
-    of_this_version(body)
-}
-
-/// Encodes content, whose JSON is an object, with its version.
-pub(crate) fn versioned(content: &impl Serialize) -> Result<String, StoreError> {
+/// Encodes a task, or other content whose JSON is an object, as a message body.
+pub fn encode(content: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(&Versioned { v: VERSION, content }).map_err(|error| unavailable("encode", error))
 }
 
-pub(crate) fn of_this_version<T: DeserializeOwned>(body: &str) -> Result<T, MalformedTask> {
+/// Decodes a message body.
+pub fn decode<T: DeserializeOwned>(body: &str) -> Result<T, MalformedTask> {
     let Versioned { v, content } = serde_json::from_str(body)?;
     if v == VERSION { Ok(content) } else { Err(MalformedTask::Version(v)) }
 }
@@ -252,14 +243,14 @@ mod tests {
         ];
         for (task, body) in tasks.iter().zip(bodies) {
             assert_eq!(encode(task).unwrap(), body);
-            assert_eq!(&decode(&body).unwrap(), task);
+            assert_eq!(&decode::<Task>(&body).unwrap(), task);
         }
     }
 
     #[test]
     fn malformed_messages_are_refused() {
         for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"sync","user":"1","author":"7"}"#, "[1]"] {
-            assert!(decode(body).is_err(), "{body}");
+            assert!(decode::<Task>(body).is_err(), "{body}");
         }
     }
 }

@@ -10,7 +10,7 @@ use aws_sdk_sqs::Client;
 use serde::{Deserialize, Serialize};
 use tidemark_app::ports::{LivePost, LiveQueue, LiveTask, StoreError};
 
-use crate::{MalformedTask, of_this_version, send_all, versioned};
+use crate::{MalformedTask, decode, encode, send_all};
 
 /// Readers in one message of the queue of posts. A worker posts them in parallel.
 const READERS_PER_MESSAGE: usize = 20;
@@ -28,14 +28,9 @@ struct Posts {
     posts: Vec<LivePost>,
 }
 
-/// Decodes a message of the live queue.
-pub fn decode_live(body: &str) -> Result<LiveTask, MalformedTask> {
-    of_this_version(body)
-}
-
 /// Decodes a message of the queue of posts.
 pub fn decode_posts(body: &str) -> Result<Vec<LivePost>, MalformedTask> {
-    of_this_version(body).map(|Posts { posts }| posts)
+    decode(body).map(|Posts { posts }| posts)
 }
 
 /// The message group: a reader. A reader with many messages does not delay the others.
@@ -57,14 +52,14 @@ impl SqsLive {
 #[async_trait]
 impl LiveQueue for SqsLive {
     async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<(), StoreError> {
-        let messages = tasks.iter().map(|task| Ok((versioned(task)?, group(task)))).collect::<Result<Vec<_>, StoreError>>()?;
+        let messages = tasks.iter().map(|task| Ok((encode(task)?, group(task)))).collect::<Result<Vec<_>, StoreError>>()?;
         send_all(&self.client, &self.tasks_url, &messages, delay).await
     }
 
     async fn post(&self, posts: &[LivePost]) -> Result<(), StoreError> {
         let message = |posts: &[LivePost]| {
             let group = posts.first().map_or_else(String::new, |post| post.user.to_string());
-            Ok((versioned(&Posts { posts: posts.to_vec() })?, group))
+            Ok((encode(&Posts { posts: posts.to_vec() })?, group))
         };
         let messages = posts.chunks(READERS_PER_MESSAGE).map(message).collect::<Result<Vec<_>, StoreError>>()?;
         send_all(&self.client, &self.posts_url, &messages, Duration::ZERO).await
@@ -100,13 +95,13 @@ mod tests {
             ),
         ];
         for (task, body) in tasks {
-            assert_eq!(versioned(&task).unwrap(), body);
-            assert_eq!(decode_live(body).unwrap(), task);
+            assert_eq!(encode(&task).unwrap(), body);
+            assert_eq!(decode::<LiveTask>(body).unwrap(), task);
         }
         let change = UnreadChange { at: Timestamp::from_ms(5), total: 9, post: Some(("7-3".parse().unwrap(), 2)) };
         let posts = vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, CountsDigest(8), 1)];
         let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","counts":8,"total":9,"author":"7","unread":2,"seq":3,"tries":1}]}"#;
-        assert_eq!(versioned(&Posts { posts: posts.clone() }).unwrap(), body);
+        assert_eq!(encode(&Posts { posts: posts.clone() }).unwrap(), body);
         assert_eq!(decode_posts(body).unwrap(), posts);
         assert_eq!(posts[0].post(), Some("7-3".parse().unwrap()));
     }
@@ -114,7 +109,7 @@ mod tests {
     #[test]
     fn malformed_messages_are_refused() {
         for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"changed","users":["1"]}"#, "[1]"] {
-            assert!(decode_live(body).is_err(), "{body}");
+            assert!(decode::<LiveTask>(body).is_err(), "{body}");
             assert!(decode_posts(body).is_err(), "{body}");
         }
     }

@@ -67,8 +67,7 @@ impl Breaker {
         Self { state: Config::new().failure_policy(policy).instrument(Log).build() }
     }
 
-    /// Runs one operation, or handles it as `open` says while the breaker is open. Only [`LinkError::Unavailable`]
-    /// counts as a failure.
+    /// Runs an operation; as `open` says while the breaker is open. Only [`LinkError::Unavailable`] is a failure.
     pub(crate) async fn run<T>(&self, operation: &'static str, open: While, call: impl Future<Output = Result<T>>) -> Result<T> {
         if open == While::Tried && !self.state.is_call_permitted() {
             let late = |_| LinkError::Unavailable { operation, source: "no response while the circuit breaker is open".into() };

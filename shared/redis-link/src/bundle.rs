@@ -1,8 +1,8 @@
-//! [`Bundle`]: commands that go to a node together.
+//! [`Bundle`]: commands that go to a node together, and [`Reply`]: what comes back.
 
-use redis::Cmd;
+use redis::{Cmd, FromRedisValue, Value, from_redis_value};
 
-use crate::pace::CALL;
+use crate::{Result, epoch::Epoch, error::link_error, pace::CALL};
 
 /// Whether a response may be stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,4 +39,25 @@ impl Bundle {
     pub fn with(self, consistency: Consistency) -> Self {
         Self { consistency, ..self }
     }
+}
+
+/// The response to a [`Bundle`], or to all of a trip.
+#[derive(Debug)]
+pub struct Reply {
+    /// One value for each command. Only a value of a trip may be an error.
+    pub values: Vec<Value>,
+    /// The epoch of the server that returned the values.
+    pub epoch: Epoch,
+}
+
+impl Reply {
+    /// The last value, and the epoch.
+    pub fn last(mut self) -> (Value, Epoch) {
+        (self.values.pop().unwrap_or(Value::Nil), self.epoch)
+    }
+}
+
+/// Decodes a value of a [`Reply`].
+pub fn read<T: FromRedisValue>(operation: &'static str, response: Value) -> Result<T> {
+    from_redis_value(response).map_err(|error| link_error(operation, error.into()))
 }

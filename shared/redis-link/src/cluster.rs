@@ -24,12 +24,11 @@ use tracing::{debug, warn};
 use self::attempt::{Open, Outcome, Responses, Role, Way};
 use crate::{
     LinkError, Result,
-    bundle::{Bundle, Consistency, work_of},
+    bundle::{Bundle, Consistency, Reply, work_of},
     epoch::Epoch,
     error::{is_unknown_function, link_error},
     node::Node,
     options::{RedisOptions, open},
-    reply::Reply,
     topology::{Address, Member, Topology, slot_of},
 };
 
@@ -49,7 +48,6 @@ const REFRESH_WITHIN: Duration = Duration::from_secs(60);
 /// The number of nodes from which a new map is read, in addition to the seeds.
 const ASKED: usize = 4;
 
-/// The state of a cluster.
 pub(crate) struct Cluster {
     /// The connection settings of a node, without its address.
     template: ConnectionInfo,
@@ -83,7 +81,6 @@ impl Cluster {
     /// Prepares the cluster without any connection. Each seed leads to all nodes.
     pub(crate) fn new(
         seeds: Vec<Client>,
-        certificates: Option<TlsCertificates>,
         config: AsyncConnectionConfig,
         options: &RedisOptions,
         library: Arc<str>,
@@ -101,6 +98,7 @@ impl Cluster {
         });
         let seeds = seeds.collect::<Result<_, _>>()?;
         let (nodes, topology, refreshing) = (Default::default(), ArcSwapOption::empty(), Mutex::default());
+        let certificates = options.certificates()?;
         let RedisOptions { replica_reads, paced, response_timeout: patience, .. } = *options;
         Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, paced, patience, library })
     }
@@ -291,8 +289,7 @@ impl Cluster {
         let mut responses = values.into_iter();
         if check {
             if responses.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
-                // A replica became master on this connection. Records since then carry the old epoch and count as
-                // missing.
+                // A replica became master on this connection. Records since then count as missing.
                 warn!(node = %member.address, "a node took over from another; its views are rebuilt");
                 member.node.learn_again().await;
                 let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };
@@ -405,7 +402,12 @@ impl Cluster {
         if let Some(node) = self.nodes().get(address) {
             return Some(node.clone());
         }
-        let node = client(&self.template, address, self.certificates.as_ref())
+        let Address { host, port } = address.clone();
+        let addr = match self.template.addr() {
+            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let node = open(self.template.clone().set_addr(addr), self.certificates.as_ref())
             .map(|client| Node::new(client, self.config.clone(), true, self.paced, self.library.clone()))
             .inspect_err(|error| warn!(%address, %error, "a node of the cluster cannot be used"))
             .ok()?;
@@ -422,17 +424,6 @@ impl Cluster {
 fn follows_its_primary(role: &Value) -> bool {
     let state = |part: &Value| matches!(part, Value::BulkString(state) if state == b"connected");
     matches!(role, Value::Array(parts) if parts.get(3).is_some_and(state))
-}
-
-/// A client for an address, with the other settings of the template.
-fn client(template: &ConnectionInfo, address: &Address, certificates: Option<&TlsCertificates>) -> Result<Client, RedisError> {
-    let Address { host, port } = address.clone();
-    let secure = matches!(template.addr(), ConnectionAddr::TcpTls { .. });
-    let addr = match secure {
-        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-        false => ConnectionAddr::Tcp(host, port),
-    };
-    open(template.clone().set_addr(addr), certificates)
 }
 
 fn unavailable(operation: &'static str, detail: &str) -> LinkError {

@@ -6,12 +6,11 @@ use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
 
 use crate::{
     LinkError, Result,
-    bundle::{Bundle, work_of},
+    bundle::{Bundle, Reply, work_of},
     cluster::Cluster,
     error::{is_unknown_function, link_error},
     node::Node,
     options::RedisOptions,
-    reply::Reply,
     topology::slot,
 };
 
@@ -32,11 +31,8 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Prepares connections. They are made at their first use. `library` is the source of a function library for
-    /// `FUNCTION LOAD`. A node that does not know a function loads it.
-    ///
-    /// # Errors
-    /// The URL or the certificate file cannot be read.
+    /// Prepares connections, which are made at their first use. Fails if the URL or the certificates cannot be read.
+    /// `library` is the source of a function library, which a node loads if it does not know a function.
     pub fn new(options: &RedisOptions, library: &str) -> Result<Self, RedisError> {
         let library: Arc<str> = library.into();
         let config = AsyncConnectionConfig::new()
@@ -47,8 +43,7 @@ impl Link {
             (false, Some(client)) => Servers::Node(Node::new(client, config, false, options.paced, library)),
             (_, last) => {
                 clients.extend(last);
-                let certificates = options.certificates()?;
-                Servers::Cluster(Arc::new(Cluster::new(clients, certificates, config, options, library)?))
+                Servers::Cluster(Arc::new(Cluster::new(clients, config, options, library)?))
             }
         };
         Ok(Self(Arc::new(servers)))
@@ -57,6 +52,7 @@ impl Link {
     /// Splits the indexes of keys into groups that one command may read: on a cluster, the keys of one slot.
     pub fn parts(&self, keys: &[String]) -> Vec<Vec<usize>> {
         match &*self.0 {
+            Servers::Node(_) if keys.is_empty() => Vec::new(),
             Servers::Node(_) => vec![(0..keys.len()).collect()],
             Servers::Cluster(_) => {
                 let mut parts = BTreeMap::<u16, Vec<usize>>::new();
@@ -78,8 +74,7 @@ impl Link {
         matches!(&*self.0, Servers::Cluster(cluster) if cluster.replica_reads)
     }
 
-    /// One step of a walk over all keys with `SCAN` and these options. Returns the cursor of the next step, and keys.
-    /// The cursor 0 begins the walk and ends it.
+    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. It begins and ends with 0.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         match &*self.0 {
             Servers::Node(node) => node.scan(operation, cursor, options).await,
@@ -99,8 +94,8 @@ impl Link {
     /// cluster. Returns one reply for each bundle, in order. If one fails, each of the others may have run.
     pub async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply>> {
         match &*self.0 {
+            _ if bundles.is_empty() => Vec::new(),
             Servers::Cluster(cluster) => cluster.run(operation, bundles).await,
-            Servers::Node(_) if bundles.is_empty() => Vec::new(),
             Servers::Node(node) => {
                 let lengths: Vec<usize> = bundles.iter().map(|bundle| bundle.commands.len()).collect();
                 match on_node(node, operation, bundles).await {

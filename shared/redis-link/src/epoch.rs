@@ -27,10 +27,8 @@ impl Epoch {
         redis::cmd("FCALL").arg(FUNCTION).arg(0).clone()
     }
 
-    /// Reads the epoch of the server at the other end of a new connection.
-    ///
-    /// # Errors
-    /// The server does not return an epoch. Its views could be stale, so it is not used.
+    /// Reads the epoch of the server at the other end of a new connection. Without one, its views could be stale, so a
+    /// server that returns none is not used.
     pub(crate) async fn learn(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         let mut told: Result<Option<String>, RedisError> = Self::command().query_async(connection).await;
         if told.as_ref().is_err_and(unknown_function) {
@@ -52,10 +50,7 @@ impl Epoch {
         }
     }
 
-    /// Decodes the response of the function. `None` comes from a replica.
-    ///
-    /// # Errors
-    /// The text is not a hexadecimal number of 32 bits.
+    /// Decodes the response of the function, 32 bits in hexadecimal digits. `None` comes from a replica.
     pub fn read(told: Option<String>) -> Result<Self, RedisError> {
         let Some(digits) = told else { return Ok(Self::NONE) };
         let number =

@@ -34,7 +34,6 @@ pub(crate) fn is_unknown_function(response: &Value) -> bool {
     matches!(response, Value::ServerError(error) if error.details().is_some_and(|details| details.contains(UNKNOWN_FUNCTION)))
 }
 
-/// Whether an error says that the node does not know a function.
 pub(crate) fn unknown_function(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains(UNKNOWN_FUNCTION))
 }

@@ -13,14 +13,12 @@ mod error;
 mod node;
 mod options;
 mod pace;
-mod reply;
 mod topology;
 
-pub use bundle::{Bundle, Consistency};
+pub use bundle::{Bundle, Consistency, Reply, read};
 pub use connection::Link;
 pub use epoch::{BYTES as EPOCH_BYTES, Epoch};
 pub use error::LinkError;
 pub use options::RedisOptions;
-pub use reply::{Reply, read};
 
 type Result<T, E = LinkError> = std::result::Result<T, E>;

@@ -17,10 +17,10 @@ use tokio::sync::Mutex;
 use crate::{
     Result,
     breaker::{Breaker, While},
+    bundle::{Reply, read},
     epoch::Epoch,
     error::{link_error, server_error},
     pace::{self, Pace, Turn},
-    reply::{Reply, read},
 };
 
 /// The connection to one node, made at its first use. Clones share it.
@@ -94,7 +94,6 @@ impl Node {
         self.0.breaker.run(operation, open, attempts).await
     }
 
-    /// Loads the caller's library into this node.
     pub(crate) async fn load_library(&self) -> Result<()> {
         self.load(&self.0.library).await
     }
@@ -109,7 +108,6 @@ impl Node {
         Ok(())
     }
 
-    /// One step of a walk over the node's keys.
     pub(crate) async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         let (found, _) = self.send(operation, &[redis::cmd("SCAN").arg(cursor).arg(options).clone()]).await?.last();
         read(operation, found.extract_error().map_err(|error| link_error(operation, error))?)
@@ -134,7 +132,7 @@ impl Node {
         let useless = |error: &RedisError| {
             error.is_io_error()
                 || error.is_timeout()
-                || matches!(kind(error), Some(ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading))
+                || matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading))
         };
         if outcome.as_ref().is_err_and(useless) {
             self.0.live.compare_and_swap(&Some(live), None);
@@ -207,13 +205,6 @@ fn name(command: &Cmd) -> Option<&[u8]> {
 fn changes(commands: &[Cmd]) -> bool {
     const CHANGES: [&[u8]; 6] = [b"FCALL", b"SET", b"DEL", b"UNLINK", b"HSET", b"FUNCTION"];
     commands.iter().filter_map(name).any(|name| CHANGES.contains(&name))
-}
-
-fn kind(error: &RedisError) -> Option<ServerErrorKind> {
-    match error.kind() {
-        ErrorKind::Server(kind) => Some(kind),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

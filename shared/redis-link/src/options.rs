@@ -38,10 +38,7 @@ impl RedisOptions {
         }
     }
 
-    /// Clients for the URL, or for each URL of a cluster.
-    ///
-    /// # Errors
-    /// A URL or the certificate file cannot be read.
+    /// Clients for the URL, or for each URL of a cluster. Fails if a URL or the certificates cannot be read.
     pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
         // The `redis` crate uses rustls without a crypto provider. If there is one already, it remains.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::MutexGuard;
 
-use crate::{error::unknown_function, reply::Reply};
+use crate::{bundle::Reply, error::unknown_function};
 
 /// The library that gives turns, and its function.
 pub(crate) const LIBRARY: &str = include_str!("lua/turn.lua");

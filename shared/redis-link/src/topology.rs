@@ -33,7 +33,6 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// A node and its address.
 pub(crate) struct Member {
     pub(crate) address: Address,
     pub(crate) node: Node,
@@ -92,12 +91,10 @@ impl Topology {
         (range.first <= slot).then_some(range)
     }
 
-    /// All primaries, each once.
     pub(crate) fn primaries(&self) -> Vec<Arc<Member>> {
         distinct(self.ranges.iter().map(|range| &range.primary))
     }
 
-    /// All nodes, each once.
     pub(crate) fn members(&self) -> Vec<Arc<Member>> {
         distinct(self.ranges.iter().flat_map(|range| std::iter::once(&range.primary).chain(&range.replicas)))
     }

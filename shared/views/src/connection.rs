@@ -20,24 +20,16 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 /// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
 /// every command may be repeated. If a repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
-pub struct Redis(Link);
+pub struct Redis(pub(crate) Link);
 
 impl Redis {
-    /// Prepares connections. They are made at their first use, so a function starts without Redis.
-    ///
-    /// # Errors
-    /// The URL or the certificate file cannot be read.
+    /// Prepares connections, which are made at their first use. Fails if the URL or the certificates cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
         Link::new(options, &LIBRARY.code).map(Self)
     }
 
     /// Calls one function of the library.
-    pub(crate) async fn call<T: FromRedisValue>(
-        &self,
-        function: Function,
-        keys: &[String],
-        args: impl ToRedisArgs + Send,
-    ) -> Result<T> {
+    pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: impl ToRedisArgs) -> Result<T> {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
 
@@ -76,10 +68,7 @@ impl Redis {
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
-    /// cluster. Returns the responses in order.
-    ///
-    /// # Errors
-    /// At least one command failed. Each of the others may have run.
+    /// cluster. Returns the responses in order. If one command fails, each of the others may have run.
     pub async fn each<T: FromRedisValue>(&self, operation: &'static str, commands: Vec<impl Into<Bundle>>) -> Result<Vec<T>> {
         self.results(operation, commands).await.into_iter().map(|result| Ok(result?.0)).collect()
     }
@@ -107,8 +96,7 @@ impl Redis {
         replies.map(|reply| one(reply).map_err(view_error)).collect()
     }
 
-    /// The strings with these keys, each with the epoch of its server. They count as missing if their node is
-    /// unavailable and another one is not.
+    /// The strings with these keys and their epochs. They count as missing if only their node is unavailable.
     pub(crate) async fn strings(
         &self,
         operation: &'static str,
@@ -128,11 +116,8 @@ impl Redis {
     ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>)> {
         let parts = self.0.parts(keys);
         let asks = parts.iter().map(|part| {
-            let mut command = redis::cmd("MGET");
-            for &index in part {
-                command.arg(&keys[index]);
-            }
-            Bundle::from(command).with(consistency)
+            let keys: Vec<&String> = part.iter().map(|&index| &keys[index]).collect();
+            Bundle::from(Cmd::mget(keys)).with(consistency)
         });
         let has_other = other.is_some();
         let mut replies = self.0.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
@@ -159,26 +144,13 @@ impl Redis {
         Ok((strings, other))
     }
 
-    /// One step of a walk over all keys with `SCAN`. Returns the cursor of the next step, and keys. The cursor 0 begins
-    /// the walk and ends it.
+    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. It begins and ends with 0.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
-
-    pub(crate) async fn responds(&self, operation: &'static str) -> Result<()> {
-        self.0.responds(operation).await.map_err(view_error)
-    }
-
-    pub(crate) fn is_one_node(&self) -> bool {
-        self.0.is_one_node()
-    }
-
-    pub(crate) fn reads_replicas(&self) -> bool {
-        self.0.reads_replicas()
-    }
 }
 
-fn view_error(error: LinkError) -> StoreError {
+pub(crate) fn view_error(error: LinkError) -> StoreError {
     match error {
         LinkError::Unavailable { operation, source } => StoreError::Unavailable { store: Store::Views, operation, source },
         LinkError::Unexpected { detail } => StoreError::DamagedView { detail },

@@ -11,7 +11,7 @@ use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
 use super::{
     Result, keys,
-    record::{self, VERSION, current, store},
+    record::{self, VERSION, current, store, take_number},
 };
 use crate::connection::Redis;
 
@@ -21,9 +21,6 @@ const NUMBERS: usize = 5;
 #[async_trait]
 impl HeadViews for Redis {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
-        if authors.is_empty() {
-            return Ok(HashMap::new());
-        }
         let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).collect();
         let values = self.strings("heads", &keys, Consistency::Eventual).await?;
         // A value that cannot be read counts as unknown and comes from the facts.
@@ -31,9 +28,6 @@ impl HeadViews for Redis {
     }
 
     async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>> {
-        if authors.is_empty() {
-            return Ok(HashMap::new());
-        }
         let times_key = |&author: &UserId| keys::times(author)[0].clone();
         let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).chain(authors.iter().map(times_key)).collect();
         let mut heads = self.strings("authors", &keys, Consistency::Strong).await?;
@@ -110,11 +104,7 @@ fn encode_times(times: &PostTimes) -> Vec<u8> {
 }
 
 fn decode_times(mut bytes: &[u8]) -> Option<PostTimes> {
-    let mut next = || {
-        let (number, length) = u64::decode_var(bytes)?;
-        bytes = &bytes[length..];
-        Some(number)
-    };
+    let mut next = || take_number(&mut bytes);
     let (above, upto) = (next()?, next()?);
     let (mut seq, mut at) = (above, 0_u64);
     let mut times = Vec::new();

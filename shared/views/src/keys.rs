@@ -28,8 +28,8 @@
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | store, replace | head |
 //! | `{bucket}:t:<author>` | string | [times](tidemark_domain::PostTimes) of the newest posts of an author with many followers; rebuilds use them | 1 h | store | posts |
 //! | `{bucket}:h:<author>:lease`, `{bucket}:t:<author>:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
-//! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [set of slots](super::sets) | 24 h | store, replace | notice reads |
-//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [set of posts](super::sets) | 24 h | store | read facts, edges |
+//! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [set of slots](super::record) | 24 h | store, replace | notice reads |
+//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [set of posts](super::record) | 24 h | store | read facts, edges |
 //! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, forget_marks | |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
@@ -49,25 +49,22 @@ use sha2::{Digest, Sha256};
 use tidemark_app::ports::{FanOutKind, List, NoticeRecord};
 use tidemark_domain::{NoticeId, Platform, PostId, UserId};
 
-/// The name of a view. Its keys are deleted together. `ports::View` is the content of a reader's view.
+/// The name of a view. Its keys, also that of its lease, are deleted together. `ports::View` is the content of a
+/// reader's view.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {
     /// State and feed of a reader.
     Reader(UserId),
     /// The ranked feed of a reader, and its moves.
     Ranked(UserId),
-    /// The list of authors that the user follows, with its departures and its lease.
+    /// The list of authors that the user follows, with its departures.
     Following(UserId),
-    /// The list of the user's followers, with its departures and its lease.
     Fans(UserId),
-    /// The user's counters and their lease.
     Counters(UserId),
     Reactions(UserId),
-    /// The live connections of a reader.
     Connections(UserId),
-    /// The author's head and its lease.
     Head(UserId),
-    /// The times of the author's newest posts, and their lease.
+    /// The times of the author's newest posts.
     Times(UserId),
     /// The user's token buckets.
     Limits(UserId),
@@ -75,18 +72,15 @@ pub enum View {
     Access(UserId),
     /// The author's moved posts.
     Moved(UserId),
-    /// The user's card and its lease.
     Card(UserId),
-    /// The user's marks of an author whom the user does not follow, and their lease.
+    /// The user's marks of an author whom the user does not follow.
     Marks(UserId, UserId),
-    /// The post's summary and its lease.
     Summary(PostId),
     Text(PostId),
-    /// The post's reaction counts, their lease, the number of recent reactions, and that a rank task is enqueued.
+    /// The post's reaction counts, the number of recent reactions, and that a rank task is enqueued.
     Counts(PostId),
-    /// The platform's head and its lease.
+    /// The head of a platform.
     Platform(Platform),
-    /// The user's read state on the platform, and its lease.
     NoticeReads(UserId, Platform),
     /// The notice's title in a revision.
     Title(NoticeId, u64),
@@ -131,8 +125,7 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long a user's change is noted: longer than a first page stays in memory, and than counts from before a reaction
-/// are used.
+/// How long a change is noted: longer than a first page, and older counts, stay in memory.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// The same with replicas, which report 60 s without contact to their primary (`repl-timeout`) and are not read.

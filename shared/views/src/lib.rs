@@ -16,12 +16,12 @@ mod reactions;
 pub mod readers;
 pub mod record;
 pub mod relations;
-mod sets;
 mod users;
 
 use tidemark_app::ports::StoreError;
 
 pub use connection::{Redis, transaction};
+use library::Function;
 pub use redis_link::RedisOptions;
 pub use users::USERS_PER_CALL;
 

@@ -6,8 +6,6 @@ use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
-const CODEC: &str = include_str!("lua/codec.lua");
-
 macro_rules! functions {
     ($($function:ident = $name:literal)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +77,10 @@ pub(crate) struct Library {
 
 pub(crate) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let sources: Vec<(&str, &str)> = Function::ALL.iter().map(|function| function.source()).collect();
-    let body = std::iter::once(CODEC).chain(sources.iter().map(|(_, code)| *code)).collect::<Vec<_>>().join("\n");
+    let body = std::iter::once(include_str!("lua/codec.lua"))
+        .chain(sources.iter().map(|(_, code)| *code))
+        .collect::<Vec<_>>()
+        .join("\n");
     let version: String = Sha256::digest(&body).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     // The connection appends its epoch to the arguments of every call.
     let register = |(name, _): &(&str, &str)| {

@@ -10,9 +10,8 @@ use tidemark_app::{
 use tidemark_domain::{Platform, PostId, Timestamp, UserId};
 
 use super::{
-    Result,
+    Function, Result,
     keys::{self, View},
-    library::Function,
 };
 use crate::connection::{Redis, ms};
 

@@ -6,8 +6,7 @@ use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, Told, Watched};
 use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
 
 use super::{
-    Result, keys,
-    library::Function,
+    Function, Result, keys,
     users::{USERS_PER_CALL, at_positions},
 };
 use crate::connection::{Redis, damaged, fcall, ms};

@@ -11,8 +11,7 @@ use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestam
 
 use super::{
     Result, keys,
-    record::{self, VERSION, store},
-    sets::{decode_set, encode_set},
+    record::{self, VERSION, decode_set, encode_set, store, take_number},
 };
 use crate::connection::{Redis, set};
 
@@ -54,9 +53,6 @@ impl NoticeViews for Redis {
     }
 
     async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>> {
-        if notices.is_empty() {
-            return Ok(HashMap::new());
-        }
         let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
         // The key of a title contains its revision, so a stale title is never used.
         let values = self.strings("notice_titles", &keys, Consistency::Eventual).await?;
@@ -90,11 +86,7 @@ fn encode_head(head: &PlatformHead) -> Vec<u8> {
 
 pub fn decode_head(record: &[u8]) -> Option<PlatformHead> {
     let (version, mut rest) = record::version(record)?;
-    let mut next = || {
-        let (number, length) = u64::decode_var(rest)?;
-        rest = &rest[length..];
-        Some(number)
-    };
+    let mut next = || take_number(&mut rest);
     let (latest_seq, latest_slot, latest_at) = (next()?, next()?, Timestamp::from_ms(next()?));
     PlatformHead { version, latest_seq, latest_slot, latest_at, live: Vec::new() }.with_live(rest)
 }

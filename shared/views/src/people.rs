@@ -18,9 +18,6 @@ use crate::connection::{Redis, set};
 #[async_trait]
 impl CardViews for Redis {
     async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>> {
-        if users.is_empty() {
-            return Ok(HashMap::new());
-        }
         let values = self.strings("cards", &card_keys(users), Consistency::Eventual).await?;
         Ok(known(users, values))
     }

@@ -13,11 +13,9 @@ use tidemark_domain::{
 };
 
 use super::{
-    Result, heads, keys,
-    library::Function,
-    people, reactions,
+    Function, Result, heads, keys, people, reactions,
     readers::decode_marks,
-    record::{self, current, take_lease},
+    record::{self, current, string_of, take_lease},
 };
 use crate::connection::{MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
 
@@ -33,9 +31,6 @@ const RANKED: u8 = 3;
 #[async_trait]
 impl PostViews for Redis {
     async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>> {
-        if posts.is_empty() {
-            return Ok(HashMap::new());
-        }
         // Reads from the master, because the caller may store a result of these summaries.
         let values = self.strings("summaries", &post_keys(posts), Consistency::Strong).await?;
         Ok(known(posts, values))
@@ -86,7 +81,7 @@ impl PostViews for Redis {
         let mut commands = of_reader(reader, id.author).to_vec();
         let [counts, ..] = keys::counts(id);
         let [card, _] = keys::card(id.author);
-        let left = redis::cmd("PTTL").arg(&counts).clone();
+        let left = Cmd::pttl(&counts);
         let [summary, _] = keys::post(id);
         commands.extend([summary, keys::text(id), counts, card].map(Cmd::get));
         commands.push(left);
@@ -94,17 +89,13 @@ impl PostViews for Redis {
         let left: i64 = responses.pop().and_then(|(left, _)| redis::from_redis_value(left).ok()).unwrap_or(0);
         // Counts from before a reaction live for a moment only.
         let counts_in_motion = u128::try_from(left).is_ok_and(|left| left <= keys::CHANGED_COUNTS_LIFETIME.as_millis());
-        let records = responses.split_off(READER_COMMANDS);
-        let mut records = records.into_iter().map(|(value, epoch)| {
-            let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
-            epoch.current(&value?).map(<[u8]>::to_vec)
-        });
+        let mut records = responses.split_off(READER_COMMANDS).into_iter().map(string_of);
         let mut next = || records.next().flatten();
-        let (summary, text, counts, card) = (next(), next(), next(), next());
-        let summary = summary.and_then(|summary| decode(id, &summary));
-        let text = text.zip(summary.as_ref()).and_then(|(text, summary)| decode_text(summary.revision, &text));
-        let counts = counts.and_then(|counts| decode_counts(&counts)).map(|known| known.counts);
-        let card = card.and_then(|card| people::decode(&card)).map(|card| card.card);
+        let summary = current(next(), |summary| decode(id, summary));
+        let text = next().zip(summary.as_ref());
+        let text = text.and_then(|(text, summary)| current(Some(text), |text| decode_text(summary.revision, text)));
+        let counts = current(next(), decode_counts).map(|known| known.counts);
+        let card = current(next(), people::decode).map(|known| known.card);
         Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
     }
 
@@ -113,10 +104,7 @@ impl PostViews for Redis {
         let [head, _] = keys::head(author);
         commands.push(Cmd::get(head));
         let mut responses: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
-        let head = responses.pop().and_then(|(value, epoch)| {
-            let value: Option<Vec<u8>> = redis::from_redis_value(value).ok()?;
-            heads::decode(epoch.current(&value?)?)
-        });
+        let head = current(responses.pop().and_then(string_of), heads::decode);
         Ok((head, known_reader(author, responses)?))
     }
 
@@ -171,13 +159,12 @@ impl PostViews for Redis {
 
     async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()> {
         let key = keys::moved(author);
-        let sent = redis::cmd("HSET").arg(&key).arg(SENT).arg(at.ms()).clone();
         let expire = redis::cmd("PEXPIRE").arg(&key).arg(ms(keys::MOVED_LIFETIME)).clone();
-        self.query_in_epoch::<Value>("note_rescore", transaction([sent, expire])).await.map(drop)
+        self.query::<Value>("note_rescore", transaction([Cmd::hset(key, SENT, at.ms()), expire])).await.map(drop)
     }
 
     async fn moved(&self, author: UserId) -> Result<Moved> {
-        let all = redis::cmd("HGETALL").arg(keys::moved(author)).clone();
+        let all = Cmd::hgetall(keys::moved(author));
         let (fields, epoch): (HashMap<String, Vec<u8>>, Epoch) = self.query_in_epoch("moved", all).await?;
         let whole = fields.get(EPOCH).is_some_and(|of| of == epoch.as_bytes()) && !fields.contains_key(ALL);
         let change =
@@ -203,12 +190,11 @@ const SENT: &str = "sent";
 const EPOCH: &str = "epoch";
 const ALL: &str = "all";
 
-/// The number of commands of [`of_reader`].
 const READER_COMMANDS: usize = 4;
 
 /// The commands that read what Redis knows of a reader and an author. [`known_reader`] decodes the responses.
 fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
-    let state = redis::cmd("HMGET").arg(keys::reader_state(reader)).arg(META_FIELD).arg(author.get()).clone();
+    let state = Cmd::hmget(keys::reader_state(reader), (META_FIELD, author.get()));
     let [marks, _] = keys::marks(reader, author);
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }
@@ -312,7 +298,6 @@ fn decode_text(revision: u32, bytes: &[u8]) -> Option<PostText> {
     decode_any_text(bytes).filter(|(known, _)| *known == revision).map(|(_, text)| text)
 }
 
-/// Returns a text and its revision.
 pub fn decode_any_text(bytes: &[u8]) -> Option<(u32, PostText)> {
     let (revision, rest) = bytes.split_first_chunk()?;
     let (length, at) = usize::decode_var(rest)?;
@@ -345,12 +330,8 @@ mod tests {
             let post = PostSummary { id, title: title.to_owned(), created_at, revision, rank, deleted };
             assert_eq!(decode(id, &encode(&post)), Some(post));
         }
-        assert_eq!(decode(id, b""), None);
-        assert_eq!(decode(id, b"\x00abc"), None);
-        assert_eq!(decode(id, b"\x02abcdefg"), None);
-        assert_eq!(decode(id, b"\x03abcdefghijk"), None);
-        assert_eq!(decode(id, b"\x04abcdefghijk"), None);
-        assert_eq!(decode(id, b"\x00abcdef\xff"), None);
+        let damaged = [&b""[..], b"\x00abc", b"\x02abcdefg", b"\x03abcdefghijk", b"\x04abcdefghijk", b"\x00abcdef\xff"];
+        assert_eq!(damaged.map(|bytes| decode(id, bytes)), [const { None }; 6]);
     }
 
     #[test]

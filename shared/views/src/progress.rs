@@ -6,8 +6,8 @@ use redis_link::Consistency;
 use tidemark_app::ports::{FanOutKind, Progress, ProgressViews};
 use tidemark_domain::PostId;
 
-use super::{Result, keys, library::Function};
-use crate::connection::{Redis, ms};
+use super::{Function, Result, keys};
+use crate::connection::{Redis, ms, view_error};
 
 #[async_trait]
 impl ProgressViews for Redis {
@@ -32,6 +32,6 @@ impl ProgressViews for Redis {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.responds("ping").await
+        self.0.responds("ping").await.map_err(view_error)
     }
 }

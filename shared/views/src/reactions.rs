@@ -8,7 +8,7 @@ use redis_link::Epoch;
 use tidemark_app::ports::{KnownReactions, ReactionViews};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
-use super::{Result, keys, library::Function};
+use super::{Function, Result, keys};
 use crate::connection::{Redis, damaged, ms, token_arg};
 
 /// The maximum number of authors in a view. A view that would exceed it starts empty again.
@@ -32,12 +32,7 @@ impl ReactionViews for Redis {
 }
 
 impl Redis {
-    async fn react(
-        &self,
-        user: UserId,
-        token: Vec<u8>,
-        of: impl Iterator<Item = (&UserId, &ReactionState)> + Send,
-    ) -> Result<()> {
+    async fn react(&self, user: UserId, token: Vec<u8>, of: impl Iterator<Item = (&UserId, &ReactionState)>) -> Result<()> {
         let of: Vec<_> = of.map(|(author, state)| (author.get(), state.encode())).collect();
         let args = (token, ms(keys::REACTIONS_LIFETIME), MOST_AUTHORS, of);
         self.call::<u64>(Function::React, &[keys::reactions(user)], args).await.map(drop)
@@ -46,12 +41,8 @@ impl Redis {
 
 /// The command that reads a reader's reactions to these authors' posts. [`known`] decodes the response.
 pub(crate) fn ask(reader: UserId, authors: &[UserId]) -> Cmd {
-    let mut command = redis::cmd("HMGET");
-    command.arg(keys::reactions(reader)).arg(META_FIELD);
-    for author in authors {
-        command.arg(author.get());
-    }
-    command
+    let authors: Vec<u64> = authors.iter().map(|author| author.get()).collect();
+    Cmd::hmget(keys::reactions(reader), (META_FIELD, authors))
 }
 
 /// Reactions that cannot be read count as unknown and come from the facts.

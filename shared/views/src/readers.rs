@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
-use redis::Value;
+use redis::{Cmd, Value};
 use redis_link::Epoch;
 use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Seed, View};
 use tidemark_domain::{
@@ -13,11 +13,9 @@ use tidemark_domain::{
 };
 
 use super::{
-    Result, keys,
-    library::Function,
+    Function, Result, keys,
     live::LEAST_BETWEEN_MS,
-    record,
-    sets::{decode_set, encode_set},
+    record::{self, decode_set, encode_set},
     users::{USERS_PER_CALL, at_positions},
 };
 use crate::connection::{MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
@@ -50,14 +48,13 @@ impl ReaderViews for Redis {
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>> {
         let state_key = keys::reader_state(user);
         let ((fields, entries), epoch): ((Fields, Vec<Vec<u8>>), Epoch) = if newest == 0 {
-            let (fields, epoch) = self.query_in_epoch("state", redis::cmd("HGETALL").arg(state_key).clone()).await?;
+            let (fields, epoch) = self.query_in_epoch("state", Cmd::hgetall(state_key)).await?;
             ((fields, Vec::new()), epoch)
         } else {
             // A transaction: a delivery between two separate commands would be in one result and not in the other.
-            let newest = i64::try_from(newest).unwrap_or(i64::MAX);
-            let state = redis::cmd("HGETALL").arg(state_key).clone();
-            let feed = redis::cmd("LRANGE").arg(keys::feed(user)).arg(-newest).arg(-1).clone();
-            self.query_in_epoch("view", transaction([state, feed])).await?
+            let newest = isize::try_from(newest).unwrap_or(isize::MAX);
+            let commands = [Cmd::hgetall(state_key), Cmd::lrange(keys::feed(user), -newest, -1)];
+            self.query_in_epoch("view", transaction(commands)).await?
         };
         let state = ReaderState::decode(fields).map_err(|error| damaged(error.to_string()))?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
@@ -84,16 +81,11 @@ impl ReaderViews for Redis {
         range.arg(&ranked).arg(top).arg("-inf").arg("WITHSCORES").arg("LIMIT").arg(0).arg(most);
         // Only later pages need to know what has moved.
         let moves = match below {
-            Some(_) => redis::cmd("HGETALL").arg(moves).clone(),
-            None => redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
+            Some(_) => Cmd::hgetall(moves),
+            None => Cmd::hmget(moves, META_FIELD),
         };
-        let commands = [
-            redis::cmd("HGETALL").arg(keys::reader_state(user)).clone(),
-            redis::cmd("LLEN").arg(keys::feed(user)).clone(),
-            redis::cmd("ZCARD").arg(ranked).clone(),
-            range,
-            moves,
-        ];
+        let state = Cmd::hgetall(keys::reader_state(user));
+        let commands = [state, Cmd::llen(keys::feed(user)), Cmd::zcard(ranked), range, moves];
         type All = (Fields, usize, usize, Vec<(Vec<u8>, f64)>, Value);
         let ((fields, stored, scored, entries, moves), epoch): (All, Epoch) =
             self.query_in_epoch("ranked", transaction(commands)).await?;
@@ -130,10 +122,10 @@ impl ReaderViews for Redis {
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
         let [ranked, moves] = keys::ranked(user);
         let commands = [
-            redis::cmd("LRANGE").arg(keys::feed(user)).arg(0).arg(-1).clone(),
-            redis::cmd("HMGET").arg(keys::reader_state(user)).arg(META_FIELD).arg(&RECENT_FIELDS).clone(),
-            redis::cmd("ZRANGE").arg(ranked).arg(0).arg(-1).clone(),
-            redis::cmd("HMGET").arg(moves).arg(META_FIELD).clone(),
+            Cmd::lrange(keys::feed(user), 0, -1),
+            Cmd::hmget(keys::reader_state(user), (META_FIELD, &RECENT_FIELDS)),
+            Cmd::zrange(ranked, 0, -1),
+            Cmd::hmget(moves, META_FIELD),
         ];
         type All = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>, HashSet<Vec<u8>>, [Option<Vec<u8>>; 1]);
         let ((mut entries, recent, mut known, [marker]), _): (All, Epoch) =
@@ -239,11 +231,8 @@ impl ReaderViews for Redis {
     }
 
     async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()> {
-        if pairs.is_empty() {
-            return Ok(());
-        }
-        let forget = pairs.iter().map(|&(user, author)| redis::Cmd::del(keys::marks(user, author).to_vec()));
-        self.each::<redis::Value>("forget_marks", forget.collect()).await.map(drop)
+        let forget = pairs.iter().map(|&(user, author)| Cmd::del(keys::marks(user, author).to_vec()));
+        self.each::<Value>("forget_marks", forget.collect()).await.map(drop)
     }
 
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()> {
@@ -326,7 +315,7 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes version, whether the author blocks the user, and [the posts](super::sets). Records of earlier releases do
+/// Decodes version, whether the author blocks the user, and [the posts](super::record). Records of earlier releases do
 /// not say whether, and are `None`.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;

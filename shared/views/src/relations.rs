@@ -1,7 +1,7 @@
 //! [`RelationViews`] on Redis: cached relation lists and counters.
 
 use async_trait::async_trait;
-use redis::{Cmd, Value};
+use redis::{Cmd, ToRedisArgs, Value};
 use redis_link::{Bundle, Consistency, Epoch};
 use tidemark_app::{
     ports::{List, ListSlice, RelationViews, Start},
@@ -9,7 +9,7 @@ use tidemark_app::{
 };
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
-use super::{Result, keys, library::Function};
+use super::{Function, Result, keys};
 use crate::connection::{Redis, damaged, fcall, ms, set, token_arg};
 
 /// The first byte of a list's marker, before the epoch; no user sorts below it. Its score is the time from which the
@@ -62,9 +62,6 @@ impl RelationViews for Redis {
     }
 
     async fn apply(&self, edges: &[Edge]) -> Result<()> {
-        if edges.is_empty() {
-            return Ok(());
-        }
         let (mut calls, mut then) = (Vec::with_capacity(edges.len() * 5), Vec::new());
         for edge in edges {
             let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP)];
@@ -107,22 +104,19 @@ impl RelationViews for Redis {
 impl Redis {
     async fn read_slice(&self, list: List, start: Start, limit: usize, consistency: Consistency) -> Result<Option<ListSlice>> {
         let [key, ..] = keys::list(list);
-        let range = || redis::cmd("ZRANGE").arg(&key).clone();
         // The marker is the lowest member.
-        let mut commands = vec![range().arg(0).arg(0).arg("WITHSCORES").clone()];
+        let mut commands = vec![range(&key, (0, 0))];
         match start {
             Start::Below(before) => {
-                // The cursor may lie anywhere among the entries of its own millisecond, so they need a range of their
-                // own.
+                // The cursor may lie anywhere in its own millisecond, which therefore needs a range of its own.
                 let tied = before.map_or("+inf".to_owned(), |before| before.since.ms().to_string());
                 let below = before.map_or("+inf".to_owned(), |before| format!("({}", before.since.ms()));
-                commands.push(range().arg(&tied).arg(&tied).arg("BYSCORE").arg("REV").arg("WITHSCORES").clone());
-                let mut below = range().arg(&below).arg("-inf").arg("BYSCORE").arg("REV").clone();
-                commands.push(below.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES").clone());
+                commands.push(range(&key, (&tied, &tied, "BYSCORE", "REV")));
+                commands.push(range(&key, (below, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit)));
             }
             Start::Offset(offset) => {
                 let last = offset.saturating_add(limit).saturating_sub(1);
-                commands.push(range().arg(offset).arg(last).arg("REV").arg("WITHSCORES").clone());
+                commands.push(range(&key, (offset, last, "REV")));
             }
         }
         let (mut responses, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
@@ -143,16 +137,19 @@ impl Redis {
         Ok(Some(ListSlice { items, rest }))
     }
 
-    /// Notes a change of a user.
     fn change(&self, user: UserId) -> Cmd {
-        let lifetime = if self.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
+        let lifetime = if self.0.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
         set(&keys::changed(user), 1, lifetime)
     }
 
     /// Whether a response about `owner` may come from a replica: if `caller` is known to have made no recent change.
     async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
-        self.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
+        self.0.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
     }
+}
+
+fn range(key: &str, args: impl ToRedisArgs) -> Cmd {
+    redis::cmd("ZRANGE").arg(key).arg(args).arg("WITHSCORES").clone()
 }
 
 /// A member that cannot be read makes an error of the list. Pages come from the facts until it expires.

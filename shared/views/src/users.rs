@@ -7,10 +7,9 @@ use tidemark_domain::UserId;
 use tracing::warn;
 
 use crate::{
-    Result,
+    Function, Result,
     connection::{Redis, fcall},
     keys::View,
-    library::Function,
 };
 
 /// Users in one script call. With fewer, readers wait less, and the fixed part of a call costs more.
@@ -42,7 +41,7 @@ impl Redis {
             Bundle { commands: vec![fcall(function, &keys, args)], consistency: Consistency::Strong, bulk }
         };
         // On a cluster, one call serves users of one bucket, because they share a slot.
-        let parts: Vec<&[UserId]> = match self.is_one_node() {
+        let parts: Vec<&[UserId]> = match self.0.is_one_node() {
             true => users.chunks(per_call).collect(),
             false => users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect(),
         };
@@ -67,8 +66,7 @@ impl Redis {
         self.drop_damaged(damaged, healthy).await.map(|()| responses)
     }
 
-    /// Calls a script for parts of users: one after another on one node, until Redis is unavailable; in parallel on the
-    /// nodes of a cluster.
+    /// Calls a script for parts of users: in turn on one node, until Redis is unavailable; in parallel on a cluster.
     async fn in_turn<'a, T: FromRedisValue>(
         &self,
         function: Function,
@@ -76,7 +74,7 @@ impl Redis {
         call: impl Fn(&[UserId]) -> Bundle,
     ) -> Vec<(&'a [UserId], Result<T>)> {
         let name = function.source_name();
-        if !self.is_one_node() {
+        if !self.0.is_one_node() {
             let results = self.results(name, parts.iter().map(|users| call(users)).collect()).await;
             return parts.into_iter().zip(results).map(|(users, result)| (users, result.map(|(value, _)| value))).collect();
         }

@@ -195,9 +195,7 @@ pub fn head(author: UserId) -> Item {
 }
 
 /// posts: the bounds of the sort keys of posts.
-pub(crate) fn post_sort_keys() -> [String; 2] {
-    ["post#", "post$"].map(str::to_owned)
-}
+pub(crate) const POSTS: [&str; 2] = ["post#", "post$"];
 
 /// posts: whether an item is a head.
 pub(crate) fn is_head(item: &Item) -> bool {
@@ -280,7 +278,6 @@ pub(crate) fn windowed_key(item: &Item) -> Item {
     key_of(if PostItem::item.of(item).is_some() { "posts" } else { "reads" }, item)
 }
 
-/// Only the key attributes of an item.
 pub(crate) fn key_of(table: &str, item: &Item) -> Item {
     let attributes = key_attributes(table).iter();
     attributes.filter_map(|attribute| Some((attribute.name().to_owned(), attribute.of(item)?.clone()))).collect()
@@ -291,13 +288,11 @@ pub(crate) fn window_name(set: Attribute, window: u64) -> String {
     format!("{}#{window}", set.name())
 }
 
-/// Set and window in such a name.
 pub(crate) fn named_window(name: &str) -> Option<(&str, u64)> {
     let (set, window) = name.split_once('#')?;
     Some((set, window.parse().ok()?))
 }
 
-/// The sort key of a head.
 pub(crate) const HEAD: &str = "head";
 
 /// The sort key of the counts of all posts of an author.

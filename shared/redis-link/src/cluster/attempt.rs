@@ -5,10 +5,9 @@ use redis::{ServerErrorKind, Value};
 use super::unavailable;
 use crate::{
     LinkError, Result,
-    bundle::Bundle,
+    bundle::{Bundle, Reply},
     epoch::Epoch,
     error::{is_unknown_function, link_error, server_error},
-    reply::Reply,
     topology::Address,
 };
 

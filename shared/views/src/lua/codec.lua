@@ -263,8 +263,7 @@ end
 
 -- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built (ms), and the
 -- bytes of the post that changed; a connection -> its expiry (ms), and if it is known the digest of the counts that it
--- was told, with the epoch. An earlier layout had one digest for all connections, in `=`: with that field, no digest
--- counts.
+-- was told, with the epoch. With the field `=` of an earlier layout, no digest counts.
 local NOTES, NOTES_BYTES, TOLD = '<I6I6', 12, '='
 local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 8
 

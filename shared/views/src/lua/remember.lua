@@ -1,5 +1,4 @@
--- remember: stores a post's summary and text from the facts. A later revision and a later rank are not replaced, and a
--- deletion replaces any of them.
+-- remember: stores a post's summary and text from the facts, if they are later. A deletion replaces any of them.
 --
 -- KEYS     [1] summary  [2] text  [3] lease
 -- ARGV     [1] summary  [2] text in the same revision, '' if it is not known  [3] lifetime ms
