@@ -39,10 +39,13 @@ pub(crate) struct Unit {
 
 /// The position of one function in one table's stream.
 pub(crate) struct Position {
-    pub(crate) function: String,
+    /// The logical id of the table.
     pub(crate) table: String,
     /// The physical name of the table.
     pub(crate) table_name: String,
+    /// The stream's ARN and `StreamViewType`.
+    pub(crate) arn: String,
+    pub(crate) view: String,
     pub(crate) sequence: AtomicI64,
     /// The stream, if the table is elsewhere.
     pub(crate) tail: Option<Tail>,
@@ -54,7 +57,8 @@ pub(crate) struct Core {
     pub(crate) queues: Source,
     pub(crate) log: Arc<StreamLog>,
     pub(crate) store: Arc<Store>,
-    pub(crate) positions: Vec<Arc<Position>>,
+    /// By [`position_key`](crate::pollers::position_key).
+    pub(crate) positions: BTreeMap<String, Position>,
     /// The number of times that any gate was entered.
     pub(crate) entries: Arc<AtomicU64>,
     pub(crate) surroundings: Surroundings,
@@ -135,7 +139,7 @@ impl Core {
             .filter(|table| table.stream_view.is_some())
             .map(|table| (table.logical_id.clone(), Behind { behind: 0 }))
             .collect();
-        for position in &self.positions {
+        for position in self.positions.values() {
             let sequence = position.sequence.load(Ordering::SeqCst);
             let behind = match &position.tail {
                 Some(tail) => tail.behind(sequence).await?,

@@ -1,20 +1,19 @@
 //! Event source mappings and schedules: they turn messages, stream records and time into invocations.
 
 pub(crate) mod gate;
-mod schedule;
 mod sqs;
 mod stream;
 
 use std::sync::Arc;
 
-use anyhow::Result;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock,
     core::{Core, Unit},
-    template::EventSource,
+    template::{EventSource, ScheduleSource},
 };
 
 #[derive(Clone)]
@@ -31,7 +30,7 @@ impl Context {
 
 /// Starts a poller for every event source of every function. Each ends at the stop signal, after its current
 /// invocation.
-pub(crate) fn start(context: &Context, schedules: bool, stream_arn: impl Fn(&str) -> Result<String>) -> Result<JoinSet<()>> {
+pub(crate) fn start(context: &Context, schedules: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (id, unit) in &context.core.units {
         for event in &unit.function.events {
@@ -43,17 +42,27 @@ pub(crate) fn start(context: &Context, schedules: bool, stream_arn: impl Fn(&str
                     }
                 }
                 EventSource::Stream(source) => {
-                    let arn = stream_arn(&source.table)?;
-                    tasks.spawn(stream::poll(context.clone(), id.clone(), source.clone(), arn));
+                    tasks.spawn(stream::poll(context.clone(), id.clone(), source.clone()));
                 }
                 EventSource::Schedule(source) if schedules && source.enabled => {
-                    tasks.spawn(schedule::run(context.clone(), id.clone(), source.clone()));
+                    tasks.spawn(run_schedule(context.clone(), id.clone(), source.clone()));
                 }
                 EventSource::Schedule(_) => {}
             }
         }
     }
-    Ok(tasks)
+    tasks
+}
+
+/// Fires until the stop signal. Firings that are due while the function is paused become one firing when it resumes.
+async fn run_schedule(context: Context, function: String, source: ScheduleSource) {
+    let Some(unit) = context.unit(&function) else { return };
+    while let Some(wait) = source.expression.next_after(clock::now_seconds()) {
+        let Some(()) = context.stop.run_until_cancelled(tokio::time::sleep(wait)).await else { return };
+        let Some(_pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
+        // The invocation logs a failure. The next firing is the retry.
+        let _ = context.core.invoke(unit, source.input.clone()).await;
+    }
 }
 
 /// The key under which the position of a source is stored.

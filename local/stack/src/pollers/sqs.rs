@@ -29,12 +29,11 @@ pub(super) async fn poll(context: Context, function: String, source: SqsSource) 
     let queues = &context.core.queues;
     loop {
         let Some(()) = context.stop.run_until_cancelled(queues.arrival(&source.queue)).await else { return };
-        let Some(pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
+        let Some(_pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
         let batch = gather(&context, &source).await;
         if !batch.is_empty() {
             handle(&context, unit, &source, &batch).await;
         }
-        drop(pass);
     }
 }
 

@@ -1,10 +1,7 @@
 //! Streams: they turn records into invocations, in order. A table has one shard here. A batch must succeed or be
 //! given up before the next batch starts.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -35,40 +32,37 @@ struct Reader<'a> {
     context: &'a Context,
     unit: &'a Unit,
     source: &'a StreamSource,
-    position: Arc<Position>,
-    arn: String,
-    view: String,
+    /// The key of the position.
+    key: String,
+    position: &'a Position,
 }
 
-pub(super) async fn poll(context: Context, function: String, source: StreamSource, arn: String) {
+pub(super) async fn poll(context: Context, function: String, source: StreamSource) {
     let core = &context.core;
     let Some(unit) = context.unit(&function) else { return };
-    let Some(table) = core.template.tables.get(&source.table) else { return };
-    let own = |position: &&Arc<Position>| position.function == function && position.table == source.table;
-    let Some(position) = core.positions.iter().find(own).cloned() else { return };
-    let view = table.stream_view.clone().unwrap_or_default();
-    let reader = Reader { context: &context, unit, source: &source, position, arn, view };
+    let key = position_key(&function, &source.table);
+    let Some(position) = core.positions.get(&key) else { return };
+    let reader = Reader { context: &context, unit, source: &source, key, position };
     let mut last_activity = Instant::now();
     loop {
         let version = core.log.version().ok();
         match reader.read(1).await {
             Ok(first) if first.is_empty() => loop {
-                let pause = match &reader.position.tail {
+                let pause = match &position.tail {
                     Some(_) => WATCH_ELSEWHERE,
                     None if last_activity.elapsed() < BUSY_FOR => WATCH_BUSY,
                     None => WATCH_IDLE,
                 };
                 let wake = tokio::time::timeout(pause, core.wrote.notified());
                 let Some(_) = context.stop.run_until_cancelled(wake).await else { return };
-                if reader.position.tail.is_some() || core.log.version().ok() != version {
+                if position.tail.is_some() || core.log.version().ok() != version {
                     break;
                 }
             },
             Ok(_) => {
-                let Some(pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
+                let Some(_pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
                 reader.next_batch().await;
                 last_activity = Instant::now();
-                drop(pass);
             }
             Err(error) => {
                 tracing::error!(table = source.table, "cannot read the stream: {error:#}");
@@ -83,10 +77,11 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
 
 impl Reader<'_> {
     async fn read(&self, most: usize) -> Result<Vec<Record>> {
-        let after = self.position.sequence.load(Ordering::SeqCst);
-        match &self.position.tail {
+        let Position { table_name, arn, view, sequence, tail, .. } = self.position;
+        let after = sequence.load(Ordering::SeqCst);
+        match tail {
             Some(tail) => tail.read(after, most).await,
-            None => Ok(self.context.core.log.read(&self.position.table_name, &self.view, &self.arn, after, most)?),
+            None => Ok(self.context.core.log.read(table_name, view, arn, after, most)?),
         }
     }
 
@@ -174,8 +169,7 @@ impl Reader<'_> {
     }
 
     fn advance(&self, sequence: i64) {
-        let core = &self.context.core;
-        let key = position_key(&self.unit.function.logical_id, &self.source.table);
+        let (core, key) = (&self.context.core, self.key.clone());
         self.position.sequence.fetch_max(sequence, Ordering::SeqCst);
         core.log.consumed(&self.position.table_name, &key, sequence);
         core.store.post(move |transaction| {
@@ -216,7 +210,7 @@ impl Reader<'_> {
                 "approximateArrivalOfFirstRecord": clock::rfc3339(first.created_at),
                 "approximateArrivalOfLastRecord": clock::rfc3339(last.created_at),
                 "batchSize": batch.len(),
-                "streamArn": self.arn,
+                "streamArn": self.position.arn,
             },
         });
         if let Some(queue) = &self.source.on_failure

@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result};
 use axum::body::{Body, Bytes};
 use http::{Response, request::Parts};
 use rustack_sqs_http::{
-    response::{error_to_response, json_response as response},
+    response::{error_to_response, json_response},
     router::resolve_operation,
 };
 use serde_json::{Value, json};
@@ -81,12 +81,9 @@ impl Serve for Service {
 
 impl Service {
     async fn handle(&self, parts: &Parts, body: Bytes) -> Response<Body> {
-        let result = match resolve_operation(&parts.headers) {
-            Ok(operation) => handler::dispatch(&self.queues, operation, &body).await,
-            Err(error) => Err(error),
-        };
-        let response = match result {
-            Ok(body) => response(body.to_string().into_bytes(), &new_id()),
+        let result = async { handler::dispatch(&self.queues, resolve_operation(&parts.headers)?, &body).await };
+        let response = match result.await {
+            Ok(body) => json_response(body.to_string().into_bytes(), &new_id()),
             Err(error) => error_to_response(&error, &new_id()),
         };
         response.map(Body::new)
@@ -131,10 +128,9 @@ fn refusal(code: &str) -> Response<Body> {
 /// The response to a batch in which every entry has failed.
 fn all_failed(body: &str) -> Response<Body> {
     let request: Value = serde_json::from_str(body).unwrap_or_default();
-    let entries = request.get("Entries").and_then(Value::as_array).into_iter().flatten();
-    let failed: Vec<Value> = entries
-        .map(|entry| json!({ "Id": entry["Id"], "Code": "InternalError", "Message": "a planted fault", "SenderFault": false }))
-        .collect();
+    let failure =
+        |entry: &Value| json!({ "Id": entry["Id"], "Code": "InternalError", "Message": "a planted fault", "SenderFault": false });
+    let failed: Vec<Value> = request["Entries"].as_array().into_iter().flatten().map(failure).collect();
     http_server::json_response(200, json!({ "Successful": [], "Failed": failed }).to_string())
 }
 

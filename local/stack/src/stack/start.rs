@@ -14,7 +14,6 @@ use rusqlite::Connection;
 use tokio::{
     net::TcpListener,
     sync::{Mutex, Notify},
-    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +83,11 @@ impl Stack {
         });
         connect_faults(&core);
         let stopping = CancellationToken::new().drop_guard();
-        let pollers = start_pollers(&core, options.schedules, &stores.streams, stopping.token())?;
+        let context = pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone() };
+        let mut pollers = pollers::start(&context, options.schedules);
+        for node in &core.own_redis {
+            pollers.spawn(redis::storms(node.clone(), Arc::clone(&core.surroundings.conditions), context.stop.clone()));
+        }
         let closing = CancellationToken::new().drop_guard();
         let gateway = gateway::serve(plan.listener, Arc::clone(&core), plan.routes, closing.token().clone());
         Ok(Self {
@@ -181,13 +184,16 @@ impl Stores {
     }
 
     /// The position of each function in the streams that it reads: the known one, or the end that the template names.
-    fn positions(&self, template: &Template, elsewhere: Option<&Elsewhere>) -> Result<Vec<Arc<Position>>> {
-        let mut positions = Vec::new();
+    fn positions(&self, template: &Template, elsewhere: Option<&Elsewhere>) -> Result<BTreeMap<String, Position>> {
+        let mut positions = BTreeMap::new();
         for function in template.functions.values() {
             for event in &function.events {
                 let EventSource::Stream(source) = &event.source else { continue };
-                let table = template.tables.get(&source.table);
-                let table = table.ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
+                let (table, arn) = template
+                    .tables
+                    .get(&source.table)
+                    .zip(self.streams.get(&source.table))
+                    .with_context(|| format!("table `{}` has no stream", source.table))?;
                 let key = position_key(&function.logical_id, &source.table);
                 let sequence = match self.known.get(&key) {
                     Some(sequence) => *sequence,
@@ -195,14 +201,15 @@ impl Stores {
                     None => self.log.newest(&table.name)?,
                 };
                 self.log.consumed(&table.name, &key, sequence);
-                let arn = self.streams.get(&source.table);
-                positions.push(Arc::new(Position {
-                    function: function.logical_id.clone(),
+                let position = Position {
                     table: source.table.clone(),
                     table_name: table.name.clone(),
+                    arn: arn.clone(),
+                    view: table.stream_view.clone().unwrap_or_default(),
                     sequence: AtomicI64::new(sequence),
-                    tail: elsewhere.zip(arn).map(|(elsewhere, arn)| Tail::new(elsewhere.clone(), arn.clone())),
-                }));
+                    tail: elsewhere.map(|elsewhere| Tail::new(elsewhere.clone(), arn.clone())),
+                };
+                positions.insert(key, position);
             }
         }
         Ok(positions)
@@ -264,7 +271,7 @@ async fn start_runner(
         binary: folder.join(&function.binary),
         count: options.processes,
         environment,
-        runtime_api: runtime_api.address().to_owned(),
+        runtime_api: runtime_api.address.clone(),
         log: logs.join(format!("{}.log", function.binary)),
     };
     let processes = Processes::start(function, settings)?;
@@ -278,20 +285,4 @@ fn connect_faults(core: &Arc<Core>) {
     core.surroundings.faults.kill_with(move |function| {
         killed.upgrade().and_then(|core| Some(core.unit(function)?.runner.kill())).unwrap_or_default()
     });
-}
-
-/// Starts the sources of the functions, and the storms of the stack's own Redis.
-fn start_pollers(
-    core: &Arc<Core>,
-    schedules: bool,
-    streams: &BTreeMap<String, String>,
-    stop: &CancellationToken,
-) -> Result<JoinSet<()>> {
-    let context = pollers::Context { core: Arc::clone(core), stop: stop.clone() };
-    let arn = |table: &str| streams.get(table).cloned().ok_or_else(|| anyhow!("table `{table}` has no stream"));
-    let mut pollers = pollers::start(&context, schedules, arn)?;
-    for node in &core.own_redis {
-        pollers.spawn(redis::storms(node.clone(), Arc::clone(&core.surroundings.conditions), stop.clone()));
-    }
-    Ok(pollers)
 }
