@@ -5,10 +5,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -23,10 +20,17 @@ use crate::lock::lock;
 const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// Code of a test that runs during a request.
-pub type Callback = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+#[derive(Clone)]
+pub struct Callback(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl fmt::Debug for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
 
 /// The effect of a fault on a request to DynamoDB or SQS.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum FaultAction {
     /// The service does nothing and returns this error code, such as `ThrottlingException` or `InternalServerError`.
     FailBefore(String),
@@ -50,22 +54,7 @@ pub enum FaultAction {
 impl FaultAction {
     /// Builds [`FaultAction::RunThen`] from an asynchronous closure.
     pub fn run_then<F: Future<Output = ()> + Send + 'static>(callback: impl Fn() -> F + Send + Sync + 'static) -> Self {
-        Self::RunThen(Arc::new(move || Box::pin(callback())))
-    }
-}
-
-impl fmt::Debug for FaultAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FailBefore(code) => write!(f, "FailBefore({code})"),
-            Self::FailAfter(code) => write!(f, "FailAfter({code})"),
-            Self::LoseResponse => f.write_str("LoseResponse"),
-            Self::Hang(time) => write!(f, "Hang({time:?})"),
-            Self::DoLate(time) => write!(f, "DoLate({time:?})"),
-            Self::LeaveUnprocessed => f.write_str("LeaveUnprocessed"),
-            Self::Kill => f.write_str("Kill"),
-            Self::RunThen(_) => f.write_str("RunThen"),
-        }
+        Self::RunThen(Callback(Arc::new(move || Box::pin(callback()))))
     }
 }
 
@@ -186,7 +175,7 @@ impl Planted {
 struct Rule {
     fault: Fault,
     seen: usize,
-    fired: Arc<watch::Sender<usize>>,
+    fired: watch::Sender<usize>,
 }
 
 type Killer = Box<dyn Fn(&str) -> usize + Send + Sync>;
@@ -194,8 +183,6 @@ type Killer = Box<dyn Fn(&str) -> usize + Send + Sync>;
 #[derive(Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
-    /// The number of rules. A request checks only this number if there are none.
-    count: AtomicUsize,
     killer: OnceLock<Killer>,
 }
 
@@ -203,31 +190,25 @@ impl Faults {
     /// Plants a fault. If several match a request, the oldest one applies.
     pub fn add(&self, fault: Fault) -> Planted {
         let (sender, fired) = watch::channel(0);
-        let mut rules = lock(&self.rules);
         if fault.times > 0 {
-            rules.push(Rule { fault, seen: 0, fired: Arc::new(sender) });
+            lock(&self.rules).push(Rule { fault, seen: 0, fired: sender });
         }
-        self.count.store(rules.len(), Ordering::SeqCst);
         Planted { fired }
     }
 
     /// Removes all faults that have not happened yet.
     pub fn clear(&self) {
         lock(&self.rules).clear();
-        self.count.store(0, Ordering::SeqCst);
     }
 
     /// Returns true if no fault is planted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.count.load(Ordering::SeqCst) == 0
+        lock(&self.rules).is_empty()
     }
 
     /// Returns the effect on this request, if a fault matches.
     pub(crate) fn take(&self, request: &Call<'_>) -> Option<FaultAction> {
-        if self.is_empty() {
-            return None;
-        }
         let mut rules = lock(&self.rules);
         let mut body = None;
         let index = rules.iter_mut().position(|rule| {
@@ -239,10 +220,9 @@ impl Faults {
         })?;
         let rule = rules.get_mut(index)?;
         let action = rule.fault.action.clone();
-        let fired = Arc::clone(&rule.fired);
+        let fired = rule.fired.clone();
         if rule.seen >= rule.fault.after + rule.fault.times {
             rules.remove(index);
-            self.count.store(rules.len(), Ordering::SeqCst);
         }
         drop(rules);
         fired.send_modify(|fired| *fired += 1);
@@ -277,7 +257,7 @@ impl Faults {
                 tokio::time::sleep(UNANSWERED).await;
                 return None;
             }
-            FaultAction::RunThen(callback) => callback().await,
+            FaultAction::RunThen(callback) => callback.0().await,
             _ => {}
         }
         outcome.into()
