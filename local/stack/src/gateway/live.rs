@@ -111,8 +111,7 @@ fn authorize(gateway: &Gateway, token: &str) -> Result<event::Caller, Refusal> {
         return Err(Refusal::NoToken);
     }
     let caller = event::named(token, gateway.mapped).ok_or(Refusal::InvalidToken)?;
-    let wanted = gateway.core.template.parameters.get("JwtScope").filter(|scope| !scope.is_empty());
-    match wanted {
+    match gateway.core.template.parameters.get("JwtScope").filter(|scope| !scope.is_empty()) {
         Some(scope) if !caller.scopes.contains(scope) => Err(Refusal::MissingScope(vec![scope.clone()])),
         _ => Ok(caller),
     }
