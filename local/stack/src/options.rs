@@ -65,8 +65,7 @@ pub struct Options {
     /// Number of processes for each function that runs as processes.
     #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
     pub processes: usize,
-    /// The shortest timeout of a function in seconds. It overrides shorter timeouts of the template for slow
-    /// machines.
+    /// The shortest timeout of a function in seconds, for slow machines. It overrides shorter ones of the template.
     #[arg(skip)]
     pub least_timeout_seconds: u64,
     /// DynamoDB and SQS to use instead of the stack's own, such as an emulator's: http://host:port.
@@ -81,8 +80,7 @@ pub struct Options {
     /// Milliseconds before a failed message (in calm weather) or a failed stream batch is tried again.
     #[arg(long = "retry-delay-ms", env = "TIDEMARK_RETRY_DELAY_MS", default_value = "1000", value_parser = milliseconds)]
     pub retry_delay: Duration,
-    /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug
-    /// log.
+    /// Gets the [lines](tidemark::telemetry) of functions in this process. Without it they go to the debug log.
     #[arg(skip)]
     pub lines: Option<Sender<String>>,
     /// True if schedules fire at their times. They can be fired on demand in either case.
@@ -91,8 +89,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: `template.yaml` of the working directory, a free port, a Redis child process, all functions in
-    /// this process.
+    /// `template.yaml` of the working directory, a free port, a Redis child process, all functions in this process.
     #[must_use]
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {

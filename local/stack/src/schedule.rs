@@ -15,8 +15,7 @@ pub enum Expression {
 }
 
 impl Expression {
-    /// Returns the time from `now` (seconds since the epoch) to the next firing. `None` means that the schedule does
-    /// not fire again.
+    /// The time from `now` (seconds since the epoch) to the next firing. `None` if the schedule does not fire again.
     #[must_use]
     pub(crate) fn next_after(&self, now: i64) -> Option<Duration> {
         match self {

@@ -15,12 +15,11 @@ use tokio::{
 use tokio_util::sync::DropGuard;
 
 use crate::{
-    core::{Core, Unit, error_payload},
+    core::{Core, Status, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
     redis::{Redis, RedisData},
     runner::RuntimeApi,
-    status::Status,
     template::{Queue, Template},
     weather::{Consumption, Faults, OpenRequests, Weather},
 };
@@ -73,8 +72,7 @@ impl Stack {
         &self.core.endpoints.redis
     }
 
-    /// Connection options for each single Redis node. In a cluster of the stack's own, the masters come first, then
-    /// one replica of each, and so on.
+    /// Connection options for each Redis node: in an own cluster the masters, then one replica of each, and so on.
     #[must_use]
     pub fn redis_nodes(&self) -> &[RedisOptions] {
         &self.redis_nodes
@@ -116,15 +114,13 @@ impl Stack {
         runner.app()
     }
 
-    /// The process ids of a function that runs as processes. If one is killed, its invocation fails and another
-    /// process replaces it.
+    /// The processes of a function. If one is killed, its invocation fails and another process replaces it.
     #[must_use]
     pub fn process_ids(&self, function: &str) -> Vec<u32> {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
     }
 
-    /// Replaces a process of a function by one of what its binary is now, unless it handles an invocation. Returns
-    /// whether it did.
+    /// Replaces a process by one of what the binary is now, unless it handles an invocation. Returns whether it did.
     #[must_use]
     pub fn replace_process(&self, function: &str, pid: u32) -> bool {
         self.core.unit(function).is_some_and(|unit| unit.runner.retire(pid))
@@ -137,8 +133,7 @@ impl Stack {
         self.core.surroundings.open.clone()
     }
 
-    /// Kills the invocations in flight of a function, as if their processes were killed. This includes invocations by
-    /// requests. Returns their number.
+    /// Kills all invocations in flight of a function, as if their processes were killed. Returns their number.
     #[must_use]
     pub fn kill_invocations(&self, function: &str) -> usize {
         self.core.surroundings.faults.kill(function)
@@ -253,8 +248,7 @@ impl Stack {
 
 /// Control of single functions, by binary name or logical id. A call fails if the template has no such function.
 impl Stack {
-    /// Holds back a function's queues, streams and schedules. Returns when none of the invocations that they started
-    /// is in flight.
+    /// Holds back a function's queues, streams and schedules. Returns when none of their invocations is in flight.
     pub async fn pause(&self, function: &str) -> Result<()> {
         self.unit(function)?.gate.pause().await;
         Ok(())

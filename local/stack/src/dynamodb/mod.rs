@@ -41,8 +41,7 @@ const THREADS: usize = 2;
 /// The interval between two removals of expired items and consumed stream records.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// dynoxide creates `_stream_records` without an index. Every write to a table with a stream then reads all earlier
-/// records.
+/// dynoxide has no index on `_stream_records`: every write to a table with a stream would read all earlier records.
 const STREAM_INDEXES: &str = "
     CREATE INDEX IF NOT EXISTS _local_stream_by_table ON _stream_records (table_name, CAST(sequence_number AS INTEGER));
     CREATE INDEX IF NOT EXISTS _local_stream_by_shard ON _stream_records (table_name, shard_id, CAST(sequence_number AS INTEGER));";

@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use crate::{
-    core::{Unit, error_payload},
+    core::{Status, Unit, error_payload},
     redis,
     runner::InvokeError,
-    status::Status,
     weather::{Weather, any_seed},
 };
 

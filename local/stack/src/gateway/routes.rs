@@ -1,5 +1,4 @@
-//! Matches requests to the template's routes as API Gateway does: the most specific path wins, and literal segments
-//! come before parameters.
+//! Matches requests to routes as API Gateway does: the most specific path wins, literal segments before parameters.
 
 use std::collections::BTreeMap;
 
@@ -62,13 +61,17 @@ pub(crate) struct Routes(Vec<Route>);
 impl Routes {
     /// Collects the routes of a template. Fails if two functions own the same route.
     pub(crate) fn of(template: &Template) -> Result<Self> {
+        let events = template.functions.values().flat_map(|function| function.events.iter().map(move |event| (function, event)));
+        Self::collect(events.filter_map(|(function, event)| match &event.source {
+            EventSource::Http(route) => Some((function.logical_id.as_str(), route)),
+            _ => None,
+        }))
+    }
+
+    fn collect<'a>(list: impl Iterator<Item = (&'a str, &'a HttpRoute)>) -> Result<Self> {
         let mut routes = Self::default();
-        for function in template.functions.values() {
-            for event in &function.events {
-                if let EventSource::Http(route) = &event.source {
-                    routes.add(&function.logical_id, route)?;
-                }
-            }
+        for (function, route) in list {
+            routes.add(function, route)?;
         }
         // The most specific path comes first. Paths are compared segment by segment.
         routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
@@ -140,12 +143,8 @@ mod tests {
     }
 
     fn routes(list: &[(&str, &str)]) -> Routes {
-        let mut routes = Routes::default();
-        for (method, path) in list {
-            routes.add("F", &route(method, path)).unwrap();
-        }
-        routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
-        routes
+        let list: Vec<HttpRoute> = list.iter().map(|(method, path)| route(method, path)).collect();
+        Routes::collect(list.iter().map(|route| ("F", route))).unwrap()
     }
 
     fn key(routes: &Routes, method: &str, path: &str) -> String {

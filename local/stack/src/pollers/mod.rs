@@ -28,8 +28,7 @@ impl Context {
     }
 }
 
-/// Starts a poller for every event source of every function. Each ends at the stop signal, after its current
-/// invocation.
+/// Starts a poller for every event source. Each ends at the stop signal, after its current invocation.
 pub(crate) fn start(context: &Context, schedules: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (id, unit) in &context.core.units {

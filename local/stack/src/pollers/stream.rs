@@ -1,5 +1,4 @@
-//! Streams: they turn records into invocations, in order. A table has one shard here. A batch must succeed or be
-//! given up before the next batch starts.
+//! Streams: records become invocations, in order. A batch must succeed or be given up before the next one starts.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -185,7 +185,7 @@ impl Bench {
                 gateway: String::new(),
                 redis: RedisOptions::new(""),
             },
-            connections: crate::connections::Connections::default(),
+            connections: crate::gateway::Connections::default(),
             own_redis: Vec::new(),
             template,
         });

@@ -2,8 +2,7 @@
 //!
 //! All disturbances use the real server's own commands, without a proxy. A calm stack therefore pays nothing, and TLS
 //! and clusters can be disturbed too. A hang is `DEBUG SLEEP`: the server accepts connections and reads no commands.
-//! It runs the commands that it received when the hang ends, although their callers have given up. A dropped
-//! connection is `CLIENT KILL`.
+//! It runs the commands that it received when the hang ends. A dropped connection is `CLIENT KILL`.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -136,8 +135,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Kills servers and restarts them from their snapshots, at the same addresses. `node` selects one server; `None`
-    /// selects all.
+    /// Kills one server or all, and restarts them from their snapshots, at the same addresses.
     pub(crate) async fn restart_from_dump(&mut self, node: Option<usize>) -> Result<()> {
         let servers = match node {
             Some(node) => std::slice::from_mut(self.node(node)?),

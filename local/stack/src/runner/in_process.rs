@@ -93,8 +93,7 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// Builds the function's state from its environment, as a cold start does. `lines` gets the lines of its
-    /// invocations.
+    /// Builds the function's state from its environment, as a cold start does. `lines` gets its lines.
     pub(crate) async fn start(
         function: &Function,
         environment: &BTreeMap<String, String>,
@@ -161,8 +160,7 @@ impl Runner for InProcess {
         self.app.as_deref()
     }
 
-    /// Drops the futures of the invocations in flight. Tasks that they spawned continue; a killed process would end
-    /// those too.
+    /// Drops the futures of the invocations in flight. Unlike with a killed process, tasks that they spawned continue.
     fn kill(&self) -> usize {
         let running: Vec<AbortHandle> = lock(&self.running).drain().map(|(_, task)| task).collect();
         running.iter().for_each(AbortHandle::abort);

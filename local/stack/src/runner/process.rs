@@ -254,8 +254,7 @@ async fn supervise(pool: Arc<Pool>, settings: Arc<WorkerSettings>, function: Str
 }
 
 /// Starts one process. Its id in the pool is part of its Runtime API address, so the Runtime API can tell workers
-/// apart. The pool entry must exist before the process runs, so it is added first and receives the process id
-/// afterwards.
+/// apart. The pool entry must exist before the process runs, so it receives the process id afterwards.
 fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64, Child)> {
     let log =
         std::fs::OpenOptions::new().create(true).append(true).open(&settings.log).context("cannot write a function's log")?;

@@ -64,8 +64,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Creates the queues and restores the messages of the journal. Drops messages of queues that the template no
-    /// longer has.
+    /// Creates the queues with the messages of the journal. Drops those of queues that the template no longer has.
     pub(crate) fn new(
         queues: impl IntoIterator<Item = Queue>,
         store: Arc<Store>,
@@ -106,8 +105,7 @@ impl Queues {
         self.cells.get(name).ok_or_else(missing)
     }
 
-    /// Sends messages to this queue, whatever their URLs. Each is accepted or refused on its own. The accepted ones are
-    /// on disk when this returns.
+    /// Sends messages to this queue, whatever their URLs. Each is accepted, and then on disk, or refused on its own.
     pub(crate) async fn send(
         &self,
         name: &str,

@@ -57,8 +57,7 @@ pub(crate) async fn bind() -> Result<(TcpListener, String)> {
     Ok((listener, endpoint))
 }
 
-/// In a storm, the probabilities that a send fails before it is done, that every entry of a batch fails, and that the
-/// response is lost.
+/// In a storm, the probabilities that a send is not done, that a batch fails in every entry, and of a lost response.
 const STORM_FAILS: f64 = 0.02;
 const STORM_LEAVES: f64 = 0.01;
 const STORM_LOSES: f64 = 0.03;
@@ -99,7 +98,7 @@ impl Service {
         let Some(fault) = faults.take(&Call { function, operation, body: text }) else {
             return self.in_weather(parts, operation, body).await;
         };
-        let request = async { Some(self.handle(parts, body.clone()).await) };
+        let request = async { (Some(self.handle(parts, body.clone()).await), ()) };
         faults.apply(fault, function, request, refusal, || all_failed(text)).await
     }
 

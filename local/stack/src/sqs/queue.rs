@@ -167,8 +167,7 @@ impl Messages {
         Some(message)
     }
 
-    /// Takes up to `most` messages. For each message, `reorder` receives the number of groups and returns how many of
-    /// them to skip.
+    /// Takes up to `most` messages. For each, `reorder` gets the number of groups and returns how many to skip.
     pub(super) fn take(&mut self, queue: &Queue, most: usize, visibility: Duration, reorder: impl Fn(usize) -> usize) -> Taken {
         self.promote();
         let mut taken = Taken::default();

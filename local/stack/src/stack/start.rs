@@ -20,12 +20,11 @@ use tokio_util::sync::CancellationToken;
 use super::Stack;
 use crate::{
     Options,
-    connections::Connections,
     core::{Core, Position, Unit},
     data_dir::DataDir,
     dynamodb::{DynamoDb, StreamLog},
     elsewhere::{Elsewhere, Tail},
-    gateway::{self, Routes},
+    gateway::{self, Connections, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
     redis::{self, Redis},

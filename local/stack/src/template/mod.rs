@@ -54,8 +54,7 @@ pub struct Template {
 #[derive(Clone, Debug)]
 pub struct Function {
     pub logical_id: String,
-    /// The binary's name, from `Metadata.BuildProperties.Binary`. It also names the function in the local stack's
-    /// API.
+    /// From `Metadata.BuildProperties.Binary`. It also names the function in the local stack's API.
     pub binary: String,
     /// The time limit of an invocation.
     pub timeout_seconds: u64,
@@ -122,8 +121,7 @@ impl Template {
     /// Resolves the text of a template.
     ///
     /// # Errors
-    /// Fails if the text is not YAML, or if a resource refers to something that does not exist. The error names the
-    /// resource.
+    /// Fails if the text is not YAML, or if a resource, which the error names, refers to something that does not exist.
     pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
         let root = document(text)?;
         let declared = root["Resources"].as_object().context("the template has no `Resources` section")?;

@@ -7,8 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ACCOUNT, REGION};
 
-/// Rewrites the YAML short forms (`!Ref`, `!GetAtt`, …) to the long ones, so both spellings take one path. A converted
-/// short form is `{"!Tag": x}`.
+/// Rewrites the YAML short forms (`!Ref`, as JSON `{"!Ref": x}`) to the long ones, so both spellings take one path.
 pub(super) fn long_forms(value: Value) -> Value {
     let name = |name: String| match name.strip_prefix('!') {
         Some(tag @ ("Ref" | "Condition")) => tag.to_owned(),
@@ -171,8 +170,7 @@ impl Scope {
         Ok(path.to_owned())
     }
 
-    /// Accepts a resource of the template, or a resource that SAM generates. A generated name begins with its
-    /// parent's name.
+    /// Accepts a resource of the template, or one that SAM generates: its name begins with its parent's.
     fn known(&self, id: &str) -> Result<()> {
         let generated = || self.resources.iter().any(|(parent, sam)| *sam && id.len() > parent.len() && id.starts_with(parent));
         if self.resources.contains_key(id) || id == "ServerlessHttpApi" || generated() {

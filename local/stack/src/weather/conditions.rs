@@ -24,11 +24,9 @@ pub enum Weather {
     /// No limits and no delays. A failed message returns after the stack's short retry delay.
     #[default]
     Calm,
-    /// AWS on a good day: its latencies, its limits for each partition, its transaction conflicts, and the timeouts
-    /// of the template.
+    /// AWS on a good day: its latencies, limits of partitions and transaction conflicts, and the template's timeouts.
     Aws,
-    /// AWS on a bad day. In addition: lost responses, errors, duplicates, delays, and a Redis that drops connections
-    /// and hangs.
+    /// AWS on a bad day: also lost responses, errors, duplicates, delays, and a Redis that drops connections and hangs.
     Storm,
 }
 
@@ -203,8 +201,7 @@ impl Conditions {
         least + most.saturating_sub(least).mul_f64(lock(&self.randomness).generator.random::<f64>())
     }
 
-    /// Picks a time from the log-normal distribution with this median and 99th percentile. The longest time is five
-    /// times the 99th percentile.
+    /// Picks a time from the log-normal distribution with this median and 99th percentile, at most five times the latter.
     pub(crate) fn log_normal(&self, median: Duration, p99: Duration) -> Duration {
         /// The 99th percentile of the standard normal distribution.
         const Z99: f64 = 2.326_347_9;

@@ -1,5 +1,4 @@
-//! Single faults at selected requests, for tests. For example, the response of the next `UpdateItem` of mark-read is
-//! lost.
+//! Single faults at selected requests, for tests: the response of the next `UpdateItem` of mark-read is lost.
 //!
 //! Faults do not depend on the weather. They also happen in calm weather.
 
@@ -15,8 +14,7 @@ use tokio::sync::watch;
 
 use crate::lock::lock;
 
-/// The time that the request of a killed invocation stays open. The invocation then ends before it can see a closed
-/// connection.
+/// The request of a killed invocation stays open so long that the invocation ends before it sees a closed connection.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// Code of a test that runs during a request.
@@ -231,13 +229,13 @@ impl Faults {
     }
 
     /// Performs a request of a function under a fault. Returns `None` if the response is lost. `refuse` builds the
-    /// response for an error code, `unprocessed` the response that leaves a whole batch. The outcome of the request
-    /// is held until the response is due.
-    pub(crate) async fn apply<T: Into<Option<R>>, R>(
+    /// response for an error code, `unprocessed` the response that leaves a whole batch. The second part of the
+    /// request's outcome is held until the response is due.
+    pub(crate) async fn apply<R, H>(
         &self,
         fault: FaultAction,
         function: Option<&str>,
-        request: impl Future<Output = T>,
+        request: impl Future<Output = (Option<R>, H)>,
         refuse: impl Fn(&str) -> R,
         unprocessed: impl FnOnce() -> R,
     ) -> Option<R> {
@@ -247,7 +245,7 @@ impl Faults {
             FaultAction::DoLate(time) => tokio::time::sleep(*time).await,
             _ => {}
         }
-        let outcome = request.await;
+        let (response, _held) = request.await;
         match fault {
             FaultAction::FailAfter(code) => return Some(refuse(&code)),
             FaultAction::LoseResponse => return None,
@@ -260,7 +258,7 @@ impl Faults {
             FaultAction::RunThen(callback) => callback.0().await,
             _ => {}
         }
-        outcome.into()
+        response
     }
 
     /// Sets how invocations are killed. Until then, [`Faults::kill`] kills none.
