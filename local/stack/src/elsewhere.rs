@@ -42,10 +42,7 @@ impl Elsewhere {
         Ok(Self { url: url.trim_end_matches('/').to_owned(), client })
     }
 
-    /// Performs an operation, such as `DynamoDB_20120810.CreateTable`. The request is not signed.
-    ///
-    /// # Errors
-    /// Fails with the response's body if the service refuses.
+    /// Performs an operation, such as `DynamoDB_20120810.CreateTable`, unsigned. An error has the response's body.
     async fn call(&self, operation: &str, request: &Value) -> Result<Value> {
         let request = self.client.post(&self.url).header("x-amz-target", operation).body(request.to_string());
         let response = async {

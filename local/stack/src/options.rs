@@ -90,7 +90,6 @@ pub struct Options {
 
 impl Options {
     /// `template.yaml` of the working directory, a free port, a Redis child process, all functions in this process.
-    #[must_use]
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             addr: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -16,7 +16,6 @@ pub enum Expression {
 
 impl Expression {
     /// The time from `now` (seconds since the epoch) to the next firing. `None` if the schedule does not fire again.
-    #[must_use]
     pub(crate) fn next_after(&self, now: i64) -> Option<Duration> {
         match self {
             Self::Rate(every) => Some(*every),

@@ -56,49 +56,40 @@ impl fmt::Debug for Stack {
 
 impl Stack {
     /// The API's address, without a trailing slash.
-    #[must_use]
     pub fn base_url(&self) -> String {
         self.core.endpoints.gateway.clone()
     }
 
-    #[must_use]
     pub fn redis_url(&self) -> &str {
         &self.core.endpoints.redis.url
     }
 
     /// The options with which the functions connect to Redis.
-    #[must_use]
     pub fn redis_options(&self) -> &RedisOptions {
         &self.core.endpoints.redis
     }
 
     /// Connection options for each Redis node: in an own cluster the masters, then one replica of each, and so on.
-    #[must_use]
     pub fn redis_nodes(&self) -> &[RedisOptions] {
         &self.redis_nodes
     }
 
-    #[must_use]
     pub fn dynamodb_endpoint(&self) -> &str {
         &self.core.endpoints.dynamodb
     }
 
-    #[must_use]
     pub fn sqs_endpoint(&self) -> &str {
         &self.core.endpoints.sqs
     }
 
-    #[must_use]
     pub fn data_dir(&self) -> &Path {
         self.data.path()
     }
 
-    #[must_use]
     pub fn template(&self) -> &Template {
         &self.core.template
     }
 
-    #[must_use]
     pub fn queue(&self, logical_id: &str) -> Option<&Queue> {
         self.core.template.queues.get(logical_id)
     }
@@ -107,7 +98,6 @@ impl Stack {
     ///
     /// # Panics
     /// Panics if the function runs as processes.
-    #[must_use]
     pub fn app(&self, function: &str) -> Option<&App> {
         let runner = &self.core.unit(function)?.runner;
         assert!(!runner.is_processes(), "`{function}` does not run in this process");
@@ -115,7 +105,6 @@ impl Stack {
     }
 
     /// The processes of a function. If one is killed, its invocation fails and another process replaces it.
-    #[must_use]
     pub fn process_ids(&self, function: &str) -> Vec<u32> {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
     }
@@ -127,14 +116,12 @@ impl Stack {
     }
 
     /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.
-    #[must_use]
     pub fn open_requests(&self) -> OpenRequests {
         self.must_own_stores();
         self.core.surroundings.open.clone()
     }
 
     /// Kills all invocations in flight of a function, as if their processes were killed. Returns their number.
-    #[must_use]
     pub fn kill_invocations(&self, function: &str) -> usize {
         self.core.surroundings.faults.kill(function)
     }
@@ -145,7 +132,6 @@ impl Stack {
     }
 
     /// The weather and the seed of its randomness.
-    #[must_use]
     pub fn weather(&self) -> (Weather, u64) {
         self.core.weather()
     }
@@ -153,13 +139,11 @@ impl Stack {
     /// The number of faults that storms have caused since the start of the stack. It counts requests that failed,
     /// lost their response or were left unprocessed, messages that were repeated, delayed or reordered, and
     /// disturbances of Redis.
-    #[must_use]
     pub fn storm_faults(&self) -> u64 {
         self.core.surroundings.conditions.faults()
     }
 
     /// The requests that DynamoDB has served and refused since the weather changed last.
-    #[must_use]
     pub fn consumption(&self) -> Consumption {
         self.core.surroundings.conditions.consumption().clone()
     }
@@ -179,7 +163,6 @@ impl Stack {
     }
 
     /// The planted faults of requests to DynamoDB and SQS.
-    #[must_use]
     pub fn faults(&self) -> &Faults {
         self.must_own_stores();
         &self.core.surroundings.faults

@@ -54,7 +54,6 @@ pub struct Counts {
 
 impl Counts {
     /// Returns true if the queue has no messages of any kind.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -36,11 +36,8 @@ use crate::{
 };
 
 impl Stack {
-    /// Starts everything that the template declares. Returns when the stack accepts requests.
-    ///
-    /// # Errors
-    /// Fails if the template has a mistake, the data directory is in use, the address is taken, Redis is missing, or a
-    /// function does not start. The parts that were started are stopped again.
+    /// Starts everything that the template declares. Returns when the stack accepts requests. A failure (a mistake in
+    /// the template, a data directory in use, a taken address, no Redis, a function) stops what was started.
     pub async fn start(options: Options) -> Result<Self> {
         let data = DataDir::open(&options.data).await?;
         let plan = Plan::read(&options).await?;

@@ -74,7 +74,6 @@ const FEW_UNITS: f64 = 50.0;
 
 impl Consumption {
     /// Returns the read units of the partition of `table` whose key is this number.
-    #[must_use]
     pub fn read_of(&self, table: &str, key: u64) -> f64 {
         let partition = format!("{table}/{}", serde_json::json!({ "N": key.to_string() }));
         self.units.get(&(partition, false)).copied().unwrap_or_default()

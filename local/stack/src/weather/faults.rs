@@ -76,7 +76,6 @@ pub struct Fault {
 
 impl Fault {
     /// A fault of the next request of this operation, by any caller.
-    #[must_use]
     pub fn new(operation: &str, action: FaultAction) -> Self {
         let operation = operation.to_owned();
         Self { function: None, operation, table: None, containing: None, after: 0, times: 1, action }
@@ -157,7 +156,6 @@ pub struct Planted {
 
 impl Planted {
     /// The number of requests that the fault has affected.
-    #[must_use]
     pub fn fired(&self) -> usize {
         *self.fired.borrow()
     }
@@ -200,7 +198,6 @@ impl Faults {
     }
 
     /// Returns true if no fault is planted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         lock(&self.rules).is_empty()
     }
