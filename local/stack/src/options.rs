@@ -118,11 +118,12 @@ impl Options {
     }
 
     pub(crate) fn external_redis(&self) -> Option<RedisOptions> {
-        let mut options = RedisOptions::new(self.redis_url.clone().filter(|url| !url.is_empty())?);
-        options.cluster = self.redis_cluster;
-        options.ca_file = self.redis_ca_file.clone().filter(|path| !path.as_os_str().is_empty());
-        options.replica_reads = self.redis_replica_reads;
-        Some(options)
+        Some(RedisOptions {
+            cluster: self.redis_cluster,
+            ca_file: self.redis_ca_file.clone().filter(|path| !path.as_os_str().is_empty()),
+            replica_reads: self.redis_replica_reads,
+            ..RedisOptions::new(self.redis_url.clone().filter(|url| !url.is_empty())?)
+        })
     }
 }
 

@@ -24,8 +24,6 @@ use crate::{
     weather::{Consumption, Faults, OpenRequests, Weather},
 };
 
-/// The time limit of [`Stack::idle`].
-const IDLE_WITHIN: Duration = Duration::from_secs(60);
 /// The time that a server has to finish open requests when the stack stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -173,12 +171,7 @@ impl Stack {
         self.core.status().await.context("cannot read streams or queues")
     }
 
-    /// Waits up to a minute until nothing is queued, in flight or unread. The error of a longer wait has the status.
-    pub async fn idle(&self) -> Result<()> {
-        self.idle_within(IDLE_WITHIN).await
-    }
-
-    /// Does the same as [`Stack::idle`] with another limit.
+    /// Waits until nothing is queued, in flight or unread. The error of a longer wait than the limit has the status.
     pub async fn idle_within(&self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     core::{Core, Unit},
+    runner::Invoked,
     template::{EventSource, ScheduleSource},
 };
 
@@ -69,16 +70,20 @@ pub(crate) fn position_key(function: &str, table: &str) -> String {
     format!("{function}/{table}")
 }
 
-/// The items that `batchItemFailures` of a result names, in its order. `None` means that the result has the wrong
-/// shape; Lambda treats such a result as a failure of the whole batch.
-fn failed_items(response: &Value) -> Option<Vec<&str>> {
-    match response.get("batchItemFailures") {
-        None | Some(Value::Null) => Some(Vec::new()),
-        Some(Value::Array(items)) => {
-            items.iter().map(|item| item.get("itemIdentifier").and_then(Value::as_str).filter(|id| !id.is_empty())).collect()
-        }
-        Some(_) => None,
+/// The indexes of a batch's items that failed; `None` if the whole batch failed. As in Lambda, it has also failed if the
+/// result has the wrong shape, or if its `batchItemFailures` names an item that is not in the batch.
+fn failed_items(unit: &Unit, report: bool, response: &Invoked, batch: &[&str]) -> Option<Vec<usize>> {
+    let failures = &response.as_ref().ok()?["batchItemFailures"];
+    if !report || failures.is_null() {
+        return Some(Vec::new());
     }
+    let index = |item: &Value| batch.iter().position(|id| item["itemIdentifier"] == *id);
+    let indexes = failures.as_array().and_then(|items| items.iter().map(index).collect());
+    if indexes.is_none() {
+        let function = &unit.function.binary;
+        tracing::warn!(function, "the result names items that are not in the batch: the whole batch failed");
+    }
+    indexes
 }
 
 #[cfg(test)]

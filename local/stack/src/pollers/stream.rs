@@ -109,12 +109,10 @@ impl Reader<'_> {
         let request_id = new_id();
         let records: Vec<&Value> = batch.iter().map(|record| &record.event).collect();
         let response = self.context.core.invoke_as(self.unit, &request_id, json!({ "Records": records })).await;
-        let failed_at = match &response {
-            Err(_) => Some(0),
-            Ok(_) if !self.source.report_failures => None,
-            Ok(response) => self.first_failure(&batch, response),
-        };
-        let Some(index) = failed_at else {
+        let ids: Vec<&str> = batch.iter().map(Record::sequence_number).collect();
+        let failed = failed_items(self.unit, self.source.report_failures, &response, &ids);
+        // The lowest index, as in Lambda.
+        let Some(index) = failed.map_or(Some(0), |indexes| indexes.into_iter().min()) else {
             if self.context.core.surroundings.conditions.storm(STORM_REPEATS) {
                 // The result does not matter: the function has handled the batch already.
                 let _ = self.context.core.invoke_as(self.unit, &new_id(), json!({ "Records": records })).await;
@@ -142,23 +140,6 @@ impl Reader<'_> {
         }
         let _ = tokio::time::timeout(self.context.core.retry_delay, self.context.stop.cancelled()).await;
         vec![(first, attempts + 1)]
-    }
-
-    /// The index of the first failed record: the lowest of the named ones, as in Lambda.
-    fn first_failure(&self, batch: &[Record], response: &Value) -> Option<usize> {
-        let Some(ids) = failed_items(response) else { return Some(0) };
-        let indexes: Option<Vec<usize>> =
-            ids.iter().map(|id| batch.iter().position(|record| record.sequence_number() == *id)).collect();
-        match indexes {
-            Some(indexes) => indexes.into_iter().min(),
-            None => {
-                tracing::warn!(
-                    function = self.unit.function.binary,
-                    "the result names records that are not in the batch: the whole batch failed"
-                );
-                Some(0)
-            }
-        }
     }
 
     fn advance_to_end(&self, batch: &[Record]) {

@@ -171,7 +171,7 @@ impl Bench {
         let core = Arc::new(Core {
             units,
             queues: Source { own: Arc::new(queues), elsewhere: None },
-            log: Arc::new(engine.streams().unwrap()),
+            log: Arc::clone(&engine.log),
             store,
             positions: [(position_key("Projector", "Items"), position)].into(),
             entries,

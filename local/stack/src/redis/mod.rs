@@ -217,11 +217,9 @@ impl Children {
     fn options(&self) -> RedisOptions {
         let nodes: Vec<RedisOptions> = self.servers.iter().map(Server::options).collect();
         let urls: Vec<&str> = nodes.iter().map(|node| node.url.as_str()).collect();
-        let mut options = RedisOptions::new(urls.join(","));
-        options.cluster = self.is_cluster();
-        options.ca_file = nodes.first().and_then(|node| node.ca_file.clone());
-        options.replica_reads = self.replica_reads;
-        options
+        let ca_file = nodes.first().and_then(|node| node.ca_file.clone());
+        let (cluster, replica_reads) = (self.is_cluster(), self.replica_reads);
+        RedisOptions { cluster, ca_file, replica_reads, ..RedisOptions::new(urls.join(",")) }
     }
 }
 

@@ -65,9 +65,8 @@ impl Server {
     /// The connection options of this server.
     pub(super) fn options(&self) -> RedisOptions {
         let scheme = if self.certificates.is_some() { "rediss" } else { "redis" };
-        let mut options = RedisOptions::new(format!("{scheme}://127.0.0.1:{}", self.port));
-        options.ca_file = self.certificates.as_ref().map(|certificates| certificates.authority.clone());
-        options
+        let ca_file = self.certificates.as_ref().map(|certificates| certificates.authority.clone());
+        RedisOptions { ca_file, ..RedisOptions::new(format!("{scheme}://127.0.0.1:{}", self.port)) }
     }
 
     fn arguments(&self) -> Vec<String> {

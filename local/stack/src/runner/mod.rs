@@ -39,10 +39,12 @@ pub(crate) enum InvokeError {
     Shape(String),
 }
 
+pub(crate) type Invoked = Result<Value, InvokeError>;
+
 #[async_trait]
 pub(crate) trait Runner: Send + Sync {
     /// Invokes the function and waits for its result until its timeout.
-    async fn invoke(&self, request_id: &str, payload: Value) -> Result<Value, InvokeError>;
+    async fn invoke(&self, request_id: &str, payload: Value) -> Invoked;
 
     /// The function's state. `None` if the function runs as processes.
     fn app(&self) -> Option<&App> {

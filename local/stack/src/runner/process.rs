@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{InvokeError, Runner};
+use super::{InvokeError, Invoked, Runner};
 use crate::{clock, lock::lock, template::Function};
 
 /// The pause before the stack replaces a process that ended before its first request for work. It doubles each time,
@@ -45,8 +45,6 @@ pub(super) struct Assignment {
     pub(super) payload: String,
     pub(super) deadline_ms: u64,
 }
-
-type Invoked = Result<Value, InvokeError>;
 
 #[derive(Default)]
 struct State {

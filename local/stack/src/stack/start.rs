@@ -22,7 +22,7 @@ use crate::{
     Options,
     core::{Core, Position, Unit},
     data_dir::DataDir,
-    dynamodb::{DynamoDb, StreamLog},
+    dynamodb::DynamoDb,
     elsewhere::{Elsewhere, Tail},
     gateway::{self, Connections, Routes},
     metrics::Metrics,
@@ -52,20 +52,20 @@ impl Stack {
         let surroundings = Surroundings::new(options.weather, options.weather_seed.unwrap_or_else(any_seed));
         let metrics = Arc::new(Metrics::new()?);
         let mut stores = Stores::open(&plan, &data, &surroundings, &metrics).await?;
-        let dynamodb = plan.elsewhere.as_ref().map_or(stores.dynamodb.endpoint(), |elsewhere| &elsewhere.url).to_owned();
+        let dynamodb = plan.elsewhere.as_ref().map_or(&stores.dynamodb.endpoint, |elsewhere| &elsewhere.url).clone();
         let endpoints = Endpoints { dynamodb, sqs: plan.sqs, gateway: plan.gateway, redis: redis.options() };
         let ending = CancellationToken::new().drop_guard();
         let queues = Arc::clone(&stores.queues);
         let queue_server = sqs::serve(plan.queue_listener, queues, surroundings.clone(), ending.token().clone());
         let functions = Functions::start(&options, &plan.template, &endpoints, &data).await?;
         let positions = stores.positions(&plan.template, plan.elsewhere.as_ref())?;
-        stores.dynamodb.keep_tidy(Arc::clone(&stores.log))?;
+        stores.dynamodb.keep_tidy()?;
 
         let core = Arc::new(Core {
             template: plan.template,
             units: functions.units,
             queues: sqs::Source { own: stores.queues, elsewhere: plan.elsewhere },
-            log: stores.log,
+            log: Arc::clone(&stores.dynamodb.log),
             store: stores.store,
             positions,
             entries: functions.entries,
@@ -149,7 +149,6 @@ struct Stores {
     store: Arc<Store>,
     /// The stored positions of stream readers, by [`position_key`].
     known: BTreeMap<String, i64>,
-    log: Arc<StreamLog>,
     /// ARNs of streams by the table's logical id.
     streams: BTreeMap<String, String>,
     dynamodb: DynamoDb,
@@ -167,7 +166,6 @@ impl Stores {
             };
             streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
         }
-        let log = Arc::new(dynamodb.streams()?);
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
         let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
         let store = Arc::new(store);
@@ -176,7 +174,7 @@ impl Stores {
         if let Some(elsewhere) = &plan.elsewhere {
             elsewhere.ensure_queues(&queues).await?;
         }
-        Ok(Self { queues, store, known, log, streams, dynamodb })
+        Ok(Self { queues, store, known, streams, dynamodb })
     }
 
     /// The position of each function in the streams that it reads: the known one, or the end that the template names.
@@ -194,9 +192,9 @@ impl Stores {
                 let sequence = match self.known.get(&key) {
                     Some(sequence) => *sequence,
                     None if source.from_oldest => 0,
-                    None => self.log.newest(&table.name)?,
+                    None => self.dynamodb.log.newest(&table.name)?,
                 };
-                self.log.consumed(&table.name, &key, sequence);
+                self.dynamodb.log.consumed(&table.name, &key, sequence);
                 let position = Position {
                     table: source.table.clone(),
                     table_name: table.name.clone(),
