@@ -148,11 +148,10 @@ impl Core {
 
     /// Invokes a function as its schedule does, with `input` if given. Returns `None` if it has no schedule.
     pub(crate) async fn fire(&self, unit: &Unit, input: Option<Value>) -> Option<Result<Value, InvokeError>> {
-        let mut inputs = unit.function.events.iter().filter_map(|event| match &event.source {
+        let own = unit.function.events.iter().find_map(|event| match &event.source {
             EventSource::Schedule(schedule) => Some(schedule.input.clone()),
             _ => None,
-        });
-        let own = inputs.next()?;
+        })?;
         let _pass = unit.gate.force();
         Some(self.invoke(unit, input.unwrap_or(own)).await)
     }

@@ -146,14 +146,9 @@ pub(super) fn part(schema: &Schema, request: &Value, mut leave: impl FnMut(&Touc
             if list.is_empty() {
                 continue;
             }
-            let whole = match items.get("Keys") {
-                None => Value::Array(list),
-                Some(_) => {
-                    let mut items = items.clone();
-                    items["Keys"] = Value::Array(list);
-                    items
-                }
-            };
+            let mut whole = items.clone();
+            let place = if items.get("Keys").is_some() { &mut whole["Keys"] } else { &mut whole };
+            *place = Value::Array(list);
             part.insert(table.clone(), whole);
         }
     }

@@ -247,16 +247,18 @@ async fn receive(gateway: &Gateway, connection: &Connection, text: String, binar
     }
 }
 
+fn refused(status: StatusCode, kind: &'static str, message: &str) -> Response {
+    (status, [("x-amzn-errortype", kind)], Json(json!({ "message": message }))).into_response()
+}
+
 fn gone() -> Response {
-    let headers = [("x-amzn-errortype", "GoneException")];
-    (StatusCode::GONE, headers, Json(json!({ "message": "Gone" }))).into_response()
+    refused(StatusCode::GONE, "GoneException", "Gone")
 }
 
 /// `POST /@connections/{id}`: sends the body to a connection.
 pub(super) async fn post(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>, body: Bytes) -> Response {
     if body.len() > MOST_BYTES {
-        let headers = [("x-amzn-errortype", "PayloadTooLargeException")];
-        return (StatusCode::PAYLOAD_TOO_LARGE, headers, Json(json!({ "message": "Message too long" }))).into_response();
+        return refused(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLargeException", "Message too long");
     }
     let text = String::from_utf8_lossy(&body).into_owned();
     if gateway.core.connections.order(&id, Order::Send(text)) { StatusCode::OK.into_response() } else { gone() }

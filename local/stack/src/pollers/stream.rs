@@ -120,15 +120,14 @@ impl Reader<'_> {
             self.advance_to_end(&batch);
             return Vec::new();
         };
-        let mut rest = batch;
-        let after = rest.split_off(index);
+        let mut done = batch;
+        let mut first = done.split_off(index);
         if index > 0 {
             // The poller made progress. The rest is a new batch with no attempts.
-            self.advance_to_end(&rest);
+            self.advance_to_end(&done);
             tokio::time::sleep(self.context.core.retry_delay).await;
-            return vec![(after, 0)];
+            return vec![(first, 0)];
         }
-        let mut first = after;
         if response.is_err() && self.source.bisect && first.len() > 1 {
             // A split does not count as a retry.
             let second = first.split_off(first.len() / 2);

@@ -65,7 +65,9 @@ async fn disturb(node: &RedisOptions, conditions: &Conditions) -> Result<()> {
                 command::<()>(node, redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id)).await?;
             }
         }
-        dice if dice < STORM_DROPS_ONE + STORM_DROPS_ALL => drop(drop_connections(node).await?),
+        dice if dice < STORM_DROPS_ONE + STORM_DROPS_ALL => {
+            command::<u64>(node, redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("NORMAL").arg("SKIPME").arg("YES")).await?;
+        }
         dice if dice < STORM_DROPS_ONE + STORM_DROPS_ALL + STORM_DELAYS => {
             sleep(node, conditions.between(STORM_DELAY.0, STORM_DELAY.1)).await?;
         }
@@ -76,10 +78,6 @@ async fn disturb(node: &RedisOptions, conditions: &Conditions) -> Result<()> {
 
 async fn sleep(node: &RedisOptions, time: Duration) -> Result<()> {
     command(node, redis::cmd("DEBUG").arg("SLEEP").arg(time.as_secs_f64())).await
-}
-
-async fn drop_connections(node: &RedisOptions) -> Result<u64> {
-    command(node, redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("NORMAL").arg("SKIPME").arg("YES")).await
 }
 
 /// Empties every master among the nodes. A replica refuses, and follows its master.

@@ -213,15 +213,9 @@ impl Queues {
             }
             messages.next_due()
         };
-        let due = async {
-            match due {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = cell.arrival.notified() => {}
-            () = due => {}
+        match due {
+            Some(at) => drop(tokio::time::timeout_at(at, cell.arrival.notified()).await),
+            None => cell.arrival.notified().await,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Evaluates CloudFormation's intrinsic functions as a deployment to a fixed region and account does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Map, Value, json};
@@ -180,9 +180,8 @@ impl Scope {
     }
 
     fn suggestion(&self, id: &str) -> String {
-        let names: BTreeSet<&String> = self.parameters.keys().chain(self.resources.keys()).collect();
-        let near =
-            names.into_iter().find(|name| name.eq_ignore_ascii_case(id) || name.starts_with(id) || id.starts_with(name.as_str()));
+        let mut names = self.parameters.keys().chain(self.resources.keys());
+        let near = names.find(|name| name.eq_ignore_ascii_case(id) || name.starts_with(id) || id.starts_with(name.as_str()));
         near.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
     }
 
