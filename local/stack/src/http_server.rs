@@ -84,11 +84,8 @@ pub(crate) fn operation(parts: &Parts) -> Option<&str> {
 }
 
 pub(crate) fn json_response(status: u16, body: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let kind = http::HeaderValue::from_static("application/x-amz-json-1.0");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-    response
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(http::header::CONTENT_TYPE, "application/x-amz-json-1.0")], body.into()).into_response()
 }
 
 /// The status of an error code of AWS.

@@ -93,7 +93,7 @@ async fn api(State(gateway): State<Arc<Gateway>>, request: Request) -> Response 
 
 async fn reply(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -> Result<Response, Refusal> {
     let (route, parameters) = gateway.routes.find(parts.method.as_str(), parts.uri.path()).ok_or(Refusal::NotFound)?;
-    let caller = if route.authorized { Some(authorize(gateway, parts, route)?) } else { None };
+    let caller = if route.http.authorized { Some(authorize(gateway, parts, route)?) } else { None };
     let body = read(body).await?;
     let unit = gateway.core.units.get(&route.function).ok_or(Refusal::NotFound)?;
     let event = event::request(parts, &body, route, &parameters, caller.as_ref(), &gateway.user_claim, request_id);
@@ -110,8 +110,9 @@ fn authorize(gateway: &Gateway, parts: &Parts, route: &Route) -> Result<Caller, 
         return Err(Refusal::NoToken);
     }
     let caller = event::caller(&parts.headers, gateway.mapped).ok_or(Refusal::InvalidToken)?;
-    let allowed = route.scopes.is_empty() || route.scopes.iter().any(|scope| caller.scopes.contains(scope));
-    if allowed { Ok(caller) } else { Err(Refusal::MissingScope(route.scopes.clone())) }
+    let scopes = &route.http.scopes;
+    let allowed = scopes.is_empty() || scopes.iter().any(|scope| caller.scopes.contains(scope));
+    if allowed { Ok(caller) } else { Err(Refusal::MissingScope(scopes.clone())) }
 }
 
 async fn read(body: Body) -> Result<Bytes, Refusal> {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     core::{Core, Unit},
+    redis::storms,
     runner::Invoked,
     template::{EventSource, ScheduleSource},
 };
@@ -29,7 +30,8 @@ impl Context {
     }
 }
 
-/// Starts a poller for every event source. Each ends at the stop signal, after its current invocation.
+/// Starts a poller for every event source, and the storms of the stack's own Redis. Each ends at the stop signal, a
+/// poller after its current invocation.
 pub(crate) fn start(context: &Context, schedules: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (id, unit) in &context.core.units {
@@ -50,6 +52,10 @@ pub(crate) fn start(context: &Context, schedules: bool) -> JoinSet<()> {
                 EventSource::Schedule(_) => {}
             }
         }
+    }
+    for node in &context.core.own_redis {
+        let conditions = Arc::clone(&context.core.surroundings.conditions);
+        tasks.spawn(storms(node.clone(), conditions, context.stop.clone()));
     }
     tasks
 }

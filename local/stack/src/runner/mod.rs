@@ -19,19 +19,14 @@ use crate::template::{Function, REGION};
 /// The reason why an invocation has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum InvokeError {
-    /// The function returned an error.
+    /// The function returned an error. `kind` is its type, as the Lambda runtime reports it.
     #[error("{kind}: {message}")]
-    Failed {
-        /// The error's type, as the Lambda runtime reports it.
-        kind: String,
-        message: String,
-    },
+    Failed { kind: String, message: String },
     #[error("the handler panicked: {0}")]
     Panicked(String),
     /// The function's timeout, in seconds, passed.
     #[error("timed out after {0} s")]
     TimedOut(u64),
-    /// The process ended during the invocation.
     #[error("the process ended during the invocation ({0})")]
     Exited(String),
     /// The event or the result has the wrong shape.

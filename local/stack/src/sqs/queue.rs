@@ -91,12 +91,6 @@ impl Visible {
         self.count += 1;
     }
 
-    /// Moves the next turns to other groups.
-    fn shuffle(&mut self, turns: usize) {
-        let turns = turns.min(self.turns.len());
-        self.turns.rotate_left(turns);
-    }
-
     fn pop(&mut self) -> Option<Message> {
         let group = self.turns.pop_front()?;
         let members = self.groups.get_mut(&group)?;
@@ -172,7 +166,8 @@ impl Messages {
         let mut taken = Taken::default();
         let now_ms = clock::now_ms();
         while taken.messages.len() < most {
-            self.visible.shuffle(reorder(self.visible.turns.len()));
+            let turns = &mut self.visible.turns;
+            turns.rotate_left(reorder(turns.len()).min(turns.len()));
             let Some(mut message) = self.visible.pop() else { break };
             if message.sent_ms + u64::from(queue.retention_seconds) * 1_000 < now_ms {
                 taken.expired.push(message.id);

@@ -27,7 +27,7 @@ use crate::{
     gateway::{self, Connections, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
-    redis::{self, Redis},
+    redis::Redis,
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
     sqs::{self, Queues, journal},
     store::Store,
@@ -80,10 +80,7 @@ impl Stack {
         connect_faults(&core);
         let stopping = CancellationToken::new().drop_guard();
         let context = pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone() };
-        let mut pollers = pollers::start(&context, options.schedules);
-        for node in &core.own_redis {
-            pollers.spawn(redis::storms(node.clone(), Arc::clone(&core.surroundings.conditions), context.stop.clone()));
-        }
+        let pollers = pollers::start(&context, options.schedules);
         let closing = CancellationToken::new().drop_guard();
         let gateway = gateway::serve(plan.listener, Arc::clone(&core), plan.routes, closing.token().clone());
         Ok(Self {

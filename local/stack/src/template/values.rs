@@ -51,7 +51,7 @@ impl Scope {
     fn evaluate(&self, value: &Value) -> Result<Option<Value>> {
         match value {
             Value::Object(map) => {
-                if let Some((name, argument)) = single(map)
+                if let [(name, argument)] = map.iter().collect::<Vec<_>>()[..]
                     && (name == "Ref" || name == "Condition" || name.starts_with("Fn::"))
                     && (name != "Condition" || argument.is_string())
                 {
@@ -251,10 +251,4 @@ fn text(value: &Value) -> Result<&str> {
 fn arguments<const N: usize>(argument: &Value) -> Result<&[Value; N]> {
     let items = argument.as_array().with_context(|| format!("expected a list of {N} arguments"))?;
     items.as_slice().try_into().with_context(|| format!("expected {N} arguments, found {}", items.len()))
-}
-
-fn single(map: &Map<String, Value>) -> Option<(&str, &Value)> {
-    let mut entries = map.iter();
-    let (name, argument) = entries.next()?;
-    entries.next().is_none().then_some((name.as_str(), argument))
 }

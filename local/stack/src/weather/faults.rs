@@ -59,29 +59,23 @@ impl FaultAction {
 /// A fault and the requests that it matches. A request must satisfy every condition that is set.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The binary name of the calling function.
-    pub function: Option<String>,
-    /// The operation, such as `UpdateItem` or `SendMessageBatch`.
-    pub operation: String,
-    /// A table or queue that the request names.
-    pub table: Option<String>,
-    /// A text that the request's body contains, such as `"42"`.
-    pub containing: Option<String>,
-    /// The number of matching requests that pass before the first fault.
-    pub after: usize,
-    /// The number of requests that the fault affects.
-    pub times: usize,
-    pub action: FaultAction,
+    function: Option<String>,
+    operation: String,
+    table: Option<String>,
+    containing: Option<String>,
+    after: usize,
+    times: usize,
+    action: FaultAction,
 }
 
 impl Fault {
-    /// A fault of the next request of this operation, by any caller.
+    /// A fault of the next request of this operation, such as `UpdateItem` or `SendMessageBatch`, by any caller.
     pub fn new(operation: &str, action: FaultAction) -> Self {
         let operation = operation.to_owned();
         Self { function: None, operation, table: None, containing: None, after: 0, times: 1, action }
     }
 
-    /// Matches only requests of this function.
+    /// Matches only requests of this function, by the name of its binary.
     #[must_use]
     pub fn of(mut self, function: &str) -> Self {
         self.function = Some(function.to_owned());
