@@ -4,8 +4,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-/// Returns the time since the Unix epoch.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the local stack plays the cloud, whose clock is the wall clock")]
 pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -15,7 +13,6 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(now().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns whole seconds since the Unix epoch.
 pub(crate) fn now_seconds() -> i64 {
     i64::try_from(now().as_secs()).unwrap_or(i64::MAX)
 }

@@ -116,7 +116,6 @@ impl Core {
         self.template.function(name).and_then(|function| self.units.get(&function.logical_id))
     }
 
-    /// Returns the weather and its seed.
     pub(crate) fn weather(&self) -> (Weather, u64) {
         (self.surroundings.conditions.weather(), self.surroundings.conditions.seed())
     }

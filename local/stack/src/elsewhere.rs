@@ -78,7 +78,6 @@ impl Elsewhere {
 
 /// The queues of the template, by their physical names.
 impl Elsewhere {
-    /// Creates the queues that do not exist.
     pub(crate) async fn ensure_queues(&self, queues: &Queues) -> Result<()> {
         // A dead-letter queue must exist before the queue that names it.
         let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = queues.definitions().partition(|queue| queue.redrive.is_some());
@@ -94,7 +93,6 @@ impl Elsewhere {
         self.call(&format!("AmazonSQS.{operation}"), &request).await
     }
 
-    /// Waits until a message is visible.
     pub(crate) async fn arrival(&self, queue: &Queue) {
         loop {
             match self.counts(queue).await {
@@ -106,7 +104,6 @@ impl Elsewhere {
         }
     }
 
-    /// Receives up to `most` messages without waiting.
     pub(crate) async fn receive(&self, queue: &Queue, most: usize) -> Result<Vec<Message>> {
         let request = json!({ "MaxNumberOfMessages": most.min(BATCH), "WaitTimeSeconds": 0, "AttributeNames": ["All"] });
         let response = self.of_queue("ReceiveMessage", queue, request).await?;
@@ -170,7 +167,6 @@ fn received(message: &Value) -> Message {
 struct TailState {
     /// `None` before the first read.
     iterator: Option<String>,
-    /// The number of records read so far.
     read: i64,
     /// The records that the function has not handled.
     records: VecDeque<Record>,

@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 /// The time that open requests have to end when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
-/// The pause after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The response to a request. `None` closes the connection without a response.

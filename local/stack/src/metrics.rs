@@ -70,7 +70,6 @@ impl Metrics {
         self.delivery_lag.observe(lag.as_secs_f64());
     }
 
-    /// All metrics in Prometheus' text format.
     pub(crate) fn text(&self, status: &Status) -> Result<String> {
         let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         for (queue, counts) in &status.queues {

@@ -81,7 +81,7 @@ impl Stack {
     }
 
     pub fn data_dir(&self) -> &Path {
-        self.data.path()
+        &self.data.path
     }
 
     pub fn template(&self) -> &Template {

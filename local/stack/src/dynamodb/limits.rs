@@ -42,7 +42,6 @@ pub(super) struct Partitions {
 }
 
 impl Partitions {
-    /// Returns true if the partition has no capacity left at `now`.
     pub(super) fn is_exhausted(&self, partition: &str, write: bool, now: Instant) -> bool {
         lock(&self.buckets).get_mut(&(partition.to_owned(), write)).is_some_and(|bucket| {
             bucket.refill(rate(write), now);
@@ -120,7 +119,6 @@ pub(super) enum Conflict {
 }
 
 impl Transactions {
-    /// Whether a transaction writes the item.
     pub(super) fn is_in_one(&self, touched: &Touched) -> bool {
         let ongoing = lock(&self.0);
         touched.item.as_ref().and_then(|item| ongoing.items.get(item)).is_some_and(|writers| writers.transactions > 0)

@@ -115,7 +115,6 @@ impl DynamoDb {
         Ok(())
     }
 
-    /// Stops the endpoint and closes the file.
     pub(crate) fn stop(&mut self) {
         self.stop.token().cancel();
         for thread in self.threads.drain(..) {

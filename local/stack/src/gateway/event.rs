@@ -45,7 +45,6 @@ pub(super) fn named(token: &str, mapped: bool) -> Option<Caller> {
     })
 }
 
-/// Builds the event of a request.
 pub(crate) fn request(
     parts: &Parts,
     body: &Bytes,

@@ -35,7 +35,6 @@ pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Result<Json<S
     gateway.core.status().await.map(Json).map_err(internal)
 }
 
-/// The stack's metrics in Prometheus' text format.
 pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Result<impl IntoResponse, (StatusCode, String)> {
     let text = gateway.core.status().await.and_then(|status| Ok(gateway.core.metrics.text(&status)?));
     text.map(|text| ([(header::CONTENT_TYPE, TEXT_FORMAT)], text)).map_err(internal)

@@ -104,7 +104,6 @@ async fn reply(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -
     })
 }
 
-/// The caller of a route that needs one.
 fn authorize(gateway: &Gateway, parts: &Parts, route: &Route) -> Result<Caller, Refusal> {
     if !parts.headers.contains_key(header::AUTHORIZATION) {
         return Err(Refusal::NoToken);

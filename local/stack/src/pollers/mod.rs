@@ -71,7 +71,6 @@ async fn run_schedule(context: Context, function: String, source: ScheduleSource
     }
 }
 
-/// The key under which the position of a source is stored.
 pub(crate) fn position_key(function: &str, table: &str) -> String {
     format!("{function}/{table}")
 }

@@ -31,7 +31,6 @@ struct Reader<'a> {
     context: &'a Context,
     unit: &'a Unit,
     source: &'a StreamSource,
-    /// The key of the position.
     key: String,
     position: &'a Position,
 }

@@ -36,7 +36,6 @@ const STORM_DELAYS: usize = 47;
 const STORM_DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(30));
 const STORM_HANG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(900));
 
-/// Disturbs a server during storms, until `stop`.
 pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop: CancellationToken) {
     let mut changes = conditions.changes();
     loop {
@@ -121,13 +120,11 @@ async fn hang(node: &RedisOptions, time: Duration) -> Result<()> {
 }
 
 impl Redis {
-    /// Makes every server hang for `time`. Returns when the hangs have begun.
     pub(crate) async fn hang(&mut self, time: Duration) -> Result<()> {
         try_join_all(self.children()?.servers.iter().map(async |server| hang(&server.options(), time).await)).await?;
         Ok(())
     }
 
-    /// Saves a snapshot of every server.
     pub(crate) async fn dump(&mut self) -> Result<()> {
         try_join_all(self.children()?.servers.iter().map(dump)).await?;
         Ok(())

@@ -24,12 +24,10 @@ pub(crate) enum InvokeError {
     Failed { kind: String, message: String },
     #[error("the handler panicked: {0}")]
     Panicked(String),
-    /// The function's timeout, in seconds, passed.
     #[error("timed out after {0} s")]
     TimedOut(u64),
     #[error("the process ended during the invocation ({0})")]
     Exited(String),
-    /// The event or the result has the wrong shape.
     #[error("{0}")]
     Shape(String),
 }

@@ -28,14 +28,12 @@ use crate::{clock, lock::lock, template::Function};
 const RESPAWN_AFTER: Duration = Duration::from_millis(200);
 const RESPAWN_AT_MOST: Duration = Duration::from_secs(5);
 
-/// The options for a function's processes.
 pub(crate) struct WorkerSettings {
     pub(crate) binary: PathBuf,
     /// The number of processes, and so of concurrent invocations.
     pub(crate) count: usize,
     pub(crate) environment: Arc<BTreeMap<String, String>>,
     pub(crate) runtime_api: String,
-    /// The file for the processes' output.
     pub(crate) log: PathBuf,
 }
 

@@ -37,7 +37,6 @@ pub(crate) struct RuntimeApi {
 }
 
 impl RuntimeApi {
-    /// Listens on a free loopback port.
     pub(crate) async fn start() -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot bind a loopback port for the Runtime API")?;
         let address = listener.local_addr()?.to_string();
@@ -60,7 +59,6 @@ impl RuntimeApi {
         Ok(Self { address, pools, stop: stop.drop_guard(), server })
     }
 
-    /// Adds the processes of a function.
     pub(crate) fn add(&self, binary: &str, processes: &Processes) {
         lock(&self.pools).insert(binary.to_owned(), Arc::clone(&processes.pool));
     }

@@ -203,7 +203,6 @@ impl Queues {
         Ok(())
     }
 
-    /// Waits until a message may have become visible.
     pub(crate) async fn arrival(&self, name: &str) {
         let Ok(cell) = self.cell(name) else { return std::future::pending().await };
         let due = {
@@ -260,7 +259,6 @@ impl Queues {
         cell.arrival.notify_one();
     }
 
-    /// Makes every message of a failed receiver return after `delay`.
     pub(crate) fn hasten(&self, delay: Duration) {
         for cell in self.cells.values() {
             lock(&cell.messages).hasten(delay);
@@ -272,7 +270,6 @@ impl Queues {
         self.cell(name).map(|cell| lock(&cell.messages).counts()).unwrap_or_default()
     }
 
-    /// Deletes all messages of a queue.
     pub(crate) async fn purge(&self, name: &str) -> Result<(), SqsError> {
         let ids = lock(&self.cell(name)?.messages).drain().into_iter().map(|message| message.id).collect();
         journal::delete(&self.store, ids).await

@@ -40,7 +40,6 @@ pub(crate) use source::Source;
 /// Larger than any batch that SQS accepts, escaped and wrapped in JSON.
 const BODY_LIMIT: usize = 8 << 20;
 
-/// Serves the queues on `listener` until `stop`.
 pub(crate) fn serve(
     listener: TcpListener,
     queues: Arc<Queues>,
@@ -50,7 +49,6 @@ pub(crate) fn serve(
     tokio::spawn(http_server::serve(listener, BODY_LIMIT, Service { queues, surroundings }, stop))
 }
 
-/// Binds a loopback port for [`serve`].
 pub(crate) async fn bind() -> Result<(TcpListener, String)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot bind a loopback port for the queues")?;
     let endpoint = format!("http://{}", listener.local_addr()?);

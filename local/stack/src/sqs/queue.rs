@@ -26,7 +26,6 @@ pub(crate) struct Message {
     pub(crate) dead_letter_source: Option<String>,
     /// The handle of the latest receive.
     pub(crate) handle: String,
-    /// The rule that decides when a message in flight returns.
     pub(crate) returns: Returns,
 }
 
@@ -38,7 +37,6 @@ pub(crate) enum Returns {
     AsReceived,
     /// The receiver set another time.
     AsAsked,
-    /// The receiver has failed.
     AfterFailure,
 }
 

@@ -19,7 +19,6 @@ impl Source {
         self.elsewhere.as_ref().zip(self.own.definition(name).ok())
     }
 
-    /// Waits until a message may have become visible.
     pub(crate) async fn arrival(&self, name: &str) {
         match self.elsewhere(name) {
             Some((elsewhere, queue)) => elsewhere.arrival(queue).await,

@@ -46,7 +46,7 @@ impl Stack {
             options.redis,
             options.redis_replica_reads,
             &options.redis_server,
-            &data.join("redis"),
+            &data.path.join("redis"),
         )
         .await?;
         let surroundings = Surroundings::new(options.weather, options.weather_seed.unwrap_or_else(any_seed));
@@ -154,7 +154,7 @@ struct Stores {
 impl Stores {
     /// Opens the files in the data directory, and creates the tables and queues that do not exist.
     async fn open(plan: &Plan, data: &DataDir, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
-        let dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), &plan.template, surroundings, metrics)?;
+        let dynamodb = DynamoDb::start(&data.path.join("dynamodb.sqlite"), &plan.template, surroundings, metrics)?;
         let mut streams = BTreeMap::new();
         for table in plan.template.tables.values() {
             let arn = match &plan.elsewhere {
@@ -164,7 +164,7 @@ impl Stores {
             streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
         }
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
-        let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
+        let (store, (messages, known)) = Store::open(&data.path.join("local.sqlite"), load)?;
         let store = Arc::new(store);
         let declared = plan.template.queues.values().cloned();
         let queues = Arc::new(Queues::new(declared, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions)));
@@ -212,7 +212,6 @@ fn read_positions(connection: &Connection) -> rusqlite::Result<BTreeMap<String, 
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// The functions of the template, ready to be invoked.
 struct Functions {
     units: BTreeMap<String, Unit>,
     entries: Arc<AtomicU64>,
@@ -256,7 +255,7 @@ async fn start_runner(
         .bin_dir
         .as_ref()
         .ok_or_else(|| anyhow!("functions can run as processes only if the folder of their binaries is given"))?;
-    let logs = data.join("logs");
+    let logs = data.path.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let settings = WorkerSettings {
         binary: folder.join(&function.binary),

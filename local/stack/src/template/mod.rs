@@ -177,7 +177,6 @@ impl Template {
 struct Resources<'a>(BTreeMap<&'a str, Value>);
 
 impl Resources<'_> {
-    /// Reads all resources of a kind.
     fn read<T>(&self, of: &str, read: impl Fn(&str, &Value) -> Result<T>) -> Result<BTreeMap<String, T>> {
         let chosen = self.0.iter().filter(|(_, body)| kind(body) == of);
         chosen.map(|(id, body)| Ok(((*id).to_owned(), read(id, body).with_context(|| format!("resource `{id}`"))?))).collect()

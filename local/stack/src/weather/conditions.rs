@@ -90,7 +90,6 @@ impl Consumption {
 pub(crate) struct Conditions {
     weather: watch::Sender<Weather>,
     randomness: Mutex<Randomness>,
-    /// The number of faults that storms have caused.
     faults: AtomicU64,
     consumption: Mutex<Consumption>,
     motion: Mutex<Motion>,
@@ -163,12 +162,10 @@ impl Conditions {
         lock(&self.consumption)
     }
 
-    /// Notifies of every change of the weather.
     pub(crate) fn changes(&self) -> watch::Receiver<Weather> {
         self.weather.subscribe()
     }
 
-    /// Returns true with this probability.
     pub(crate) fn chance(&self, probability: f64) -> bool {
         lock(&self.randomness).generator.random_bool(probability)
     }

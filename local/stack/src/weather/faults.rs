@@ -123,15 +123,13 @@ impl Fault {
 
 /// Returns true if a request to DynamoDB or SQS names this table or queue.
 fn names(body: &Value, table: &str) -> bool {
-    let is = |value: Option<&Value>| value.and_then(Value::as_str).is_some_and(|name| name.rsplit('/').next() == Some(table));
-    let in_actions = |actions: &Value| {
-        let actions = actions.as_array().into_iter().flatten();
-        actions.filter_map(Value::as_object).flat_map(|action| action.values()).any(|action| is(action.get("TableName")))
-    };
-    is(body.get("TableName"))
-        || is(body.get("QueueUrl"))
-        || body.get("RequestItems").is_some_and(|items| items.get(table).is_some())
-        || body.get("TransactItems").is_some_and(in_actions)
+    let is = |name: &Value| name.as_str().is_some_and(|name| name.rsplit('/').next() == Some(table));
+    let items = body["TransactItems"].as_array().into_iter().flatten().filter_map(Value::as_object);
+    let mut actions = items.flat_map(|item| item.values());
+    is(&body["TableName"])
+        || is(&body["QueueUrl"])
+        || body["RequestItems"].get(table).is_some()
+        || actions.any(|action| is(&action["TableName"]))
 }
 
 /// The parts of a request that faults match.
