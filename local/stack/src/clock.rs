@@ -4,26 +4,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-/// Returns the time since the Unix epoch.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the local stack plays the cloud, whose clock is the wall clock")]
 pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-#[must_use]
 pub(crate) fn now_ms() -> u64 {
     u64::try_from(now().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns whole seconds since the Unix epoch.
-#[must_use]
 pub(crate) fn now_seconds() -> i64 {
     i64::try_from(now().as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Formats `seconds` since the epoch as RFC 3339.
-#[must_use]
 pub(crate) fn rfc3339(seconds: i64) -> String {
     OffsetDateTime::from_unix_timestamp(seconds).ok().and_then(|t| t.format(&Rfc3339).ok()).unwrap_or_default()
 }

@@ -11,19 +11,19 @@ use std::{
 
 use anyhow::Result;
 use futures::future::try_join_all;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tidemark::views::RedisOptions;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    connections::Connections,
     dynamodb::StreamLog,
     elsewhere::Tail,
+    gateway::Connections,
     metrics::Metrics,
     pollers::gate::Gate,
     runner::{Endpoints, InvokeError, Runner},
     sqs::{Counts, Source, new_id},
-    status::{Behind, FunctionStatus, Status},
     store::Store,
     template::{EventSource, Function, Template},
     weather::{Surroundings, Weather},
@@ -39,10 +39,13 @@ pub(crate) struct Unit {
 
 /// The position of one function in one table's stream.
 pub(crate) struct Position {
-    pub(crate) function: String,
+    /// The logical id of the table.
     pub(crate) table: String,
     /// The physical name of the table.
     pub(crate) table_name: String,
+    /// The stream's ARN and `StreamViewType`.
+    pub(crate) arn: String,
+    pub(crate) view: String,
     pub(crate) sequence: AtomicI64,
     /// The stream, if the table is elsewhere.
     pub(crate) tail: Option<Tail>,
@@ -54,20 +57,57 @@ pub(crate) struct Core {
     pub(crate) queues: Source,
     pub(crate) log: Arc<StreamLog>,
     pub(crate) store: Arc<Store>,
-    pub(crate) positions: Vec<Arc<Position>>,
+    /// By [`position_key`](crate::pollers::position_key).
+    pub(crate) positions: BTreeMap<String, Position>,
     /// The number of times that any gate was entered.
     pub(crate) entries: Arc<AtomicU64>,
     pub(crate) surroundings: Surroundings,
     pub(crate) metrics: Arc<Metrics>,
     /// Notified after each invocation, because the invocation may have written to a table with a stream.
     pub(crate) wrote: Notify,
-    /// In calm weather, the delay before a failed message is tried again; in any weather, before a failed stream
-    /// batch.
+    /// The delay before a failed message (in calm weather) or a failed stream batch is tried again.
     pub(crate) retry_delay: Duration,
     pub(crate) endpoints: Endpoints,
     pub(crate) connections: Connections,
     /// The nodes of the Redis that the stack started. Empty if `REDIS_URL` names a Redis.
     pub(crate) own_redis: Vec<RedisOptions>,
+}
+
+/// The response of `GET /_local/status`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// True if nothing is queued, in flight or unread. Queues that no function consumes do not count.
+    pub idle: bool,
+    /// Message counts by the queue's logical id.
+    pub queues: BTreeMap<String, Counts>,
+    /// Unread stream records by the table's logical id.
+    pub streams: BTreeMap<String, Behind>,
+    /// Functions by the name of their binary.
+    pub functions: BTreeMap<String, FunctionStatus>,
+    /// Process ids of the functions that run as processes.
+    pub processes: BTreeMap<String, Vec<u32>>,
+    pub weather: Weather,
+    pub redis_url: String,
+    pub dynamodb_endpoint: String,
+    pub sqs_endpoint: String,
+}
+
+/// The backlog of the slowest reader of a stream.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Behind {
+    /// Records that the reader has not handled. The count stops at 100,000.
+    pub behind: u64,
+}
+
+/// The state of a function.
+#[derive(Clone, Debug, Serialize)]
+pub struct FunctionStatus {
+    /// True if the function's sources are held back.
+    pub paused: bool,
+    /// True if the function has a source: a queue, a stream or a schedule.
+    pub has_sources: bool,
+    /// Invocations that the function's sources started and that have not ended.
+    pub in_flight: usize,
 }
 
 impl Core {
@@ -76,7 +116,6 @@ impl Core {
         self.template.function(name).and_then(|function| self.units.get(&function.logical_id))
     }
 
-    /// Returns the weather and its seed.
     pub(crate) fn weather(&self) -> (Weather, u64) {
         (self.surroundings.conditions.weather(), self.surroundings.conditions.seed())
     }
@@ -106,14 +145,12 @@ impl Core {
         response
     }
 
-    /// Invokes a function as its schedule does, with `input` instead of the schedule's input if given. Returns `None`
-    /// if the function has no schedule.
+    /// Invokes a function as its schedule does, with `input` if given. Returns `None` if it has no schedule.
     pub(crate) async fn fire(&self, unit: &Unit, input: Option<Value>) -> Option<Result<Value, InvokeError>> {
-        let mut inputs = unit.function.events.iter().filter_map(|event| match &event.source {
+        let own = unit.function.events.iter().find_map(|event| match &event.source {
             EventSource::Schedule(schedule) => Some(schedule.input.clone()),
             _ => None,
-        });
-        let own = inputs.next()?;
+        })?;
         let _pass = unit.gate.force();
         Some(self.invoke(unit, input.unwrap_or(own)).await)
     }
@@ -123,8 +160,7 @@ impl Core {
     /// Work moves from a stream record or a message through an invocation to further records and messages. Each step
     /// keeps its input until its output exists. This method therefore reads streams first, then queues, then gates.
     /// Work can escape all three reads only if an invocation begins in between, and the count of entries shows that.
-    /// A delayed request to a store may outlive its invocation, so this method counts open requests before anything
-    /// else.
+    /// A delayed request to a store may outlive its invocation, so open requests are counted first.
     pub(crate) async fn status(&self) -> Result<Status> {
         let entries = self.entries.load(Ordering::SeqCst);
         let open_requests = self.surroundings.open.count();
@@ -135,7 +171,7 @@ impl Core {
             .filter(|table| table.stream_view.is_some())
             .map(|table| (table.logical_id.clone(), Behind { behind: 0 }))
             .collect();
-        for position in &self.positions {
+        for position in self.positions.values() {
             let sequence = position.sequence.load(Ordering::SeqCst);
             let behind = match &position.tail {
                 Some(tail) => tail.behind(sequence).await?,

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A locked data directory. The operating system releases the lock when the process ends.
 pub(crate) struct DataDir {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     _lock: File,
 }
 
@@ -37,13 +37,5 @@ impl DataDir {
                 }
             }
         }
-    }
-
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 }

@@ -1,9 +1,11 @@
-//! A small HTTP server on a loopback port. It can close a connection instead of sending a response, as a network may
-//! do.
+//! A small HTTP server. It can close a connection instead of sending a response, as a network may do.
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::{
+    body::{Body, Bytes},
+    response::IntoResponse as _,
+};
 use http::{Request, Response, StatusCode, request::Parts};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -15,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 /// The time that open requests have to end when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
-/// The pause after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The response to a request. `None` closes the connection without a response.
@@ -26,13 +27,7 @@ pub(crate) trait Serve: Clone + Send + Sync + 'static {
     fn response(&self, parts: Parts, body: Bytes) -> impl Future<Output = Reply> + Send;
 }
 
-/// The error that closes a connection without a response.
-#[derive(Debug, thiserror::Error)]
-#[error("no response")]
-struct NoResponse;
-
-/// Serves on `listener` until `stop`, then waits for open requests for a short time. A body over `limit` bytes gets
-/// 413.
+/// Serves until `stop`, then waits for open requests for a short time. A body over `limit` bytes gets 413.
 pub(crate) async fn serve(listener: TcpListener, limit: usize, service: impl Serve, stop: CancellationToken) {
     let mut connections = JoinSet::new();
     loop {
@@ -60,11 +55,10 @@ async fn connection(stream: TcpStream, limit: usize, service: impl Serve, stop: 
         async move {
             let (parts, body) = request.into_parts();
             let Ok(body) = axum::body::to_bytes(Body::new(body), limit).await else {
-                let mut refusal = Response::new(Body::empty());
-                *refusal.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
-                return Ok(refusal);
+                return Ok(StatusCode::PAYLOAD_TOO_LARGE.into_response());
             };
-            service.response(parts, body).await.ok_or(NoResponse)
+            // An error closes the connection without a response.
+            service.response(parts, body).await.ok_or("no response")
         }
     });
     let mut connection = std::pin::pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), respond));
@@ -89,11 +83,8 @@ pub(crate) fn operation(parts: &Parts) -> Option<&str> {
 }
 
 pub(crate) fn json_response(status: u16, body: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let kind = http::HeaderValue::from_static("application/x-amz-json-1.0");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-    response
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(http::header::CONTENT_TYPE, "application/x-amz-json-1.0")], body.into()).into_response()
 }
 
 /// The status of an error code of AWS.

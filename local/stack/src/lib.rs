@@ -3,8 +3,7 @@
 //! It reads the template. An embedded DynamoDB holds the tables and streams. An SQS endpoint with a journal holds the
 //! queues. A gateway serves the routes with API Gateway's event format. Pollers serve the event sources with Lambda's
 //! semantics. A function runs in this process through the `handle` of its own `main.rs`, or as the deployed binary
-//! behind an emulated Lambda Runtime API. The stack runs the template that is deployed, so a mistake in it fails here
-//! first.
+//! behind an emulated Lambda Runtime API. A mistake in the template that is deployed fails here first.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -21,7 +20,6 @@
 //! | `stack` | [`Stack`], which starts and stops all of these |
 
 mod clock;
-mod connections;
 mod core;
 mod data_dir;
 mod dynamodb;
@@ -37,7 +35,6 @@ mod runner;
 pub mod schedule;
 mod sqs;
 mod stack;
-mod status;
 mod store;
 pub mod template;
 mod weather;
@@ -46,10 +43,10 @@ mod weather;
 pub const REQUESTS: &str = "tidemark_local::requests";
 
 pub use crate::{
+    core::{Behind, FunctionStatus, Status},
     options::Options,
     redis::{ClusterSetup, Redis, RedisData, RedisSetup},
     sqs::Counts,
     stack::Stack,
-    status::{Behind, FunctionStatus, Status},
     weather::{Callback, Consumption, Fault, FaultAction, Faults, OpenRequests, Planted, Weather},
 };

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder, core::Collector,
-    exponential_buckets,
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder, exponential_buckets,
+    register_histogram_vec_with_registry, register_histogram_with_registry, register_int_counter_vec_with_registry,
+    register_int_gauge_vec_with_registry,
 };
 
-use crate::status::Status;
+use crate::core::Status;
 
 pub(crate) struct Metrics {
     registry: Registry,
@@ -25,31 +26,27 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new() -> Result<Self> {
         let registry = Registry::new();
-        // From 1 ms to 16 s.
-        let histogram = |name: &str, help: &str, labels: &[&str]| -> Result<HistogramVec> {
-            let options = HistogramOpts::new(name, help).buckets(exponential_buckets(0.001, 2.0, 15)?);
-            registered(&registry, HistogramVec::new(options, labels)?)
+        // From 1 ms to 16 s, and to 35 minutes.
+        let (buckets, lag_buckets) = (exponential_buckets(0.001, 2.0, 15)?, exponential_buckets(0.001, 2.0, 22)?);
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            register_int_gauge_vec_with_registry!(Opts::new(name, help), labels, registry)
         };
-        let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec> {
-            registered(&registry, IntCounterVec::new(Opts::new(name, help), &[label])?)
+        let counter = |name: &str, help: &str, label: &str| {
+            register_int_counter_vec_with_registry!(Opts::new(name, help), &[label], registry)
         };
-        let gauge = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec> {
-            registered(&registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
+        let histogram = |name: &str, help: &str, labels: &[&str]| {
+            register_histogram_vec_with_registry!(HistogramOpts::new(name, help).buckets(buckets.clone()), labels, registry)
         };
         let lag = HistogramOpts::new("tidemark_delivery_lag_seconds", "From the publish of a post to the end of its delivery.");
         let behind = "Stream records that the slowest reader has not handled.";
         let in_flight = "Invocations by queues, streams and schedules.";
+        let requests = "Requests of the API, by route and status.";
         Ok(Self {
-            requests: histogram(
-                "tidemark_request_duration_seconds",
-                "Requests of the API, by route and status.",
-                &["route", "status"],
-            )?,
+            requests: histogram("tidemark_request_duration_seconds", requests, &["route", "status"])?,
             degraded: counter("tidemark_degraded_responses_total", "Responses that were made without Redis.", "route")?,
             invocations: histogram("tidemark_invocation_duration_seconds", "Invocations of functions.", &["function"])?,
             errors: counter("tidemark_invocation_errors_total", "Invocations that failed, timed out or panicked.", "function")?,
-            // From 1 ms to 35 minutes.
-            delivery_lag: registered(&registry, Histogram::with_opts(lag.buckets(exponential_buckets(0.001, 2.0, 22)?))?)?,
+            delivery_lag: register_histogram_with_registry!(lag.buckets(lag_buckets), registry)?,
             queues: gauge("tidemark_queue_messages", "Messages of a queue.", &["queue", "state"])?,
             streams: gauge("tidemark_stream_records_behind", behind, &["table"])?,
             in_flight: gauge("tidemark_source_invocations_in_flight", in_flight, &["function"])?,
@@ -73,7 +70,6 @@ impl Metrics {
         self.delivery_lag.observe(lag.as_secs_f64());
     }
 
-    /// All metrics in Prometheus' text format.
     pub(crate) fn text(&self, status: &Status) -> Result<String> {
         let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         for (queue, counts) in &status.queues {
@@ -89,9 +85,4 @@ impl Metrics {
         }
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
-}
-
-fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: M) -> Result<M> {
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
 }

@@ -65,8 +65,7 @@ pub struct Options {
     /// Number of processes for each function that runs as processes.
     #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
     pub processes: usize,
-    /// The shortest timeout of a function in seconds. It overrides shorter timeouts of the template for slow
-    /// machines.
+    /// The shortest timeout of a function in seconds, for slow machines. It overrides shorter ones of the template.
     #[arg(skip)]
     pub least_timeout_seconds: u64,
     /// DynamoDB and SQS to use instead of the stack's own, such as an emulator's: http://host:port.
@@ -81,8 +80,7 @@ pub struct Options {
     /// Milliseconds before a failed message (in calm weather) or a failed stream batch is tried again.
     #[arg(long = "retry-delay-ms", env = "TIDEMARK_RETRY_DELAY_MS", default_value = "1000", value_parser = milliseconds)]
     pub retry_delay: Duration,
-    /// Gets the [lines](tidemark::telemetry) of functions that run in this process. Without it they go to the debug
-    /// log.
+    /// Gets the [lines](tidemark::telemetry) of functions in this process. Without it they go to the debug log.
     #[arg(skip)]
     pub lines: Option<Sender<String>>,
     /// True if schedules fire at their times. They can be fired on demand in either case.
@@ -91,9 +89,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: `template.yaml` of the working directory, a free port, a Redis child process, all functions in
-    /// this process.
-    #[must_use]
+    /// `template.yaml` of the working directory, a free port, a Redis child process, all functions in this process.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             addr: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -122,11 +118,12 @@ impl Options {
     }
 
     pub(crate) fn external_redis(&self) -> Option<RedisOptions> {
-        let mut options = RedisOptions::new(self.redis_url.clone().filter(|url| !url.is_empty())?);
-        options.cluster = self.redis_cluster;
-        options.ca_file = self.redis_ca_file.clone().filter(|path| !path.as_os_str().is_empty());
-        options.replica_reads = self.redis_replica_reads;
-        Some(options)
+        Some(RedisOptions {
+            cluster: self.redis_cluster,
+            ca_file: self.redis_ca_file.clone().filter(|path| !path.as_os_str().is_empty()),
+            replica_reads: self.redis_replica_reads,
+            ..RedisOptions::new(self.redis_url.clone().filter(|url| !url.is_empty())?)
+        })
     }
 }
 

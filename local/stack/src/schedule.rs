@@ -15,9 +15,7 @@ pub enum Expression {
 }
 
 impl Expression {
-    /// Returns the time from `now` (seconds since the epoch) to the next firing. `None` means that the schedule does
-    /// not fire again.
-    #[must_use]
+    /// The time from `now` (seconds since the epoch) to the next firing. `None` if the schedule does not fire again.
     pub(crate) fn next_after(&self, now: i64) -> Option<Duration> {
         match self {
             Self::Rate(every) => Some(*every),
@@ -67,27 +65,24 @@ mod tests {
     /// 2026-01-01T00:00:30Z, a Thursday, in Unix seconds.
     const NEW_YEAR: i64 = 1_767_225_630;
 
-    fn seconds(text: &str) -> Option<u64> {
-        text.parse::<Expression>().unwrap().next_after(NEW_YEAR).map(|d| d.as_secs())
-    }
-
     #[test]
-    fn a_rate_fires_after_each_period() {
-        assert_eq!(seconds("rate(1 minute)"), Some(60));
-        assert_eq!(seconds("rate(2 hours)"), Some(7_200));
-        assert_eq!(seconds("rate(1 day)"), Some(86_400));
-    }
-
-    #[test]
-    fn cron_finds_the_next_minute_that_matches() {
-        assert_eq!(seconds("cron(* * * * ? *)"), Some(30));
-        assert_eq!(seconds("cron(0/15 * * * ? *)"), Some(15 * 60 - 30));
-        assert_eq!(seconds("cron(30 3 * * ? *)"), Some(3 * 3_600 + 30 * 60 - 30));
-        assert_eq!(seconds("cron(0 0 ? * SAT *)"), Some(2 * 86_400 - 30));
-        assert_eq!(seconds("cron(0 0 ? * 7 *)"), Some(2 * 86_400 - 30));
-        assert_eq!(seconds("cron(0 12 ? * MON-FRI *)"), Some(12 * 3_600 - 30));
-        assert_eq!(seconds("cron(0 0 1 FEB ? *)"), Some(31 * 86_400 - 30));
-        assert_eq!(seconds("cron(0 0 1 1 ? 2025)"), None);
+    fn a_rate_fires_after_each_period_and_cron_at_the_next_minute_that_matches() {
+        for (text, seconds) in [
+            ("rate(1 minute)", Some(60)),
+            ("rate(2 hours)", Some(7_200)),
+            ("rate(1 day)", Some(86_400)),
+            ("cron(* * * * ? *)", Some(30)),
+            ("cron(0/15 * * * ? *)", Some(15 * 60 - 30)),
+            ("cron(30 3 * * ? *)", Some(3 * 3_600 + 30 * 60 - 30)),
+            ("cron(0 0 ? * SAT *)", Some(2 * 86_400 - 30)),
+            ("cron(0 0 ? * 7 *)", Some(2 * 86_400 - 30)),
+            ("cron(0 12 ? * MON-FRI *)", Some(12 * 3_600 - 30)),
+            ("cron(0 0 1 FEB ? *)", Some(31 * 86_400 - 30)),
+            ("cron(0 0 1 1 ? 2025)", None),
+        ] {
+            let wait = text.parse::<Expression>().unwrap().next_after(NEW_YEAR);
+            assert_eq!(wait, seconds.map(Duration::from_secs), "{text}");
+        }
     }
 
     #[test]

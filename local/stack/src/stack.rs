@@ -15,18 +15,15 @@ use tokio::{
 use tokio_util::sync::DropGuard;
 
 use crate::{
-    core::{Core, Unit, error_payload},
+    core::{Core, Status, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
     redis::{Redis, RedisData},
     runner::RuntimeApi,
-    status::Status,
     template::{Queue, Template},
     weather::{Consumption, Faults, OpenRequests, Weather},
 };
 
-/// The time limit of [`Stack::idle`].
-const IDLE_WITHIN: Duration = Duration::from_secs(60);
 /// The time that a server has to finish open requests when the stack stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -57,50 +54,40 @@ impl fmt::Debug for Stack {
 
 impl Stack {
     /// The API's address, without a trailing slash.
-    #[must_use]
     pub fn base_url(&self) -> String {
         self.core.endpoints.gateway.clone()
     }
 
-    #[must_use]
     pub fn redis_url(&self) -> &str {
         &self.core.endpoints.redis.url
     }
 
     /// The options with which the functions connect to Redis.
-    #[must_use]
     pub fn redis_options(&self) -> &RedisOptions {
         &self.core.endpoints.redis
     }
 
-    /// Connection options for each single Redis node. In a cluster of the stack's own, the masters come first, then
-    /// one replica of each, and so on.
-    #[must_use]
+    /// Connection options for each Redis node: in an own cluster the masters, then one replica of each, and so on.
     pub fn redis_nodes(&self) -> &[RedisOptions] {
         &self.redis_nodes
     }
 
-    #[must_use]
     pub fn dynamodb_endpoint(&self) -> &str {
         &self.core.endpoints.dynamodb
     }
 
-    #[must_use]
     pub fn sqs_endpoint(&self) -> &str {
         &self.core.endpoints.sqs
     }
 
-    #[must_use]
     pub fn data_dir(&self) -> &Path {
-        self.data.path()
+        &self.data.path
     }
 
-    #[must_use]
     pub fn template(&self) -> &Template {
         &self.core.template
     }
 
-    #[must_use]
     pub fn queue(&self, logical_id: &str) -> Option<&Queue> {
         self.core.template.queues.get(logical_id)
     }
@@ -109,37 +96,30 @@ impl Stack {
     ///
     /// # Panics
     /// Panics if the function runs as processes.
-    #[must_use]
     pub fn app(&self, function: &str) -> Option<&App> {
         let runner = &self.core.unit(function)?.runner;
         assert!(!runner.is_processes(), "`{function}` does not run in this process");
         runner.app()
     }
 
-    /// The process ids of a function that runs as processes. If one is killed, its invocation fails and another
-    /// process replaces it.
-    #[must_use]
+    /// The processes of a function. If one is killed, its invocation fails and another process replaces it.
     pub fn process_ids(&self, function: &str) -> Vec<u32> {
         self.core.unit(function).map(|unit| unit.runner.pids()).unwrap_or_default()
     }
 
-    /// Replaces a process of a function by one of what its binary is now, unless it handles an invocation. Returns
-    /// whether it did.
+    /// Replaces a process by one of what the binary is now, unless it handles an invocation. Returns whether it did.
     #[must_use]
     pub fn replace_process(&self, function: &str, pid: u32) -> bool {
         self.core.unit(function).is_some_and(|unit| unit.runner.retire(pid))
     }
 
     /// The requests to DynamoDB and SQS that are delayed or otherwise disturbed.
-    #[must_use]
     pub fn open_requests(&self) -> OpenRequests {
         self.must_own_stores();
         self.core.surroundings.open.clone()
     }
 
-    /// Kills the invocations in flight of a function, as if their processes were killed. This includes invocations by
-    /// requests. Returns their number.
-    #[must_use]
+    /// Kills all invocations in flight of a function, as if their processes were killed. Returns their number.
     pub fn kill_invocations(&self, function: &str) -> usize {
         self.core.surroundings.faults.kill(function)
     }
@@ -150,7 +130,6 @@ impl Stack {
     }
 
     /// The weather and the seed of its randomness.
-    #[must_use]
     pub fn weather(&self) -> (Weather, u64) {
         self.core.weather()
     }
@@ -158,13 +137,11 @@ impl Stack {
     /// The number of faults that storms have caused since the start of the stack. It counts requests that failed,
     /// lost their response or were left unprocessed, messages that were repeated, delayed or reordered, and
     /// disturbances of Redis.
-    #[must_use]
     pub fn storm_faults(&self) -> u64 {
         self.core.surroundings.conditions.faults()
     }
 
     /// The requests that DynamoDB has served and refused since the weather changed last.
-    #[must_use]
     pub fn consumption(&self) -> Consumption {
         self.core.surroundings.conditions.consumption().clone()
     }
@@ -184,7 +161,6 @@ impl Stack {
     }
 
     /// The planted faults of requests to DynamoDB and SQS.
-    #[must_use]
     pub fn faults(&self) -> &Faults {
         self.must_own_stores();
         &self.core.surroundings.faults
@@ -195,12 +171,7 @@ impl Stack {
         self.core.status().await.context("cannot read streams or queues")
     }
 
-    /// Waits up to a minute until nothing is queued, in flight or unread. The error of a longer wait has the status.
-    pub async fn idle(&self) -> Result<()> {
-        self.idle_within(IDLE_WITHIN).await
-    }
-
-    /// Does the same as [`Stack::idle`] with another limit.
+    /// Waits until nothing is queued, in flight or unread. The error of a longer wait than the limit has the status.
     pub async fn idle_within(&self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -253,8 +224,7 @@ impl Stack {
 
 /// Control of single functions, by binary name or logical id. A call fails if the template has no such function.
 impl Stack {
-    /// Holds back a function's queues, streams and schedules. Returns when none of the invocations that they started
-    /// is in flight.
+    /// Holds back a function's queues, streams and schedules. Returns when none of their invocations is in flight.
     pub async fn pause(&self, function: &str) -> Result<()> {
         self.unit(function)?.gate.pause().await;
         Ok(())

@@ -2,8 +2,7 @@
 //!
 //! It is one SQLite file. A single writer thread commits all queued writes in one transaction.
 //!
-//! The file uses WAL with `synchronous=NORMAL`: a killed process loses nothing that was acknowledged, a power failure
-//! may lose the last writes.
+//! WAL with `synchronous=NORMAL`: a killed process loses nothing acknowledged, a power failure the last writes.
 
 use std::{
     path::Path,
@@ -37,17 +36,11 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS positions (source TEXT PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;";
 
 type Work = Box<dyn FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send>;
-
-struct Job {
-    work: Work,
-    done: Option<oneshot::Sender<()>>,
-}
+/// A write, and the sender that tells when it is committed.
+type Job = (Work, Option<oneshot::Sender<()>>);
 
 /// A handle to the writer thread. A drop (or [`Store::close`]) ends the thread after it has written everything.
-pub(crate) struct Store {
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
-}
+pub(crate) struct Store(Mutex<Option<(mpsc::Sender<Job>, JoinHandle<()>)>>);
 
 impl Store {
     /// Opens or creates the file. Calls `load` on its content before the writer thread starts.
@@ -63,7 +56,7 @@ impl Store {
         let (connection, loaded) = open().with_context(|| format!("cannot open {}", path.display()))?;
         let (jobs, queue) = mpsc::channel();
         let writer = std::thread::Builder::new().name("local-store".to_owned()).spawn(move || write(connection, &queue))?;
-        Ok((Self { jobs: Mutex::new(Some(jobs)), writer: Mutex::new(Some(writer)) }, loaded))
+        Ok((Self(Mutex::new(Some((jobs, writer)))), loaded))
     }
 
     /// Queues a write without waiting for it. Writes run in the order of the calls.
@@ -82,8 +75,8 @@ impl Store {
     }
 
     fn submit(&self, work: Work, done: Option<oneshot::Sender<()>>) {
-        if let Some(jobs) = &*lock(&self.jobs)
-            && jobs.send(Job { work, done }).is_err()
+        if let Some((jobs, _)) = &*lock(&self.0)
+            && jobs.send((work, done)).is_err()
         {
             tracing::error!("the local store's writer has ended");
         }
@@ -91,8 +84,9 @@ impl Store {
 
     /// Writes everything that is queued and ends the writer. Later writes are lost.
     pub(crate) fn close(&self) {
-        lock(&self.jobs).take();
-        if let Some(writer) = lock(&self.writer).take() {
+        let open = lock(&self.0).take();
+        if let Some((jobs, writer)) = open {
+            drop(jobs);
             let _ = writer.join();
         }
     }
@@ -110,16 +104,16 @@ fn write(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
         let mut acknowledge = Vec::new();
         let group = || -> rusqlite::Result<()> {
             let transaction = connection.transaction()?;
-            for job in jobs {
-                (job.work)(&transaction)?;
-                acknowledge.extend(job.done);
+            for (work, done) in jobs {
+                work(&transaction)?;
+                acknowledge.extend(done);
             }
             transaction.commit()
         };
         match group() {
+            // A caller may have given up. Then no task waits.
             Ok(()) => {
                 for done in acknowledge {
-                    // The caller may have given up. Then no task waits.
                     let _ = done.send(());
                 }
             }

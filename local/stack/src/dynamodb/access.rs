@@ -35,10 +35,9 @@ impl Schema {
 
     fn item(&self, table: &str, attributes: &Value) -> Option<Touched> {
         let keys = self.0.get(table)?;
-        let hash = attributes.get(&keys.hash)?;
-        let range = keys.range.as_ref().and_then(|range| attributes.get(range));
-        let partition = format!("{table}/{hash}");
-        let item = Some(format!("{partition}/{}", range.unwrap_or(&Value::Null)));
+        let partition = format!("{table}/{}", attributes.get(&keys.hash)?);
+        let range = keys.range.as_ref().map_or(&Value::Null, |range| &attributes[range]);
+        let item = Some(format!("{partition}/{range}"));
         Some(Touched { table: table.to_owned(), partition, item })
     }
 
@@ -50,14 +49,10 @@ impl Schema {
             Some(index) => keys.indexes.get(index)?,
             None => &keys.hash,
         };
-        let names = |name: &str| -> String {
-            let alias = request.pointer("/ExpressionAttributeNames").and_then(|names| names.get(name));
-            alias.and_then(Value::as_str).unwrap_or(name).to_owned()
-        };
-        let condition = request.get("KeyConditionExpression")?.as_str()?;
-        let value = condition.split(" AND ").find_map(|clause| {
+        let value = request["KeyConditionExpression"].as_str()?.split(" AND ").find_map(|clause| {
             let (name, value) = clause.split_once('=')?;
-            (names(name.trim()) == *hash).then(|| value.trim())
+            let name = request["ExpressionAttributeNames"][name.trim()].as_str().unwrap_or(name.trim());
+            (name == hash).then(|| value.trim())
         })?;
         let value = request.get("ExpressionAttributeValues")?.get(value)?;
         let partition = format!("{table}{}/{value}", index.map(|index| format!(".{index}")).unwrap_or_default());
@@ -131,8 +126,7 @@ fn entries(items: &Value) -> &[Value] {
 }
 
 fn attributes(entry: &Value) -> &Value {
-    let put = entry.pointer("/PutRequest/Item");
-    put.or_else(|| entry.pointer("/DeleteRequest/Key")).unwrap_or(entry)
+    entry.pointer("/PutRequest/Item").or_else(|| entry.pointer("/DeleteRequest/Key")).unwrap_or(entry)
 }
 
 /// Splits a batch into the items to process and the items to leave unprocessed, each in the form of `RequestItems`.
@@ -146,14 +140,9 @@ pub(super) fn part(schema: &Schema, request: &Value, mut leave: impl FnMut(&Touc
             if list.is_empty() {
                 continue;
             }
-            let whole = match items.get("Keys") {
-                None => Value::Array(list),
-                Some(_) => {
-                    let mut items = items.clone();
-                    items["Keys"] = Value::Array(list);
-                    items
-                }
-            };
+            let mut whole = items.clone();
+            let place = if items.get("Keys").is_some() { &mut whole["Keys"] } else { &mut whole };
+            *place = Value::Array(list);
             part.insert(table.clone(), whole);
         }
     }

@@ -42,7 +42,6 @@ pub(super) struct Partitions {
 }
 
 impl Partitions {
-    /// Returns true if the partition has no capacity left at `now`.
     pub(super) fn is_exhausted(&self, partition: &str, write: bool, now: Instant) -> bool {
         lock(&self.buckets).get_mut(&(partition.to_owned(), write)).is_some_and(|bucket| {
             bucket.refill(rate(write), now);
@@ -50,8 +49,7 @@ impl Partitions {
         })
     }
 
-    /// Subtracts the consumed capacity. `units` is by table; each item of a table pays an equal part.
-    /// `spent` counts it.
+    /// Subtracts and counts the consumed capacity. `units` is by table; each item of a table pays an equal part.
     pub(super) fn charge(&self, access: &Access, units: &HashMap<String, f64>, now: Instant, spent: &mut Consumption) {
         let write = access.writes;
         let mut buckets = lock(&self.buckets);
@@ -64,8 +62,7 @@ impl Partitions {
         for touched in &access.touched {
             let items = access.touched.iter().filter(|other| other.table == touched.table).count();
             let least = if access.form == Form::Transaction { 2.0 } else { 1.0 };
-            // A response without a number means that a condition refused the request. Such a request costs capacity
-            // too.
+            // A response without a number means that a condition refused the request, which costs capacity too.
             let units = units.get(&touched.table).map_or(least, |units| units / items.max(1) as f64);
             let bucket =
                 buckets.entry((touched.partition.clone(), write)).or_insert_with(|| Bucket { units: rate(write), at: now });
@@ -122,7 +119,6 @@ pub(super) enum Conflict {
 }
 
 impl Transactions {
-    /// Whether a transaction writes the item.
     pub(super) fn is_in_one(&self, touched: &Touched) -> bool {
         let ongoing = lock(&self.0);
         touched.item.as_ref().and_then(|item| ongoing.items.get(item)).is_some_and(|writers| writers.transactions > 0)

@@ -13,12 +13,7 @@ mod streams;
 mod tables;
 mod tokens;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
 use dynoxide::Database;
@@ -41,15 +36,14 @@ const THREADS: usize = 2;
 /// The interval between two removals of expired items and consumed stream records.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// dynoxide creates `_stream_records` without an index. Every write to a table with a stream then reads all earlier
-/// records.
+/// dynoxide has no index on `_stream_records`: every write to a table with a stream would read all earlier records.
 const STREAM_INDEXES: &str = "
     CREATE INDEX IF NOT EXISTS _local_stream_by_table ON _stream_records (table_name, CAST(sequence_number AS INTEGER));
     CREATE INDEX IF NOT EXISTS _local_stream_by_shard ON _stream_records (table_name, shard_id, CAST(sequence_number AS INTEGER));";
 
 pub(crate) struct DynamoDb {
-    endpoint: String,
-    path: PathBuf,
+    pub(crate) endpoint: String,
+    pub(crate) log: Arc<StreamLog>,
     database: Database,
     stop: DropGuard,
     threads: Vec<JoinHandle<()>>,
@@ -88,11 +82,8 @@ impl DynamoDb {
             // A client that keeps a request open must not delay the end of the stack.
             runtime.shutdown_timeout(Duration::from_secs(2));
         })?;
-        Ok(Self { endpoint, path: path.to_owned(), database, stop: stop.drop_guard(), threads: vec![server] })
-    }
-
-    pub(crate) fn endpoint(&self) -> &str {
-        &self.endpoint
+        let log = Arc::new(StreamLog::open(path)?);
+        Ok(Self { endpoint, log, database, stop: stop.drop_guard(), threads: vec![server] })
     }
 
     /// Creates the missing parts of a table: the table, its indexes, its stream, its expiry.
@@ -104,14 +95,9 @@ impl DynamoDb {
         tables::stream_arn(&self.database, &table.name)
     }
 
-    /// Opens a reader of the stream records, with a connection of its own.
-    pub(crate) fn streams(&self) -> Result<StreamLog> {
-        StreamLog::open(&self.path)
-    }
-
-    /// Starts to remove expired items, and stream records that `log` reports as consumed.
-    pub(crate) fn keep_tidy(&mut self, log: Arc<StreamLog>) -> Result<()> {
-        let (database, stop) = (self.database.clone(), self.stop.token().clone());
+    /// Starts to remove expired items, and stream records that the log reports as consumed.
+    pub(crate) fn keep_tidy(&mut self) -> Result<()> {
+        let (database, log, stop) = (self.database.clone(), Arc::clone(&self.log), self.stop.token().clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let tidy = move || {
             while runtime.block_on(async { tokio::time::timeout(SWEEP, stop.cancelled()).await.is_err() }) {
@@ -129,7 +115,6 @@ impl DynamoDb {
         Ok(())
     }
 
-    /// Stops the endpoint and closes the file.
     pub(crate) fn stop(&mut self) {
         self.stop.token().cancel();
         for thread in self.threads.drain(..) {

@@ -1,5 +1,4 @@
-//! DynamoDB over HTTP. In calm weather, an operation goes straight to the engine; otherwise faults and weather act
-//! first.
+//! DynamoDB over HTTP. Faults and weather act before the engine. In calm weather, an operation goes straight to it.
 
 use std::{
     sync::{Arc, Mutex},
@@ -46,24 +45,8 @@ pub(super) struct Service {
     metrics: Arc<Metrics>,
 }
 
-/// The result of a request. The request's items count as being written until this value is dropped.
-struct Outcome {
-    /// `None` if the response is lost.
-    response: Option<Response>,
-    _ongoing: Option<Ongoings>,
-}
-
-impl From<Outcome> for Option<Response> {
-    fn from(outcome: Outcome) -> Self {
-        outcome.response
-    }
-}
-
-impl From<Response> for Outcome {
-    fn from(response: Response) -> Self {
-        Self { response: Some(response), _ongoing: None }
-    }
-}
+/// The response, or `None` if it is lost. The request's items count as being written until the second part is dropped.
+type Outcome = (Option<Response>, Option<Ongoings>);
 
 impl Serve for Service {
     async fn response(&self, parts: Parts, body: Bytes) -> Reply {
@@ -119,7 +102,7 @@ impl Service {
     async fn disturbed(&self, function: Option<&str>, operation: &str, body: &str) -> Option<Response> {
         let faults = &self.surroundings.faults;
         let Some(fault) = faults.take(&Call { function, operation, body }) else {
-            return self.in_weather(operation, body).await.response;
+            return self.in_weather(operation, body).await.0;
         };
         let request = self.in_weather(operation, body);
         faults.apply(fault, function, request, |code| refusal(code, body), || unprocessed(operation, body)).await
@@ -129,24 +112,24 @@ impl Service {
     async fn in_weather(&self, operation: &str, body: &str) -> Outcome {
         let conditions = &*self.surroundings.conditions;
         if conditions.weather() == Weather::Calm {
-            return self.perform(operation, body).into();
+            return (Some(self.perform(operation, body)), None);
         }
         let mut request: Value = serde_json::from_str(body).unwrap_or_default();
         let Some(access) = Access::of(&self.schema, operation, &request).filter(|_| request.is_object()) else {
-            return self.perform(operation, body).into();
+            return (Some(self.perform(operation, body)), None);
         };
         let (median, p99) = if access.writes { WRITE_LATENCY } else { READ_LATENCY };
         let latency = conditions.log_normal(median, p99) * conditions.slowdown();
         if conditions.storm(STORM_FAILS) {
             tokio::time::sleep(latency).await;
-            return Response::error("InternalServerError", "Internal server error").into();
+            return (Some(failure()), None);
         }
         let token = request.get("ClientRequestToken").and_then(Value::as_str);
         let ongoing = match self.transactions.begin(&access, token) {
             Ok(ongoing) => ongoing,
             Err(conflict) => {
                 tokio::time::sleep(latency).await;
-                return met(&conflict, access.form).into();
+                return (Some(met(&conflict, access.form)), None);
             }
         };
         tokio::time::sleep(latency).await;
@@ -154,17 +137,17 @@ impl Service {
             Ok(left) => left,
             Err(throttled) => {
                 conditions.consumption().throttled += 1;
-                return throttled.into();
+                return (Some(throttled), None);
             }
         };
         let response = self.measured(operation, request, &access, left);
         let lost = conditions.storm(STORM_LOSES);
         let response = match (lost, lost && conditions.chance(0.5)) {
-            (true, true) => Some(Response::error("InternalServerError", "Internal server error")),
+            (true, true) => Some(failure()),
             (true, false) => None,
             (false, _) => Some(response),
         };
-        Outcome { response, _ongoing: Some(ongoing) }
+        (response, Some(ongoing))
     }
 
     /// Refuses a request if a partition is exhausted. A batch is refused only if none of its items can be processed.
@@ -215,6 +198,10 @@ impl Service {
         response.body = body.to_string();
         response
     }
+}
+
+fn failure() -> Response {
+    Response::error("InternalServerError", "Internal server error")
 }
 
 const ONGOING: &str = "Transaction is ongoing for the item";

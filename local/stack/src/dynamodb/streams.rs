@@ -75,11 +75,11 @@ impl StreamLog {
             let (keys, new, old): (String, _, _) = (row.get(3)?, image(4)?, image(5)?);
             let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
             let size = keys.len() + new.as_ref().map_or(0, String::len) + old.as_ref().map_or(0, String::len);
-            let mut record = Record { sequence: row.get(0)?, created_at: row.get(1)?, event: Value::Null };
+            let (sequence, created_at): (i64, i64) = (row.get(0)?, row.get(1)?);
             let mut change = json!({
-                "ApproximateCreationDateTime": record.created_at,
+                "ApproximateCreationDateTime": created_at,
                 "Keys": parse(&keys),
-                "SequenceNumber": format!("1{:020}", record.sequence),
+                "SequenceNumber": format!("1{sequence:020}"),
                 "SizeBytes": size,
                 "StreamViewType": view,
             });
@@ -100,8 +100,7 @@ impl StreamLog {
             if let Some(identity) = image(6)? {
                 event["userIdentity"] = parse(&identity);
             }
-            record.event = event;
-            Ok(record)
+            Ok(Record { sequence, created_at, event })
         })?;
         rows.collect()
     }

@@ -37,7 +37,7 @@ fn start_in(folder: &Path, surroundings: &Surroundings) -> (DynamoDb, Client) {
     }
     let config = aws_sdk_dynamodb::Config::builder()
         .behavior_version(BehaviorVersion::latest())
-        .endpoint_url(engine.endpoint())
+        .endpoint_url(&engine.endpoint)
         .region(Region::new("us-east-1"))
         .credentials_provider(Credentials::new("local", "local", None, None, "test"))
         .retry_config(RetryConfig::disabled())
@@ -89,13 +89,13 @@ fn sequences(log: &StreamLog, after: i64) -> Vec<Record> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_is_atomic_and_in_the_stream_at_once() {
     let (_folder, engine, client) = start(&Surroundings::default());
-    let log = engine.streams().unwrap();
+    let log = &engine.log;
     let before = log.version().unwrap();
     follow(&client, 1).await;
     follow(&client, 3).await;
     assert_ne!(log.version().unwrap(), before);
 
-    let records = sequences(&log, 0);
+    let records = sequences(log, 0);
     assert_eq!(records.len(), 2);
     assert_eq!(records[0].event["eventName"], "INSERT");
     assert_eq!(records[0].event["dynamodb"]["Keys"]["user"]["N"], "1");
@@ -109,7 +109,7 @@ async fn a_transaction_is_atomic_and_in_the_stream_at_once() {
     let refused = client.put_item().table_name("FollowingTable").item("user", number(1)).item("author", number(2));
     let refused = refused.condition_expression("attribute_not_exists(author)").send().await;
     assert!(refused.unwrap_err().into_service_error().is_conditional_check_failed_exception());
-    assert_eq!(sequences(&log, 0).len(), 2, "a refused write has no stream record");
+    assert_eq!(sequences(log, 0).len(), 2, "a refused write has no stream record");
 
     let counted = client.get_item().table_name("CountersTable").key("counter", text("2#1")).send().await.unwrap();
     assert_eq!(counted.item.unwrap()["amount"], number(1));
@@ -120,20 +120,20 @@ async fn a_transaction_is_atomic_and_in_the_stream_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn consumed_records_are_dropped_and_numbering_continues() {
     let (_folder, engine, client) = start(&Surroundings::default());
-    let log = engine.streams().unwrap();
+    let log = &engine.log;
     for user in 1..=5 {
         follow(&client, user).await;
     }
     let newest = log.newest("FollowingTable").unwrap();
     log.consumed("FollowingTable", "a", newest);
-    log.consumed("FollowingTable", "b", sequences(&log, 0)[2].sequence);
+    log.consumed("FollowingTable", "b", sequences(log, 0)[2].sequence);
     log.prune().unwrap();
-    assert_eq!(sequences(&log, 0).len(), 3, "the slower reader needs them");
+    assert_eq!(sequences(log, 0).len(), 3, "the slower reader needs them");
     log.consumed("FollowingTable", "b", newest);
     log.prune().unwrap();
-    assert_eq!(sequences(&log, 0).len(), 1, "the newest record stays");
+    assert_eq!(sequences(log, 0).len(), 1, "the newest record stays");
     follow(&client, 6).await;
-    let next = sequences(&log, newest);
+    let next = sequences(log, newest);
     assert_eq!(next.len(), 1);
     assert_eq!(next[0].event["dynamodb"]["Keys"]["user"]["N"], "6");
 }
@@ -153,7 +153,7 @@ async fn a_second_start_keeps_all_data() {
     let item =
         client.get_item().table_name("FollowingTable").key("user", number(1)).key("author", number(2)).send().await.unwrap();
     assert!(item.item.is_some());
-    assert_eq!(sequences(&engine.streams().unwrap(), 0).len(), 1);
+    assert_eq!(sequences(&engine.log, 0).len(), 1);
 
     let mut other = template().tables["FollowingTable"].clone();
     other.key_schema = serde_json::json!([{ "AttributeName": "author", "KeyType": "HASH" }]);

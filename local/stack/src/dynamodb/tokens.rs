@@ -1,5 +1,4 @@
-//! Responses to transactions by `ClientRequestToken`. A request that is repeated within ten minutes gets the first
-//! response.
+//! Responses to transactions by `ClientRequestToken`: a request repeated within ten minutes gets the first response.
 //!
 //! The embedded engine has this too, but goes over all its tokens in each transaction. After ten minutes with a hundred
 //! transactions a second, that takes milliseconds for each.

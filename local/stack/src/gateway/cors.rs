@@ -33,8 +33,7 @@ pub(super) fn expose(cors: &Cors, request: &HeaderMap, response: &mut Response) 
 /// The value of `Access-Control-Allow-Origin`, if the origin of the request is allowed.
 fn allowed(cors: &Cors, request: &HeaderMap) -> Option<String> {
     let origin = request.get(header::ORIGIN)?.to_str().ok()?;
-    let matching = cors.allow_origins.iter().find(|allowed| *allowed == "*" || allowed.as_str() == origin);
-    matching.cloned()
+    cors.allow_origins.iter().find(|allowed| *allowed == "*" || *allowed == origin).cloned()
 }
 
 fn set(response: &mut Response, name: HeaderName, value: &str) {

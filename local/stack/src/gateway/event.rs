@@ -45,7 +45,6 @@ pub(super) fn named(token: &str, mapped: bool) -> Option<Caller> {
     })
 }
 
-/// Builds the event of a request.
 pub(crate) fn request(
     parts: &Parts,
     body: &Bytes,
@@ -69,13 +68,8 @@ pub(crate) fn request(
         "requestContext": context,
         "isBase64Encoded": false,
     });
-    let cookies: Vec<&str> = parts
-        .headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';').map(str::trim))
-        .collect();
+    let cookies = parts.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let cookies: Vec<&str> = cookies.flat_map(|value| value.split(';').map(str::trim)).collect();
     if !cookies.is_empty() {
         event["cookies"] = json!(cookies);
     }
@@ -137,27 +131,22 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn headers(headers: &HeaderMap) -> BTreeMap<&str, String> {
-    let mut out: BTreeMap<&str, String> = BTreeMap::new();
-    for (name, value) in headers.iter().filter(|(name, _)| *name != header::COOKIE) {
-        append(out.entry(name.as_str()).or_default(), &String::from_utf8_lossy(value.as_bytes()));
-    }
-    out
+fn headers(headers: &HeaderMap) -> BTreeMap<Cow<'_, str>, String> {
+    let headers = headers.iter().filter(|(name, _)| *name != header::COOKIE);
+    joined(headers.map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes()))))
 }
 
-fn query_parameters(query: &str) -> BTreeMap<String, String> {
-    let mut out: BTreeMap<String, Vec<Cow<'_, str>>> = BTreeMap::new();
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        out.entry(name.into_owned()).or_default().push(value);
+fn query_parameters(query: &str) -> BTreeMap<Cow<'_, str>, String> {
+    joined(form_urlencoded::parse(query.as_bytes()))
+}
+
+/// Joins the values of each name with commas.
+fn joined<'a>(pairs: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>) -> BTreeMap<Cow<'a, str>, String> {
+    let mut out: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (name, value) in pairs {
+        out.entry(name).or_default().push(value);
     }
     out.into_iter().map(|(name, values)| (name, values.join(","))).collect()
-}
-
-fn append(joined: &mut String, value: &str) {
-    if !joined.is_empty() {
-        joined.push(',');
-    }
-    joined.push_str(value);
 }
 
 #[derive(Debug, Deserialize)]
@@ -200,11 +189,7 @@ pub(crate) fn response(reply: Value) -> Option<Response> {
 mod tests {
     use super::*;
 
-    fn bearer(value: &str) -> Option<Caller> {
-        bearer_of(value, false)
-    }
-
-    fn bearer_of(value: &str, mapped: bool) -> Option<Caller> {
+    fn bearer(value: &str, mapped: bool) -> Option<Caller> {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         caller(&headers, mapped)
@@ -214,13 +199,13 @@ mod tests {
     fn a_bearer_is_a_user_id_with_scopes() {
         let (scopes, claims) = (vec!["notices:write".to_owned()], vec![("platforms".to_owned(), "1 2".to_owned())]);
         let expected = Caller { user: "7".to_owned(), scopes, claims };
-        assert_eq!(bearer("Bearer 7 notices:write platforms=1,2"), Some(expected));
-        assert_eq!(bearer_of("Bearer alice", true).unwrap().user, "alice");
-        assert!(bearer("bearer 18446744073709551615").is_some());
+        assert_eq!(bearer("Bearer 7 notices:write platforms=1,2", false), Some(expected));
+        assert_eq!(bearer("Bearer alice", true).unwrap().user, "alice");
+        assert!(bearer("bearer 18446744073709551615", false).is_some());
         for wrong in
             ["Bearer 0", "Bearer 07", "Bearer -1", "Bearer +1", "Bearer", "Bearer x", "Basic 7", "Bearer 18446744073709551616"]
         {
-            assert_eq!(bearer(wrong), None, "{wrong}");
+            assert_eq!(bearer(wrong, false), None, "{wrong}");
         }
     }
 
@@ -228,7 +213,7 @@ mod tests {
     fn repeated_query_parameters_are_joined() {
         let query = query_parameters("user=1&user=2&q=a%26b+c&flag&empty=");
         let expected = [("empty", ""), ("flag", ""), ("q", "a&b c"), ("user", "1,2")];
-        assert_eq!(query, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        assert_eq!(query, expected.map(|(k, v)| (k.into(), v.to_owned())).into());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use crate::{
-    core::{Unit, error_payload},
+    core::{Status, Unit, error_payload},
     redis,
     runner::InvokeError,
     weather::{Weather, any_seed},
@@ -31,20 +31,17 @@ pub(super) async fn problem(Path(slug): Path<String>) -> Response {
     }
 }
 
-pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Response {
-    match gateway.core.status().await {
-        Ok(status) => Json(status).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
-    }
+pub(super) async fn status(State(gateway): State<Arc<Gateway>>) -> Result<Json<Status>, (StatusCode, String)> {
+    gateway.core.status().await.map(Json).map_err(internal)
 }
 
-/// The stack's metrics in Prometheus' text format.
-pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Result<impl IntoResponse, (StatusCode, String)> {
     let text = gateway.core.status().await.and_then(|status| Ok(gateway.core.metrics.text(&status)?));
-    match text {
-        Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    text.map(|text| ([(header::CONTENT_TYPE, TEXT_FORMAT)], text)).map_err(internal)
+}
+
+fn internal(error: anyhow::Error) -> (StatusCode, String) {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}"))
 }
 
 /// Pauses a function's sources. Returns when no invocation by them is in flight.
@@ -84,9 +81,7 @@ pub(super) async fn invoke(
 
 /// The environment of every function by its logical id. `sam local invoke --env-vars` reads this form.
 pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response {
-    let units = gateway.core.units.iter();
-    let environments: BTreeMap<&str, &BTreeMap<String, String>> =
-        units.map(|(id, unit)| (id.as_str(), unit.environment.as_ref())).collect();
+    let environments: BTreeMap<_, _> = gateway.core.units.iter().map(|(id, unit)| (id, unit.environment.as_ref())).collect();
     Json(environments).into_response()
 }
 

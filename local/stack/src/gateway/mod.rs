@@ -5,27 +5,27 @@ mod cors;
 mod event;
 mod live;
 mod local;
-mod observe;
 mod page;
-mod reference;
 mod refusal;
 mod routes;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, Bytes},
+    body::{Body, Bytes, to_bytes},
     extract::{Request, State},
     response::Response,
     routing::{get, post},
 };
 use futures::StreamExt as _;
-use http::{HeaderValue, header, request::Parts};
+use http::{HeaderValue, StatusCode, header, request::Parts};
+use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{core::Core, sqs::new_id};
+use crate::{REQUESTS, core::Core, sqs::new_id};
 use event::Caller;
+pub(crate) use live::Connections;
 use refusal::Refusal;
 use routes::Route;
 pub(crate) use routes::Routes;
@@ -48,10 +48,10 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
     let mapped = core.template.parameters.get("UserIds").is_some_and(|kind| kind == "mapped");
     let gateway = Arc::new(Gateway { core, routes, user_claim, mapped });
     let app = page::routes()
-        .route("/docs", get(reference::page))
-        .route("/docs/redoc.standalone.js", get(reference::renderer))
-        .route("/openapi.yaml", get(reference::openapi))
-        .route("/_local/openapi.yaml", get(reference::openapi))
+        .route("/docs", get(page::reference))
+        .route("/docs/redoc.standalone.js", get(page::renderer))
+        .route("/openapi.yaml", get(page::openapi))
+        .route("/_local/openapi.yaml", get(page::openapi))
         .route("/_local/status", get(local::status))
         .route("/_local/sources/{function}/pause", post(local::pause))
         .route("/_local/sources/{function}/resume", post(local::resume))
@@ -88,12 +88,12 @@ async fn api(State(gateway): State<Arc<Gateway>>, request: Request) -> Response 
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert("apigw-requestid", id);
     }
-    observe::request(&gateway, &parts, response, started.elapsed()).await
+    observe(&gateway, &parts, response, started.elapsed()).await
 }
 
 async fn reply(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -> Result<Response, Refusal> {
     let (route, parameters) = gateway.routes.find(parts.method.as_str(), parts.uri.path()).ok_or(Refusal::NotFound)?;
-    let caller = if route.authorized { Some(authorize(gateway, parts, route)?) } else { None };
+    let caller = if route.http.authorized { Some(authorize(gateway, parts, route)?) } else { None };
     let body = read(body).await?;
     let unit = gateway.core.units.get(&route.function).ok_or(Refusal::NotFound)?;
     let event = event::request(parts, &body, route, &parameters, caller.as_ref(), &gateway.user_claim, request_id);
@@ -104,14 +104,14 @@ async fn reply(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -
     })
 }
 
-/// The caller of a route that needs one.
 fn authorize(gateway: &Gateway, parts: &Parts, route: &Route) -> Result<Caller, Refusal> {
     if !parts.headers.contains_key(header::AUTHORIZATION) {
         return Err(Refusal::NoToken);
     }
     let caller = event::caller(&parts.headers, gateway.mapped).ok_or(Refusal::InvalidToken)?;
-    let allowed = route.scopes.is_empty() || route.scopes.iter().any(|scope| caller.scopes.contains(scope));
-    if allowed { Ok(caller) } else { Err(Refusal::MissingScope(route.scopes.clone())) }
+    let scopes = &route.http.scopes;
+    let allowed = scopes.is_empty() || scopes.iter().any(|scope| caller.scopes.contains(scope));
+    if allowed { Ok(caller) } else { Err(Refusal::MissingScope(scopes.clone())) }
 }
 
 async fn read(body: Body) -> Result<Bytes, Refusal> {
@@ -128,4 +128,40 @@ async fn read(body: Body) -> Result<Bytes, Refusal> {
         }
     }
     if seen > BODY_LIMIT { Err(Refusal::BodyTooLarge) } else { Ok(kept.into()) }
+}
+
+/// Notes a request and its response. Responses to requests without a route are counted under the route `none`.
+async fn observe(gateway: &Gateway, parts: &Parts, response: Response, took: Duration) -> Response {
+    let (route, function) = match gateway.routes.find(parts.method.as_str(), parts.uri.path()) {
+        Some((route, _)) => (route.key(), gateway.core.units.get(&route.function).map(|unit| &*unit.function.binary)),
+        None => ("none".to_owned(), None),
+    };
+    let status = response.status();
+    let degraded = response.headers().contains_key("degraded");
+    gateway.core.metrics.request(&route, status.as_u16(), took, degraded);
+    let (response, problem) = problem(response).await;
+    tracing::info!(
+        target: REQUESTS,
+        method = parts.method.as_str(),
+        path = parts.uri.path(),
+        status = status.as_u16(),
+        ms = took.as_secs_f64() * 1_000.0,
+        function,
+        problem,
+        degraded,
+    );
+    response
+}
+
+/// The last segment of the problem's `type`, if the response is a problem.
+async fn problem(response: Response) -> (Response, Option<String>) {
+    if response.status() < StatusCode::BAD_REQUEST {
+        return (response, None);
+    }
+    let (head, body) = response.into_parts();
+    // The body is in memory already.
+    let body = to_bytes(body, BODY_LIMIT).await.unwrap_or_default();
+    let problem = serde_json::from_slice::<Value>(&body).ok();
+    let kind = problem.as_ref().and_then(|problem| problem["type"].as_str()?.rsplit('/').next().map(str::to_owned));
+    (Response::from_parts(head, body.into()), kind)
 }

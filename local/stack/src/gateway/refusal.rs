@@ -9,9 +9,7 @@ use serde_json::json;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// The request has no token.
     NoToken,
-    /// The token is not valid.
     InvalidToken,
     /// The token has none of the scopes that the route needs.
     MissingScope(Vec<String>),

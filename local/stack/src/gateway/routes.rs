@@ -1,5 +1,4 @@
-//! Matches requests to the template's routes as API Gateway does: the most specific path wins, and literal segments
-//! come before parameters.
+//! Matches requests to routes as API Gateway does: the most specific path wins, literal segments before parameters.
 
 use std::collections::BTreeMap;
 
@@ -37,19 +36,17 @@ impl Segment {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
-    pub(crate) method: String,
-    pub(crate) path: String,
+    pub(crate) http: HttpRoute,
+    /// The function's logical id.
     pub(crate) function: String,
-    pub(crate) authorized: bool,
-    /// The caller's token needs one of these, if there are any.
-    pub(crate) scopes: Vec<String>,
     segments: Vec<Segment>,
 }
 
 impl Route {
     /// The route in the form `PUT /v1/following/{author}`, or `$default`.
     pub(crate) fn key(&self) -> String {
-        if self.path == DEFAULT { DEFAULT.to_owned() } else { format!("{} {}", self.method, self.path) }
+        let HttpRoute { method, path, .. } = &self.http;
+        if path == DEFAULT { DEFAULT.to_owned() } else { format!("{method} {path}") }
     }
 }
 
@@ -62,13 +59,17 @@ pub(crate) struct Routes(Vec<Route>);
 impl Routes {
     /// Collects the routes of a template. Fails if two functions own the same route.
     pub(crate) fn of(template: &Template) -> Result<Self> {
+        let events = template.functions.values().flat_map(|function| function.events.iter().map(move |event| (function, event)));
+        Self::collect(events.filter_map(|(function, event)| match &event.source {
+            EventSource::Http(route) => Some((function.logical_id.as_str(), route)),
+            _ => None,
+        }))
+    }
+
+    fn collect<'a>(list: impl Iterator<Item = (&'a str, &'a HttpRoute)>) -> Result<Self> {
         let mut routes = Self::default();
-        for function in template.functions.values() {
-            for event in &function.events {
-                if let EventSource::Http(route) = &event.source {
-                    routes.add(&function.logical_id, route)?;
-                }
-            }
+        for (function, route) in list {
+            routes.add(function, route)?;
         }
         // The most specific path comes first. Paths are compared segment by segment.
         routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
@@ -81,28 +82,21 @@ impl Routes {
             segments.iter().map(|segment| if let Segment::Literal(text) = segment { Some(text.clone()) } else { None }).collect()
         };
         if let Some(other) =
-            self.0.iter().find(|other| other.method == route.method && shape(&other.segments) == shape(&segments))
+            self.0.iter().find(|other| other.http.method == route.method && shape(&other.segments) == shape(&segments))
         {
             bail!("resources `{}` and `{function}` both serve {} {}", other.function, route.method, route.path);
         }
-        self.0.push(Route {
-            method: route.method.clone(),
-            path: route.path.clone(),
-            function: function.to_owned(),
-            authorized: route.authorized,
-            scopes: route.scopes.clone(),
-            segments,
-        });
+        self.0.push(Route { http: route.clone(), function: function.to_owned(), segments });
         Ok(())
     }
 
     /// The route of a request and its decoded path parameters.
     pub(crate) fn find(&self, method: &str, path: &str) -> Option<(&Route, BTreeMap<String, String>)> {
         let given: Vec<&str> = path.split('/').collect();
-        let serves = |route: &&Route| route.method == method || route.method == "ANY";
-        let mut exact = self.0.iter().filter(|route| route.path != DEFAULT).filter(serves);
+        let serves = |route: &&Route| route.http.method == method || route.http.method == "ANY";
+        let mut exact = self.0.iter().filter(|route| route.http.path != DEFAULT).filter(serves);
         let found = exact.find_map(|route| Some((route, parameters(&route.segments, &given)?)));
-        found.or_else(|| Some((self.0.iter().find(|route| route.path == DEFAULT)?, BTreeMap::new())))
+        found.or_else(|| Some((self.0.iter().find(|route| route.http.path == DEFAULT)?, BTreeMap::new())))
     }
 }
 
@@ -140,12 +134,8 @@ mod tests {
     }
 
     fn routes(list: &[(&str, &str)]) -> Routes {
-        let mut routes = Routes::default();
-        for (method, path) in list {
-            routes.add("F", &route(method, path)).unwrap();
-        }
-        routes.0.sort_by_cached_key(|route| route.segments.iter().map(Segment::rank).collect::<Vec<_>>());
-        routes
+        let list: Vec<HttpRoute> = list.iter().map(|(method, path)| route(method, path)).collect();
+        Routes::collect(list.iter().map(|route| ("F", route))).unwrap()
     }
 
     fn key(routes: &Routes, method: &str, path: &str) -> String {

@@ -1,20 +1,21 @@
 //! Event source mappings and schedules: they turn messages, stream records and time into invocations.
 
 pub(crate) mod gate;
-mod schedule;
 mod sqs;
 mod stream;
 
 use std::sync::Arc;
 
-use anyhow::Result;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock,
     core::{Core, Unit},
-    template::EventSource,
+    redis::storms,
+    runner::Invoked,
+    template::{EventSource, ScheduleSource},
 };
 
 #[derive(Clone)]
@@ -29,9 +30,9 @@ impl Context {
     }
 }
 
-/// Starts a poller for every event source of every function. Each ends at the stop signal, after its current
-/// invocation.
-pub(crate) fn start(context: &Context, schedules: bool, stream_arn: impl Fn(&str) -> Result<String>) -> Result<JoinSet<()>> {
+/// Starts a poller for every event source, and the storms of the stack's own Redis. Each ends at the stop signal, a
+/// poller after its current invocation.
+pub(crate) fn start(context: &Context, schedules: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (id, unit) in &context.core.units {
         for event in &unit.function.events {
@@ -43,34 +44,51 @@ pub(crate) fn start(context: &Context, schedules: bool, stream_arn: impl Fn(&str
                     }
                 }
                 EventSource::Stream(source) => {
-                    let arn = stream_arn(&source.table)?;
-                    tasks.spawn(stream::poll(context.clone(), id.clone(), source.clone(), arn));
+                    tasks.spawn(stream::poll(context.clone(), id.clone(), source.clone()));
                 }
                 EventSource::Schedule(source) if schedules && source.enabled => {
-                    tasks.spawn(schedule::run(context.clone(), id.clone(), source.clone()));
+                    tasks.spawn(run_schedule(context.clone(), id.clone(), source.clone()));
                 }
                 EventSource::Schedule(_) => {}
             }
         }
     }
-    Ok(tasks)
+    for node in &context.core.own_redis {
+        let conditions = Arc::clone(&context.core.surroundings.conditions);
+        tasks.spawn(storms(node.clone(), conditions, context.stop.clone()));
+    }
+    tasks
 }
 
-/// The key under which the position of a source is stored.
+/// Fires until the stop signal. Firings that are due while the function is paused become one firing when it resumes.
+async fn run_schedule(context: Context, function: String, source: ScheduleSource) {
+    let Some(unit) = context.unit(&function) else { return };
+    while let Some(wait) = source.expression.next_after(clock::now_seconds()) {
+        let Some(()) = context.stop.run_until_cancelled(tokio::time::sleep(wait)).await else { return };
+        let Some(_pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
+        // The invocation logs a failure. The next firing is the retry.
+        let _ = context.core.invoke(unit, source.input.clone()).await;
+    }
+}
+
 pub(crate) fn position_key(function: &str, table: &str) -> String {
     format!("{function}/{table}")
 }
 
-/// The items that `batchItemFailures` of a result names, in its order. `None` means that the result has the wrong
-/// shape; Lambda treats such a result as a failure of the whole batch.
-fn failed_items(response: &Value) -> Option<Vec<&str>> {
-    match response.get("batchItemFailures") {
-        None | Some(Value::Null) => Some(Vec::new()),
-        Some(Value::Array(items)) => {
-            items.iter().map(|item| item.get("itemIdentifier").and_then(Value::as_str).filter(|id| !id.is_empty())).collect()
-        }
-        Some(_) => None,
+/// The indexes of a batch's items that failed; `None` if the whole batch failed. As in Lambda, it has also failed if the
+/// result has the wrong shape, or if its `batchItemFailures` names an item that is not in the batch.
+fn failed_items(unit: &Unit, report: bool, response: &Invoked, batch: &[&str]) -> Option<Vec<usize>> {
+    let failures = &response.as_ref().ok()?["batchItemFailures"];
+    if !report || failures.is_null() {
+        return Some(Vec::new());
     }
+    let index = |item: &Value| batch.iter().position(|id| item["itemIdentifier"] == *id);
+    let indexes = failures.as_array().and_then(|items| items.iter().map(index).collect());
+    if indexes.is_none() {
+        let function = &unit.function.binary;
+        tracing::warn!(function, "the result names items that are not in the batch: the whole batch failed");
+    }
+    indexes
 }
 
 #[cfg(test)]

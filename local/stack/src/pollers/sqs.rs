@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustack_sqs_core::message::{md5_of_body, md5_of_message_attributes};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -29,12 +30,11 @@ pub(super) async fn poll(context: Context, function: String, source: SqsSource) 
     let queues = &context.core.queues;
     loop {
         let Some(()) = context.stop.run_until_cancelled(queues.arrival(&source.queue)).await else { return };
-        let Some(pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
+        let Some(_pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
         let batch = gather(&context, &source).await;
         if !batch.is_empty() {
             handle(&context, unit, &source, &batch).await;
         }
-        drop(pass);
     }
 }
 
@@ -60,22 +60,10 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
     let Ok(definition) = queues.own.definition(&source.queue) else { return };
     let records: Vec<Value> = batch.iter().map(|message| record(message, &definition.arn)).collect();
     let response = context.core.invoke(unit, json!({ "Records": records })).await;
-    let (done, failed): (Vec<&Message>, Vec<&Message>) = match response {
-        Err(_) => (Vec::new(), batch.iter().collect()),
-        Ok(_) if !source.report_failures => (batch.iter().collect(), Vec::new()),
-        Ok(response) => match failed_items(&response) {
-            Some(ids) if ids.iter().all(|id| batch.iter().any(|message| message.id == *id)) => {
-                batch.iter().partition(|message| !ids.contains(&message.id.as_str()))
-            }
-            _ => {
-                tracing::warn!(
-                    function = unit.function.binary,
-                    "the result names items that are not in the batch: the whole batch failed"
-                );
-                (Vec::new(), batch.iter().collect())
-            }
-        },
-    };
+    let ids: Vec<&str> = batch.iter().map(|message| message.id.as_str()).collect();
+    let failed = failed_items(unit, source.report_failures, &response, &ids);
+    let has_failed = |index: &usize| failed.as_ref().is_none_or(|failed| failed.contains(index));
+    let (failed, done): (Vec<_>, Vec<_>) = batch.iter().enumerate().partition(|(index, _)| has_failed(index));
     if !failed.is_empty() {
         tracing::warn!(
             function = unit.function.binary,
@@ -85,7 +73,7 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
             "messages failed and will be received again"
         );
     }
-    for message in failed {
+    for (_, message) in failed {
         // This has no effect if the message is already visible again.
         let calm = context.core.surroundings.conditions.weather() == Weather::Calm;
         let delay = calm.then_some(context.core.retry_delay.max(Duration::from_millis(1)));
@@ -93,7 +81,7 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
             tracing::error!(queue = source.queue, "cannot return a failed message: {error:#}");
         }
     }
-    let handles: Vec<String> = done.iter().map(|message| message.handle.clone()).collect();
+    let handles: Vec<String> = done.iter().map(|(_, message)| message.handle.clone()).collect();
     if !handles.is_empty()
         && let Err(error) = queues.delete(&source.queue, &handles).await
     {
@@ -106,8 +94,7 @@ fn record(message: &Message, arn: &str) -> Value {
         .attributes
         .iter()
         .map(|(name, value)| {
-            use base64::Engine as _;
-            let binary = value.binary_value.as_ref().map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes));
+            let binary = value.binary_value.as_ref().map(|bytes| STANDARD.encode(bytes));
             let value = json!({
                 "stringValue": value.string_value, "binaryValue": binary, "dataType": value.data_type,
                 "stringListValues": [], "binaryListValues": [],

@@ -1,10 +1,6 @@
-//! Streams: they turn records into invocations, in order. A table has one shard here. A batch must succeed or be
-//! given up before the next batch starts.
+//! Streams: records become invocations, in order. A batch must succeed or be given up before the next one starts.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -35,40 +31,36 @@ struct Reader<'a> {
     context: &'a Context,
     unit: &'a Unit,
     source: &'a StreamSource,
-    position: Arc<Position>,
-    arn: String,
-    view: String,
+    key: String,
+    position: &'a Position,
 }
 
-pub(super) async fn poll(context: Context, function: String, source: StreamSource, arn: String) {
+pub(super) async fn poll(context: Context, function: String, source: StreamSource) {
     let core = &context.core;
     let Some(unit) = context.unit(&function) else { return };
-    let Some(table) = core.template.tables.get(&source.table) else { return };
-    let own = |position: &&Arc<Position>| position.function == function && position.table == source.table;
-    let Some(position) = core.positions.iter().find(own).cloned() else { return };
-    let view = table.stream_view.clone().unwrap_or_default();
-    let reader = Reader { context: &context, unit, source: &source, position, arn, view };
+    let key = position_key(&function, &source.table);
+    let Some(position) = core.positions.get(&key) else { return };
+    let reader = Reader { context: &context, unit, source: &source, key, position };
     let mut last_activity = Instant::now();
     loop {
         let version = core.log.version().ok();
         match reader.read(1).await {
             Ok(first) if first.is_empty() => loop {
-                let pause = match &reader.position.tail {
+                let pause = match &position.tail {
                     Some(_) => WATCH_ELSEWHERE,
                     None if last_activity.elapsed() < BUSY_FOR => WATCH_BUSY,
                     None => WATCH_IDLE,
                 };
                 let wake = tokio::time::timeout(pause, core.wrote.notified());
                 let Some(_) = context.stop.run_until_cancelled(wake).await else { return };
-                if reader.position.tail.is_some() || core.log.version().ok() != version {
+                if position.tail.is_some() || core.log.version().ok() != version {
                     break;
                 }
             },
             Ok(_) => {
-                let Some(pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
+                let Some(_pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
                 reader.next_batch().await;
                 last_activity = Instant::now();
-                drop(pass);
             }
             Err(error) => {
                 tracing::error!(table = source.table, "cannot read the stream: {error:#}");
@@ -83,10 +75,11 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
 
 impl Reader<'_> {
     async fn read(&self, most: usize) -> Result<Vec<Record>> {
-        let after = self.position.sequence.load(Ordering::SeqCst);
-        match &self.position.tail {
+        let Position { table_name, arn, view, sequence, tail, .. } = self.position;
+        let after = sequence.load(Ordering::SeqCst);
+        match tail {
             Some(tail) => tail.read(after, most).await,
-            None => Ok(self.context.core.log.read(&self.position.table_name, &self.view, &self.arn, after, most)?),
+            None => Ok(self.context.core.log.read(table_name, view, arn, after, most)?),
         }
     }
 
@@ -115,12 +108,10 @@ impl Reader<'_> {
         let request_id = new_id();
         let records: Vec<&Value> = batch.iter().map(|record| &record.event).collect();
         let response = self.context.core.invoke_as(self.unit, &request_id, json!({ "Records": records })).await;
-        let failed_at = match &response {
-            Err(_) => Some(0),
-            Ok(_) if !self.source.report_failures => None,
-            Ok(response) => self.first_failure(&batch, response),
-        };
-        let Some(index) = failed_at else {
+        let ids: Vec<&str> = batch.iter().map(Record::sequence_number).collect();
+        let failed = failed_items(self.unit, self.source.report_failures, &response, &ids);
+        // The lowest index, as in Lambda.
+        let Some(index) = failed.map_or(Some(0), |indexes| indexes.into_iter().min()) else {
             if self.context.core.surroundings.conditions.storm(STORM_REPEATS) {
                 // The result does not matter: the function has handled the batch already.
                 let _ = self.context.core.invoke_as(self.unit, &new_id(), json!({ "Records": records })).await;
@@ -128,15 +119,14 @@ impl Reader<'_> {
             self.advance_to_end(&batch);
             return Vec::new();
         };
-        let mut rest = batch;
-        let after = rest.split_off(index);
+        let mut done = batch;
+        let mut first = done.split_off(index);
         if index > 0 {
             // The poller made progress. The rest is a new batch with no attempts.
-            self.advance_to_end(&rest);
+            self.advance_to_end(&done);
             tokio::time::sleep(self.context.core.retry_delay).await;
-            return vec![(after, 0)];
+            return vec![(first, 0)];
         }
-        let mut first = after;
         if response.is_err() && self.source.bisect && first.len() > 1 {
             // A split does not count as a retry.
             let second = first.split_off(first.len() / 2);
@@ -150,23 +140,6 @@ impl Reader<'_> {
         vec![(first, attempts + 1)]
     }
 
-    /// The index of the first failed record: the lowest of the named ones, as in Lambda.
-    fn first_failure(&self, batch: &[Record], response: &Value) -> Option<usize> {
-        let Some(ids) = failed_items(response) else { return Some(0) };
-        let indexes: Option<Vec<usize>> =
-            ids.iter().map(|id| batch.iter().position(|record| record.sequence_number() == *id)).collect();
-        match indexes {
-            Some(indexes) => indexes.into_iter().min(),
-            None => {
-                tracing::warn!(
-                    function = self.unit.function.binary,
-                    "the result names records that are not in the batch: the whole batch failed"
-                );
-                Some(0)
-            }
-        }
-    }
-
     fn advance_to_end(&self, batch: &[Record]) {
         if let Some(record) = batch.last() {
             self.advance(record.sequence);
@@ -174,8 +147,7 @@ impl Reader<'_> {
     }
 
     fn advance(&self, sequence: i64) {
-        let core = &self.context.core;
-        let key = position_key(&self.unit.function.logical_id, &self.source.table);
+        let (core, key) = (&self.context.core, self.key.clone());
         self.position.sequence.fetch_max(sequence, Ordering::SeqCst);
         core.log.consumed(&self.position.table_name, &key, sequence);
         core.store.post(move |transaction| {
@@ -216,7 +188,7 @@ impl Reader<'_> {
                 "approximateArrivalOfFirstRecord": clock::rfc3339(first.created_at),
                 "approximateArrivalOfLastRecord": clock::rfc3339(last.created_at),
                 "batchSize": batch.len(),
-                "streamArn": self.arn,
+                "streamArn": self.position.arn,
             },
         });
         if let Some(queue) = &self.source.on_failure

@@ -159,9 +159,10 @@ impl Bench {
         };
         let units = BTreeMap::from([unit("Worker", Arc::clone(worker) as _), unit("Projector", Arc::clone(projector) as _)]);
         let position = Position {
-            function: "Projector".into(),
             table: "Items".into(),
             table_name: "Items".into(),
+            arn: "arn:stream".into(),
+            view: "NEW_AND_OLD_IMAGES".into(),
             sequence: AtomicI64::new(sequence),
             tail: None,
         };
@@ -170,9 +171,9 @@ impl Bench {
         let core = Arc::new(Core {
             units,
             queues: Source { own: Arc::new(queues), elsewhere: None },
-            log: Arc::new(engine.streams().unwrap()),
+            log: Arc::clone(&engine.log),
             store,
-            positions: vec![Arc::new(position)],
+            positions: [(position_key("Projector", "Items"), position)].into(),
             entries,
             surroundings,
             metrics,
@@ -184,13 +185,13 @@ impl Bench {
                 gateway: String::new(),
                 redis: RedisOptions::new(""),
             },
-            connections: crate::connections::Connections::default(),
+            connections: crate::gateway::Connections::default(),
             own_redis: Vec::new(),
             template,
         });
         let stop = CancellationToken::new();
         let context = Context { core: Arc::clone(&core), stop: stop.clone() };
-        let tasks = super::start(&context, true, |_| Ok("arn:stream".to_owned())).unwrap();
+        let tasks = super::start(&context, true);
         let writer = Database::new(folder.path().join("dynamodb.sqlite").to_str().unwrap()).unwrap();
         Self { core, engine, writer, stop, tasks, folder }
     }

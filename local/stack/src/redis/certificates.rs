@@ -20,7 +20,6 @@ impl Certificates {
         Self { authority, certificate, key }
     }
 
-    /// Creates new certificates in `folder`.
     pub(super) fn create(folder: &Path) -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::new(Vec::new())?;

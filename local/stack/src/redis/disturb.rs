@@ -2,8 +2,7 @@
 //!
 //! All disturbances use the real server's own commands, without a proxy. A calm stack therefore pays nothing, and TLS
 //! and clusters can be disturbed too. A hang is `DEBUG SLEEP`: the server accepts connections and reads no commands.
-//! It runs the commands that it received when the hang ends, although their callers have given up. A dropped
-//! connection is `CLIENT KILL`.
+//! It runs the commands that it received when the hang ends. A dropped connection is `CLIENT KILL`.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -37,7 +36,6 @@ const STORM_DELAYS: usize = 47;
 const STORM_DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(30));
 const STORM_HANG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(900));
 
-/// Disturbs a server during storms, until `stop`.
 pub(crate) async fn storms(node: RedisOptions, conditions: Arc<Conditions>, stop: CancellationToken) {
     let mut changes = conditions.changes();
     loop {
@@ -66,7 +64,9 @@ async fn disturb(node: &RedisOptions, conditions: &Conditions) -> Result<()> {
                 command::<()>(node, redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id)).await?;
             }
         }
-        dice if dice < STORM_DROPS_ONE + STORM_DROPS_ALL => drop(drop_connections(node).await?),
+        dice if dice < STORM_DROPS_ONE + STORM_DROPS_ALL => {
+            command::<u64>(node, redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("NORMAL").arg("SKIPME").arg("YES")).await?;
+        }
         dice if dice < STORM_DROPS_ONE + STORM_DROPS_ALL + STORM_DELAYS => {
             sleep(node, conditions.between(STORM_DELAY.0, STORM_DELAY.1)).await?;
         }
@@ -77,10 +77,6 @@ async fn disturb(node: &RedisOptions, conditions: &Conditions) -> Result<()> {
 
 async fn sleep(node: &RedisOptions, time: Duration) -> Result<()> {
     command(node, redis::cmd("DEBUG").arg("SLEEP").arg(time.as_secs_f64())).await
-}
-
-async fn drop_connections(node: &RedisOptions) -> Result<u64> {
-    command(node, redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("NORMAL").arg("SKIPME").arg("YES")).await
 }
 
 /// Empties every master among the nodes. A replica refuses, and follows its master.
@@ -124,20 +120,17 @@ async fn hang(node: &RedisOptions, time: Duration) -> Result<()> {
 }
 
 impl Redis {
-    /// Makes every server hang for `time`. Returns when the hangs have begun.
     pub(crate) async fn hang(&mut self, time: Duration) -> Result<()> {
         try_join_all(self.children()?.servers.iter().map(async |server| hang(&server.options(), time).await)).await?;
         Ok(())
     }
 
-    /// Saves a snapshot of every server.
     pub(crate) async fn dump(&mut self) -> Result<()> {
         try_join_all(self.children()?.servers.iter().map(dump)).await?;
         Ok(())
     }
 
-    /// Kills servers and restarts them from their snapshots, at the same addresses. `node` selects one server; `None`
-    /// selects all.
+    /// Kills one server or all, and restarts them from their snapshots, at the same addresses.
     pub(crate) async fn restart_from_dump(&mut self, node: Option<usize>) -> Result<()> {
         let servers = match node {
             Some(node) => std::slice::from_mut(self.node(node)?),

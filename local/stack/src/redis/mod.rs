@@ -128,12 +128,10 @@ impl Redis {
         }
     }
 
-    /// Returns true if the stack started the servers.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Children(_))
     }
 
-    /// The connection options of each single node.
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
         match self {
             Self::External(options) => vec![options.clone()],
@@ -154,7 +152,6 @@ impl Redis {
         }
     }
 
-    /// Starts stopped children again, on the same ports.
     pub(crate) async fn restart(&mut self) -> Result<()> {
         let children = self.children()?;
         try_join_all(children.servers.iter_mut().map(Server::start)).await?;
@@ -181,27 +178,23 @@ impl Children {
         folder: &Path,
         certificates: Option<&Certificates>,
     ) -> Result<Self> {
-        let ClusterSetup { masters, replicas, node_timeout } = match setup.cluster {
-            None => {
-                let [port] = free_ports()?;
-                let mut server = Server::new(binary, folder, port, certificates.cloned(), None);
-                server.start().await?;
-                return Ok(Self { servers: vec![server], replica: None, replica_reads });
-            }
-            Some(cluster) => cluster,
-        };
         let mut servers = Vec::new();
-        for index in 0..masters * (1 + replicas) {
-            let folder = folder.join(index.to_string());
-            // Remove what the server stored about its former cluster.
-            let _ = std::fs::remove_dir_all(&folder);
-            std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        for index in 0..setup.cluster.map_or(1, |cluster| cluster.masters * (1 + cluster.replicas)) {
             let [port, bus_port] = free_ports()?;
-            let clustered = Some(Clustered { bus_port, node_timeout });
+            let clustered = setup.cluster.map(|cluster| Clustered { bus_port, node_timeout: cluster.node_timeout });
+            let mut folder = folder.to_owned();
+            if clustered.is_some() {
+                folder.push(index.to_string());
+                // Remove what the server stored about its former cluster.
+                let _ = std::fs::remove_dir_all(&folder);
+                std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+            }
             servers.push(Server::new(binary, &folder, port, certificates.cloned(), clustered));
         }
         try_join_all(servers.iter_mut().map(Server::start)).await?;
-        cluster::form(&servers, masters).await?;
+        if let Some(cluster) = setup.cluster {
+            cluster::form(&servers, cluster.masters).await?;
+        }
         Ok(Self { servers, replica: None, replica_reads })
     }
 
@@ -217,11 +210,9 @@ impl Children {
     fn options(&self) -> RedisOptions {
         let nodes: Vec<RedisOptions> = self.servers.iter().map(Server::options).collect();
         let urls: Vec<&str> = nodes.iter().map(|node| node.url.as_str()).collect();
-        let mut options = RedisOptions::new(urls.join(","));
-        options.cluster = self.is_cluster();
-        options.ca_file = nodes.first().and_then(|node| node.ca_file.clone());
-        options.replica_reads = self.replica_reads;
-        options
+        let ca_file = nodes.first().and_then(|node| node.ca_file.clone());
+        let (cluster, replica_reads) = (self.is_cluster(), self.replica_reads);
+        RedisOptions { cluster, ca_file, replica_reads, ..RedisOptions::new(urls.join(",")) }
     }
 }
 

@@ -62,12 +62,10 @@ impl Server {
         Self { binary: binary.to_owned(), folder: folder.to_owned(), port, certificates, clustered, child: None }
     }
 
-    /// The connection options of this server.
     pub(super) fn options(&self) -> RedisOptions {
         let scheme = if self.certificates.is_some() { "rediss" } else { "redis" };
-        let mut options = RedisOptions::new(format!("{scheme}://127.0.0.1:{}", self.port));
-        options.ca_file = self.certificates.as_ref().map(|certificates| certificates.authority.clone());
-        options
+        let ca_file = self.certificates.as_ref().map(|certificates| certificates.authority.clone());
+        RedisOptions { ca_file, ..RedisOptions::new(format!("{scheme}://127.0.0.1:{}", self.port)) }
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -139,7 +137,6 @@ impl Server {
         Ok(())
     }
 
-    /// Moves the server to another port and another folder.
     pub(super) async fn move_to(&mut self, port: u16, folder: &Path) -> Result<()> {
         let set = |name: &str, value: String| redis::cmd("CONFIG").arg("SET").arg(name).arg(value).clone();
         command::<()>(&self.options(), &set("dir", folder.display().to_string())).await?;

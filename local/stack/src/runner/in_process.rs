@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use lambda_runtime::{Config, Context, LambdaEvent};
@@ -14,41 +14,41 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tidemark::{App, AuthorizerSettings, SenderSettings, Settings, SystemClock, telemetry::EmbeddedMetrics};
 use tidemark_live_authorizer::Authorizer;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinError};
 
 use super::{InvokeError, Runner};
 use crate::{clock, lock::lock, template::Function};
 
-type Response = BoxFuture<'static, Result<Value, InvokeError>>;
-type Handler = fn(Arc<App>, Value, Context) -> Response;
 /// A handler with the state of its function.
-type Program = Box<dyn Fn(Value, Context) -> Response + Send + Sync>;
+type Program = Box<dyn Fn(Value, Context) -> BoxFuture<'static, Result<Value, InvokeError>> + Send + Sync>;
 
-macro_rules! handlers {
-    ($($binary:literal => $handle:path,)*) => {
-        &[$(($binary, {
-            fn run(app: Arc<App>, payload: Value, context: Context) -> Response {
-                Box::pin(async move { written($handle(&app, read(payload, context)?).await) })
-            }
-            run as Handler
-        })),*]
-    };
+macro_rules! program {
+    ($state:expr, $handle:path) => {{
+        let state = Arc::clone($state);
+        Box::new(move |payload, context| {
+            let state = Arc::clone(&state);
+            async move { written($handle(&state, read(payload, context)?).await) }.boxed()
+        })
+    }};
 }
 
-/// Every function of the bundle, by binary name.
-const HANDLERS: &[(&str, Handler)] = handlers! {
-    "follow" => tidemark_follow::handle,
-    "publish" => tidemark_publish::handle,
-    "fan-out" => tidemark_fan_out::handle,
-    "read-feed" => tidemark_read_feed::handle,
-    "mark-read" => tidemark_mark_read::handle,
-    "notice" => tidemark_notice::handle,
-    "profile" => tidemark_profile::handle,
-    "relation-projector" => tidemark_relation_projector::handle,
-    "reconcile" => tidemark_reconcile::handle,
-    "migrate" => tidemark_migrate::handle,
-    "live" => tidemark_live::handle,
-};
+/// The functions with an `App`, by binary name; `None` for another binary.
+fn inside(binary: &str, app: &Arc<App>) -> Option<Program> {
+    Some(match binary {
+        "follow" => program!(app, tidemark_follow::handle),
+        "publish" => program!(app, tidemark_publish::handle),
+        "fan-out" => program!(app, tidemark_fan_out::handle),
+        "read-feed" => program!(app, tidemark_read_feed::handle),
+        "mark-read" => program!(app, tidemark_mark_read::handle),
+        "notice" => program!(app, tidemark_notice::handle),
+        "profile" => program!(app, tidemark_profile::handle),
+        "relation-projector" => program!(app, tidemark_relation_projector::handle),
+        "reconcile" => program!(app, tidemark_reconcile::handle),
+        "migrate" => program!(app, tidemark_migrate::handle),
+        "live" => program!(app, tidemark_live::handle),
+        _ => return None,
+    })
+}
 
 fn read<E: DeserializeOwned>(payload: Value, context: Context) -> Result<LambdaEvent<E>, InvokeError> {
     let event = serde_json::from_value(payload).map_err(|error| InvokeError::Shape(format!("unreadable event: {error}")))?;
@@ -68,19 +68,13 @@ async fn outside(binary: &str, environment: &BTreeMap<String, String>, metrics: 
             let settings = SenderSettings::from_lookup(lookup)?;
             let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), metrics);
             let sender = Arc::new(tidemark_live_sender::Sender::connect(settings, Arc::new(metrics)).await);
-            Some(Box::new(move |payload, context| {
-                let sender = Arc::clone(&sender);
-                async move { written(tidemark_live_sender::handle(&sender, read(payload, context)?).await) }.boxed()
-            }))
+            Some(program!(&sender, tidemark_live_sender::handle))
         }
         "live-authorizer" => {
             let settings = AuthorizerSettings::from_lookup(lookup)?;
             let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), metrics);
             let authorizer = Arc::new(Authorizer::new(settings, Arc::new(SystemClock), Arc::new(metrics))?);
-            Some(Box::new(move |payload, context| {
-                let authorizer = Arc::clone(&authorizer);
-                async move { written(tidemark_live_authorizer::handle(&authorizer, read(payload, context)?).await) }.boxed()
-            }))
+            Some(program!(&authorizer, tidemark_live_authorizer::handle))
         }
         _ => None,
     })
@@ -99,8 +93,7 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// Builds the function's state from its environment, as a cold start does. `lines` gets the lines of its
-    /// invocations.
+    /// Builds the function's state from its environment, as a cold start does. `lines` gets its lines.
     pub(crate) async fn start(
         function: &Function,
         environment: &BTreeMap<String, String>,
@@ -115,18 +108,16 @@ impl InProcess {
                 None => tracing::debug!(line),
             })
         };
-        let (program, app): (Program, _) = match outside(&function.binary, environment, metrics()).await.with_context(named)? {
+        let (program, app) = match outside(&function.binary, environment, metrics()).await.with_context(named)? {
             Some(program) => (program, None),
             None => {
-                let handler = HANDLERS.iter().find(|(binary, _)| *binary == function.binary).map(|(_, handler)| *handler);
-                let handler = handler.ok_or_else(|| {
-                    anyhow!("function `{}`: no handler is registered for the binary `{}`", function.logical_id, function.binary)
-                })?;
                 let settings = Settings::from_lookup(|name| environment.get(name).cloned()).with_context(named)?;
                 let metrics = EmbeddedMetrics::new(settings.metrics_namespace.clone(), metrics());
                 let app = Arc::new(App::connect_with(settings, Arc::new(metrics)).await.with_context(named)?);
-                let own = Arc::clone(&app);
-                (Box::new(move |payload, context| handler(Arc::clone(&own), payload, context)), Some(app))
+                let program = inside(&function.binary, &app).with_context(|| {
+                    format!("function `{}`: no handler is registered for the binary `{}`", function.logical_id, function.binary)
+                })?;
+                (program, Some(app))
             }
         };
         let mut config = Config::default();
@@ -150,7 +141,8 @@ impl Runner for InProcess {
         context.deadline = clock::now_ms() + self.timeout_seconds * 1_000;
         // The invocation is a task of its own, so a panic ends only this invocation.
         let mut task = tokio::spawn((self.program)(payload, context));
-        let running = Running::new(self, request_id, task.abort_handle());
+        lock(&self.running).insert(request_id.to_owned(), task.abort_handle());
+        let running = Running { runner: self, request_id };
         let ended = tokio::time::timeout(timeout, &mut task).await;
         drop(running);
         match ended {
@@ -168,8 +160,7 @@ impl Runner for InProcess {
         self.app.as_deref()
     }
 
-    /// Drops the futures of the invocations in flight. Tasks that they spawned continue; a killed process would end
-    /// those too.
+    /// Drops the futures of the invocations in flight. Unlike with a killed process, tasks that they spawned continue.
     fn kill(&self) -> usize {
         let running: Vec<AbortHandle> = lock(&self.running).drain().map(|(_, task)| task).collect();
         running.iter().for_each(AbortHandle::abort);
@@ -183,25 +174,14 @@ struct Running<'a> {
     request_id: &'a str,
 }
 
-impl<'a> Running<'a> {
-    fn new(runner: &'a InProcess, request_id: &'a str, task: AbortHandle) -> Self {
-        lock(&runner.running).insert(request_id.to_owned(), task);
-        Self { runner, request_id }
-    }
-}
-
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         lock(&self.runner.running).remove(self.request_id);
     }
 }
 
-fn panic_text(error: tokio::task::JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(payload) => match payload.downcast_ref::<&str>() {
-            Some(text) => (*text).to_owned(),
-            None => payload.downcast_ref::<String>().cloned().unwrap_or_default(),
-        },
-        Err(_) => "cancelled".to_owned(),
-    }
+fn panic_text(error: JoinError) -> String {
+    let Ok(payload) = error.try_into_panic() else { return "cancelled".to_owned() };
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

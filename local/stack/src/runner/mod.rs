@@ -19,30 +19,25 @@ use crate::template::{Function, REGION};
 /// The reason why an invocation has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum InvokeError {
-    /// The function returned an error.
+    /// The function returned an error. `kind` is its type, as the Lambda runtime reports it.
     #[error("{kind}: {message}")]
-    Failed {
-        /// The error's type, as the Lambda runtime reports it.
-        kind: String,
-        message: String,
-    },
+    Failed { kind: String, message: String },
     #[error("the handler panicked: {0}")]
     Panicked(String),
-    /// The function's timeout, in seconds, passed.
     #[error("timed out after {0} s")]
     TimedOut(u64),
-    /// The process ended during the invocation.
     #[error("the process ended during the invocation ({0})")]
     Exited(String),
-    /// The event or the result has the wrong shape.
     #[error("{0}")]
     Shape(String),
 }
 
+pub(crate) type Invoked = Result<Value, InvokeError>;
+
 #[async_trait]
 pub(crate) trait Runner: Send + Sync {
     /// Invokes the function and waits for its result until its timeout.
-    async fn invoke(&self, request_id: &str, payload: Value) -> Result<Value, InvokeError>;
+    async fn invoke(&self, request_id: &str, payload: Value) -> Invoked;
 
     /// The function's state. `None` if the function runs as processes.
     fn app(&self) -> Option<&App> {

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{InvokeError, Runner};
+use super::{InvokeError, Invoked, Runner};
 use crate::{clock, lock::lock, template::Function};
 
 /// The pause before the stack replaces a process that ended before its first request for work. It doubles each time,
@@ -28,14 +28,12 @@ use crate::{clock, lock::lock, template::Function};
 const RESPAWN_AFTER: Duration = Duration::from_millis(200);
 const RESPAWN_AT_MOST: Duration = Duration::from_secs(5);
 
-/// The options for a function's processes.
 pub(crate) struct WorkerSettings {
     pub(crate) binary: PathBuf,
     /// The number of processes, and so of concurrent invocations.
     pub(crate) count: usize,
     pub(crate) environment: Arc<BTreeMap<String, String>>,
     pub(crate) runtime_api: String,
-    /// The file for the processes' output.
     pub(crate) log: PathBuf,
 }
 
@@ -45,8 +43,6 @@ pub(super) struct Assignment {
     pub(super) payload: String,
     pub(super) deadline_ms: u64,
 }
-
-type Invoked = Result<Value, InvokeError>;
 
 #[derive(Default)]
 struct State {
@@ -61,7 +57,7 @@ struct State {
 }
 
 pub(super) struct Pool {
-    arn: String,
+    pub(super) arn: String,
     state: Mutex<State>,
     arrival: Notify,
     /// Notifies supervisors of a worker in `condemned`, which they kill.
@@ -70,10 +66,6 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn arn(&self) -> &str {
-        &self.arn
-    }
-
     /// Waits for a worker's next invocation. Returns `None` if the worker has ended.
     pub(super) async fn next(&self, worker: u64) -> Option<Assignment> {
         loop {
@@ -104,11 +96,12 @@ impl Pool {
         state.running.remove(&worker).is_some_and(|(_, waiting)| waiting.send(response).is_ok())
     }
 
-    fn started(&self, pid: u32) -> u64 {
+    /// Adds a worker without its process id.
+    fn started(&self) -> u64 {
         let mut state = lock(&self.state);
         state.spawned += 1;
         let worker = state.spawned;
-        state.live.insert(worker, pid);
+        state.live.insert(worker, 0);
         worker
     }
 
@@ -134,31 +127,7 @@ impl Pool {
     fn withdraw(&self, request_id: &str) {
         let mut state = lock(&self.state);
         state.waiting.retain(|(assignment, _)| assignment.request_id != request_id);
-        let worker = state.running.iter().find(|(_, (id, _))| id == request_id).map(|(worker, _)| *worker);
-        if let Some(worker) = worker {
-            state.running.remove(&worker);
-            self.condemn([worker]);
-        }
-    }
-
-    /// Kills the processes that handle an invocation. The invocations fail. Returns their number.
-    fn kill(&self) -> usize {
-        let workers: Vec<u64> = lock(&self.state).running.keys().copied().collect();
-        let count = workers.len();
-        self.condemn(workers);
-        count
-    }
-
-    /// Ends a process if it is ready and handles no invocation. Returns whether it did.
-    fn retire(&self, pid: u32) -> bool {
-        let mut state = lock(&self.state);
-        let worker = state.live.iter().find(|(_, of)| **of == pid).map(|(worker, _)| *worker);
-        let is_idle = |worker: &u64| state.ready.contains(worker) && !state.running.contains_key(worker);
-        let Some(worker) = worker.filter(is_idle) else { return false };
-        // From now on it gets no invocation.
-        state.live.remove(&worker);
-        self.condemn([worker]);
-        true
+        self.condemn(state.running.extract_if(|_, (id, _)| id == request_id).map(|(worker, _)| worker));
     }
 
     fn condemn(&self, workers: impl IntoIterator<Item = u64>) {
@@ -230,11 +199,21 @@ impl Runner for Processes {
     }
 
     fn retire(&self, pid: u32) -> bool {
-        self.pool.retire(pid)
+        let mut state = lock(&self.pool.state);
+        let worker = state.live.iter().find(|(_, of)| **of == pid).map(|(worker, _)| *worker);
+        let is_idle = |worker: &u64| state.ready.contains(worker) && !state.running.contains_key(worker);
+        let Some(worker) = worker.filter(is_idle) else { return false };
+        // From now on it gets no invocation.
+        state.live.remove(&worker);
+        self.pool.condemn([worker]);
+        true
     }
 
     fn kill(&self) -> usize {
-        self.pool.kill()
+        let workers: Vec<u64> = lock(&self.pool.state).running.keys().copied().collect();
+        let count = workers.len();
+        self.pool.condemn(workers);
+        count
     }
 
     async fn stop(&self) {
@@ -271,13 +250,12 @@ async fn supervise(pool: Arc<Pool>, settings: Arc<WorkerSettings>, function: Str
 }
 
 /// Starts one process. Its id in the pool is part of its Runtime API address, so the Runtime API can tell workers
-/// apart. The pool entry must exist before the process runs, so it is added first and receives the process id
-/// afterwards.
+/// apart. The pool entry must exist before the process runs, so it receives the process id afterwards.
 fn spawn(pool: &Pool, settings: &WorkerSettings, function: &str) -> Result<(u64, Child)> {
     let log =
         std::fs::OpenOptions::new().create(true).append(true).open(&settings.log).context("cannot write a function's log")?;
     let same_log = log.try_clone()?;
-    let worker = pool.started(0);
+    let worker = pool.started();
     let child = Command::new(&settings.binary)
         .env_clear()
         .envs(settings.environment.iter())

@@ -29,14 +29,14 @@ use crate::lock::lock;
 type Pools = Arc<Mutex<BTreeMap<String, Arc<Pool>>>>;
 
 pub(crate) struct RuntimeApi {
-    address: String,
+    /// Host and port, for `AWS_LAMBDA_RUNTIME_API`.
+    pub(crate) address: String,
     pools: Pools,
     stop: DropGuard,
     server: JoinHandle<()>,
 }
 
 impl RuntimeApi {
-    /// Listens on a free loopback port.
     pub(crate) async fn start() -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot bind a loopback port for the Runtime API")?;
         let address = listener.local_addr()?.to_string();
@@ -59,12 +59,6 @@ impl RuntimeApi {
         Ok(Self { address, pools, stop: stop.drop_guard(), server })
     }
 
-    /// Host and port, for `AWS_LAMBDA_RUNTIME_API`.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// Adds the processes of a function.
     pub(crate) fn add(&self, binary: &str, processes: &Processes) {
         lock(&self.pools).insert(binary.to_owned(), Arc::clone(&processes.pool));
     }
@@ -86,7 +80,7 @@ async fn next(State(pools): State<Pools>, Path((function, worker)): Path<(String
         ("content-type", "application/json".to_owned()),
         ("lambda-runtime-aws-request-id", assignment.request_id),
         ("lambda-runtime-deadline-ms", assignment.deadline_ms.to_string()),
-        ("lambda-runtime-invoked-function-arn", pool.arn().to_owned()),
+        ("lambda-runtime-invoked-function-arn", pool.arn.clone()),
     ];
     (headers, assignment.payload).into_response()
 }
@@ -119,6 +113,6 @@ fn finish(pools: &Pools, function: &str, worker: u64, id: &str, reply: Result<Va
 
 fn failure(body: &[u8]) -> InvokeError {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
     InvokeError::Failed { kind: text("errorType"), message: text("errorMessage") }
 }

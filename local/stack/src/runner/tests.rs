@@ -29,7 +29,7 @@ async fn start(script: &str, timeout_seconds: u64) -> (TempDir, RuntimeApi, Arc<
         binary,
         count: 1,
         environment: Arc::default(),
-        runtime_api: api.address().to_owned(),
+        runtime_api: api.address.clone(),
         log: folder.path().join("fn.log"),
     };
     let processes = Arc::new(Processes::start(&function(timeout_seconds), settings).unwrap());
@@ -46,7 +46,7 @@ struct Worker<'a>(&'a RuntimeApi, u64);
 
 impl Worker<'_> {
     fn url(&self, rest: &str) -> String {
-        format!("http://{}/fn/{}/2018-06-01/runtime/invocation/{rest}", self.0.address(), self.1)
+        format!("http://{}/fn/{}/2018-06-01/runtime/invocation/{rest}", self.0.address, self.1)
     }
 
     async fn next(&self) -> reqwest::Response {

@@ -64,8 +64,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Creates the queues and restores the messages of the journal. Drops messages of queues that the template no
-    /// longer has.
+    /// Creates the queues with the messages of the journal. Drops those of queues that the template no longer has.
     pub(crate) fn new(
         queues: impl IntoIterator<Item = Queue>,
         store: Arc<Store>,
@@ -106,8 +105,7 @@ impl Queues {
         self.cells.get(name).ok_or_else(missing)
     }
 
-    /// Sends messages to this queue, whatever their URLs. Each is accepted or refused on its own. The accepted ones are
-    /// on disk when this returns.
+    /// Sends messages to this queue, whatever their URLs. Each is accepted, and then on disk, or refused on its own.
     pub(crate) async fn send(
         &self,
         name: &str,
@@ -205,7 +203,6 @@ impl Queues {
         Ok(())
     }
 
-    /// Waits until a message may have become visible.
     pub(crate) async fn arrival(&self, name: &str) {
         let Ok(cell) = self.cell(name) else { return std::future::pending().await };
         let due = {
@@ -215,15 +212,9 @@ impl Queues {
             }
             messages.next_due()
         };
-        let due = async {
-            match due {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = cell.arrival.notified() => {}
-            () = due => {}
+        match due {
+            Some(at) => drop(tokio::time::timeout_at(at, cell.arrival.notified()).await),
+            None => cell.arrival.notified().await,
         }
     }
 
@@ -268,7 +259,6 @@ impl Queues {
         cell.arrival.notify_one();
     }
 
-    /// Makes every message of a failed receiver return after `delay`.
     pub(crate) fn hasten(&self, delay: Duration) {
         for cell in self.cells.values() {
             lock(&cell.messages).hasten(delay);
@@ -280,7 +270,6 @@ impl Queues {
         self.cell(name).map(|cell| lock(&cell.messages).counts()).unwrap_or_default()
     }
 
-    /// Deletes all messages of a queue.
     pub(crate) async fn purge(&self, name: &str) -> Result<(), SqsError> {
         let ids = lock(&self.cell(name)?.messages).drain().into_iter().map(|message| message.id).collect();
         journal::delete(&self.store, ids).await

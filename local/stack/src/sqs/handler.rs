@@ -57,7 +57,6 @@ pub(super) async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u
     }
 }
 
-/// Performs an operation on queues instead of messages.
 async fn manage(queues: &Queues, operation: &SqsOperation, input: &Value) -> Result<Value, SqsError> {
     match operation {
         SqsOperation::CreateQueue | SqsOperation::GetQueueUrl => {
@@ -253,7 +252,6 @@ fn entries(input: &Value) -> Result<Vec<(&str, &Value)>, SqsError> {
     Ok(out)
 }
 
-/// The response to a batch, from the result of each entry.
 fn batch_response(entries: &[(&str, &Value)], results: impl Iterator<Item = Result<Value, SqsError>>) -> Value {
     let (mut successful, mut failed) = (Vec::new(), Vec::new());
     for ((id, _), result) in entries.iter().zip(results) {

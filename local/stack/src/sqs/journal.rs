@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, Params, Transaction};
 use rustack_sqs_model::error::SqsError;
 
 use super::queue::Message;
@@ -39,31 +39,43 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<(String, Mes
 
 /// Writes new messages. Returns when they are on disk.
 pub(super) async fn insert(store: &Store, queue: &str, messages: &[Message]) -> Result<(), SqsError> {
-    let (queue, messages) = (queue.to_owned(), messages.to_vec());
-    let write = move |transaction: &Transaction<'_>| {
-        let mut statement = transaction.prepare_cached(
-            "INSERT INTO messages (id, queue, body, attributes, message_group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?;
-        for message in &messages {
-            let attributes = serde_json::to_string(&message.attributes).unwrap_or_default();
-            let Message { id, body, group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source: dead, .. } = message;
-            let row = (id, &queue, body, attributes, group, sent_ms, due_ms, receives, first_received_ms, dead);
-            statement.execute(row)?;
-        }
-        Ok(())
+    let row = |message: &Message| {
+        let attributes = serde_json::to_string(&message.attributes).unwrap_or_default();
+        let Message { id, body, group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source, .. } = message.clone();
+        (id, queue.to_owned(), body, attributes, group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source)
     };
-    commit(store, write).await
+    let rows: Vec<_> = messages.iter().map(row).collect();
+    let sql = "INSERT INTO messages (id, queue, body, attributes, message_group, sent_ms, due_ms, receives, first_received_ms, dead_letter_source)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    commit(store, move |transaction| each(transaction, sql, rows)).await
 }
 
 /// Removes messages. Returns when the removal is on disk.
 pub(super) async fn delete(store: &Store, ids: Vec<String>) -> Result<(), SqsError> {
-    commit(store, move |transaction| remove(transaction, &ids)).await
+    commit(store, move |transaction| remove(transaction, ids)).await
 }
 
 /// Removes messages without waiting for the disk.
 pub(super) fn forget(store: &Store, ids: Vec<String>) {
-    store.post(move |transaction| remove(transaction, &ids));
+    store.post(move |transaction| remove(transaction, ids));
+}
+
+fn remove(transaction: &Transaction<'_>, ids: Vec<String>) -> rusqlite::Result<()> {
+    each(transaction, "DELETE FROM messages WHERE id = ?1", ids.into_iter().map(|id| [id]))
+}
+
+/// Notes one more receive of messages, without waiting for the disk.
+pub(super) fn received(store: &Store, messages: &[Message]) {
+    let rows: Vec<_> = messages.iter().map(|m| (m.id.clone(), m.receives, m.first_received_ms)).collect();
+    let sql = "UPDATE messages SET receives = ?2, first_received_ms = ?3 WHERE id = ?1";
+    store.post(move |transaction| each(transaction, sql, rows));
+}
+
+/// Notes that messages moved to another queue, without waiting for the disk.
+pub(super) fn moved(store: &Store, messages: &[Message], queue: &str) {
+    let rows: Vec<_> = messages.iter().map(|m| (m.id.clone(), queue.to_owned(), m.dead_letter_source.clone())).collect();
+    let sql = "UPDATE messages SET queue = ?2, dead_letter_source = ?3, receives = 0, first_received_ms = NULL WHERE id = ?1";
+    store.post(move |transaction| each(transaction, sql, rows));
 }
 
 async fn commit(
@@ -73,38 +85,8 @@ async fn commit(
     store.commit(work).await.map_err(|error| SqsError::internal_error(error.to_string()))
 }
 
-fn remove(transaction: &Transaction<'_>, ids: &[String]) -> rusqlite::Result<()> {
-    let mut statement = transaction.prepare_cached("DELETE FROM messages WHERE id = ?1")?;
-    for id in ids {
-        statement.execute([id])?;
-    }
-    Ok(())
-}
-
-/// Notes one more receive of messages, without waiting for the disk.
-pub(super) fn received(store: &Store, messages: &[Message]) {
-    let notes: Vec<_> = messages.iter().map(|m| (m.id.clone(), m.receives, m.first_received_ms)).collect();
-    store.post(move |transaction| {
-        let mut statement =
-            transaction.prepare_cached("UPDATE messages SET receives = ?2, first_received_ms = ?3 WHERE id = ?1")?;
-        for (id, receives, first) in &notes {
-            statement.execute(params![id, receives, first])?;
-        }
-        Ok(())
-    });
-}
-
-/// Notes that messages moved to another queue, without waiting for the disk.
-pub(super) fn moved(store: &Store, messages: &[Message], queue: &str) {
-    let notes: Vec<_> = messages.iter().map(|m| (m.id.clone(), m.dead_letter_source.clone())).collect();
-    let queue = queue.to_owned();
-    store.post(move |transaction| {
-        let mut statement = transaction.prepare_cached(
-            "UPDATE messages SET queue = ?2, dead_letter_source = ?3, receives = 0, first_received_ms = NULL WHERE id = ?1",
-        )?;
-        for (id, source) in &notes {
-            statement.execute(params![id, queue, source])?;
-        }
-        Ok(())
-    });
+/// Runs a statement with each of the rows.
+fn each(transaction: &Transaction<'_>, sql: &str, rows: impl IntoIterator<Item: Params>) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached(sql)?;
+    rows.into_iter().try_for_each(|row| statement.execute(row).map(drop))
 }

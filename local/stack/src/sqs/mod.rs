@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result};
 use axum::body::{Body, Bytes};
 use http::{Response, request::Parts};
 use rustack_sqs_http::{
-    response::{error_to_response, json_response as response},
+    response::{error_to_response, json_response},
     router::resolve_operation,
 };
 use serde_json::{Value, json};
@@ -40,7 +40,6 @@ pub(crate) use source::Source;
 /// Larger than any batch that SQS accepts, escaped and wrapped in JSON.
 const BODY_LIMIT: usize = 8 << 20;
 
-/// Serves the queues on `listener` until `stop`.
 pub(crate) fn serve(
     listener: TcpListener,
     queues: Arc<Queues>,
@@ -50,15 +49,13 @@ pub(crate) fn serve(
     tokio::spawn(http_server::serve(listener, BODY_LIMIT, Service { queues, surroundings }, stop))
 }
 
-/// Binds a loopback port for [`serve`].
 pub(crate) async fn bind() -> Result<(TcpListener, String)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot bind a loopback port for the queues")?;
     let endpoint = format!("http://{}", listener.local_addr()?);
     Ok((listener, endpoint))
 }
 
-/// In a storm, the probabilities that a send fails before it is done, that every entry of a batch fails, and that the
-/// response is lost.
+/// In a storm, the probabilities that a send is not done, that a batch fails in every entry, and of a lost response.
 const STORM_FAILS: f64 = 0.02;
 const STORM_LEAVES: f64 = 0.01;
 const STORM_LOSES: f64 = 0.03;
@@ -81,12 +78,9 @@ impl Serve for Service {
 
 impl Service {
     async fn handle(&self, parts: &Parts, body: Bytes) -> Response<Body> {
-        let result = match resolve_operation(&parts.headers) {
-            Ok(operation) => handler::dispatch(&self.queues, operation, &body).await,
-            Err(error) => Err(error),
-        };
-        let response = match result {
-            Ok(body) => response(body.to_string().into_bytes(), &new_id()),
+        let result = async { handler::dispatch(&self.queues, resolve_operation(&parts.headers)?, &body).await };
+        let response = match result.await {
+            Ok(body) => json_response(body.to_string().into_bytes(), &new_id()),
             Err(error) => error_to_response(&error, &new_id()),
         };
         response.map(Body::new)
@@ -102,7 +96,7 @@ impl Service {
         let Some(fault) = faults.take(&Call { function, operation, body: text }) else {
             return self.in_weather(parts, operation, body).await;
         };
-        let request = async { Some(self.handle(parts, body.clone()).await) };
+        let request = async { (Some(self.handle(parts, body.clone()).await), ()) };
         faults.apply(fault, function, request, refusal, || all_failed(text)).await
     }
 
@@ -131,10 +125,9 @@ fn refusal(code: &str) -> Response<Body> {
 /// The response to a batch in which every entry has failed.
 fn all_failed(body: &str) -> Response<Body> {
     let request: Value = serde_json::from_str(body).unwrap_or_default();
-    let entries = request.get("Entries").and_then(Value::as_array).into_iter().flatten();
-    let failed: Vec<Value> = entries
-        .map(|entry| json!({ "Id": entry["Id"], "Code": "InternalError", "Message": "a planted fault", "SenderFault": false }))
-        .collect();
+    let failure =
+        |entry: &Value| json!({ "Id": entry["Id"], "Code": "InternalError", "Message": "a planted fault", "SenderFault": false });
+    let failed: Vec<Value> = request["Entries"].as_array().into_iter().flatten().map(failure).collect();
     http_server::json_response(200, json!({ "Successful": [], "Failed": failed }).to_string())
 }
 

@@ -26,7 +26,6 @@ pub(crate) struct Message {
     pub(crate) dead_letter_source: Option<String>,
     /// The handle of the latest receive.
     pub(crate) handle: String,
-    /// The rule that decides when a message in flight returns.
     pub(crate) returns: Returns,
 }
 
@@ -38,7 +37,6 @@ pub(crate) enum Returns {
     AsReceived,
     /// The receiver set another time.
     AsAsked,
-    /// The receiver has failed.
     AfterFailure,
 }
 
@@ -54,7 +52,6 @@ pub struct Counts {
 
 impl Counts {
     /// Returns true if the queue has no messages of any kind.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -90,12 +87,6 @@ impl Visible {
         }
         members.push_back(message);
         self.count += 1;
-    }
-
-    /// Moves the next turns to other groups.
-    fn shuffle(&mut self, turns: usize) {
-        let turns = turns.min(self.turns.len());
-        self.turns.rotate_left(turns);
     }
 
     fn pop(&mut self) -> Option<Message> {
@@ -167,14 +158,14 @@ impl Messages {
         Some(message)
     }
 
-    /// Takes up to `most` messages. For each message, `reorder` receives the number of groups and returns how many of
-    /// them to skip.
+    /// Takes up to `most` messages. For each, `reorder` gets the number of groups and returns how many to skip.
     pub(super) fn take(&mut self, queue: &Queue, most: usize, visibility: Duration, reorder: impl Fn(usize) -> usize) -> Taken {
         self.promote();
         let mut taken = Taken::default();
         let now_ms = clock::now_ms();
         while taken.messages.len() < most {
-            self.visible.shuffle(reorder(self.visible.turns.len()));
+            let turns = &mut self.visible.turns;
+            turns.rotate_left(reorder(turns.len()).min(turns.len()));
             let Some(mut message) = self.visible.pop() else { break };
             if message.sent_ms + u64::from(queue.retention_seconds) * 1_000 < now_ms {
                 taken.expired.push(message.id);

@@ -19,7 +19,6 @@ impl Source {
         self.elsewhere.as_ref().zip(self.own.definition(name).ok())
     }
 
-    /// Waits until a message may have become visible.
     pub(crate) async fn arrival(&self, name: &str) {
         match self.elsewhere(name) {
             Some((elsewhere, queue)) => elsewhere.arrival(queue).await,
@@ -35,8 +34,7 @@ impl Source {
         }
     }
 
-    /// Makes a message visible again after `delay`, because its receiver failed. With `None` it returns when its
-    /// visibility timeout ends.
+    /// Lets a message return after its receiver failed: after `delay`, or when its visibility timeout ends.
     pub(crate) async fn failed(&self, name: &str, handle: &str, delay: Option<Duration>) -> Result<()> {
         match (self.elsewhere(name), delay) {
             (Some((elsewhere, queue)), Some(delay)) => {

@@ -56,12 +56,8 @@ impl Endpoint {
         let (store, messages) = Store::open(&folder.path().join("local.sqlite"), journal::load).unwrap();
         let store = Arc::new(store);
         let surroundings = Surroundings::default();
-        let queues = Arc::new(Queues::new(
-            template.queues.values().cloned(),
-            Arc::clone(&store),
-            messages,
-            Arc::clone(&surroundings.conditions),
-        ));
+        let declared = template.queues.values().cloned();
+        let queues = Arc::new(Queues::new(declared, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions)));
         let stop = CancellationToken::new();
         let server = serve(listener, Arc::clone(&queues), surroundings.clone(), stop.clone());
         let config = aws_sdk_sqs::Config::builder()
@@ -90,14 +86,8 @@ impl Endpoint {
 
     async fn receive(&self, queue: &str, visibility: i32) -> Vec<aws_sdk_sqs::types::Message> {
         let request = self.client.receive_message().queue_url(queue).max_number_of_messages(10).visibility_timeout(visibility);
-        request
-            .message_system_attribute_names(MessageSystemAttributeName::All)
-            .message_attribute_names("All")
-            .send()
-            .await
-            .unwrap()
-            .messages
-            .unwrap_or_default()
+        let request = request.message_system_attribute_names(MessageSystemAttributeName::All).message_attribute_names("All");
+        request.send().await.unwrap().messages.unwrap_or_default()
     }
 
     async fn stop(self) -> TempDir {
@@ -131,15 +121,8 @@ async fn a_message_is_sent_received_and_deleted() {
     assert_eq!(received[0].attributes().unwrap()[&MessageSystemAttributeName::MessageGroupId], "author-7");
     assert!(endpoint.receive(&endpoint.jobs, 30).await.is_empty(), "the message is in flight");
 
-    let attributes = endpoint
-        .client
-        .get_queue_attributes()
-        .queue_url(&endpoint.jobs)
-        .attribute_names(QueueAttributeName::All)
-        .send()
-        .await
-        .unwrap();
-    let attributes = attributes.attributes.unwrap();
+    let request = endpoint.client.get_queue_attributes().queue_url(&endpoint.jobs).attribute_names(QueueAttributeName::All);
+    let attributes = request.send().await.unwrap().attributes.unwrap();
     assert_eq!(attributes[&QueueAttributeName::ApproximateNumberOfMessagesNotVisible], "1");
     assert!(attributes[&QueueAttributeName::RedrivePolicy].contains("\"maxReceiveCount\":2"));
 
@@ -151,14 +134,9 @@ async fn a_message_is_sent_received_and_deleted() {
 #[tokio::test]
 async fn entries_of_a_batch_fail_independently() {
     let endpoint = Endpoint::start().await;
-    let entry = |id: &str, body: String| SendMessageBatchRequestEntry::builder().id(id).message_body(body).build().unwrap();
-    let too_large = "x".repeat(1_025);
-    let batch = endpoint
-        .client
-        .send_message_batch()
-        .queue_url(&endpoint.jobs)
-        .entries(entry("a", "fine".into()))
-        .entries(entry("b", too_large));
+    let entry = |id: &str, body: &str| SendMessageBatchRequestEntry::builder().id(id).message_body(body).build().unwrap();
+    let send = || endpoint.client.send_message_batch().queue_url(&endpoint.jobs);
+    let batch = send().entries(entry("a", "fine")).entries(entry("b", &"x".repeat(1_025)));
     let sent = batch.send().await.unwrap();
     assert_eq!((sent.successful()[0].id(), sent.failed()[0].id()), ("a", "b"));
     assert!(sent.failed()[0].sender_fault());
@@ -167,39 +145,22 @@ async fn entries_of_a_batch_fail_independently() {
     let good = received[0].receipt_handle().unwrap();
     let delete =
         |id: &str, handle: &str| DeleteMessageBatchRequestEntry::builder().id(id).receipt_handle(handle).build().unwrap();
-    let batch = endpoint
-        .client
-        .delete_message_batch()
-        .queue_url(&endpoint.jobs)
-        .entries(delete("x", good))
-        .entries(delete("y", "nonsense"));
-    let deleted = batch.send().await.unwrap();
+    let batch = endpoint.client.delete_message_batch().queue_url(&endpoint.jobs);
+    let deleted = batch.entries(delete("x", good)).entries(delete("y", "nonsense")).send().await.unwrap();
     assert_eq!((deleted.successful()[0].id(), deleted.failed()[0].id()), ("x", "y"));
     assert_eq!(deleted.failed()[0].code(), "ReceiptHandleIsInvalid");
 
     let change =
         ChangeMessageVisibilityBatchRequestEntry::builder().id("z").receipt_handle(good).visibility_timeout(1).build().unwrap();
-    let changed =
-        endpoint.client.change_message_visibility_batch().queue_url(&endpoint.jobs).entries(change).send().await.unwrap();
+    let batch = endpoint.client.change_message_visibility_batch().queue_url(&endpoint.jobs);
+    let changed = batch.entries(change).send().await.unwrap();
     assert_eq!(changed.failed()[0].code(), "MessageNotInflight");
 
-    let same = endpoint
-        .client
-        .send_message_batch()
-        .queue_url(&endpoint.jobs)
-        .entries(entry("a", "1".into()))
-        .entries(entry("a", "2".into()));
+    let same = send().entries(entry("a", "1")).entries(entry("a", "2"));
     let error = same.send().await.unwrap_err().into_service_error();
     assert_eq!(error.code(), Some("AWS.SimpleQueueService.BatchEntryIdsNotDistinct"));
-    let error = endpoint
-        .client
-        .send_message()
-        .queue_url("http://x/1/Nowhere")
-        .message_body("x")
-        .send()
-        .await
-        .unwrap_err()
-        .into_service_error();
+    let nowhere = endpoint.client.send_message().queue_url("http://x/1/Nowhere").message_body("x");
+    let error = nowhere.send().await.unwrap_err().into_service_error();
     assert!(error.is_queue_does_not_exist(), "{error:?}");
 }
 

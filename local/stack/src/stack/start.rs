@@ -14,22 +14,20 @@ use rusqlite::Connection;
 use tokio::{
     net::TcpListener,
     sync::{Mutex, Notify},
-    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::Stack;
 use crate::{
     Options,
-    connections::Connections,
     core::{Core, Position, Unit},
     data_dir::DataDir,
-    dynamodb::{DynamoDb, StreamLog},
+    dynamodb::DynamoDb,
     elsewhere::{Elsewhere, Tail},
-    gateway::{self, Routes},
+    gateway::{self, Connections, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
-    redis::{self, Redis},
+    redis::Redis,
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
     sqs::{self, Queues, journal},
     store::Store,
@@ -38,11 +36,8 @@ use crate::{
 };
 
 impl Stack {
-    /// Starts everything that the template declares. Returns when the stack accepts requests.
-    ///
-    /// # Errors
-    /// Fails if the template has a mistake, the data directory is in use, the address is taken, Redis is missing, or a
-    /// function does not start. The parts that were started are stopped again.
+    /// Starts everything that the template declares. Returns when the stack accepts requests. A failure (a mistake in
+    /// the template, a data directory in use, a taken address, no Redis, a function) stops what was started.
     pub async fn start(options: Options) -> Result<Self> {
         let data = DataDir::open(&options.data).await?;
         let plan = Plan::read(&options).await?;
@@ -51,26 +46,26 @@ impl Stack {
             options.redis,
             options.redis_replica_reads,
             &options.redis_server,
-            &data.join("redis"),
+            &data.path.join("redis"),
         )
         .await?;
         let surroundings = Surroundings::new(options.weather, options.weather_seed.unwrap_or_else(any_seed));
         let metrics = Arc::new(Metrics::new()?);
         let mut stores = Stores::open(&plan, &data, &surroundings, &metrics).await?;
-        let dynamodb = plan.elsewhere.as_ref().map_or(stores.dynamodb.endpoint(), |elsewhere| &elsewhere.url).to_owned();
+        let dynamodb = plan.elsewhere.as_ref().map_or(&stores.dynamodb.endpoint, |elsewhere| &elsewhere.url).clone();
         let endpoints = Endpoints { dynamodb, sqs: plan.sqs, gateway: plan.gateway, redis: redis.options() };
         let ending = CancellationToken::new().drop_guard();
         let queues = Arc::clone(&stores.queues);
         let queue_server = sqs::serve(plan.queue_listener, queues, surroundings.clone(), ending.token().clone());
         let functions = Functions::start(&options, &plan.template, &endpoints, &data).await?;
         let positions = stores.positions(&plan.template, plan.elsewhere.as_ref())?;
-        stores.dynamodb.keep_tidy(Arc::clone(&stores.log))?;
+        stores.dynamodb.keep_tidy()?;
 
         let core = Arc::new(Core {
             template: plan.template,
             units: functions.units,
             queues: sqs::Source { own: stores.queues, elsewhere: plan.elsewhere },
-            log: stores.log,
+            log: Arc::clone(&stores.dynamodb.log),
             store: stores.store,
             positions,
             entries: functions.entries,
@@ -84,7 +79,8 @@ impl Stack {
         });
         connect_faults(&core);
         let stopping = CancellationToken::new().drop_guard();
-        let pollers = start_pollers(&core, options.schedules, &stores.streams, stopping.token())?;
+        let context = pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone() };
+        let pollers = pollers::start(&context, options.schedules);
         let closing = CancellationToken::new().drop_guard();
         let gateway = gateway::serve(plan.listener, Arc::clone(&core), plan.routes, closing.token().clone());
         Ok(Self {
@@ -150,7 +146,6 @@ struct Stores {
     store: Arc<Store>,
     /// The stored positions of stream readers, by [`position_key`].
     known: BTreeMap<String, i64>,
-    log: Arc<StreamLog>,
     /// ARNs of streams by the table's logical id.
     streams: BTreeMap<String, String>,
     dynamodb: DynamoDb,
@@ -159,7 +154,7 @@ struct Stores {
 impl Stores {
     /// Opens the files in the data directory, and creates the tables and queues that do not exist.
     async fn open(plan: &Plan, data: &DataDir, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Self> {
-        let dynamodb = DynamoDb::start(&data.join("dynamodb.sqlite"), &plan.template, surroundings, metrics)?;
+        let dynamodb = DynamoDb::start(&data.path.join("dynamodb.sqlite"), &plan.template, surroundings, metrics)?;
         let mut streams = BTreeMap::new();
         for table in plan.template.tables.values() {
             let arn = match &plan.elsewhere {
@@ -168,41 +163,44 @@ impl Stores {
             };
             streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
         }
-        let log = Arc::new(dynamodb.streams()?);
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
-        let (store, (messages, known)) = Store::open(&data.join("local.sqlite"), load)?;
+        let (store, (messages, known)) = Store::open(&data.path.join("local.sqlite"), load)?;
         let store = Arc::new(store);
         let declared = plan.template.queues.values().cloned();
         let queues = Arc::new(Queues::new(declared, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions)));
         if let Some(elsewhere) = &plan.elsewhere {
             elsewhere.ensure_queues(&queues).await?;
         }
-        Ok(Self { queues, store, known, log, streams, dynamodb })
+        Ok(Self { queues, store, known, streams, dynamodb })
     }
 
     /// The position of each function in the streams that it reads: the known one, or the end that the template names.
-    fn positions(&self, template: &Template, elsewhere: Option<&Elsewhere>) -> Result<Vec<Arc<Position>>> {
-        let mut positions = Vec::new();
+    fn positions(&self, template: &Template, elsewhere: Option<&Elsewhere>) -> Result<BTreeMap<String, Position>> {
+        let mut positions = BTreeMap::new();
         for function in template.functions.values() {
             for event in &function.events {
                 let EventSource::Stream(source) = &event.source else { continue };
-                let table = template.tables.get(&source.table);
-                let table = table.ok_or_else(|| anyhow!("the template has no table `{}`", source.table))?;
+                let (table, arn) = template
+                    .tables
+                    .get(&source.table)
+                    .zip(self.streams.get(&source.table))
+                    .with_context(|| format!("table `{}` has no stream", source.table))?;
                 let key = position_key(&function.logical_id, &source.table);
                 let sequence = match self.known.get(&key) {
                     Some(sequence) => *sequence,
                     None if source.from_oldest => 0,
-                    None => self.log.newest(&table.name)?,
+                    None => self.dynamodb.log.newest(&table.name)?,
                 };
-                self.log.consumed(&table.name, &key, sequence);
-                let arn = self.streams.get(&source.table);
-                positions.push(Arc::new(Position {
-                    function: function.logical_id.clone(),
+                self.dynamodb.log.consumed(&table.name, &key, sequence);
+                let position = Position {
                     table: source.table.clone(),
                     table_name: table.name.clone(),
+                    arn: arn.clone(),
+                    view: table.stream_view.clone().unwrap_or_default(),
                     sequence: AtomicI64::new(sequence),
-                    tail: elsewhere.zip(arn).map(|(elsewhere, arn)| Tail::new(elsewhere.clone(), arn.clone())),
-                }));
+                    tail: elsewhere.map(|elsewhere| Tail::new(elsewhere.clone(), arn.clone())),
+                };
+                positions.insert(key, position);
             }
         }
         Ok(positions)
@@ -214,7 +212,6 @@ fn read_positions(connection: &Connection) -> rusqlite::Result<BTreeMap<String, 
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// The functions of the template, ready to be invoked.
 struct Functions {
     units: BTreeMap<String, Unit>,
     entries: Arc<AtomicU64>,
@@ -258,13 +255,13 @@ async fn start_runner(
         .bin_dir
         .as_ref()
         .ok_or_else(|| anyhow!("functions can run as processes only if the folder of their binaries is given"))?;
-    let logs = data.join("logs");
+    let logs = data.path.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let settings = WorkerSettings {
         binary: folder.join(&function.binary),
         count: options.processes,
         environment,
-        runtime_api: runtime_api.address().to_owned(),
+        runtime_api: runtime_api.address.clone(),
         log: logs.join(format!("{}.log", function.binary)),
     };
     let processes = Processes::start(function, settings)?;
@@ -278,20 +275,4 @@ fn connect_faults(core: &Arc<Core>) {
     core.surroundings.faults.kill_with(move |function| {
         killed.upgrade().and_then(|core| Some(core.unit(function)?.runner.kill())).unwrap_or_default()
     });
-}
-
-/// Starts the sources of the functions, and the storms of the stack's own Redis.
-fn start_pollers(
-    core: &Arc<Core>,
-    schedules: bool,
-    streams: &BTreeMap<String, String>,
-    stop: &CancellationToken,
-) -> Result<JoinSet<()>> {
-    let context = pollers::Context { core: Arc::clone(core), stop: stop.clone() };
-    let arn = |table: &str| streams.get(table).cloned().ok_or_else(|| anyhow!("table `{table}` has no stream"));
-    let mut pollers = pollers::start(&context, schedules, arn)?;
-    for node in &core.own_redis {
-        pollers.spawn(redis::storms(node.clone(), Arc::clone(&core.surroundings.conditions), stop.clone()));
-    }
-    Ok(pollers)
 }

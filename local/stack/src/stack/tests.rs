@@ -55,7 +55,7 @@ async fn the_gateway_refuses_requests_before_any_function_as_api_gateway_does() 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_local_routes_report_and_pause_the_stack() {
     let (_folder, stack) = start_with(|_| ()).await;
-    stack.idle().await.unwrap();
+    stack.idle_within(Duration::from_secs(60)).await.unwrap();
     let client = reqwest::Client::new();
     let url = |path: &str| format!("{}{path}", stack.base_url());
 

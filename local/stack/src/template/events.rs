@@ -95,8 +95,7 @@ pub(super) fn default_scopes(api: &Value) -> Result<Option<Vec<String>>> {
     Ok(Some(scopes.filter_map(Value::as_str).map(str::to_owned).collect()))
 }
 
-/// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that the local stack does
-/// not serve.
+/// Reads one event. Returns `None` for a stream or queue that is turned off, and for a kind that is not served.
 pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) -> Result<Option<Event>> {
     let properties = &event["Properties"];
     let source = match kind(event) {

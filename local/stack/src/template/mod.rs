@@ -54,8 +54,7 @@ pub struct Template {
 #[derive(Clone, Debug)]
 pub struct Function {
     pub logical_id: String,
-    /// The binary's name, from `Metadata.BuildProperties.Binary`. It also names the function in the local stack's
-    /// API.
+    /// From `Metadata.BuildProperties.Binary`. It also names the function in the local stack's API.
     pub binary: String,
     /// The time limit of an invocation.
     pub timeout_seconds: u64,
@@ -68,16 +67,12 @@ pub struct Function {
 
 /// Converts the text of a template to JSON without resolving it. Every `!Tag x` becomes `{"Fn::Tag": x}`. Tests use
 /// it for resources that this stack does not run.
-///
-/// # Errors
-/// Fails if the text is not YAML.
 pub fn document(text: &str) -> Result<Value> {
     let yaml: serde_yaml_ng::Value = serde_yaml_ng::from_str(text).context("the template is not YAML")?;
     Ok(long_forms(serde_json::to_value(yaml)?))
 }
 
 impl Function {
-    #[must_use]
     pub fn arn(&self) -> String {
         format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:{}", self.binary)
     }
@@ -111,19 +106,12 @@ impl Function {
 
 impl Template {
     /// Reads and resolves the template at `path`.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read, and under the conditions of [`Template::parse`].
     pub fn load(path: &Path, bindings: &Bindings) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the template {}", path.display()))?;
         Self::parse(&text, bindings).with_context(|| format!("template {}", path.display()))
     }
 
-    /// Resolves the text of a template.
-    ///
-    /// # Errors
-    /// Fails if the text is not YAML, or if a resource refers to something that does not exist. The error names the
-    /// resource.
+    /// Resolves the text of a template. Fails if a resource refers to something that does not exist, and names it.
     pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
         let root = document(text)?;
         let declared = root["Resources"].as_object().context("the template has no `Resources` section")?;
@@ -169,7 +157,6 @@ impl Template {
     }
 
     /// Finds a function by binary name or logical id.
-    #[must_use]
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.get(name).or_else(|| self.functions.values().find(|function| function.binary == name))
     }
@@ -190,7 +177,6 @@ impl Template {
 struct Resources<'a>(BTreeMap<&'a str, Value>);
 
 impl Resources<'_> {
-    /// Reads all resources of a kind.
     fn read<T>(&self, of: &str, read: impl Fn(&str, &Value) -> Result<T>) -> Result<BTreeMap<String, T>> {
         let chosen = self.0.iter().filter(|(_, body)| kind(body) == of);
         chosen.map(|(id, body)| Ok(((*id).to_owned(), read(id, body).with_context(|| format!("resource `{id}`"))?))).collect()

@@ -1,14 +1,13 @@
 //! Evaluates CloudFormation's intrinsic functions as a deployment to a fixed region and account does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use super::{ACCOUNT, REGION};
 
-/// Rewrites the YAML short forms (`!Ref`, `!GetAtt`, …) to the long ones, so both spellings take one path. A converted
-/// short form is `{"!Tag": x}`.
+/// Rewrites the YAML short forms (`!Ref`, as JSON `{"!Ref": x}`) to the long ones, so both spellings take one path.
 pub(super) fn long_forms(value: Value) -> Value {
     let name = |name: String| match name.strip_prefix('!') {
         Some(tag @ ("Ref" | "Condition")) => tag.to_owned(),
@@ -52,7 +51,7 @@ impl Scope {
     fn evaluate(&self, value: &Value) -> Result<Option<Value>> {
         match value {
             Value::Object(map) => {
-                if let Some((name, argument)) = single(map)
+                if let [(name, argument)] = map.iter().collect::<Vec<_>>()[..]
                     && (name == "Ref" || name == "Condition" || name.starts_with("Fn::"))
                     && (name != "Condition" || argument.is_string())
                 {
@@ -171,8 +170,7 @@ impl Scope {
         Ok(path.to_owned())
     }
 
-    /// Accepts a resource of the template, or a resource that SAM generates. A generated name begins with its
-    /// parent's name.
+    /// Accepts a resource of the template, or one that SAM generates: its name begins with its parent's.
     fn known(&self, id: &str) -> Result<()> {
         let generated = || self.resources.iter().any(|(parent, sam)| *sam && id.len() > parent.len() && id.starts_with(parent));
         if self.resources.contains_key(id) || id == "ServerlessHttpApi" || generated() {
@@ -182,9 +180,8 @@ impl Scope {
     }
 
     fn suggestion(&self, id: &str) -> String {
-        let names: BTreeSet<&String> = self.parameters.keys().chain(self.resources.keys()).collect();
-        let near =
-            names.into_iter().find(|name| name.eq_ignore_ascii_case(id) || name.starts_with(id) || id.starts_with(name.as_str()));
+        let mut names = self.parameters.keys().chain(self.resources.keys());
+        let near = names.find(|name| name.eq_ignore_ascii_case(id) || name.starts_with(id) || id.starts_with(name.as_str()));
         near.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
     }
 
@@ -254,10 +251,4 @@ fn text(value: &Value) -> Result<&str> {
 fn arguments<const N: usize>(argument: &Value) -> Result<&[Value; N]> {
     let items = argument.as_array().with_context(|| format!("expected a list of {N} arguments"))?;
     items.as_slice().try_into().with_context(|| format!("expected {N} arguments, found {}", items.len()))
-}
-
-fn single(map: &Map<String, Value>) -> Option<(&str, &Value)> {
-    let mut entries = map.iter();
-    let (name, argument) = entries.next()?;
-    entries.next().is_none().then_some((name.as_str(), argument))
 }

@@ -24,11 +24,9 @@ pub enum Weather {
     /// No limits and no delays. A failed message returns after the stack's short retry delay.
     #[default]
     Calm,
-    /// AWS on a good day: its latencies, its limits for each partition, its transaction conflicts, and the timeouts
-    /// of the template.
+    /// AWS on a good day: its latencies, limits of partitions and transaction conflicts, and the template's timeouts.
     Aws,
-    /// AWS on a bad day. In addition: lost responses, errors, duplicates, delays, and a Redis that drops connections
-    /// and hangs.
+    /// AWS on a bad day: also lost responses, errors, duplicates, delays, and a Redis that drops connections and hangs.
     Storm,
 }
 
@@ -76,7 +74,6 @@ const FEW_UNITS: f64 = 50.0;
 
 impl Consumption {
     /// Returns the read units of the partition of `table` whose key is this number.
-    #[must_use]
     pub fn read_of(&self, table: &str, key: u64) -> f64 {
         let partition = format!("{table}/{}", serde_json::json!({ "N": key.to_string() }));
         self.units.get(&(partition, false)).copied().unwrap_or_default()
@@ -93,7 +90,6 @@ impl Consumption {
 pub(crate) struct Conditions {
     weather: watch::Sender<Weather>,
     randomness: Mutex<Randomness>,
-    /// The number of faults that storms have caused.
     faults: AtomicU64,
     consumption: Mutex<Consumption>,
     motion: Mutex<Motion>,
@@ -166,12 +162,10 @@ impl Conditions {
         lock(&self.consumption)
     }
 
-    /// Notifies of every change of the weather.
     pub(crate) fn changes(&self) -> watch::Receiver<Weather> {
         self.weather.subscribe()
     }
 
-    /// Returns true with this probability.
     pub(crate) fn chance(&self, probability: f64) -> bool {
         lock(&self.randomness).generator.random_bool(probability)
     }
@@ -203,8 +197,7 @@ impl Conditions {
         least + most.saturating_sub(least).mul_f64(lock(&self.randomness).generator.random::<f64>())
     }
 
-    /// Picks a time from the log-normal distribution with this median and 99th percentile. The longest time is five
-    /// times the 99th percentile.
+    /// Picks a time from the log-normal distribution with this median and 99th percentile, at most five times the latter.
     pub(crate) fn log_normal(&self, median: Duration, p99: Duration) -> Duration {
         /// The 99th percentile of the standard normal distribution.
         const Z99: f64 = 2.326_347_9;

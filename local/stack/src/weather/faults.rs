@@ -1,14 +1,10 @@
-//! Single faults at selected requests, for tests. For example, the response of the next `UpdateItem` of mark-read is
-//! lost.
+//! Single faults at selected requests, for tests: the response of the next `UpdateItem` of mark-read is lost.
 //!
 //! Faults do not depend on the weather. They also happen in calm weather.
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -18,15 +14,21 @@ use tokio::sync::watch;
 
 use crate::lock::lock;
 
-/// The time that the request of a killed invocation stays open. The invocation then ends before it can see a closed
-/// connection.
+/// The request of a killed invocation stays open so long that the invocation ends before it sees a closed connection.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// Code of a test that runs during a request.
-pub type Callback = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+#[derive(Clone)]
+pub struct Callback(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl fmt::Debug for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
 
 /// The effect of a fault on a request to DynamoDB or SQS.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum FaultAction {
     /// The service does nothing and returns this error code, such as `ThrottlingException` or `InternalServerError`.
     FailBefore(String),
@@ -50,52 +52,30 @@ pub enum FaultAction {
 impl FaultAction {
     /// Builds [`FaultAction::RunThen`] from an asynchronous closure.
     pub fn run_then<F: Future<Output = ()> + Send + 'static>(callback: impl Fn() -> F + Send + Sync + 'static) -> Self {
-        Self::RunThen(Arc::new(move || Box::pin(callback())))
-    }
-}
-
-impl fmt::Debug for FaultAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FailBefore(code) => write!(f, "FailBefore({code})"),
-            Self::FailAfter(code) => write!(f, "FailAfter({code})"),
-            Self::LoseResponse => f.write_str("LoseResponse"),
-            Self::Hang(time) => write!(f, "Hang({time:?})"),
-            Self::DoLate(time) => write!(f, "DoLate({time:?})"),
-            Self::LeaveUnprocessed => f.write_str("LeaveUnprocessed"),
-            Self::Kill => f.write_str("Kill"),
-            Self::RunThen(_) => f.write_str("RunThen"),
-        }
+        Self::RunThen(Callback(Arc::new(move || Box::pin(callback()))))
     }
 }
 
 /// A fault and the requests that it matches. A request must satisfy every condition that is set.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The binary name of the calling function.
-    pub function: Option<String>,
-    /// The operation, such as `UpdateItem` or `SendMessageBatch`.
-    pub operation: String,
-    /// A table or queue that the request names.
-    pub table: Option<String>,
-    /// A text that the request's body contains, such as `"42"`.
-    pub containing: Option<String>,
-    /// The number of matching requests that pass before the first fault.
-    pub after: usize,
-    /// The number of requests that the fault affects.
-    pub times: usize,
-    pub action: FaultAction,
+    function: Option<String>,
+    operation: String,
+    table: Option<String>,
+    containing: Option<String>,
+    after: usize,
+    times: usize,
+    action: FaultAction,
 }
 
 impl Fault {
-    /// A fault of the next request of this operation, by any caller.
-    #[must_use]
+    /// A fault of the next request of this operation, such as `UpdateItem` or `SendMessageBatch`, by any caller.
     pub fn new(operation: &str, action: FaultAction) -> Self {
         let operation = operation.to_owned();
         Self { function: None, operation, table: None, containing: None, after: 0, times: 1, action }
     }
 
-    /// Matches only requests of this function.
+    /// Matches only requests of this function, by the name of its binary.
     #[must_use]
     pub fn of(mut self, function: &str) -> Self {
         self.function = Some(function.to_owned());
@@ -143,15 +123,13 @@ impl Fault {
 
 /// Returns true if a request to DynamoDB or SQS names this table or queue.
 fn names(body: &Value, table: &str) -> bool {
-    let is = |value: Option<&Value>| value.and_then(Value::as_str).is_some_and(|name| name.rsplit('/').next() == Some(table));
-    let in_actions = |actions: &Value| {
-        let actions = actions.as_array().into_iter().flatten();
-        actions.filter_map(Value::as_object).flat_map(|action| action.values()).any(|action| is(action.get("TableName")))
-    };
-    is(body.get("TableName"))
-        || is(body.get("QueueUrl"))
-        || body.get("RequestItems").is_some_and(|items| items.get(table).is_some())
-        || body.get("TransactItems").is_some_and(in_actions)
+    let is = |name: &Value| name.as_str().is_some_and(|name| name.rsplit('/').next() == Some(table));
+    let items = body["TransactItems"].as_array().into_iter().flatten().filter_map(Value::as_object);
+    let mut actions = items.flat_map(|item| item.values());
+    is(&body["TableName"])
+        || is(&body["QueueUrl"])
+        || body["RequestItems"].get(table).is_some()
+        || actions.any(|action| is(&action["TableName"]))
 }
 
 /// The parts of a request that faults match.
@@ -170,7 +148,6 @@ pub struct Planted {
 
 impl Planted {
     /// The number of requests that the fault has affected.
-    #[must_use]
     pub fn fired(&self) -> usize {
         *self.fired.borrow()
     }
@@ -186,7 +163,7 @@ impl Planted {
 struct Rule {
     fault: Fault,
     seen: usize,
-    fired: Arc<watch::Sender<usize>>,
+    fired: watch::Sender<usize>,
 }
 
 type Killer = Box<dyn Fn(&str) -> usize + Send + Sync>;
@@ -194,8 +171,6 @@ type Killer = Box<dyn Fn(&str) -> usize + Send + Sync>;
 #[derive(Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
-    /// The number of rules. A request checks only this number if there are none.
-    count: AtomicUsize,
     killer: OnceLock<Killer>,
 }
 
@@ -203,31 +178,24 @@ impl Faults {
     /// Plants a fault. If several match a request, the oldest one applies.
     pub fn add(&self, fault: Fault) -> Planted {
         let (sender, fired) = watch::channel(0);
-        let mut rules = lock(&self.rules);
         if fault.times > 0 {
-            rules.push(Rule { fault, seen: 0, fired: Arc::new(sender) });
+            lock(&self.rules).push(Rule { fault, seen: 0, fired: sender });
         }
-        self.count.store(rules.len(), Ordering::SeqCst);
         Planted { fired }
     }
 
     /// Removes all faults that have not happened yet.
     pub fn clear(&self) {
         lock(&self.rules).clear();
-        self.count.store(0, Ordering::SeqCst);
     }
 
     /// Returns true if no fault is planted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.count.load(Ordering::SeqCst) == 0
+        lock(&self.rules).is_empty()
     }
 
     /// Returns the effect on this request, if a fault matches.
     pub(crate) fn take(&self, request: &Call<'_>) -> Option<FaultAction> {
-        if self.is_empty() {
-            return None;
-        }
         let mut rules = lock(&self.rules);
         let mut body = None;
         let index = rules.iter_mut().position(|rule| {
@@ -239,10 +207,9 @@ impl Faults {
         })?;
         let rule = rules.get_mut(index)?;
         let action = rule.fault.action.clone();
-        let fired = Arc::clone(&rule.fired);
+        let fired = rule.fired.clone();
         if rule.seen >= rule.fault.after + rule.fault.times {
             rules.remove(index);
-            self.count.store(rules.len(), Ordering::SeqCst);
         }
         drop(rules);
         fired.send_modify(|fired| *fired += 1);
@@ -251,13 +218,13 @@ impl Faults {
     }
 
     /// Performs a request of a function under a fault. Returns `None` if the response is lost. `refuse` builds the
-    /// response for an error code, `unprocessed` the response that leaves a whole batch. The outcome of the request
-    /// is held until the response is due.
-    pub(crate) async fn apply<T: Into<Option<R>>, R>(
+    /// response for an error code, `unprocessed` the response that leaves a whole batch. The second part of the
+    /// request's outcome is held until the response is due.
+    pub(crate) async fn apply<R, H>(
         &self,
         fault: FaultAction,
         function: Option<&str>,
-        request: impl Future<Output = T>,
+        request: impl Future<Output = (Option<R>, H)>,
         refuse: impl Fn(&str) -> R,
         unprocessed: impl FnOnce() -> R,
     ) -> Option<R> {
@@ -267,7 +234,7 @@ impl Faults {
             FaultAction::DoLate(time) => tokio::time::sleep(*time).await,
             _ => {}
         }
-        let outcome = request.await;
+        let (response, _held) = request.await;
         match fault {
             FaultAction::FailAfter(code) => return Some(refuse(&code)),
             FaultAction::LoseResponse => return None,
@@ -277,10 +244,10 @@ impl Faults {
                 tokio::time::sleep(UNANSWERED).await;
                 return None;
             }
-            FaultAction::RunThen(callback) => callback().await,
+            FaultAction::RunThen(callback) => callback.0().await,
             _ => {}
         }
-        outcome.into()
+        response
     }
 
     /// Sets how invocations are killed. Until then, [`Faults::kill`] kills none.
