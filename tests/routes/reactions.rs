@@ -57,13 +57,14 @@ fn a_repeated_reaction_counts_once() {
 fn the_callers_next_page_shows_the_reaction_on_every_route() {
     world(async |world| {
         let reader = world.reader(1, [10, 20]).await;
-        world.deliver_posts([10, 20], 2).await;
+        world.deliver_posts([10], 2).await;
+        world.deliver_posts([20], 2).await;
         // The workers are paused: the handler alone must prepare the next page.
         world.pause_workers().await;
         let etag = async || reader.get("/v1/feed").await.header("etag").unwrap().to_owned();
         let expected = |liked: &[&str], favorited: &[&str]| {
             let flags = |id: &str| (id.to_owned(), liked.contains(&id), favorited.contains(&id));
-            ["20-2", "10-2", "20-1", "10-1"].map(flags).to_vec()
+            ["20-2", "20-1", "10-2", "10-1"].map(flags).to_vec()
         };
         assert_eq!(flags(&reader, "/v1/feed").await, expected(&[], &[]));
         let before = etag().await;
