@@ -5,10 +5,12 @@ use std::{
     sync::mpsc::{Receiver, channel},
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidemark::{domain::Timestamp, ports::Metric};
 use tidemark_local::RedisData;
 use tidemark_tests::World;
+
+use crate::metrics::{lag, metrics, value};
 
 /// Runs a test on a stack whose functions write their lines to the receiver.
 async fn with_lines(test: impl AsyncFnOnce(&World, &Receiver<String>)) {
@@ -18,10 +20,6 @@ async fn with_lines(test: impl AsyncFnOnce(&World, &Receiver<String>)) {
 
 fn read(lines: &Receiver<String>) -> Vec<Value> {
     lines.try_iter().map(|line| serde_json::from_str(&line).unwrap()).collect()
-}
-
-fn keys(line: &Value) -> BTreeSet<&str> {
-    line.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 fn of_metrics(line: &Value) -> BTreeSet<(Metric, Vec<&str>)> {
@@ -61,11 +59,7 @@ async fn each_invocation_writes_one_line_without_personal_data() {
         world.idle().await;
 
         let lines = read(lines);
-        let text = reqwest::get(format!("{}/_local/metrics", world.stack.base_url())).await.unwrap().text().await.unwrap();
-        let invocations = |function: &str| {
-            let sample = format!("tidemark_invocation_duration_seconds_count{{function=\"{function}\"}} ");
-            text.lines().find_map(|line| line.strip_prefix(sample.as_str())?.parse::<usize>().ok()).unwrap_or(0)
-        };
+        let metrics = metrics(world).await;
         let mut by_function: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         for line in lines.iter().filter(|line| line["function"].is_string()) {
             by_function.entry(line["function"].as_str().unwrap()).or_default().push(line);
@@ -73,19 +67,20 @@ async fn each_invocation_writes_one_line_without_personal_data() {
         let called = ["fan-out", "follow", "publish", "read-feed", "reconcile", "relation-projector"];
         assert!(called.iter().all(|function| by_function.contains_key(function)), "{by_function:?}");
         for (function, lines) in &by_function {
-            assert_eq!(lines.len(), invocations(function), "{function}");
+            let sample = format!("tidemark_invocation_duration_seconds_count{{function=\"{function}\"}}");
+            assert_eq!(lines.len() as f64, value(&metrics, &sample), "{function}");
             assert_eq!(lines.iter().filter(|line| line["cold_start"] == true).count(), 1, "{function} started once");
         }
 
         let always = ["timestamp", "level", "function", "request_id", "duration_ms", "cold_start"];
         let of_http = ["Route", "StatusClass", "status", "degraded", "RequestLatency"];
-        let metrics: BTreeSet<&str> = Metric::ALL.iter().map(|metric| metric.name()).chain(["_aws"]).collect();
+        let of_metrics: BTreeSet<&str> = Metric::ALL.iter().map(|metric| metric.name()).chain(["_aws"]).collect();
         for line in by_function.values().flatten() {
             let own: &[&str] = if line["Route"].is_string() { &of_http } else { &["records", "failures"] };
             let expected: BTreeSet<&str> = always.iter().chain(own).copied().collect();
-            let found = keys(line);
+            let found = line.as_object().unwrap().keys().map(String::as_str).collect();
             assert!(expected.is_subset(&found), "{line}");
-            assert!(found.difference(&expected).all(|name| metrics.contains(name)), "{line}");
+            assert!(found.difference(&expected).all(|name| of_metrics.contains(name)), "{line}");
             assert!(Timestamp::parse(line["timestamp"].as_str().unwrap()).is_some() && line["level"] == "INFO", "{line}");
             let text = line.to_string();
             assert!(["secret", "1234567", "7654321"].iter().all(|secret| !text.contains(secret)), "{line}");
@@ -124,26 +119,16 @@ async fn every_metric_is_written_with_its_dimensions_and_delivery_lag_is_that_of
         assert!(missing.iter().all(|(_, set)| set.contains(&"Kind")), "only a difference has a kind: {missing:?}");
         assert!(written.iter().all(|set| sets.clone().any(|known| known == *set)), "{written:?}");
 
-        let mut lags: Vec<f64> = Vec::new();
-        for post in &posts {
-            let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
-            let [from, to] =
-                ["started_at", "finished_at"].map(|name| Timestamp::parse(delivery[name].as_str().unwrap()).unwrap());
-            lags.push((to.ms() - from.ms()) as f64);
-        }
+        let lags = [lag(&author, &posts[0]).await, lag(&author, &posts[1]).await];
         let measured = values(&lines, Metric::DeliveryLag);
         assert_eq!(measured.len(), 2, "each delivery counts once");
         assert!(lags.iter().all(|lag| measured.contains(lag)), "{lags:?} {measured:?}");
         assert_eq!(values(&lines, Metric::FollowersDelivered).iter().sum::<f64>(), 10.0);
-        assert_eq!(values(&lines, Metric::DegradedResponses).iter().sum::<f64>(), degraded(&lines) as f64);
+        let degraded = lines.iter().filter(|line| line["degraded"] == true).count();
+        assert_eq!(values(&lines, Metric::DegradedResponses).iter().sum::<f64>(), degraded as f64);
         assert!(values(&lines, Metric::Rebuilds).iter().sum::<f64>() >= 1.0);
         let slow = |line: &&Value| line["RequestLatency"].as_f64() > line["duration_ms"].as_f64();
         assert_eq!(lines.iter().find(slow), None, "a request ends before its invocation");
     })
     .await;
-}
-
-/// The number of lines that say that their response was made without Redis.
-fn degraded(lines: &[Value]) -> usize {
-    lines.iter().filter(|line| line["degraded"] == json!(true)).count()
 }
