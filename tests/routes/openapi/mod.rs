@@ -10,8 +10,10 @@ use tidemark::{
     domain::{NoticeId, PostId, UserId},
     http::{Kind, Route},
 };
-use tidemark_local::template::{Bindings, EventSource, HttpRoute, Template};
-use tidemark_tests::{repository, world};
+use tidemark_local::template::HttpRoute;
+use tidemark_tests::{repository, text_of, world};
+
+use crate::template;
 
 /// The routes of all functions.
 pub(crate) fn routes() -> impl Iterator<Item = Route> {
@@ -26,25 +28,12 @@ pub(crate) fn routes() -> impl Iterator<Item = Route> {
     functions.into_iter().flatten()
 }
 
-/// Every route in the template, as `METHOD /path`, without the one for all other requests.
-fn template_routes() -> BTreeMap<String, HttpRoute> {
-    let template = Template::load(&repository().join("template.yaml"), &Bindings::default()).unwrap();
-    let events = template.functions.values().flat_map(|function| &function.events);
-    let routes = events.filter_map(|event| match &event.source {
-        EventSource::Http(route) if route.path == "$default" => None,
-        EventSource::Http(route) => Some((format!("{} {}", route.method, route.path), route.clone())),
-        EventSource::Sqs(_) | EventSource::Stream(_) | EventSource::Schedule(_) => None,
-    });
-    routes.collect()
-}
-
-fn document() -> Value {
-    let text = std::fs::read_to_string(repository().join("openapi.yaml")).unwrap();
-    serde_yaml_ng::from_str(&text).unwrap()
+pub(crate) fn document() -> Value {
+    serde_yaml_ng::from_str(&text_of("openapi.yaml")).unwrap()
 }
 
 /// Every operation of openapi.yaml as `METHOD /path`.
-fn operations(document: &Value) -> BTreeMap<String, &Value> {
+pub(crate) fn operations(document: &Value) -> BTreeMap<String, &Value> {
     let items = document["paths"].as_object().unwrap().iter();
     let operations = items.flat_map(|(path, item)| {
         let methods = item.as_object().unwrap().iter();
@@ -60,22 +49,17 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 
 #[test]
 fn openapi_yaml_and_the_table_of_routes_are_what_the_code_generates() {
-    let path = repository().join("openapi.yaml");
-    let base = std::fs::read_to_string(repository().join("shared/http/openapi.base.yaml")).unwrap();
-    let examples = std::fs::read_to_string(repository().join(examples::FILE)).unwrap();
+    const TABLE: &str = "shared/http/src/routes.txt";
+    let (base, examples) = (text_of("shared/http/openapi.base.yaml"), text_of(examples::FILE));
     let text = document::text(&document::document(&base, &serde_yaml_ng::from_str(&examples).unwrap(), routes()));
     let generated: Value = serde_yaml_ng::from_str(&text).unwrap();
-    let (of_table, table) = (repository().join("shared/http/src/routes.txt"), document::routes(&generated));
+    let table = document::routes(&generated);
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
-        std::fs::write(path, text).unwrap();
-        std::fs::write(of_table, table).unwrap();
+        std::fs::write(repository().join("openapi.yaml"), text).unwrap();
+        std::fs::write(repository().join(TABLE), table).unwrap();
     } else {
         assert!(document() == generated, "openapi.yaml is not what the code generates: run `make openapi`");
-        assert_eq!(
-            std::fs::read_to_string(of_table).unwrap(),
-            table,
-            "routes.txt is not what the code generates: run `make openapi`"
-        );
+        assert_eq!(text_of(TABLE), table, "routes.txt is not what the code generates: run `make openapi`");
     }
 }
 
@@ -86,16 +70,22 @@ fn the_stack_serves_the_document_and_its_reference() {
             let response = reqwest::get(format!("{}{path}", world.stack.base_url())).await.unwrap();
             response.error_for_status().unwrap().text().await.unwrap()
         };
-        let document = std::fs::read_to_string(repository().join("openapi.yaml")).unwrap();
-        assert_eq!(get("/openapi.yaml").await, document);
+        assert_eq!(get("/openapi.yaml").await, text_of("openapi.yaml"));
         assert!(get("/docs").await.contains("/docs/redoc.standalone.js"));
     });
 }
 
 #[test]
-fn openapi_and_template_have_the_same_routes() {
-    let (routes, document) = (template_routes(), document());
+fn openapi_template_and_functions_have_the_same_routes() {
+    let document = document();
     let operations = operations(&document);
+    let mut of_functions: Vec<&str> = routes().map(|route| route.key).collect();
+    of_functions.sort_unstable();
+    assert_eq!(operations.keys().collect::<Vec<_>>(), of_functions);
+    let named = template::routes(&template::resolved()).into_iter().filter(|route| route.path != "$default");
+    let routes: Vec<(String, HttpRoute)> = named.map(|route| (format!("{} {}", route.method, route.path), route)).collect();
+    assert_eq!(routes.len(), operations.len(), "each route once");
+    let routes = BTreeMap::from_iter(routes);
     assert_eq!(operations.keys().collect::<Vec<_>>(), routes.keys().collect::<Vec<_>>());
     let ids: BTreeMap<&str, &String> = operations.iter().map(|(key, it)| (it["operationId"].as_str().unwrap(), key)).collect();
     assert_eq!(ids.len(), operations.len(), "each operationId once: {ids:?}");

@@ -14,8 +14,8 @@ use tidemark::{
     telemetry::{EmbeddedMetrics, lines},
 };
 use tidemark_tests::{
-    repository,
     template::{resources, template_document},
+    text_of,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -62,7 +62,7 @@ fn printed(rust_log: &str, log: impl FnOnce()) -> Vec<Value> {
 /// The messages of the metric filters, with the level at which the code logs them.
 fn watched_messages() -> BTreeMap<String, String> {
     let files = ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"];
-    let code: String = files.map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).concat();
+    let code: String = files.map(text_of).concat();
     let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
     let level = |filter: &Value| {
         let pattern = filter["Properties"]["FilterPattern"].as_str().unwrap();

@@ -7,16 +7,13 @@ use serde_json::Value;
 use tidemark::ports::Metric;
 use tidemark_tests::{
     files, repository,
-    template::{entries, quoted_names, resources, table_under, template_document, template_text},
+    template::{entries, quoted_names, resources, table_under, template_document},
+    text_of,
 };
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(repository().join(path)).unwrap()
-}
 
 /// The template without comments. A name in a comment does not count as used.
 fn code() -> String {
-    template_text().lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n")
+    text_of("template.yaml").lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -34,7 +31,7 @@ fn parameters_are_described_grouped_used_and_documented_and_no_other_is() {
         assert!(text.contains(&format!("!Ref {name}")) || text.contains(&format!("${{{name}}}")), "{name} is not used");
     }
 
-    let rows = table_under(&read("docs/deployment.md"), "## Parameters");
+    let rows = table_under(&text_of("docs/deployment.md"), "## Parameters");
     let listed: Vec<String> = rows.iter().map(|row| quoted_names(&row[0]).into_iter().next().unwrap()).collect();
     assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), parameters);
     assert_eq!(listed.len(), parameters.len(), "each once");
@@ -48,7 +45,7 @@ fn parameters_are_described_grouped_used_and_documented_and_no_other_is() {
 
 #[test]
 fn every_kind_of_problem_has_a_section_with_its_status_and_title() {
-    let text = read("docs/problems.md");
+    let text = text_of("docs/problems.md");
     let sections = text.split("\n## ").skip(1).map(|section| section.split("\n\n").take(2).collect::<Vec<_>>());
     let told: Vec<(String, String)> = sections.map(|parts| (parts[0].to_owned(), parts[1].to_owned())).collect();
     let kinds = tidemark::http::Kind::ALL.iter();
@@ -65,7 +62,7 @@ fn the_deployment_guide_has_the_right_resource_counts() {
         ("AWS::CloudWatch::Alarm", "alarms", "twenty-one"),
     ];
     const NUMBERS: [(usize, &str); 4] = [(7, "seven"), (13, "thirteen"), (14, "fourteen"), (21, "twenty-one")];
-    let (template, deployment) = (template_document(), read("docs/deployment.md"));
+    let (template, deployment) = (template_document(), text_of("docs/deployment.md"));
     for (kind, what, number) in COUNTED {
         let count = resources(&template, kind).len();
         assert!(NUMBERS.contains(&(count, number)), "{count} {what}, not {number}");
@@ -86,11 +83,11 @@ fn alarms_and_runbook_sections_match_and_every_alarm_has_a_topic() {
     let template = template_document();
     let alarms = resources(&template, "AWS::CloudWatch::Alarm");
     let names: BTreeSet<String> = alarms.keys().cloned().collect();
-    let runbook = read("docs/operations.md");
+    let runbook = text_of("docs/operations.md");
     let headings = runbook.lines().filter_map(|line| line.strip_prefix("### ")).filter(|heading| heading.ends_with("Alarm"));
     assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), names);
     for document in DOCUMENTS {
-        let named = quoted_names(&read(document)).into_iter().filter(|name| name.ends_with("Alarm"));
+        let named = quoted_names(&text_of(document)).into_iter().filter(|name| name.ends_with("Alarm"));
         let unknown: Vec<String> = named.filter(|name| !names.contains(name)).collect();
         assert!(unknown.is_empty(), "{document} names alarms that do not exist: {unknown:?}");
     }
@@ -207,7 +204,7 @@ fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)
 #[test]
 fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     let template = template_document();
-    let jobs = ["segment.rs", "walk.rs", "flow.rs"].map(|file| read(&format!("functions/reconcile/src/job/{file}"))).concat();
+    let jobs = ["segment.rs", "walk.rs", "flow.rs"].map(|file| text_of(&format!("functions/reconcile/src/job/{file}"))).concat();
     let filters = resources(&template, "AWS::Logs::MetricFilter");
     let filtered = |name: &str| {
         filters.values().any(|filter| filter["Properties"]["MetricTransformations"][0]["MetricName"].as_str() == Some(name))
@@ -228,7 +225,7 @@ fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     }
     let unwatched: Vec<&Metric> = Metric::ALL.iter().filter(|metric| !known.contains(metric)).collect();
     assert_eq!(unwatched, [&Metric::LookedAt]);
-    let logging = read("docs/LOGGING.md");
+    let logging = text_of("docs/LOGGING.md");
     for metric in Metric::ALL {
         assert!(logging.contains(&format!("| `{}` |", metric.name())), "docs/LOGGING.md does not list {}", metric.name());
     }
@@ -252,7 +249,7 @@ fn a_stack_without_alarms_has_neither_alarms_nor_what_belongs_to_them() {
     for output in ["AlarmTopicArn", "DashboardUrl"] {
         assert_eq!(template["Outputs"][output]["Condition"], "HasAlarms");
     }
-    let samconfig = read("samconfig.toml");
+    let samconfig = text_of("samconfig.toml");
     let (dev, prod) = samconfig.split_once("[prod.").unwrap();
     assert_eq!((dev.matches(" Alarms=false ").count(), prod.matches("Alarms=").count()), (2, 0));
 }
@@ -265,7 +262,7 @@ fn every_guarantee_names_an_existing_test() {
         let text = std::fs::read_to_string(path).unwrap();
         tests.extend(test.captures_iter(&text).map(|found| found[1].to_owned()));
     }
-    let rows = table_under(&read("docs/guarantees.md"), "## Failures");
+    let rows = table_under(&text_of("docs/guarantees.md"), "## Failures");
     assert!(rows.len() >= 10, "{}", rows.len());
     for row in rows {
         let named = quoted_names(&row[2]);
