@@ -126,15 +126,3 @@ fn a_user_has_at_most_fifty_lists() {
         make(&user, "one more").await;
     });
 }
-
-#[test]
-fn a_key_makes_a_list_once() {
-    world(async |world| {
-        let user = world.user(READER);
-        let make = async |name: &str| user.post_with_key("/v1/lists", "k", &json!({ "name": name })).await;
-        let (first, again) = (make("Friends").await.ok(), make("Friends").await.ok());
-        assert_eq!(first, again);
-        assert_eq!(make("Others").await.problem(), (422, "/problems/idempotency-key-reused"));
-        assert_eq!(user.walk("/v1/lists", 20).await, [first]);
-    });
-}

@@ -203,29 +203,6 @@ fn pages_show_each_notice_once_while_notices_arrive() {
 }
 
 #[test]
-fn requests_with_the_same_key_publish_once() {
-    world(async |world| {
-        let admin = world.administrator();
-        let publish = async |key: &str, title: &str| {
-            let body = json!({ "platforms": [1, 2], "title": title, "expires_at": "2099-01-01T00:00:00Z" });
-            admin.post_with_key("/v1/notices", key, &body).await
-        };
-        let responses = join_all((0..8).map(|_| publish("k", "Same"))).await;
-        let first = responses[0].clone().ok();
-        assert!(responses.iter().all(|response| response.status == 201 && response.body == first), "{responses:?}");
-        assert_eq!(ids(first["items"].as_array().unwrap()), ["1-1", "2-1"]);
-        assert_eq!(publish("k", "Other").await.problem(), (422, "/problems/idempotency-key-reused"));
-        assert_eq!(publish("l", "Other").await.ok()["items"][1]["id"], "2-2");
-        assert_eq!(publish("", "x").await.field(), "Idempotency-Key");
-        admin.delete("/v1/notices?id=1-1&id=2-1").await;
-        admin.put_body("/v1/notices/1-2", &json!({ "title": "changed" })).await.ok();
-        assert_eq!(publish("k", "Same").await.ok(), first, "the first response, although the notices are deleted");
-        let post = admin.post_with_key("/v1/posts", "k", &json!({ "title": "a post" })).await;
-        assert_eq!(post.status, 201, "a key of notices is another one");
-    });
-}
-
-#[test]
 fn concurrent_publishes_leave_no_gap_and_all_concurrent_readers_count() {
     world(async |world| {
         let admin = world.administrator();

@@ -1,5 +1,4 @@
-//! Behaviour of AWS that the local stack does not have, checked against its documentation: names, log filters,
-//! recursion, account limits.
+//! Behaviour of AWS that the local stack does not have: names, log filters, recursion, namespaces.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +13,7 @@ use tidemark::{
     telemetry::{EmbeddedMetrics, lines},
 };
 use tidemark_tests::{
-    template::{resources, template_document},
+    template::{entries, permissions, resources, statements, template_document},
     text_of,
 };
 use tracing_subscriber::EnvFilter;
@@ -28,13 +27,11 @@ fn detail(level: &str) -> Option<usize> {
     LEVELS.iter().position(|known| known.eq_ignore_ascii_case(level))
 }
 
-/// Returns true if Lambda's filter passes a line. A line without a level, or without an RFC 3339 timestamp, counts as
-/// `INFO`.
+/// Returns true if Lambda's filter passes a line. One without a level or an RFC 3339 timestamp counts as `INFO`.
 fn passes(line: &Value, filter: &str) -> bool {
-    let level = line["level"].as_str().and_then(detail);
     let dated = line["timestamp"].as_str().and_then(Timestamp::parse);
-    let level = level.filter(|_| dated.is_some()).or(detail("INFO"));
-    level <= detail(filter)
+    let level = line["level"].as_str().and_then(detail).filter(|_| dated.is_some());
+    level.or(detail("INFO")) <= detail(filter)
 }
 
 #[derive(Clone, Default)]
@@ -116,15 +113,12 @@ fn messages_of_metric_filters_are_logged_at_every_allowed_log_level() {
 fn only_functions_that_send_to_their_own_queue_allow_recursive_loops() {
     let document = template_document();
     let template = resolved();
+    let statements = statements(&document);
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
-        let source = function["Properties"]["Events"].as_object().into_iter().flatten().find(|(_, event)| event["Type"] == "SQS");
-        let queue = source.map(|(_, event)| event["Properties"]["Queue"]["Fn::GetAtt"].as_str().unwrap().replace(".Arn", ""));
-        let role = &document["Resources"][id.replace("Function", "Role")]["Properties"]["Policies"];
-        let sends_to_itself = queue.is_some_and(|queue| {
-            role[0]["PolicyDocument"]["Statement"].as_array().unwrap().iter().any(|statement| {
-                let statement = statement.to_string();
-                statement.contains("sqs:SendMessage") && statement.contains(&format!("{queue}.Arn"))
-            })
+        let source = entries(&function["Properties"]["Events"]).into_values().find(|event| event["Type"] == "SQS");
+        let sends_to_itself = source.is_some_and(|source| {
+            let queue = source["Properties"]["Queue"]["Fn::GetAtt"].as_str().unwrap().replace(".Arn", "");
+            permissions(&statements[&template.functions[&id].binary]).contains(&("sqs:SendMessage".to_owned(), queue))
         });
         let allowed = &function["Properties"]["RecursiveLoop"];
         assert_eq!(allowed == "Allow", sends_to_itself, "{id}: Lambda stops such a loop after 16 turns: {allowed}");
@@ -136,10 +130,9 @@ fn only_functions_that_send_to_their_own_queue_allow_recursive_loops() {
 fn no_resource_has_a_name_that_a_second_stack_would_share() {
     let document = template_document();
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
-        for (name, event) in function["Properties"]["Events"].as_object().into_iter().flatten() {
-            if event["Type"] == "ScheduleV2" {
-                assert_eq!(event["Properties"]["OmitName"], true, "{id}: SAM names the schedule {id}{name}");
-            }
+        for (name, event) in entries(&function["Properties"]["Events"]) {
+            let named = event["Type"] == "ScheduleV2" && event["Properties"]["OmitName"] != true;
+            assert!(!named, "{id}: SAM names the schedule {id}{name}");
         }
     }
     let named = "TableName QueueName FunctionName TopicName AlarmName DashboardName RoleName ManagedPolicyName LogGroupName
@@ -156,31 +149,22 @@ fn each_stack_has_its_own_metrics_namespace() {
     let own = json!({ "Fn::Sub": "Tidemark/${AWS::StackName}" });
     assert_eq!(document["Globals"]["Function"]["Environment"]["Variables"]["METRICS_NAMESPACE"], own);
     assert_eq!(resolved().function("reconcile").unwrap().environment["METRICS_NAMESPACE"], "Tidemark/tidemark-local");
-    let namespaces = |value: &Value| {
-        let mut found = Vec::new();
-        collect(value, &mut found);
-        found
-    };
-    for (id, resource) in document["Resources"].as_object().unwrap() {
-        for namespace in namespaces(resource) {
-            let of_aws = namespace.as_str().is_some_and(|name| name.starts_with("AWS/"));
-            assert!(of_aws || namespace == own, "{id}: {namespace}");
-        }
+    for namespace in namespaces(&document["Resources"]) {
+        let of_aws = namespace.as_str().is_some_and(|name| name.starts_with("AWS/"));
+        assert!(of_aws || *namespace == own, "{namespace}");
     }
     let dashboard = document["Resources"]["Dashboard"].to_string();
     assert_eq!(dashboard.matches("Tidemark").count(), dashboard.matches("Tidemark/${AWS::StackName}").count());
 }
 
 /// Every metrics namespace below a value.
-fn collect(value: &Value, found: &mut Vec<Value>) {
+fn namespaces(value: &Value) -> Vec<&Value> {
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
-            if ["Namespace", "MetricNamespace"].contains(&name.as_str()) {
-                found.push(field.clone());
-            }
-            collect(field, found);
-        }),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
-        _ => {}
+        Value::Object(fields) => {
+            let own = ["Namespace", "MetricNamespace"].iter().filter_map(|name| fields.get(*name));
+            own.chain(fields.values().flat_map(namespaces)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(namespaces).collect(),
+        _ => Vec::new(),
     }
 }

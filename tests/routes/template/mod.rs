@@ -1,14 +1,19 @@
-//! Compares the template with the code and the documents: routes here, other checks in the modules below.
+//! Compares the template with the code and the documents: routes and sample events here, other checks in the modules
+//! below.
 
 mod aws;
 mod documents;
 mod policies;
 mod sums;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
+use serde_json::{Value, json};
 use tidemark_local::template::{Bindings, EventSource, HttpRoute, Template};
-use tidemark_tests::{repository, text_of};
+use tidemark_tests::{has, repository, text_of};
 
 /// The template as the local stack resolves it, with the default of every parameter.
 pub(crate) fn resolved() -> Template {
@@ -72,14 +77,11 @@ fn the_bounds_of_the_rollout_are_those_of_cloudformation() {
 
 #[test]
 fn legacy_sources_are_off_unless_they_are_turned_on() {
-    let sources = |template: Template| {
-        let events = template.functions["MigrateFunction"].events.clone().into_iter().map(|event| event.source);
-        let on = |source: &EventSource| !matches!(source, EventSource::Schedule(schedule) if !schedule.enabled);
-        events.filter(on).count()
-    };
-    assert_eq!(sources(resolved()), 0);
-    assert_eq!(sources(with(&[("LegacyFollow", "true")])), 1);
-    assert_eq!(sources(with(&[("LegacyWriteBack", "true")])), 3);
+    for (parameters, expected) in [(&[][..], 0), (&[("LegacyFollow", "true")], 1), (&[("LegacyWriteBack", "true")], 3)] {
+        let off = |source: &EventSource| matches!(source, EventSource::Schedule(schedule) if !schedule.enabled);
+        let sources = &with(parameters).functions["MigrateFunction"].events;
+        assert_eq!(sources.iter().filter(|event| !off(&event.source)).count(), expected, "{parameters:?}");
+    }
 }
 
 #[test]
@@ -126,4 +128,42 @@ fn pages_may_use_every_method_and_read_every_header_of_the_api() {
     let sent = parameters.map(|it| it["name"].as_str().unwrap().to_lowercase());
     let always = ["authorization", "content-type"].map(str::to_owned);
     assert_eq!(sorted(&cors.allow_headers), sent.chain(always).collect());
+}
+
+#[test]
+fn every_route_and_trigger_has_a_sample_event() {
+    let template = resolved();
+    for function in template.functions.values() {
+        let samples = samples(&function.binary);
+        assert!(!samples.is_empty(), "{} has no sample event", function.binary);
+        let of_source = |source: &str| samples.values().any(|sample| sample["Records"][0]["eventSource"] == source);
+        let mut sampled: BTreeSet<&str> = samples.values().filter_map(|sample| sample["routeKey"].as_str()).collect();
+        for event in &function.events {
+            let found = match &event.source {
+                EventSource::Http(route) if route.path == "$default" => true,
+                EventSource::Http(route) => sampled.remove(format!("{} {}", route.method, route.path).as_str()),
+                EventSource::Sqs(_) => of_source("aws:sqs"),
+                EventSource::Stream(_) => of_source("aws:dynamodb"),
+                EventSource::Schedule(schedule) => samples.values().any(|sample| *sample == schedule.input),
+            };
+            assert!(found, "no sample in events/{} for {}", function.binary, event.name);
+        }
+        for (key, _) in template.live.iter().filter(|(_, id)| **id == function.logical_id) {
+            let found = samples.values().any(|sample| sample["requestContext"]["routeKey"] == **key);
+            assert!(found, "no sample in events/{} for {key}", function.binary);
+        }
+        assert!(sampled.is_empty(), "{} does not have the routes of these samples: {sampled:?}", function.binary);
+        for (path, sample) in samples.iter().filter(|(_, sample)| sample.get("routeKey").is_some()) {
+            let method = sample["routeKey"].as_str().unwrap().split(' ').next();
+            let http = json!({ "method": method, "path": sample["rawPath"] });
+            let context = json!({ "routeKey": sample["routeKey"], "http": http });
+            assert!(has(&sample["requestContext"], &context), "{path:?}");
+        }
+    }
+}
+
+fn samples(function: &str) -> BTreeMap<PathBuf, Value> {
+    let read = |path: &Path| serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let Ok(dir) = std::fs::read_dir(repository().join("events").join(function)) else { return BTreeMap::new() };
+    dir.map(|entry| entry.unwrap().path()).map(|path| (path.clone(), read(&path))).collect()
 }

@@ -8,14 +8,13 @@ use tidemark_local::{
     template::{EventSource, Function, Queue, Template},
 };
 use tidemark_tests::{
-    repository,
-    template::{resources, template_document},
+    has, repository,
+    template::{entries, resources, template_document},
 };
 
 use super::{resolved, with};
 
-/// The longest wait of a function for one operation of DynamoDB or SQS, with all attempts (`AWS_OPERATION_TIMEOUT_MS`
-/// in shared/src/settings.rs).
+/// A function's longest wait for an operation of DynamoDB or SQS, with all attempts (`AWS_OPERATION_TIMEOUT_MS`).
 const OPERATION_SECONDS: u64 = 8;
 
 /// The time in seconds that API Gateway waits for a function.
@@ -31,14 +30,11 @@ fn sources(template: &Template) -> Vec<(&Function, &EventSource)> {
     functions.flat_map(|function| function.events.iter().map(move |event| (function, &event.source))).collect()
 }
 
-/// The concurrency that `!If [ConcurrencyReserved, …, !Ref AWS::NoValue]` reserves. `None` if the function never has
-/// a reservation.
+/// The concurrency that `!If [ConcurrencyReserved, …, !Ref AWS::NoValue]` reserves. Null without a reservation.
 fn reserved(value: &Value) -> &Value {
-    if !value.is_null() {
-        assert_eq!(value["Fn::If"][0], "ConcurrencyReserved");
-        assert_eq!(value["Fn::If"][2], json!({ "Ref": "AWS::NoValue" }));
-    }
-    &value["Fn::If"][1]
+    let own = &value["Fn::If"][1];
+    assert!(value.is_null() || *value == json!({ "Fn::If": ["ConcurrencyReserved", own, { "Ref": "AWS::NoValue" }] }), "{value}");
+    own
 }
 
 /// A number in the template. For a parameter it is `MaxValue` if `most` is set, and `Default` otherwise.
@@ -86,7 +82,7 @@ fn sources_stay_within_the_reservation_and_the_reservation_within_the_account() 
         let properties = &function["Properties"];
         let own = reserved(&properties["ReservedConcurrentExecutions"]);
         sum += number(&document, own, true).unwrap_or(0);
-        for event in properties["Events"].as_object().into_iter().flat_map(serde_json::Map::values) {
+        for event in entries(&properties["Events"]).values() {
             let most = &event["Properties"]["ScalingConfig"]["MaximumConcurrency"];
             match event["Type"].as_str().unwrap() {
                 "SQS" => {
@@ -103,8 +99,7 @@ fn sources_stay_within_the_reservation_and_the_reservation_within_the_account() 
         }
     }
     assert!(sum + UNRESERVED <= ACCOUNT_CONCURRENCY[1], "{sum} reserved");
-    let pattern = &document["Parameters"]["FanOutConcurrency"];
-    assert_eq!(pattern["MinValue"], 2, "the smallest MaximumConcurrency of a queue");
+    assert_eq!(document["Parameters"]["FanOutConcurrency"]["MinValue"], 2, "the smallest MaximumConcurrency of a queue");
 }
 
 #[test]
@@ -125,35 +120,30 @@ fn failed_messages_and_records_end_in_a_queue_with_the_longest_retention() {
                 assert!(source.report_failures && source.bisect);
                 // Records for a legacy Redis wait for it. Those that always fail are not returned.
                 let waits = function.binary == "migrate";
-                assert!(if waits {
-                    source.maximum_retries.is_none()
-                } else {
-                    source.maximum_retries.is_some_and(|most| (1..=20).contains(&most))
-                });
+                assert!(source.maximum_retries.map_or(waits, |most| !waits && (1..=20).contains(&most)), "{}", function.binary);
                 assert_eq!(queue(&template, source.on_failure.as_ref().unwrap()).retention_seconds, 1_209_600);
                 assert!(source.from_oldest, "changes before the function's deployment count as well");
             }
             EventSource::Http(_) | EventSource::Schedule(_) => {}
         }
     }
-    let document = template_document();
-    for (id, queue) in resources(&document, "AWS::SQS::Queue") {
+    for (id, queue) in resources(&template_document(), "AWS::SQS::Queue") {
         assert_eq!(queue["Properties"]["SqsManagedSseEnabled"], true, "{id}");
     }
 }
 
 #[test]
 fn tables_are_retained_restorable_encrypted_and_billed_by_request() {
+    // Only the rollback of a failed first deployment deletes the empty tables. A table with a name could not be replaced.
+    let expected = json!({
+        "DeletionPolicy": "RetainExceptOnCreate", "UpdateReplacePolicy": "Retain",
+        "Properties": {
+            "BillingMode": "PAY_PER_REQUEST", "DeletionProtectionEnabled": { "Ref": "DeletionProtection" }, "TableName": null,
+            "PointInTimeRecoverySpecification": { "PointInTimeRecoveryEnabled": true }, "SSESpecification": { "SSEEnabled": {} },
+        },
+    });
     for (id, table) in resources(&template_document(), "AWS::DynamoDB::Table") {
-        let properties = &table["Properties"];
-        // Only the rollback of a failed first deployment deletes the empty tables.
-        let policies = (&table["DeletionPolicy"], &table["UpdateReplacePolicy"]);
-        assert_eq!(policies, (&json!("RetainExceptOnCreate"), &json!("Retain")), "{id}");
-        assert_eq!(properties["BillingMode"], "PAY_PER_REQUEST", "{id}");
-        assert_eq!(properties["DeletionProtectionEnabled"], json!({ "Ref": "DeletionProtection" }), "{id}");
-        assert_eq!(properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"], true, "{id}");
-        assert!(properties["SSESpecification"]["SSEEnabled"].is_object(), "{id}");
-        assert!(properties["TableName"].is_null(), "{id}: a name of its own could not be replaced");
+        assert!(has(&table, &expected), "{id}: {table}");
     }
 }
 
@@ -161,11 +151,12 @@ fn tables_are_retained_restorable_encrypted_and_billed_by_request() {
 fn functions_are_small_arm_binaries_with_gradual_deployments() {
     let document = template_document();
     let globals = &document["Globals"]["Function"];
-    assert_eq!((&globals["Runtime"], &globals["Architectures"]), (&json!("provided.al2023"), &json!(["arm64"])));
-    assert_eq!((&globals["Tracing"], &globals["LoggingConfig"]["LogFormat"]), (&json!("Active"), &json!("JSON")));
-    assert_eq!(globals["AutoPublishAlias"], "live");
+    let expected = json!({
+        "Runtime": "provided.al2023", "Architectures": ["arm64"], "Tracing": "Active", "LoggingConfig": { "LogFormat": "JSON" },
+        "AutoPublishAlias": "live",
+    });
+    assert!(has(globals, &expected), "{globals}");
     assert!(globals["DeploymentPreference"]["Alarms"]["Fn::If"][1].as_array().unwrap().len() <= 10, "CodeDeploy's limit");
-    let mut binaries = BTreeSet::new();
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
         let network = &function["Properties"]["VpcConfig"];
         // They call the internet: the issuer's keys, and API Gateway's connections.
@@ -174,30 +165,27 @@ fn functions_are_small_arm_binaries_with_gradual_deployments() {
         for name in ["Runtime", "Architectures", "CodeUri", "LoggingConfig", "DeploymentPreference"] {
             assert!(function["Properties"][name].is_null(), "{id} has a {name} of its own");
         }
-        let build = &function["Metadata"];
-        assert_eq!(build["BuildMethod"], "rust-cargolambda", "{id}");
+        assert_eq!(function["Metadata"]["BuildMethod"], "rust-cargolambda", "{id}");
         assert_eq!(function["Properties"]["AutoPublishAliasAllProperties"], true, "{id}");
-        assert!(binaries.insert(build["BuildProperties"]["Binary"].as_str().unwrap().to_owned()), "{id}");
     }
 }
 
-/// Cargo puts all binaries of the workspace into one folder. A second binary with the same name would replace the
-/// first.
+/// Cargo puts all binaries of the workspace into one folder. A second one with the same name would replace the first.
 #[test]
 fn binaries_have_different_names() {
-    let entries = |folder: &str| {
-        let entries = std::fs::read_dir(repository().join(folder)).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
-    };
-    let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
     let functions = resources(&template_document(), "AWS::Serverless::Function");
-    let binary = |function: &Value| function["Metadata"]["BuildProperties"]["Binary"].as_str().unwrap().to_owned();
-    let tools = ["local/tools/src/bin", "local/bench/src/bin"].into_iter().flat_map(entries).map(stem);
-    let mut names: Vec<String> = functions.values().map(binary).chain(tools).collect();
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    for (id, function) in &functions {
+        let binary = function["Metadata"]["BuildProperties"]["Binary"].as_str().unwrap();
+        assert!(names.insert(binary.to_owned()), "{id}: a second {binary}");
+    }
+    for entry in
+        ["local/tools/src/bin", "local/bench/src/bin"].iter().flat_map(|folder| repository().join(folder).read_dir().unwrap())
+    {
+        let path = entry.unwrap().path();
+        assert!(names.insert(path.file_stem().unwrap().to_str().unwrap().to_owned()), "a second {}", path.display());
+    }
     assert!(names.len() > functions.len(), "{names:?}");
-    names.sort();
-    let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
-    assert!(twice.is_empty(), "{twice:?}");
 }
 
 /// SAM publishes a version when the template or the code changes. It does not compare the values of parameters.
@@ -205,11 +193,10 @@ fn binaries_have_different_names() {
 fn a_changed_parameter_publishes_new_versions() {
     let document = template_document();
     let configured = document["Globals"]["Function"].to_string();
-    let parameters = document["Parameters"].as_object().unwrap();
+    let mut wanted: Vec<String> = entries(&document["Parameters"]).into_iter().map(|(name, _)| name).collect();
+    wanted.retain(|name| configured.contains(&format!("{{\"Ref\":\"{name}\"}}")));
     // Secrets and lists cannot be in a description. Deployment settings do not configure a function.
-    let named = |name: &str| !["RedisUrl", "SubnetIds", "DeploymentPreference"].contains(&name);
-    let wanted: Vec<&String> =
-        parameters.keys().filter(|name| named(name) && configured.contains(&format!("{{\"Ref\":\"{name}\"}}"))).collect();
+    wanted.retain(|name| !["RedisUrl", "SubnetIds", "DeploymentPreference"].contains(&name.as_str()));
     assert!(wanted.len() >= 6, "{wanted:?}");
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
         let description = function["Properties"]["VersionDescription"]["Fn::Sub"].as_str().unwrap();
@@ -226,16 +213,14 @@ fn the_password_of_redis_is_in_no_parameter_output_or_dashboard() {
     for section in ["Outputs", "Parameters", "Conditions"] {
         assert!(!document[section].to_string().contains("RedisPassword"), "{section}");
     }
-    let resources = document["Resources"].as_object().unwrap().iter();
-    let users: Vec<&String> =
-        resources.filter(|(_, body)| body.to_string().contains("RedisPassword")).map(|(id, _)| id).collect();
+    let users = entries(&document["Resources"]).into_iter().filter(|(_, body)| body.to_string().contains("RedisPassword"));
+    let users: Vec<String> = users.map(|(id, _)| id).collect();
     assert_eq!(users, ["RedisDefaultUser", "RedisUser"], "each user refers to the secret, as do the functions in Globals");
     let text = document.to_string();
-    assert_eq!(
-        text.matches("RedisPassword}").count(),
-        text.matches("{{resolve:secretsmanager:${RedisPassword}:SecretString}}").count()
-    );
+    let resolved = text.matches("{{resolve:secretsmanager:${RedisPassword}:SecretString}}").count();
+    assert_eq!(text.matches("RedisPassword}").count(), resolved);
     let redis = &document["Resources"]["Redis"]["Properties"];
-    assert_eq!((&redis["TransitEncryptionEnabled"], &redis["TransitEncryptionMode"]), (&json!(true), &json!("required")));
-    assert_eq!(redis["AtRestEncryptionEnabled"], true);
+    let encrypted =
+        json!({ "TransitEncryptionEnabled": true, "TransitEncryptionMode": "required", "AtRestEncryptionEnabled": true });
+    assert!(has(redis, &encrypted), "{redis}");
 }
