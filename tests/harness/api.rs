@@ -122,9 +122,8 @@ impl User {
         Self { http, base, token, patient: None }
     }
 
-    /// A caller that repeats a request until it has a final response, as clients should: after 429, 5xx, and 409 for
-    /// a key in flight. Before each repetition it waits until all store requests of the last attempt have ended, so
-    /// that no late write follows a later request. `unanswered` counts the attempts without a final response.
+    /// A caller that repeats a request until it has a final response, as clients should. Before each repetition it
+    /// waits until all store requests of the last attempt have ended, so that no late write follows a later request.
     #[must_use]
     pub fn patiently(self, open: OpenRequests, unanswered: Arc<AtomicUsize>) -> Self {
         Self { patient: Some((open, unanswered)), ..self }
@@ -167,9 +166,14 @@ impl User {
 
     /// Sends a request that is written as `METHOD path`, or as `METHOD path body`.
     pub async fn request(&self, request: &str) -> Response {
+        self.request_with(&[], request).await
+    }
+
+    /// Does the same with these headers.
+    pub async fn request_with(&self, headers: &[(&str, &str)], request: &str) -> Response {
         let mut parts = request.splitn(3, ' ');
         let (method, path) = (parts.next().unwrap_or_default(), parts.next().expect("a path"));
-        self.send(method.parse().expect("a method"), path, &[], parts.next().map(str::to_owned)).await
+        self.send(method.parse().expect("a method"), path, headers, parts.next().map(str::to_owned)).await
     }
 
     pub async fn get(&self, path: &str) -> Response {

@@ -1,6 +1,5 @@
 //! Errors that every route returns in the same way.
 
-use reqwest::Method;
 use tidemark::http::Kind;
 use tidemark_tests::{Response, texts, world};
 
@@ -18,7 +17,7 @@ fn a_request_without_identity_is_refused_by_the_gateway() {
             }
         }
         for header in ["1", "Basic MTox", "Token 1"] {
-            refused(world.stranger(None).send(Method::GET, "/v1/feed", &[("authorization", header)], None).await, header);
+            refused(world.stranger(None).request_with(&[("authorization", header)], "GET /v1/feed").await, header);
         }
         assert_eq!(world.stranger(Some("7 notices:write")).get("/v1/feed").await.status, 200);
     });
@@ -95,7 +94,7 @@ fn responses_without_a_tag_are_not_cached() {
         }
         let feed = user.get("/v1/feed").await;
         assert_eq!(kept(&feed), "private, no-cache");
-        let again = user.send(Method::GET, "/v1/feed", &[("if-none-match", feed.header("etag").unwrap())], None).await;
+        let again = user.request_with(&[("if-none-match", feed.header("etag").unwrap())], "GET /v1/feed").await;
         assert_eq!((again.status, kept(&again)), (304, "private, no-cache".to_owned()));
     });
 }

@@ -1,5 +1,5 @@
-//! Mutes hide an author's posts from feeds and counts, in the view and in the facts, and change nothing else. Blocks end
-//! follows in both directions, and keep the two users apart until they end.
+//! Mutes hide an author's posts from feeds and counts, and change nothing else. Blocks end follows in both directions,
+//! and keep the two users apart until they end.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;

@@ -134,7 +134,7 @@ fn failed_messages_and_records_end_in_a_queue_with_the_longest_retention() {
 
 #[test]
 fn tables_are_retained_restorable_encrypted_and_billed_by_request() {
-    // Only the rollback of a failed first deployment deletes the empty tables. A table with a name could not be replaced.
+    // Only the rollback of a failed first deployment deletes the empty tables. A named table could not be replaced.
     let expected = json!({
         "DeletionPolicy": "RetainExceptOnCreate", "UpdateReplacePolicy": "Retain",
         "Properties": {
