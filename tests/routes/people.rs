@@ -14,16 +14,15 @@ async fn set(user: &User, profile: Value) -> Response {
 #[test]
 fn me_says_whether_an_application_serves_the_user_from_here() {
     let configure = |options: &mut tidemark_local::Options| {
-        let parameters = [("RolloutPercent", "10"), ("RolloutUsers", "7,9")];
-        options.parameters.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        parameter("RolloutPercent", 10)(options);
+        parameter("RolloutUsers", "7,9")(options);
     };
     world_with(configure, async |world| {
         let users: Vec<u64> = (1..=60).collect();
         let said = join_all(users.iter().map(async |user| world.user(*user).get("/v1/me").await.ok()["rollout"].clone())).await;
         let share = Rollout::new(10, [7, 9].map(user_id).into()).unwrap();
-        let expected: Vec<Value> =
-            users.iter().map(|user| json!(if share.is_on(user_id(*user)) { "on" } else { "off" })).collect();
-        assert_eq!(said, expected);
+        let expected = users.iter().map(|user| if share.is_on(user_id(*user)) { "on" } else { "off" });
+        assert_eq!(said, expected.collect::<Vec<_>>());
         assert!((said[6] == "on" && said[8] == "on") && said.iter().filter(|said| *said == "off").count() > 40);
     });
 }
@@ -88,31 +87,25 @@ fn pages_have_the_profiles_of_their_users() {
         world.deliver_posts([1, 2], 1).await;
         reader.put("/v1/posts/1-1/like").await.ok();
         let card = |name: &str| json!({ "1": { "name": name, "handle": null, "picture": null } });
-        let pages = [
-            "/v1/feed",
-            "/v1/authors/1/posts",
-            "/v1/posts/1-1",
-            "/v1/posts?post=1-1&post=2-1",
-            "/v1/users/7/following",
-            "/v1/me/likes",
-        ];
+        let pages = ["feed", "authors/1/posts", "posts/1-1", "posts?post=1-1&post=2-1", "users/7/following", "me/likes"];
+        let profiles = async |page: &str| reader.get(&format!("/v1/{page}")).await.ok()["profiles"].take();
         for page in pages {
-            assert_eq!(reader.get(page).await.ok()["profiles"], json!({}), "{page} before there is a profile");
+            assert_eq!(profiles(page).await, json!({}), "{page} before there is a profile");
         }
         for name in ["Ada", "Lovelace"] {
             set(&ada, json!({ "name": name })).await.ok();
             for page in pages {
                 // Twice: from the facts, and from the view.
                 for _ in 0..2 {
-                    assert_eq!(reader.get(page).await.ok()["profiles"], card(name), "{page}");
+                    assert_eq!(profiles(page).await, card(name), "{page}");
                 }
                 let join = if page.contains('?') { '&' } else { '?' };
-                let without = reader.get(&format!("{page}{join}profiles=false")).await.ok();
+                let without = reader.get(&format!("/v1/{page}{join}profiles=false")).await.ok();
                 assert_eq!(without.get("profiles"), None, "{page}");
             }
         }
         world.flush_redis().await;
-        assert_eq!(reader.get("/v1/users/7/following").await.ok()["profiles"], card("Lovelace"));
+        assert_eq!(profiles("users/7/following").await, card("Lovelace"));
     });
 }
 

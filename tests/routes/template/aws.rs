@@ -2,8 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    io::Write,
-    sync::{Arc, Mutex},
+    io::{BufRead as _, BufReader, Seek as _},
+    sync::Arc,
 };
 
 use serde_json::{Value, json};
@@ -34,26 +34,12 @@ fn passes(line: &Value, filter: &str) -> bool {
     level.or(detail("INFO")) <= detail(filter)
 }
 
-#[derive(Clone, Default)]
-struct Buffer(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Buffer {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// The lines that a function prints at this `RUST_LOG`.
 fn printed(rust_log: &str, log: impl FnOnce()) -> Vec<Value> {
-    let buffer = Buffer::default();
-    let to = buffer.clone();
-    tracing::subscriber::with_default(lines(EnvFilter::new(rust_log), move || to.clone()), log);
-    let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let file = Arc::new(tempfile::tempfile().unwrap());
+    tracing::subscriber::with_default(lines(EnvFilter::new(rust_log), file.clone()), log);
+    (&*file).rewind().unwrap();
+    BufReader::new(&*file).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
 }
 
 /// The messages of the metric filters, with the level at which the code logs them.
