@@ -271,9 +271,10 @@ fn posts_of_big_authors_are_ranked_as_those_of_others() {
         publish_all(world, [(1, 0), (1, 0)]).await;
         react(world, 30..37, "1-5", "like").await;
         react(world, 30..37, "1-3", "like").await;
-        assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
-        world.flush_redis().await;
-        assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
+        for _ in 0..2 {
+            assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
+            world.flush_redis().await;
+        }
     });
 }
 

@@ -180,7 +180,7 @@ fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)
 fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     let template = template_document();
     let jobs = ["segment.rs", "walk.rs", "flow.rs"].map(|file| text_of(&format!("functions/reconcile/src/job/{file}"))).concat();
-    // aws.rs tests that the code logs the messages.
+    // settings.rs tests that the code logs the messages.
     let filters = resources(&template, "AWS::Logs::MetricFilter");
     let filtered = filters.values().map(|filter| &filter["Properties"]["MetricTransformations"][0]["MetricName"]);
     let alarms = resources(&template, "AWS::CloudWatch::Alarm");

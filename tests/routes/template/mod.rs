@@ -1,10 +1,9 @@
 //! Compares the template with the code and the documents: routes and sample events here, other checks in the modules
 //! below.
 
-mod aws;
 mod documents;
 mod policies;
-mod sums;
+mod settings;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
