@@ -5,7 +5,6 @@ use tidemark_tests::{User, World, ids, texts, world};
 
 const READER: u64 = 7;
 
-/// Makes a list. Returns its id.
 async fn make(user: &User, name: &str) -> String {
     let list = user.post("/v1/lists", &json!({ "name": name })).await;
     assert_eq!((list.status, &list.body["name"]), (201, &json!(name)));

@@ -93,7 +93,6 @@ fn of_metrics(line: &Value) -> BTreeSet<(Metric, Vec<&str>)> {
         .collect()
 }
 
-/// The values of a metric in these lines.
 fn values(lines: &[Value], metric: Metric) -> Vec<f64> {
     let of_line = |line: &Value| match &line[metric.name()] {
         Value::Array(values) => values.iter().map(|value| value.as_f64().unwrap()).collect(),

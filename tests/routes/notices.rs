@@ -8,7 +8,6 @@ async fn publish(admin: &User, platforms: &[u16], title: &str) -> Vec<String> {
     ids(&admin.post("/v1/notices", &json!({ "platforms": platforms, "title": title })).await.items())
 }
 
-/// The ids and read flags of the whole list.
 async fn list(user: &User, platform: u16) -> Vec<(String, bool)> {
     ids_and_flags(&user.walk(&format!("/v1/notices?platform={platform}"), 3).await)
 }

@@ -11,7 +11,6 @@ fn users(items: &[Value]) -> Vec<u64> {
     texts(items, "user").iter().map(|user| user.parse().unwrap()).collect()
 }
 
-/// The users on all pages of a list.
 async fn walked(reader: &User, path: &str, limit: usize) -> Vec<u64> {
     users(&reader.walk(path, limit).await)
 }
