@@ -251,35 +251,7 @@ fn a_walk_returns_each_post_once_while_scores_rise_and_fall() {
 }
 
 #[test]
-fn posts_of_big_authors_are_ranked_as_those_of_others() {
-    world_with(parameter("PullThreshold", 3), async |world| {
-        world.follow([10, 11, 12], 1).await;
-        let reader = world.reader(READER, [1]).await;
-        prefer(&reader, 2, 1).await;
-        publish_all(world, [(1, 0), (1, 0), (2, 0), (1, 0)]).await;
-        assert_ranked(&reader, &[("1-1", 0), ("1-2", 0), ("1-3", 0), ("2-1", 1)]).await;
-        react(world, [20, 21, 22], "1-2", "like").await;
-        assert_ranked(&reader, &[("1-1", 0), ("1-2", 2), ("1-3", 0), ("2-1", 1)]).await;
-        prefer(&reader, 1, 5).await;
-        react(world, [20], "1-1", "like").await;
-        react(world, [20], "2-1", "favorite").await;
-        assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 5), ("2-1", 2)]).await;
-        // The author becomes small again. Its posts are still compared.
-        for follower in [10, 11, 12] {
-            world.user(follower).delete("/v1/following/1").await.ok();
-        }
-        publish_all(world, [(1, 0), (1, 0)]).await;
-        react(world, 30..37, "1-5", "like").await;
-        react(world, 30..37, "1-3", "like").await;
-        for _ in 0..2 {
-            assert_ranked(&reader, &[("1-1", 6), ("1-2", 7), ("1-3", 8), ("1-4", 5), ("1-5", 8), ("2-1", 2)]).await;
-            world.flush_redis().await;
-        }
-    });
-}
-
-#[test]
-fn posts_of_a_big_author_stay_in_their_places_during_a_walk() {
+fn posts_of_big_authors_are_ranked_as_those_of_others_and_stay_in_their_places_during_a_walk() {
     world_with(parameter("PullThreshold", 3), async |world| {
         world.follow([10, 11, 12, READER], 1).await;
         publish_all(world, [(1, 1), (1, 2), (1, 3)]).await;
@@ -288,6 +260,25 @@ fn posts_of_a_big_author_stay_in_their_places_during_a_walk() {
         react(world, [20, 21, 22], "1-1", "like").await;
         assert_eq!(ids(&reader.get(&format!("{RANKED}&limit=2&cursor={cursor}")).await.items()), ["1-2", "1-1"]);
         assert_ranked(&reader, &[("1-1", 3), ("1-2", 2), ("1-3", 3)]).await;
+        prefer(&reader, 2, 1).await;
+        publish_all(world, [(2, 0), (1, 0)]).await;
+        assert_ranked(&reader, &[("1-1", 3), ("1-2", 2), ("1-3", 3), ("1-4", 0), ("2-1", 1)]).await;
+        prefer(&reader, 1, 5).await;
+        react(world, [20], "1-2", "like").await;
+        react(world, [20], "2-1", "favorite").await;
+        assert_ranked(&reader, &[("1-1", 8), ("1-2", 8), ("1-3", 8), ("1-4", 5), ("2-1", 2)]).await;
+        // The author becomes small again. Its posts are still compared.
+        for follower in [10, 11, 12] {
+            world.user(follower).delete("/v1/following/1").await.ok();
+        }
+        publish_all(world, [(1, 0), (1, 0)]).await;
+        react(world, 30..37, "1-6", "like").await;
+        react(world, 30..37, "1-3", "like").await;
+        for _ in 0..2 {
+            let expected = [("1-1", 8), ("1-2", 8), ("1-3", 11), ("1-4", 5), ("1-5", 5), ("1-6", 8), ("2-1", 2)];
+            assert_ranked(&reader, &expected).await;
+            world.flush_redis().await;
+        }
     });
 }
 

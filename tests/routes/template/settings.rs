@@ -329,7 +329,7 @@ fn only_functions_that_send_to_their_own_queue_allow_recursive_loops() {
 }
 
 #[test]
-fn no_resource_has_a_name_that_a_second_stack_would_share() {
+fn no_resource_has_a_name_or_a_metrics_namespace_that_a_second_stack_would_share() {
     let document = template_document();
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
         for (name, event) in entries(&function["Properties"]["Events"]) {
@@ -343,11 +343,7 @@ fn no_resource_has_a_name_that_a_second_stack_would_share() {
         let own = named.split_whitespace().filter(|name| resource["Properties"][*name].is_string());
         assert_eq!(own.count(), 0, "{id} has a fixed name");
     }
-}
 
-#[test]
-fn each_stack_has_its_own_metrics_namespace() {
-    let document = template_document();
     let own = json!({ "Fn::Sub": "Tidemark/${AWS::StackName}" });
     assert_eq!(document["Globals"]["Function"]["Environment"]["Variables"]["METRICS_NAMESPACE"], own);
     assert_eq!(resolved().function("reconcile").unwrap().environment["METRICS_NAMESPACE"], "Tidemark/tidemark-local");
