@@ -1,9 +1,11 @@
 //! A second `redis-server`, with the data of the legacy systems.
 
-use std::{net::TcpListener, process::Stdio, time::Duration};
+use std::{net::TcpListener, process::Stdio};
 
 use redis::{AsyncConnectionConfig, Cmd, aio::MultiplexedConnection};
 use tokio::process::{Child, Command};
+
+use crate::until;
 
 /// The legacy Redis. A drop ends the server.
 pub struct LegacyRedis {
@@ -63,21 +65,17 @@ impl LegacyRedis {
     async fn serves(&mut self) -> bool {
         let client = redis::Client::open(self.url()).expect("a URL");
         let own = format!("process_id:{}", self.child.id().expect("a child that nobody has waited for"));
-        let ready = async {
-            loop {
-                if let Ok(mut connection) = client.get_multiplexed_async_connection().await
-                    && let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await
-                    && info.lines().any(|line| line == own)
-                {
-                    return true;
-                }
-                if self.child.try_wait().expect("its state").is_some() {
-                    return false;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
+        let mut serves = false;
+        until("the legacy server starts", async || {
+            if let Ok(mut connection) = client.get_multiplexed_async_connection().await
+                && let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await
+            {
+                serves = info.lines().any(|line| line == own);
             }
-        };
-        tokio::time::timeout(crate::PATIENCE, ready).await.expect("the legacy server starts")
+            serves || self.child.try_wait().expect("its state").is_some()
+        })
+        .await;
+        serves
     }
 }
 

@@ -25,6 +25,7 @@ use tidemark::domain::UserId;
 use tidemark_local::{Options, RedisData, Stack, Weather};
 use tidemark_reconcile::Reconcile;
 use tokio::sync::OnceCell;
+use tracing_subscriber::EnvFilter;
 
 pub use api::{Response, User, has, ids, ids_and_flags, texts};
 pub use legacy::LegacyRedis;
@@ -32,8 +33,7 @@ pub use live::LiveConnection;
 pub use model::{Kind, Model, Post, TITLE};
 pub use redis::{Connection, Hang, RedisOutage, setup as redis_setup};
 
-/// The time that a test waits for a condition. The limit is generous, because the machine may be slow or busy. It
-/// checks nothing.
+/// The time that a test waits for a condition. It is generous, because the machine may be slow or busy.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until a condition holds.
@@ -47,8 +47,7 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
 
-/// The timeouts of functions for their stores in tests. They are long, so that a slow machine does not look like an
-/// unavailable store or a hanging function.
+/// Timeouts of functions for their stores, so long that a slow machine does not look like an unavailable store.
 const PATIENT: [(&str, &str); 4] = [
     ("AWS_ATTEMPT_TIMEOUT_MS", "60000"),
     ("AWS_OPERATION_TIMEOUT_MS", "120000"),
@@ -62,8 +61,7 @@ pub fn deployed_timeouts(options: &mut Options) {
     options.environment.retain(|name, _| PATIENT.iter().all(|(patient, _)| name != patient));
 }
 
-/// Gives functions their deployed timeouts for Redis only, for tests in which Redis hangs. A slow machine may exceed
-/// the deployed timeouts of DynamoDB.
+/// Does the same for Redis only, because a slow machine may exceed the deployed timeouts of DynamoDB.
 pub fn deployed_redis_timeouts(options: &mut Options) {
     options.environment.retain(|name, _| !name.starts_with("REDIS_") || PATIENT.iter().all(|(patient, _)| name != patient));
 }
@@ -96,8 +94,7 @@ pub fn in_one_thread(test: impl Future<Output = ()>) {
 
 /// Turns on the log that `RUST_LOG` selects.
 fn log() {
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
 }
 
@@ -161,6 +158,11 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_owned()
 }
 
+/// The text of a file of the repository.
+pub fn text_of(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
 /// Every file below a folder of the repository with this extension.
 pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
@@ -222,8 +224,7 @@ impl World {
     pub async fn finish(self) {
         self.idle().await;
         self.stack.stop().await.expect("the stack stops");
-        drop(self.data);
-        drop(self.emulator);
+        drop((self.data, self.emulator));
     }
 
     /// A caller with this user id.
@@ -260,8 +261,7 @@ impl World {
         self.stack.idle_within(PATIENCE).await.expect("the stack becomes idle");
     }
 
-    /// Returns the slowest of ten request times without a failure. A test adds some of it to its time limits, because
-    /// the machine may be busy.
+    /// Returns the slowest of ten request times without a failure. A test adds some of it to its time limits.
     pub async fn pace(&self) -> Duration {
         let mut slowest = Duration::ZERO;
         for _ in 0..10 {
@@ -272,8 +272,7 @@ impl World {
         slowest
     }
 
-    /// Runs a whole walk of reconcile over all users and returns its report. An invocation would stop at its
-    /// deadline, which a slow machine reaches too early.
+    /// Runs a whole walk of reconcile over all users. An invocation would stop at its deadline on a slow machine.
     pub async fn walk_over_all_users(&self, dry_run: bool, settle: Duration) -> tidemark_reconcile::Report {
         let plan =
             tidemark_reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000, segment: tidemark_reconcile::Segment::WHOLE };

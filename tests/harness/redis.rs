@@ -53,9 +53,9 @@ pub enum Connection {
 
 impl Connection {
     pub(crate) async fn open(options: &RedisOptions) -> Self {
-        let mut clients = options.clients().expect("a Redis URL");
+        let clients = options.clients().expect("a Redis URL");
         if !options.cluster {
-            return Self::Node(connect(&clients.remove(0)).await.expect("Redis responds"));
+            return Self::Node(connect(&clients[0]).await.expect("Redis responds"));
         }
         let mut builder = ClusterClientBuilder::new(clients.into_iter().map(|client| client.get_connection_info().clone()))
             .response_timeout(PATIENCE);
@@ -171,8 +171,7 @@ impl World {
     pub async fn redis_nodes(&self) -> Vec<MultiplexedConnection> {
         let mut nodes = Vec::new();
         for options in self.stack.redis_nodes() {
-            let client = options.clients().expect("a Redis URL").remove(0);
-            nodes.extend(connect(&client).await.ok());
+            nodes.extend(connect(&options.clients().expect("a Redis URL")[0]).await.ok());
         }
         nodes
     }
@@ -191,14 +190,13 @@ impl World {
         hang
     }
 
-    /// Makes every node refuse all clients until `Refusal::end`. The refusal and the end of all other connections
-    /// are one transaction. So in a storm too, no client is left that could drop the connection that ends the
-    /// refusal.
+    /// Makes every node refuse all clients until `Refusal::end`. The refusal and the end of all other connections are
+    /// one transaction, so that no client could drop the connection that ends the refusal.
     pub async fn refuse_redis(&self) -> Refusal {
         let mut refusal = Refusal(Vec::new());
         for options in self.stack.redis_nodes() {
-            let client = options.clients().expect("a Redis URL").remove(0);
-            while let Ok(mut node) = connect(&client).await {
+            let clients = options.clients().expect("a Redis URL");
+            while let Ok(mut node) = connect(&clients[0]).await {
                 let mut refuse = redis::pipe();
                 refuse.atomic().cmd("CONFIG").arg("SET").arg("maxclients").arg(1);
                 refuse.cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal");

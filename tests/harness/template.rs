@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use crate::repository;
+use crate::text_of;
 
 /// Permissions of a role: actions and their resources, as the template names them (`PostsTable`,
 /// `PostsTable/index/by-time`, `FanOutQueue`).
@@ -30,13 +30,9 @@ pub struct Statement {
     pub resources: BTreeSet<String>,
 }
 
-pub fn template_text() -> String {
-    std::fs::read_to_string(repository().join("template.yaml")).expect("template.yaml can be read")
-}
-
 /// The template as JSON, unresolved.
 pub fn template_document() -> Value {
-    tidemark_local::template::document(&template_text()).expect("template.yaml is YAML")
+    tidemark_local::template::document(&text_of("template.yaml")).expect("template.yaml is YAML")
 }
 
 /// The resources of one type, by logical id.

@@ -1,20 +1,13 @@
 //! Requests of pages from other origins. API Gateway and the local stack handle them from the same template.
 
-use reqwest::Method;
-use tidemark_local::Options;
 use tidemark_tests::{Response, User, parameter, world, world_with};
 
 const PAGE: &str = "https://app.example.com";
-const EXPOSED: &str = "ETag,Link,Location,Retry-After,RateLimit,RateLimit-Policy,Degraded";
-
-fn origins(list: &str) -> impl FnOnce(&mut Options) {
-    parameter("CorsOrigins", list)
-}
 
 async fn preflight(user: &User, path: &str, origin: &str) -> Response {
     let headers =
         [("origin", origin), ("access-control-request-method", "PUT"), ("access-control-request-headers", "authorization")];
-    user.send(Method::OPTIONS, path, &headers, None).await
+    user.request_with(&headers, &format!("OPTIONS {path}")).await
 }
 
 /// The names of the headers that let a page read a response.
@@ -24,17 +17,15 @@ fn cors_headers(response: &Response) -> Vec<&str> {
 
 #[test]
 fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
-    world_with(origins("http://localhost:5173,https://app.example.com"), async |world| {
+    world_with(parameter("CorsOrigins", "http://localhost:5173,https://app.example.com"), async |world| {
         let anybody = world.stranger(None);
         for path in ["/v1/feed", "/v1/posts/1-1/like", "/v1/nothing"] {
             for origin in [PAGE, "http://localhost:5173"] {
                 let response = preflight(&anybody, path, origin).await;
-                assert_eq!(response.status, 204, "{path}");
-                assert_eq!(response.header("access-control-allow-origin"), Some(origin));
-                assert_eq!(response.header("access-control-allow-methods"), Some("GET,POST,PUT,DELETE"));
+                let allowed = ["origin", "methods", "headers"].map(|of| response.header(&format!("access-control-allow-{of}")));
                 let headers = "authorization,content-type,idempotency-key,if-none-match";
-                assert_eq!(response.header("access-control-allow-headers"), Some(headers));
-                assert_eq!(response.header("access-control-max-age"), Some("7200"));
+                assert_eq!(allowed, [Some(origin), Some("GET,POST,PUT,DELETE"), Some(headers)]);
+                assert_eq!((response.status, response.header("access-control-max-age")), (204, Some("7200")), "{path}");
             }
             for other in ["https://evil.example.com", "https://app.example.com.evil.example", "http://app.example.com", "null"] {
                 let response = preflight(&anybody, path, other).await;
@@ -46,44 +37,42 @@ fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
 
 #[test]
 fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
-    world_with(origins(PAGE), async |world| {
+    world_with(parameter("CorsOrigins", PAGE), async |world| {
         let (user, anybody) = (world.user(1), world.stranger(None));
-        let get = |path: &'static str| (Method::GET, path, None);
-        for (caller, (method, path, body), status) in [
-            (&user, get("/v1/feed"), 200),
-            (&user, (Method::POST, "/v1/posts", Some("{\"title\":\"x\"}")), 201),
-            (&user, (Method::DELETE, "/v1/posts/1-1", None), 204),
-            (&user, get("/v1/feed?limit=0"), 400),
-            (&anybody, get("/v1/feed"), 401),
-            (&user, (Method::POST, "/v1/notices", Some("{}")), 403),
-            (&user, get("/v1/nothing"), 404),
-            (&user, (Method::PATCH, "/v1/feed", None), 405),
-            (&anybody, get("/v1/health"), 200),
+        for (caller, request, status) in [
+            (&user, "GET /v1/feed", 200),
+            (&user, r#"POST /v1/posts {"title": "x"}"#, 201),
+            (&user, "DELETE /v1/posts/1-1", 204),
+            (&user, "GET /v1/feed?limit=0", 400),
+            (&anybody, "GET /v1/feed", 401),
+            (&user, "POST /v1/notices {}", 403),
+            (&user, "GET /v1/nothing", 404),
+            (&user, "PATCH /v1/feed", 405),
+            (&anybody, "GET /v1/health", 200),
         ] {
-            let send =
-                async |origin: &str| caller.send(method.clone(), path, &[("origin", origin)], body.map(str::to_owned)).await;
-            let response = send(PAGE).await;
-            assert_eq!(response.status, status, "{method} {path}");
-            assert_eq!(response.header("access-control-allow-origin"), Some(PAGE), "{method} {path}");
-            assert_eq!(response.header("access-control-expose-headers"), Some(EXPOSED), "{method} {path}");
-            assert_eq!(cors_headers(&send("https://evil.example.com").await), [""; 0], "{method} {path}");
-            let without = caller.send(method.clone(), path, &[], body.map(str::to_owned)).await;
-            assert_eq!(cors_headers(&without), [""; 0], "{method} {path}");
+            let response = caller.request_with(&[("origin", PAGE)], request).await;
+            assert_eq!(response.status, status, "{request}");
+            assert_eq!(response.header("access-control-allow-origin"), Some(PAGE), "{request}");
+            let exposed = "ETag,Link,Location,Retry-After,RateLimit,RateLimit-Policy,Degraded";
+            assert_eq!(response.header("access-control-expose-headers"), Some(exposed), "{request}");
+            for headers in [&[("origin", "https://evil.example.com")][..], &[]] {
+                assert_eq!(cors_headers(&caller.request_with(headers, request).await), [""; 0], "{request}");
+            }
         }
     });
 }
 
 #[test]
 fn every_origin_is_allowed_with_a_star_and_none_by_default() {
-    world_with(origins("*"), async |world| {
+    world_with(parameter("CorsOrigins", "*"), async |world| {
         assert_eq!(preflight(&world.stranger(None), "/v1/feed", PAGE).await.header("access-control-allow-origin"), Some("*"));
-        let response = world.user(1).send(Method::GET, "/v1/feed", &[("origin", "null")], None).await;
+        let response = world.user(1).request_with(&[("origin", "null")], "GET /v1/feed").await;
         assert_eq!(response.header("access-control-allow-origin"), Some("*"));
     });
     world(async |world| {
         let response = preflight(&world.stranger(None), "/v1/feed", PAGE).await;
         assert_eq!((response.status, response.header("allow"), cors_headers(&response)), (204, Some("GET"), vec![]));
-        let response = world.user(1).send(Method::GET, "/v1/feed", &[("origin", PAGE)], None).await;
+        let response = world.user(1).request_with(&[("origin", PAGE)], "GET /v1/feed").await;
         assert_eq!((response.status, cors_headers(&response)), (200, vec![]));
     });
 }

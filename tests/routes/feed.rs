@@ -1,8 +1,11 @@
-//! `GET /v1/feed`.
+//! `GET /v1/feed`, and `?since=`: what is newer than an earlier first page.
 
-use reqwest::Method;
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
 use serde_json::{Value, json};
-use tidemark_tests::{ids, texts, world};
+use tidemark::domain::PostId;
+use tidemark_tests::{ids, texts, until, world};
 
 #[test]
 fn a_feed_has_the_posts_of_followed_authors_newest_first() {
@@ -91,35 +94,27 @@ fn pages_do_not_shift_while_posts_arrive() {
 }
 
 #[test]
-fn deleted_posts_disappear_from_feed_counts_and_pages() {
+fn deleted_posts_disappear_from_pages_and_counts_before_and_after_their_retraction() {
     world(async |world| {
         let reader = world.live_reader(1, [10]).await;
         world.deliver_posts([10], 10).await;
+        assert_eq!(reader.feed_ids().await.len(), 10);
+        world.stack.pause("fan-out").await.unwrap();
         for seq in [10, 9, 8, 7, 3] {
             world.user(10).delete(&format!("/v1/posts/10-{seq}")).await.ok();
         }
         assert_eq!(reader.get("/v1/feed?limit=4").await.items().len(), 4, "a page is refilled after deletions");
-        world.idle().await;
-        assert_eq!(reader.feed_ids().await, ["10-6", "10-5", "10-4", "10-2", "10-1"]);
-        assert_eq!(reader.unread_total().await, 5);
-    });
-}
-
-#[test]
-fn a_deleted_post_disappears_from_page_and_count_before_its_retraction() {
-    world(async |world| {
-        let reader = world.live_reader(1, [10]).await;
-        world.deliver_posts([10], 5).await;
-        assert_eq!(reader.feed_ids().await.len(), 5);
-        world.stack.pause("fan-out").await.unwrap();
-        for seq in [5, 2] {
-            world.user(10).delete(&format!("/v1/posts/10-{seq}")).await.ok();
+        let left = ["10-6", "10-5", "10-4", "10-2", "10-1"];
+        for retracted in [false, true] {
+            if retracted {
+                world.resume("fan-out").await;
+            }
+            let items = left.map(|id| json!({ "id": id }));
+            reader.get("/v1/feed").await.has(json!({ "items": items, "unread_total": 5 }));
+            reader.get("/v1/authors/10/posts?status=unread").await.has(json!({ "items": items, "total": 5 }));
+            assert_eq!((reader.feed_ids().await, reader.unread_total().await), (left.map(str::to_owned).to_vec(), 5));
+            assert_eq!(reader.feed("unread").await.len(), 5);
         }
-        let left = json!([{ "id": "10-4" }, { "id": "10-3" }, { "id": "10-1" }]);
-        reader.get("/v1/feed").await.has(json!({ "items": left, "unread_total": 3 }));
-        assert_eq!((reader.feed("unread").await.len(), reader.unread_total().await), (3, 3));
-        reader.get("/v1/authors/10/posts?status=unread").await.has(json!({ "items": left, "total": 3 }));
-        world.stack.resume("fan-out").unwrap();
     });
 }
 
@@ -151,7 +146,7 @@ fn an_unread_page_costs_as_much_as_any_page() {
 fn a_feed_continues_past_its_cap_without_gap_or_repetition() {
     world(async |world| {
         let reader = world.reader(1, 10..18).await;
-        futures::future::join_all((10..18).map(async |author| world.user(author).publish_all(0..160).await)).await;
+        join_all((10..18).map(async |author| world.user(author).publish_all(0..160).await)).await;
         world.idle().await;
         // The first read rebuilds the view: the newest 1,000 go to Redis, the other 280 come from the facts.
         for status in ["all", "unread"] {
@@ -170,15 +165,79 @@ fn a_feed_continues_past_its_cap_without_gap_or_repetition() {
 fn the_first_page_is_not_sent_twice() {
     world(async |world| {
         let reader = world.reader(1, [10]).await;
-        let unless = async |path: &str, tag: &str| reader.send(Method::GET, path, &[("if-none-match", tag)], None).await;
-        let tag = async |path: &str| reader.get(path).await.header("etag").unwrap().to_owned();
-        for path in ["/v1/feed", "/v1/unread"] {
-            let tag = tag(path).await;
-            let same = unless(path, &tag).await;
-            assert_eq!((same.status, &same.body, same.header("etag")), (304, &Value::Null, Some(&*tag)));
+        for request in ["GET /v1/feed", "GET /v1/unread"] {
+            let first = reader.request(request).await;
+            let unless = [("if-none-match", first.header("etag").unwrap())];
+            let same = reader.request_with(&unless, request).await;
+            assert_eq!((same.status, &same.body, same.header("etag")), (304, &Value::Null, first.header("etag")));
+            for response in [&first, &same] {
+                assert_eq!(response.header("cache-control"), Some("private, no-cache"));
+            }
+            world.publish_and_deliver(10, "new").await;
+            assert_eq!(reader.request_with(&unless, request).await.status, 200);
         }
-        let tag = tag("/v1/feed").await;
-        world.publish_and_deliver(10, "new").await;
-        assert_eq!(unless("/v1/feed", &tag).await.status, 200);
+    });
+}
+
+#[test]
+fn since_lists_what_is_newer_once_and_ends() {
+    world(async |world| {
+        let reader = world.reader(7, 1..=3).await;
+        let paths = ["/v1/feed", "/v1/feed?status=unread", "/v1/authors/1/posts", "/v1/authors/1/posts?status=unread"];
+        let mut firsts = Vec::new();
+        for path in paths {
+            let page = reader.get(path).await.has(json!({ "items": [] }));
+            firsts.push(page["first_cursor"].as_str().unwrap().to_owned());
+        }
+        for round in 0..3 {
+            world.deliver_posts(1..=3, 4).await;
+            for (path, first) in paths.iter().zip(&mut firsts) {
+                let since = format!("{path}{}since=", if path.contains('?') { '&' } else { '?' });
+                let authors = if path.contains("authors") { 1..=1 } else { 1..=3 };
+                let seqs = 4 * round + 1..=4 * round + 4;
+                let published = authors.flat_map(|author| seqs.clone().map(move |seq| format!("{author}-{seq}")));
+                let mut ids = ids(&reader.walk(&format!("{since}{first}"), 5).await);
+                ids.sort_by_key(|id| id.parse::<PostId>().unwrap());
+                assert_eq!(ids, published.collect::<Vec<_>>(), "{path} in round {round}");
+                *first = reader.cursor("first_cursor", &format!("{since}{first}")).await;
+                let nothing = json!({ "items": [], "next_cursor": null, "first_cursor": first });
+                reader.get(&format!("{since}{first}")).await.has(nothing);
+            }
+        }
+        let next = reader.cursor("next_cursor", "/v1/feed?limit=1").await;
+        let next = reader.get(&format!("/v1/feed?limit=1&cursor={next}")).await.ok();
+        assert_eq!(next.get("first_cursor"), None, "only a first page has it");
+        assert_eq!(reader.get(&format!("/v1/feed?since={}", firsts[2])).await.field(), "since");
+    });
+}
+
+/// Pages through what is newer again and again, while posts arrive.
+#[test]
+fn each_arriving_post_is_listed_once() {
+    const POSTS: usize = 200;
+    world(async |world| {
+        let reader = world.reader(7, 1..=4).await;
+        world.publish_and_deliver(1, "first").await;
+        let start = reader.cursor("first_cursor", "/v1/feed").await;
+        let mut since = reader.cursor("first_cursor", "/v1/authors/1/posts").await;
+        let arriving = join_all((1..=4).map(async |author| world.user(author).publish_all(["x"; POSTS / 4]).await));
+        let walks = async {
+            let mut listed = Vec::new();
+            until("all posts of an author are listed", async || {
+                let pages = reader.pages(&format!("/v1/authors/1/posts?since={since}"), 3).await;
+                listed.extend(pages.iter().flat_map(|page| ids(page["items"].as_array().unwrap())));
+                since = pages[0]["first_cursor"].as_str().unwrap().to_owned();
+                listed.len() >= POSTS / 4
+            })
+            .await;
+            listed
+        };
+        let (published, listed) = futures::join!(arriving, walks);
+        let of_author: BTreeSet<&String> = published[0].iter().collect();
+        assert_eq!((listed.len(), listed.iter().collect::<BTreeSet<_>>()), (of_author.len(), of_author));
+        world.idle().await;
+        let all = reader.walk(&format!("/v1/feed?since={start}"), 7).await;
+        let ids: BTreeSet<String> = ids(&all).into_iter().collect();
+        assert_eq!((all.len(), ids), (POSTS, published.into_iter().flatten().collect()));
     });
 }

@@ -1,8 +1,15 @@
-//! `/v1/posts`.
+//! `/v1/posts` and `GET /v1/authors/{author}/posts`: texts, edits, deletions, deliveries, and how fresh responses are.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::join_all;
-use serde_json::json;
-use tidemark_tests::{texts, world};
+use serde_json::{Value, json};
+use tidemark::facts::schema;
+use tidemark_local::RedisData;
+use tidemark_tests::{Response, User, ids, ids_and_flags, items::s, texts, until, world};
+
+async fn edit(user: &User, post: &str, body: Value) -> Response {
+    user.put_body(&format!("/v1/posts/{post}"), &body).await
+}
 
 #[test]
 fn a_post_is_published_read_and_deleted() {
@@ -12,8 +19,8 @@ fn a_post_is_published_read_and_deleted() {
         assert_eq!((response.status, response.header("location")), (201, Some("/v1/posts/1042-1")));
         let post = response.has(json!({ "id": "1042-1", "author": "1042", "seq": 1, "delivery": { "mode": "push" } }));
 
-        let seen = other.get("/v1/posts/1042-1").await;
-        let seen = seen.has(json!({ "title": "First", "body": "Long", "created_at": post["created_at"] }));
+        let content = json!({ "title": "First", "body": "Long", "created_at": post["created_at"] });
+        let seen = other.get("/v1/posts/1042-1").await.has(content);
         assert_eq!(json!([seen["read"], seen["liked"], seen["favorited"]]), json!([false, false, false]));
         assert_eq!(author.get("/v1/posts/1042-1").await.ok()["read"], true, "the author's own post is read");
 
@@ -28,33 +35,48 @@ fn a_post_is_published_read_and_deleted() {
 }
 
 #[test]
-fn requests_with_the_same_key_make_one_post() {
+fn requests_with_the_same_key_make_one_post_one_notice_for_each_platform_and_one_list() {
     world(async |world| {
-        let author = world.user(1);
-        let publish = async |key: &str, title: &str| author.post_with_key("/v1/posts", key, &json!({ "title": title })).await;
-        let responses = join_all((0..8).map(|_| publish("k", "Same"))).await;
-        let first = responses[0].clone().ok();
-        assert!(responses.iter().all(|response| response.status == 201 && response.body == first), "{responses:?}");
-        assert_eq!(publish("k", "Other").await.problem(), (422, "/problems/idempotency-key-reused"));
-        assert_eq!(publish("l", "Other").await.ok()["id"], "1-2");
-        for bad in ["", "ü", &"x".repeat(129)] {
-            assert_eq!(publish(bad, "x").await.field(), "Idempotency-Key");
+        let caller = world.stranger(Some("1 notices:write"));
+        let notice = |title: &str| json!({ "platforms": [1, 2], "title": title, "expires_at": "2099-01-01T00:00:00Z" });
+        for (path, same, other, at_once, removal) in [
+            ("/v1/posts", json!({ "title": "Same" }), json!({ "title": "Other" }), 8, Some("DELETE /v1/posts/1-1")),
+            ("/v1/notices", notice("Same"), notice("Other"), 8, Some("DELETE /v1/notices?id=1-1&id=2-1")),
+            ("/v1/lists", json!({ "name": "Same" }), json!({ "name": "Other" }), 1, None),
+        ] {
+            let send = async |key: &str, body: &Value| caller.post_with_key(path, key, body).await;
+            let responses = join_all((0..at_once).map(|_| send("k", &same))).await;
+            let made = |seq: u64| match path {
+                "/v1/notices" => json!({ "items": [{ "id": format!("1-{seq}") }, { "id": format!("2-{seq}") }] }),
+                _ => json!({ "id": format!("1-{seq}") }),
+            };
+            let first = responses[0].clone().has(made(1));
+            assert!(responses.iter().all(|response| response.status == 201 && response.body == first), "{responses:?}");
+            assert_eq!(send("k", &other).await.problem(), (422, "/problems/idempotency-key-reused"));
+            send("l", &other).await.has(made(2));
+            for bad in ["", "ü", &"x".repeat(129)] {
+                assert_eq!(send(bad, &other).await.field(), "Idempotency-Key");
+            }
+            if let Some(removal) = removal {
+                caller.request(removal).await.ok();
+            }
+            assert_eq!(send("k", &same).await.ok(), first, "the first response, although what it made is deleted");
         }
-        author.delete("/v1/posts/1-1").await.ok();
-        assert_eq!(publish("k", "Same").await.ok(), first, "the first response, although the post is deleted");
+        assert_eq!(ids(&caller.walk("/v1/lists", 20).await), ["1-2", "1-1"]);
     });
 }
 
 #[test]
-fn concurrent_publishes_of_one_author_leave_no_gap() {
+fn concurrent_publishes_leave_no_gap_and_a_timeline_of_more_than_a_thousand_posts_shows_each_once() {
     world(async |world| {
         let author = world.user(1);
-        let ids = join_all((0..20).map(async |index| author.publish(&format!("post {index}")).await)).await;
-        let mut seqs: Vec<u64> = ids.iter().map(|id| id.split_once('-').unwrap().1.parse().unwrap()).collect();
-        seqs.sort_unstable();
-        assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
-        let times = texts(&author.walk("/v1/authors/1/posts", 7).await, "created_at");
-        assert!(times.is_sorted_by(|newer, older| newer >= older));
+        for at_once in std::iter::once(20).chain([5; 206]) {
+            join_all((0..at_once).map(|_| author.publish("x"))).await;
+        }
+        let walked = world.user(7).walk("/v1/authors/1/posts", 100).await;
+        let seqs: Vec<u64> = walked.iter().map(|item| item["seq"].as_u64().unwrap()).collect();
+        assert_eq!(seqs, (1..=1_050).rev().collect::<Vec<_>>());
+        assert!(texts(&walked, "created_at").is_sorted_by(|newer, older| newer >= older));
     });
 }
 
@@ -88,5 +110,258 @@ fn a_deletion_cancels_the_remaining_delivery() {
         world.resume("fan-out").await;
         author.get(&format!("/v1/posts/{id}/delivery")).await.has(json!({ "state": "cancelled" }));
         assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec![], 0));
+    });
+}
+
+#[test]
+fn a_post_has_data_and_a_weight() {
+    world(async |world| {
+        let author = world.user(1);
+        let data = json!({ "b": 1, "a": { "big": 18_446_744_073_709_551_615_u64 } });
+        let post = author.post("/v1/posts", &json!({ "title": "x", "data": data, "weight": -100 })).await;
+        assert_eq!(post.has(json!({ "weight": -100, "body": null }))["data"], data);
+        author.post("/v1/posts", &json!({ "title": "y" })).await.has(json!({ "data": null, "weight": 0 }));
+        for _ in 0..2 {
+            let seen = world.user(2).get("/v1/posts/1-1").await;
+            assert_eq!(seen.has(json!({ "revision": 1 }))["data"], data);
+        }
+    });
+}
+
+#[test]
+fn an_edit_reaches_every_page_and_moves_nothing() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.reader(7, [1]).await);
+        author.post("/v1/posts", &json!({ "title": "First", "body": "Long", "data": { "a": 1 } })).await.ok();
+        author.publish("Second").await;
+        world.idle().await;
+        reader.put("/v1/posts/1-1/read").await.ok();
+        // Fills the views.
+        for path in ["/v1/feed?include=body", "/v1/authors/1/posts?include=body", "/v1/posts/1-1"] {
+            reader.get(path).await.ok();
+        }
+        let changed = json!({ "id": "1-1", "title": "Changed", "body": null, "data": null, "revision": 2 });
+        let edited = edit(&author, "1-1", json!({ "title": "Changed" })).await.has(changed.clone());
+        assert!(edited["edited_at"].is_string());
+        assert_eq!(edit(&author, "1-1", json!({ "title": "Changed" })).await.ok(), edited, "the same request changes nothing");
+        for path in ["/v1/feed?include=body", "/v1/authors/1/posts?include=body"] {
+            let page = reader.get(path).await.has(json!({ "items": [{ "id": "1-2" }, changed] }));
+            let item = &page["items"][1];
+            assert_eq!(json!([item["read"], item["likes"], item["favorites"]]), json!([true, 0, 0]), "{path}");
+        }
+        reader.get("/v1/posts/1-1").await.has(changed);
+        assert_eq!(reader.unread_total().await, 1);
+        assert_eq!(reader.get("/v1/feed").await.ok()["items"][0].get("body"), None);
+
+        assert_eq!(edit(&reader, "1-1", json!({ "title": "x" })).await.problem(), (403, "/problems/forbidden"));
+        assert_eq!(edit(&author, "1-3", json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
+        assert_eq!(edit(&author, "1-1", json!({})).await.field(), "title");
+        author.delete("/v1/posts/1-1").await.ok();
+        assert_eq!(edit(&author, "1-1", json!({ "title": "x" })).await.problem(), (404, "/problems/not-found"));
+        assert_eq!(reader.get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
+    });
+}
+
+#[test]
+fn many_posts_come_in_the_order_of_the_request() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        author.publish_all(["a", "b", "c"]).await;
+        author.delete("/v1/posts/1-2").await.ok();
+        let found = reader.get("/v1/posts?post=1-3&post=1-2&post=9-9&post=1-1").await;
+        found.has(json!({ "items": [{ "id": "1-3", "title": "c" }, { "id": "1-1" }] }));
+    });
+}
+
+#[test]
+fn a_moderator_deletes_any_post() {
+    world(async |world| {
+        world.user(1).publish("spam").await;
+        let moderator = world.stranger(Some("9 posts:moderate"));
+        assert_eq!(world.user(9).delete("/v1/posts/1-1").await.problem(), (403, "/problems/forbidden"));
+        for _ in 0..2 {
+            assert_eq!(moderator.delete("/v1/posts/1-1").await.status, 204);
+        }
+        assert_eq!(world.user(1).get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
+        world.user(1).get("/v1/users/1/counters").await.has(json!({ "posts": 0 }));
+        assert_eq!(moderator.delete("/v1/posts/1-2").await.problem(), (404, "/problems/not-found"));
+    });
+}
+
+#[test]
+fn a_warm_post_and_timeline_are_fresh_for_the_user_who_changed_them() {
+    world(async |world| {
+        let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));
+        reader.follow([1]).await;
+        world.publish_and_deliver(1, "a").await;
+        for user in [&author, &reader, &stranger] {
+            for path in ["/v1/posts/1-1", "/v1/authors/1/posts"] {
+                user.get(path).await.ok();
+            }
+        }
+        for (user, likes) in [(&reader, 1), (&stranger, 2)] {
+            user.put("/v1/posts/1-1/like").await.ok();
+            user.get("/v1/posts/1-1").await.has(json!({ "liked": true, "likes": likes }));
+        }
+        reader.delete("/v1/posts/1-1/like").await.ok();
+        reader.get("/v1/posts/1-1").await.has(json!({ "likes": 1 }));
+        for user in [&reader, &stranger] {
+            user.get("/v1/posts/1-1").await.has(json!({ "read": false }));
+            user.put("/v1/posts/1-1/read").await.ok();
+            for _ in 0..2 {
+                user.get("/v1/posts/1-1").await.has(json!({ "read": true }));
+                user.get("/v1/authors/1/posts").await.has(json!({ "items": [{ "read": true }] }));
+            }
+            user.delete("/v1/posts/1-1/read").await.ok();
+            user.get("/v1/posts/1-1").await.has(json!({ "read": false }));
+        }
+        author.publish("b").await;
+        author.get("/v1/authors/1/posts").await.has(json!({ "total": 2 }));
+        author.delete("/v1/posts/1-1").await.ok();
+        author.get("/v1/authors/1/posts").await.has(json!({ "total": 1, "items": [{ "id": "1-2" }] }));
+        assert_eq!(author.get("/v1/posts/1-1").await.problem(), (404, "/problems/not-found"));
+    });
+}
+
+#[test]
+fn marks_of_an_author_are_right_after_a_follow_and_an_unfollow() {
+    world(async |world| {
+        let reader = world.user(7);
+        world.user(1).publish("a").await;
+        // The reader's marks of the author are cached, before the reader follows.
+        reader.get("/v1/posts/1-1").await.has(json!({ "read": false }));
+        reader.follow([1]).await;
+        world.publish_and_deliver(1, "b").await;
+        reader.put("/v1/posts/1-2/read").await.ok();
+        reader.delete("/v1/following/1").await.ok();
+        world.idle().await;
+        reader.get("/v1/authors/1/posts").await.has(json!({ "items": [{ "id": "1-2", "read": true }, { "id": "1-1" }] }));
+        reader.get("/v1/posts/1-2").await.has(json!({ "read": true }));
+    });
+}
+
+#[test]
+fn a_hot_post_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_it() {
+    world(async |world| {
+        let (author, reader, stranger) = (world.user(1), world.user(7), world.user(8));
+        author.publish("a").await;
+        let path = "/v1/posts/1-1";
+        let heat = async || {
+            // Without the memory, each request reads five records.
+            let gets = async || world.redis_calls().await["get"];
+            until("Redis is not called for the post", async || {
+                let before = gets().await;
+                for _ in 0..30 {
+                    stranger.get(path).await.ok();
+                }
+                gets().await - before < 30 * 4
+            })
+            .await;
+        };
+        heat().await;
+        reader.put("/v1/posts/1-1/like").await.ok();
+        reader.get(path).await.has(json!({ "liked": true, "likes": 1 }));
+        heat().await;
+        reader.put("/v1/posts/1-1/read").await.ok();
+        reader.get(path).await.has(json!({ "read": true }));
+        edit(&author, "1-1", json!({ "title": "b" })).await.ok();
+        author.get(path).await.has(json!({ "title": "b" }));
+        until("others see the edit", async || reader.get(path).await.ok()["title"] == "b").await;
+        heat().await;
+        let moderator = world.stranger(Some("9 posts:moderate"));
+        assert_eq!(moderator.delete(path).await.status, 204);
+        assert_eq!(moderator.get(path).await.status, 404);
+        until("others see the deletion", async || stranger.get(path).await.status == 404).await;
+    });
+}
+
+#[test]
+fn long_texts_make_pages_short_and_no_response_exceeds_six_megabytes() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.reader(7, [1]).await);
+        // JSON inside JSON makes four bytes of a quotation mark.
+        let long = "\"".repeat(65_536);
+        for seq in 1..=30 {
+            author.post("/v1/posts", &json!({ "title": format!("Post {seq}"), "body": long })).await.ok();
+            author.put(&format!("/v1/posts/1-{seq}/like")).await.ok();
+        }
+        world.idle().await;
+        let wanted: Vec<String> = (1..=30).rev().map(|seq| format!("1-{seq}")).collect();
+        let walks = [(&reader, "/v1/feed"), (&reader, "/v1/authors/1/posts"), (&author, "/v1/me/likes")];
+        for without_redis in [false, true] {
+            if without_redis {
+                world.stack.stop_redis(RedisData::Lose).await.unwrap();
+            }
+            for (caller, path) in walks {
+                let pages = caller.pages(&format!("{path}?include=body"), 100).await;
+                for page in &pages {
+                    let payload = json!({ "body": page.to_string() }).to_string();
+                    assert!(payload.len() < 6_000_000, "{path}: {} bytes", payload.len());
+                }
+                let items = pages.iter().flat_map(|page| page["items"].as_array().unwrap());
+                assert!(items.clone().all(|item| item["body"] == long.as_str()), "{path}");
+                assert_eq!((ids(items), pages.len()), (wanted.clone(), 3), "{path}, without Redis: {without_redis}");
+            }
+            let many = |posts: &[String]| format!("/v1/posts?post={}", posts.join("&post="));
+            let refused = reader.get(&many(&wanted)).await;
+            assert_eq!(refused.problem(), (422, "/problems/too-much-text"));
+            assert_eq!(reader.get(&many(&wanted[..12])).await.items().len(), 12);
+        }
+    });
+}
+
+#[test]
+fn an_author_timeline_has_flags_and_totals() {
+    world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        author.publish("before").await;
+        reader.follow([10]).await;
+        author.publish_all(2..=12).await;
+        author.delete("/v1/posts/10-11").await.ok();
+        reader.put("/v1/posts/10-5/read").await.ok();
+        world.idle().await;
+
+        let flags = ids_and_flags(&reader.walk("/v1/authors/10/posts", 4).await);
+        let expected = (1..=12).rev().filter(|seq| *seq != 11).map(|seq| (format!("10-{seq}"), seq == 1 || seq == 5));
+        assert_eq!(flags, expected.collect::<Vec<_>>());
+        reader.get("/v1/authors/10/posts").await.has(json!({ "total": 11 }));
+
+        let unread = reader.walk("/v1/authors/10/posts?status=unread", 4).await;
+        let seqs: Vec<u64> = unread.iter().map(|post| post["seq"].as_u64().unwrap()).collect();
+        assert_eq!(seqs, [12, 10, 9, 8, 7, 6, 4, 3, 2]);
+        let page = reader.get("/v1/authors/10/posts?status=unread&limit=9").await;
+        page.has(json!({ "total": 9, "next_cursor": null }));
+    });
+}
+
+#[test]
+fn posts_of_an_author_who_is_not_followed_do_not_count_as_unread() {
+    world(async |world| {
+        let (reader, author) = (world.user(1), world.user(10));
+        author.publish("one").await;
+        reader.get("/v1/authors/10/posts?status=unread").await.has(json!({ "items": [], "total": 0 }));
+        author.get("/v1/authors/10/posts").await.has(json!({ "items": [{ "read": true }] }));
+        reader.get("/v1/authors/11/posts").await.has(json!({ "items": [], "next_cursor": null, "total": 0 }));
+        assert_eq!(reader.get("/v1/authors/0/posts").await.field(), "author");
+    });
+}
+
+#[test]
+fn a_post_deleted_during_a_read_is_left_out_and_the_next_cursor_stays_the_same() {
+    world(async |world| {
+        let reader = world.reader(1, [10]).await;
+        world.deliver_posts([10], 6).await;
+        // The tombstone of a deletion that happens after the page has read the author's head.
+        let tombstone = [("tombstone", AttributeValue::Bool(true)), ("state", s("cancelled"))];
+        for seq in [5, 2, 1] {
+            let post = schema::post(format!("10-{seq}").parse().unwrap());
+            world.update_item("PostsTable", post, &tombstone, &["title"]).await;
+        }
+        for status in ["all", "unread"] {
+            let pages = reader.pages(&format!("/v1/authors/10/posts?status={status}"), 2).await;
+            let pages = pages.iter().map(|page| page["items"].as_array().unwrap());
+            assert!(pages.clone().flatten().all(|post| post["title"] == "x"), "{status}");
+            assert_eq!(pages.map(ids).collect::<Vec<_>>(), [vec!["10-6"], vec!["10-4", "10-3"], vec![]], "{status}");
+        }
     });
 }

@@ -19,13 +19,11 @@ async fn reads(reader: &User, body: Value) -> (u64, u64) {
 fn one_post_is_read_and_unread_again() {
     world(async |world| {
         let reader = prepared(world, 3).await;
-        for _ in 0..2 {
-            let response = reader.put("/v1/posts/10-2/read").await.ok();
-            assert_eq!(response, json!({ "read": true, "unread": { "author": 2, "total": 5 } }));
-        }
-        for _ in 0..2 {
-            let response = reader.delete("/v1/posts/10-2/read").await.ok();
-            assert_eq!(response, json!({ "read": false, "unread": { "author": 3, "total": 6 } }));
+        for (method, read, of_author, total) in [("PUT", true, 2, 5), ("DELETE", false, 3, 6)] {
+            for _ in 0..2 {
+                let response = reader.request(&format!("{method} /v1/posts/10-2/read")).await.ok();
+                assert_eq!(response, json!({ "read": read, "unread": { "author": of_author, "total": total } }));
+            }
         }
         assert_eq!(reader.put("/v1/posts/10-4/read").await.problem(), (404, "/problems/not-found"));
     });

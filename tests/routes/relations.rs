@@ -1,16 +1,16 @@
-//! `/v1/users/{user}/…` and `/v1/relations…`.
+//! `/v1/following…`, `/v1/users/{user}/…` and `/v1/relations…`.
 
 use std::collections::BTreeSet;
 
+use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark_tests::{User, texts, until, world};
+use tidemark_tests::{User, World, texts, until, user_id, world};
 
 fn users(items: &[Value]) -> Vec<u64> {
     texts(items, "user").iter().map(|user| user.parse().unwrap()).collect()
 }
 
-/// The users on all pages of a list.
 async fn walked(reader: &User, path: &str, limit: usize) -> Vec<u64> {
     users(&reader.walk(path, limit).await)
 }
@@ -214,5 +214,67 @@ fn a_hot_list_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_
             reader.request(&format!("{method} /v1/following/2")).await.ok();
             assert_eq!(reader.get(path).await.items().len(), expected);
         }
+    });
+}
+
+/// The number of followers that the facts count.
+async fn followers(world: &World, author: u64) -> u64 {
+    let edges = &world.stack.app("follow").unwrap().stores.edges;
+    edges.follower_counts(user_id(author)).await.unwrap().iter().sum()
+}
+
+#[test]
+fn repeated_and_concurrent_follows_and_unfollows_count_once() {
+    world(async |world| {
+        world.follow(3..=4, 2).await;
+        let reader = world.user(1);
+        let first = reader.put("/v1/following/2").await.has(json!({ "following": true }));
+        reader.put("/v1/following/2").await.has(json!({ "since": first["since"] }));
+        assert_eq!(followers(world, 2).await, 3);
+        for at_once in [8, 1] {
+            let unfollow = async |_| assert_eq!(reader.delete("/v1/following/2").await.ok(), json!({ "following": false }));
+            join_all((0..at_once).map(unfollow)).await;
+            assert_eq!(followers(world, 2).await, 2);
+        }
+    });
+}
+
+#[test]
+fn each_follow_of_a_batch_succeeds_or_fails_on_its_own() {
+    world(async |world| {
+        let reader = world.user(1);
+        let followed = |author: &str| json!({ "author": author, "following": true });
+        let refused = json!({ "author": "1", "following": false, "error": { "type": "/problems/self-follow" } });
+        let batch = reader.post("/v1/following", &json!({ "authors": ["2", "1", "3", "2"] })).await;
+        batch.has(json!({ "results": [followed("2"), refused, followed("3"), followed("2")] }));
+        assert_eq!(reader.put("/v1/following/1").await.problem(), (422, "/problems/self-follow"));
+    });
+}
+
+#[test]
+fn six_hundred_concurrent_follows_make_five_hundred_edges() {
+    world(async |world| {
+        let reader = world.user(1);
+        let responses = join_all((2..=601).map(async |author| {
+            // All change the same count. A client repeats a request that found it busy for eight seconds.
+            loop {
+                let response = reader.put(&format!("/v1/following/{author}")).await;
+                if response.status != 503 {
+                    return response;
+                }
+            }
+        }))
+        .await;
+        let (made, refused): (Vec<_>, Vec<_>) = (2..).zip(&responses).partition(|(_, response)| response.status == 200);
+        assert_eq!((made.len(), refused.len()), (500, 100));
+        assert!(refused.iter().all(|(_, response)| response.problem() == (422, "/problems/following-limit")));
+        let edges = &world.stack.app("follow").unwrap().stores.edges;
+        assert_eq!(edges.following(user_id(1)).await.unwrap().len(), 500);
+
+        // Exactly one place is free again.
+        reader.delete(&format!("/v1/following/{}", made[0].0)).await.ok();
+        let more = reader.post("/v1/following", &json!({ "authors": ["1001", "1002", "1003"] })).await.ok();
+        let following: Vec<bool> = more["results"].as_array().unwrap().iter().map(|result| result["following"] == true).collect();
+        assert_eq!(following, [true, false, false]);
     });
 }

@@ -16,7 +16,7 @@ async fn smoke(world: &World, tokens: &[&str]) -> (Option<i32>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
+async fn smoke_is_right_about_the_stack_leaves_nothing_and_fails_at_the_first_wrong_response() {
     World::run(async |world| {
         let (reader, author) = (world.user(1), world.user(2));
         let found = async || {
@@ -37,13 +37,7 @@ async fn smoke_is_right_about_the_stack_and_leaves_nothing() {
         reader.follow([2]).await;
         assert_eq!(smoke(world, &[]).await.0, Some(0));
         reader.get("/v1/relations/2").await.has(json!({ "following": true }));
-    })
-    .await;
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn smoke_fails_at_the_first_wrong_response() {
-    World::run(async |world| {
         let fails = async |tokens: &[&str], words: &str| {
             let (status, text) = smoke(world, tokens).await;
             assert!(status == Some(1) && text.contains(words), "{text}");

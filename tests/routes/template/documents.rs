@@ -7,48 +7,44 @@ use serde_json::Value;
 use tidemark::ports::Metric;
 use tidemark_tests::{
     files, repository,
-    template::{entries, quoted_names, resources, table_under, template_document, template_text},
+    template::{entries, quoted_names, resources, table_under, template_document},
+    text_of,
 };
 
-fn read(path: &str) -> String {
-    std::fs::read_to_string(repository().join(path)).unwrap()
-}
-
-/// The template without comments. A name in a comment does not count as used.
-fn code() -> String {
-    template_text().lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n")
+/// The first name between backticks. Empty if there is none.
+fn name_in(cell: &str) -> String {
+    quoted_names(cell).into_iter().next().unwrap_or_default()
 }
 
 #[test]
 fn parameters_are_described_grouped_used_and_documented_and_no_other_is() {
     let template = template_document();
-    let parameters: BTreeSet<String> = entries(&template["Parameters"]).keys().cloned().collect();
     let groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"].as_array().unwrap();
     let grouped = groups.iter().flat_map(|group| group["Parameters"].as_array().unwrap());
-    let grouped: Vec<String> = grouped.map(|name| name.as_str().unwrap().to_owned()).collect();
-    assert_eq!(grouped.len(), parameters.len(), "each once");
-    assert_eq!(grouped.iter().cloned().collect::<BTreeSet<_>>(), parameters);
-    let text = code();
+    let mut grouped: Vec<&str> = grouped.map(|name| name.as_str().unwrap()).collect();
+    let rows = table_under(&text_of("docs/deployment.md"), "## Parameters");
+    let rows = rows.iter().map(|row| (name_in(&row[0]), name_in(&row[1])));
+    let mut listed: Vec<(String, String)> = rows.collect();
+    // A name in a comment does not count as used.
+    let text = text_of("template.yaml");
+    let text = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
+    let mut expected = Vec::new();
     for (name, body) in entries(&template["Parameters"]) {
         assert!(body["Description"].as_str().is_some_and(|words| words.len() > 20), "{name}");
         assert!(text.contains(&format!("!Ref {name}")) || text.contains(&format!("${{{name}}}")), "{name} is not used");
+        let default = body["Default"].as_str().map_or_else(|| body["Default"].to_string(), str::to_owned);
+        expected.push((name, default));
     }
-
-    let rows = table_under(&read("docs/deployment.md"), "## Parameters");
-    let listed: Vec<String> = rows.iter().map(|row| quoted_names(&row[0]).into_iter().next().unwrap()).collect();
-    assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), parameters);
-    assert_eq!(listed.len(), parameters.len(), "each once");
-    for (row, name) in rows.iter().zip(&listed) {
-        let default = &template["Parameters"][name]["Default"];
-        let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
-        let said = quoted_names(&row[1]).into_iter().next().unwrap_or_default();
-        assert_eq!(said, default, "the default of {name}");
-    }
+    expected.sort();
+    grouped.sort_unstable();
+    assert!(grouped.iter().eq(expected.iter().map(|(name, _)| name)), "each once: {grouped:?}");
+    listed.sort();
+    assert_eq!(listed, expected, "each once, with its default");
 }
 
 #[test]
 fn every_kind_of_problem_has_a_section_with_its_status_and_title() {
-    let text = read("docs/problems.md");
+    let text = text_of("docs/problems.md");
     let sections = text.split("\n## ").skip(1).map(|section| section.split("\n\n").take(2).collect::<Vec<_>>());
     let told: Vec<(String, String)> = sections.map(|parts| (parts[0].to_owned(), parts[1].to_owned())).collect();
     let kinds = tidemark::http::Kind::ALL.iter();
@@ -58,44 +54,33 @@ fn every_kind_of_problem_has_a_section_with_its_status_and_title() {
 
 #[test]
 fn the_deployment_guide_has_the_right_resource_counts() {
-    const COUNTED: [(&str, &str, &str); 4] = [
-        ("AWS::DynamoDB::Table", "tables", "fourteen"),
-        ("AWS::SQS::Queue", "queues", "seven"),
-        ("AWS::Serverless::Function", "functions", "thirteen"),
-        ("AWS::CloudWatch::Alarm", "alarms", "twenty-one"),
+    const COUNTED: [(&str, usize, &str); 4] = [
+        ("AWS::DynamoDB::Table", 14, "fourteen tables"),
+        ("AWS::SQS::Queue", 7, "seven queues"),
+        ("AWS::Serverless::Function", 13, "thirteen functions"),
+        ("AWS::CloudWatch::Alarm", 21, "twenty-one alarms"),
     ];
-    const NUMBERS: [(usize, &str); 4] = [(7, "seven"), (13, "thirteen"), (14, "fourteen"), (21, "twenty-one")];
-    let (template, deployment) = (template_document(), read("docs/deployment.md"));
-    for (kind, what, number) in COUNTED {
-        let count = resources(&template, kind).len();
-        assert!(NUMBERS.contains(&(count, number)), "{count} {what}, not {number}");
-        assert!(deployment.contains(&format!("{number} {what}")), "docs/deployment.md does not say {number} {what}");
+    let (template, deployment) = (template_document(), text_of("docs/deployment.md"));
+    for (kind, count, words) in COUNTED {
+        assert_eq!(resources(&template, kind).len(), count, "{words}");
+        assert!(deployment.contains(words), "docs/deployment.md does not say {words}");
     }
 }
 
 #[test]
 fn alarms_and_runbook_sections_match_and_every_alarm_has_a_topic() {
-    const DOCUMENTS: [&str; 6] = [
-        "docs/deployment.md",
-        "docs/operations.md",
-        "docs/troubleshooting.md",
-        "docs/iam.md",
-        "docs/fan-out.md",
-        "docs/LOGGING.md",
-    ];
     let template = template_document();
     let alarms = resources(&template, "AWS::CloudWatch::Alarm");
     let names: BTreeSet<String> = alarms.keys().cloned().collect();
-    let runbook = read("docs/operations.md");
+    let runbook = text_of("docs/operations.md");
     let headings = runbook.lines().filter_map(|line| line.strip_prefix("### ")).filter(|heading| heading.ends_with("Alarm"));
     assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), names);
-    for document in DOCUMENTS {
-        let named = quoted_names(&read(document)).into_iter().filter(|name| name.ends_with("Alarm"));
-        let unknown: Vec<String> = named.filter(|name| !names.contains(name)).collect();
+    for document in ["deployment", "operations", "troubleshooting", "iam", "fan-out", "LOGGING"] {
+        let named = quoted_names(&text_of(&format!("docs/{document}.md")));
+        let unknown: Vec<&String> = named.iter().filter(|name| name.ends_with("Alarm") && !names.contains(*name)).collect();
         assert!(unknown.is_empty(), "{document} names alarms that do not exist: {unknown:?}");
     }
-    let listed: BTreeSet<String> =
-        table_under(&runbook, "## Alarms").iter().map(|row| quoted_names(&row[0]).into_iter().next().unwrap()).collect();
+    let listed: BTreeSet<String> = table_under(&runbook, "## Alarms").iter().map(|row| name_in(&row[0])).collect();
     assert_eq!(listed, names);
     let dashboard = resources(&template, "AWS::CloudWatch::Dashboard")["Dashboard"].to_string();
     for (name, alarm) in alarms {
@@ -108,27 +93,30 @@ fn alarms_and_runbook_sections_match_and_every_alarm_has_a_topic() {
     }
 }
 
+/// The dashboard of a stack with its own Redis, or without one.
+fn dashboard(template: &Value, with_redis: bool) -> Value {
+    let body = &template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"];
+    let text = ["RedisAlarms", "RedisWidgets"].iter().fold(body[0].as_str().unwrap().to_owned(), |text, name| {
+        let part = body[1][name]["Fn::If"][1]["Fn::Sub"].as_str().unwrap();
+        text.replace(&format!("${{{name}}}"), if with_redis { part } else { "" })
+    });
+    serde_json::from_str(&text).unwrap()
+}
+
 #[test]
 fn the_dashboard_is_json_with_and_without_redis() {
-    let body =
-        resources(&template_document(), "AWS::CloudWatch::Dashboard")["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
-            .clone();
-    let text = body[0].as_str().unwrap();
-    let with = |name: &str| body[1][name]["Fn::If"][1]["Fn::Sub"].as_str().unwrap().to_owned();
-    let mut widgets = Vec::new();
-    for [alarms, more] in [[String::new(), String::new()], [with("RedisAlarms"), with("RedisWidgets")]] {
-        let text = text.replace("${RedisAlarms}", &alarms).replace("${RedisWidgets}", &more);
-        let dashboard: Value = serde_json::from_str(&text).unwrap();
-        let all = dashboard["widgets"].as_array().unwrap().clone();
-        for widget in &all {
+    let [without_redis, with_redis] = [false, true].map(|with_redis| {
+        let dashboard = dashboard(&template_document(), with_redis);
+        let widgets = dashboard["widgets"].as_array().unwrap();
+        for widget in widgets {
             let [x, y, width, height] = ["x", "y", "width", "height"].map(|name| widget[name].as_u64().unwrap());
             assert!(x + width <= 24 && height > 0, "{widget}");
-            let others = all.iter().filter(|other| other["x"].as_u64() == Some(x) && other["y"].as_u64() == Some(y));
+            let others = widgets.iter().filter(|other| other["x"] == x && other["y"] == y);
             assert_eq!(others.count(), 1, "two widgets at one position: {widget}");
         }
-        widgets.push(all.len());
-    }
-    assert_eq!(widgets[0] + 3, widgets[1]);
+        widgets.len()
+    });
+    assert_eq!(without_redis + 3, with_redis);
 }
 
 #[test]
@@ -150,8 +138,7 @@ fn alarms_on_functions_cover_all_functions() {
     // An alarm has at most ten metrics, so the functions of live updates have one of their own.
     let live = watched("LiveFailuresAlarm");
     assert!(live.contains("LiveAuthorizerFunction"), "API Gateway invokes it, without an event of its own");
-    let (mut of_live, others): (BTreeSet<String>, BTreeSet<String>) =
-        those(&by_itself).into_iter().partition(|id| id.starts_with("Live"));
+    let (mut of_live, others): (BTreeSet<_>, BTreeSet<_>) = those(&by_itself).into_iter().partition(|id| id.starts_with("Live"));
     assert_eq!(watched("FunctionErrorsAlarm"), others);
     assert_eq!(watched("FunctionThrottlesAlarm"), others);
     of_live.insert("LiveAuthorizerFunction".to_owned());
@@ -159,20 +146,7 @@ fn alarms_on_functions_cover_all_functions() {
     assert_eq!(watched("FunctionLatencyAlarm"), those(&has_routes));
 }
 
-#[test]
-fn every_log_filter_has_an_alarm() {
-    // aws.rs tests that the code logs the messages.
-    let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
-    for (id, filter) in &filters {
-        let metric = &filter["Properties"]["MetricTransformations"][0]["MetricName"];
-        let alarms = resources(&template_document(), "AWS::CloudWatch::Alarm");
-        assert!(alarms.values().any(|alarm| alarm["Properties"]["MetricName"] == *metric), "{id} has no alarm");
-    }
-    assert_eq!(filters.len(), 3);
-}
-
-/// The metrics of the stack's own namespace that an alarm or the dashboard names, each with its dimensions and their
-/// values.
+/// The stack's own metrics that an alarm or the dashboard names, each with its dimensions and their values.
 fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)> {
     let mut watched = BTreeSet::new();
     for alarm in resources(template, "AWS::CloudWatch::Alarm").into_values() {
@@ -186,11 +160,9 @@ fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)
         }
     }
     let search = Regex::new(r#"SEARCH\('\{"([^"]+)",([^}]+)\} MetricName="(\w+)""#).unwrap();
-    let body = &resources(template, "AWS::CloudWatch::Dashboard")["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][0];
-    let body = body.as_str().unwrap().replace("${RedisAlarms}", "").replace("${RedisWidgets}", "");
-    let body: Value = serde_json::from_str(&body).unwrap();
-    for row in body["widgets"].as_array().unwrap().iter().flat_map(|widget| widget["properties"]["metrics"].as_array()).flatten()
-    {
+    let dashboard = dashboard(template, false);
+    let widgets = dashboard["widgets"].as_array().unwrap().iter();
+    for row in widgets.flat_map(|widget| widget["properties"]["metrics"].as_array()).flatten() {
         let words: Vec<String> = row.as_array().unwrap().iter().filter_map(|word| Some(word.as_str()?.to_owned())).collect();
         if let [namespace, name, dimensions @ ..] = &words[..] {
             if namespace == "Tidemark/${AWS::StackName}" {
@@ -207,11 +179,13 @@ fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)
 #[test]
 fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     let template = template_document();
-    let jobs = ["walk.rs", "flow.rs"].map(|file| read(&format!("functions/reconcile/src/job/{file}"))).concat();
+    let jobs = ["walk.rs", "flow.rs"].map(|file| text_of(&format!("functions/reconcile/src/job/{file}"))).concat();
+    // settings.rs tests that the code logs the messages.
     let filters = resources(&template, "AWS::Logs::MetricFilter");
-    let filtered = |name: &str| {
-        filters.values().any(|filter| filter["Properties"]["MetricTransformations"][0]["MetricName"].as_str() == Some(name))
-    };
+    let filtered = filters.values().map(|filter| &filter["Properties"]["MetricTransformations"][0]["MetricName"]);
+    let alarms = resources(&template, "AWS::CloudWatch::Alarm");
+    let alarming = filtered.clone().filter(|name| alarms.values().any(|alarm| alarm["Properties"]["MetricName"] == **name));
+    assert_eq!((filters.len(), alarming.count()), (3, 3), "every filter has an alarm");
     let mut known = BTreeSet::new();
     for (name, dimensions) in watched_metrics(&template) {
         let names: Vec<&str> = dimensions.iter().map(|(name, _)| name.as_str()).collect();
@@ -220,7 +194,7 @@ fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
                 assert!(metric.dimension_sets().contains(&&names[..]), "{name} has no dimensions {names:?}");
                 known.insert(*metric);
             }
-            None => assert!(filtered(&name) && names.is_empty(), "the code does not write {name}"),
+            None => assert!(filtered.clone().any(|own| *own == name) && names.is_empty(), "the code does not write {name}"),
         }
         for (_, job) in dimensions.iter().filter(|(name, _)| name == "Job") {
             assert!(jobs.contains(&format!("\"{job}\"")), "no job {job}");
@@ -228,7 +202,7 @@ fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     }
     let unwatched: Vec<&Metric> = Metric::ALL.iter().filter(|metric| !known.contains(metric)).collect();
     assert_eq!(unwatched, [&Metric::LookedAt]);
-    let logging = read("docs/LOGGING.md");
+    let logging = text_of("docs/LOGGING.md");
     for metric in Metric::ALL {
         assert!(logging.contains(&format!("| `{}` |", metric.name())), "docs/LOGGING.md does not list {}", metric.name());
     }
@@ -252,7 +226,7 @@ fn a_stack_without_alarms_has_neither_alarms_nor_what_belongs_to_them() {
     for output in ["AlarmTopicArn", "DashboardUrl"] {
         assert_eq!(template["Outputs"][output]["Condition"], "HasAlarms");
     }
-    let samconfig = read("samconfig.toml");
+    let samconfig = text_of("samconfig.toml");
     let (dev, prod) = samconfig.split_once("[prod.").unwrap();
     assert_eq!((dev.matches(" Alarms=false ").count(), prod.matches("Alarms=").count()), (2, 0));
 }
@@ -262,12 +236,9 @@ fn every_guarantee_names_an_existing_test() {
     let mut tests = BTreeSet::new();
     let test = Regex::new(r"#\[(?:tokio::)?test.*\]\n(?:#\[.*\]\n)*(?:async )?fn (\w+)\(").unwrap();
     for path in files(&repository().join("tests"), "rs") {
-        let text = std::fs::read_to_string(path).unwrap();
-        tests.extend(test.captures_iter(&text).map(|found| found[1].to_owned()));
+        tests.extend(test.captures_iter(&std::fs::read_to_string(path).unwrap()).map(|found| found[1].to_owned()));
     }
-    let rows = table_under(&read("docs/guarantees.md"), "## Failures");
-    assert!(rows.len() >= 10, "{}", rows.len());
-    for row in rows {
+    for row in table_under(&text_of("docs/guarantees.md"), "## Failures") {
         let named = quoted_names(&row[2]);
         assert!(named.len() == 1 && named.is_subset(&tests), "{row:?}");
     }

@@ -1,18 +1,22 @@
-//! Compares the template with the code and the documents: routes here, other checks in the modules below.
+//! Compares the template with the code and the documents: routes and sample events here, other checks in the modules
+//! below.
 
-mod aws;
 mod documents;
 mod policies;
-mod sums;
+mod settings;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
+use serde_json::{Value, json};
 use tidemark_local::template::{Bindings, EventSource, HttpRoute, Template};
-use tidemark_tests::repository;
+use tidemark_tests::{has, repository, text_of};
 
 /// The template as the local stack resolves it, with the default of every parameter.
-fn resolved() -> Template {
-    Template::load(&repository().join("template.yaml"), &Bindings::default()).unwrap()
+pub(crate) fn resolved() -> Template {
+    with(&[])
 }
 
 /// The template with other values of parameters.
@@ -26,23 +30,10 @@ fn load(parameters: &[(&str, &str)]) -> Result<Template, String> {
     Template::load(&repository().join("template.yaml"), &bindings).map_err(|error| format!("{error:#}"))
 }
 
-fn routes(template: &Template) -> Vec<HttpRoute> {
+pub(crate) fn routes(template: &Template) -> Vec<HttpRoute> {
     let events = template.functions.values().flat_map(|function| &function.events);
-    let route = |source: &EventSource| match source {
-        EventSource::Http(route) => Some(route.clone()),
-        EventSource::Sqs(_) | EventSource::Stream(_) | EventSource::Schedule(_) => None,
-    };
+    let route = |source: &EventSource| if let EventSource::Http(route) = source { Some(route.clone()) } else { None };
     events.filter_map(|event| route(&event.source)).collect()
-}
-
-#[test]
-fn functions_and_template_have_the_same_routes() {
-    let of_functions: Vec<&str> = crate::openapi::routes().map(|route| route.key).collect();
-    let of_template = routes(&resolved());
-    let named = of_template.iter().filter(|route| route.path != "$default");
-    let of_template: Vec<String> = named.map(|route| format!("{} {}", route.method, route.path)).collect();
-    assert_eq!(of_functions.iter().copied().collect::<BTreeSet<_>>(), of_template.iter().map(String::as_str).collect());
-    assert_eq!(of_functions.len(), of_template.len(), "each route once");
 }
 
 #[test]
@@ -52,21 +43,15 @@ fn the_template_resolves_with_every_combination_of_own_resources() {
     let others =
         [("JwtScope", "feed"), ("TableEncryption", "KMS"), ("AlarmEmail", "a@b.c"), ("RedisReplicas", "0"), ("Alarms", "false")];
     for given in [vec![], network.to_vec(), redis.to_vec(), [network, redis].concat(), others.to_vec()] {
-        let parameters = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let bindings = Bindings { parameters, ..Bindings::default() };
-        let template = Template::load(&repository().join("template.yaml"), &bindings).unwrap();
-        for function in template.functions.values() {
+        let own = given.iter().find(|(name, _)| *name == "RedisUrl");
+        for function in with(&given).functions.values() {
             let url = &function.environment["REDIS_URL"];
             if ["live-sender", "live-authorizer"].contains(&function.binary.as_str()) {
                 assert!(url.is_empty(), "{} is outside of the VPC and does not get the password", function.binary);
                 continue;
             }
-            match bindings.parameters.get("RedisUrl") {
-                Some(own) => assert_eq!(url, own),
-                None => {
-                    assert!(url.starts_with("rediss://tidemark:{{resolve:secretsmanager:RedisPassword:SecretString}}@"), "{url}")
-                }
-            }
+            let of_stack = "rediss://tidemark:{{resolve:secretsmanager:RedisPassword:SecretString}}@";
+            assert!(own.map_or_else(|| url.starts_with(of_stack), |(_, own)| url == own), "{url}");
             assert_eq!(function.environment["REDIS_CLUSTER"], "true");
         }
     }
@@ -91,25 +76,21 @@ fn the_bounds_of_the_rollout_are_those_of_cloudformation() {
 
 #[test]
 fn legacy_sources_are_off_unless_they_are_turned_on() {
-    let sources = |template: Template| {
-        let events = template.functions["MigrateFunction"].events.clone().into_iter().map(|event| event.source);
-        let on = |source: &EventSource| !matches!(source, EventSource::Schedule(schedule) if !schedule.enabled);
-        events.filter(on).count()
-    };
-    assert_eq!(sources(resolved()), 0);
-    assert_eq!(sources(with(&[("LegacyFollow", "true")])), 1);
-    assert_eq!(sources(with(&[("LegacyWriteBack", "true")])), 3);
+    for (parameters, expected) in [(&[][..], 0), (&[("LegacyFollow", "true")], 1), (&[("LegacyWriteBack", "true")], 3)] {
+        let off = |source: &EventSource| matches!(source, EventSource::Schedule(schedule) if !schedule.enabled);
+        let sources = &with(parameters).functions["MigrateFunction"].events;
+        assert_eq!(sources.iter().filter(|event| !off(&event.source)).count(), expected, "{parameters:?}");
+    }
 }
 
 #[test]
 fn the_environments_of_samconfig_give_valid_values_for_parameters() {
-    let text = std::fs::read_to_string(repository().join("samconfig.toml")).unwrap();
+    let text = text_of("samconfig.toml");
     let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("parameter_overrides = ")).collect();
     assert_eq!(lines.len(), 3);
     for line in lines {
         let pairs = line.trim_matches('"').split(' ').map(|pair| pair.split_once('=').unwrap());
-        let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Template::load(&repository().join("template.yaml"), &Bindings { parameters, ..Bindings::default() }).unwrap();
+        with(&pairs.collect::<Vec<_>>());
     }
 }
 
@@ -125,21 +106,16 @@ fn only_health_and_the_default_route_need_no_authorization_and_one_function_has_
 
 #[test]
 fn pages_may_use_every_method_and_read_every_header_of_the_api() {
-    let with = |origins: &str| {
-        let parameters = [("CorsOrigins".to_owned(), origins.to_owned())].into();
-        Template::load(&repository().join("template.yaml"), &Bindings { parameters, ..Bindings::default() }).unwrap()
-    };
-    assert!(with("").cors.is_none());
-    let template = with("https://a.example,http://localhost:5173");
+    assert!(with(&[("CorsOrigins", "")]).cors.is_none());
+    let template = with(&[("CorsOrigins", "https://a.example,http://localhost:5173")]);
     let cors = template.cors.as_ref().unwrap();
     assert_eq!(cors.allow_origins, ["https://a.example", "http://localhost:5173"]);
     let sorted = |list: &[String]| list.iter().map(|name| name.to_lowercase()).collect::<BTreeSet<_>>();
     let used = routes(&template).into_iter().map(|route| route.method.to_lowercase()).filter(|method| method != "any");
     assert_eq!(sorted(&cors.allow_methods), used.collect());
 
-    let document: serde_json::Value =
-        serde_yaml_ng::from_str(&std::fs::read_to_string(repository().join("openapi.yaml")).unwrap()).unwrap();
-    let operations = document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let document = crate::openapi::document();
+    let operations = crate::openapi::operations(&document).into_values();
     let operations = operations.flat_map(|operation| operation["responses"].as_object().unwrap().values());
     let shared = document["components"]["responses"].as_object().unwrap().values();
     let headers = operations.chain(shared).filter_map(|response| response["headers"].as_object()).flat_map(|it| it.keys());
@@ -151,4 +127,42 @@ fn pages_may_use_every_method_and_read_every_header_of_the_api() {
     let sent = parameters.map(|it| it["name"].as_str().unwrap().to_lowercase());
     let always = ["authorization", "content-type"].map(str::to_owned);
     assert_eq!(sorted(&cors.allow_headers), sent.chain(always).collect());
+}
+
+#[test]
+fn every_route_and_trigger_has_a_sample_event() {
+    let template = resolved();
+    for function in template.functions.values() {
+        let samples = samples(&function.binary);
+        assert!(!samples.is_empty(), "{} has no sample event", function.binary);
+        let of_source = |source: &str| samples.values().any(|sample| sample["Records"][0]["eventSource"] == source);
+        let mut sampled: BTreeSet<&str> = samples.values().filter_map(|sample| sample["routeKey"].as_str()).collect();
+        for event in &function.events {
+            let found = match &event.source {
+                EventSource::Http(route) if route.path == "$default" => true,
+                EventSource::Http(route) => sampled.remove(format!("{} {}", route.method, route.path).as_str()),
+                EventSource::Sqs(_) => of_source("aws:sqs"),
+                EventSource::Stream(_) => of_source("aws:dynamodb"),
+                EventSource::Schedule(schedule) => samples.values().any(|sample| *sample == schedule.input),
+            };
+            assert!(found, "no sample in events/{} for {}", function.binary, event.name);
+        }
+        for (key, _) in template.live.iter().filter(|(_, id)| **id == function.logical_id) {
+            let found = samples.values().any(|sample| sample["requestContext"]["routeKey"] == **key);
+            assert!(found, "no sample in events/{} for {key}", function.binary);
+        }
+        assert!(sampled.is_empty(), "{} does not have the routes of these samples: {sampled:?}", function.binary);
+        for (path, sample) in samples.iter().filter(|(_, sample)| sample.get("routeKey").is_some()) {
+            let method = sample["routeKey"].as_str().unwrap().split(' ').next();
+            let http = json!({ "method": method, "path": sample["rawPath"] });
+            let context = json!({ "routeKey": sample["routeKey"], "http": http });
+            assert!(has(&sample["requestContext"], &context), "{path:?}");
+        }
+    }
+}
+
+fn samples(function: &str) -> BTreeMap<PathBuf, Value> {
+    let read = |path: &Path| serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let Ok(dir) = std::fs::read_dir(repository().join("events").join(function)) else { return BTreeMap::new() };
+    dir.map(|entry| entry.unwrap().path()).map(|path| (path.clone(), read(&path))).collect()
 }

@@ -7,23 +7,20 @@ use tidemark_tests::{
     files, repository,
     template::{
         BY_LAMBDA, Permissions, Statement, permissions, quoted_names, resources, statement, statements, table_under,
-        template_document, template_text,
+        template_document,
     },
+    text_of,
 };
-
-fn document() -> String {
-    std::fs::read_to_string(repository().join("docs/iam.md")).unwrap()
-}
 
 #[test]
 fn statements_of_the_template_and_of_iam_md_match() {
     let mut listed: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
-    for row in table_under(&document(), "## Statements") {
+    for row in table_under(&text_of("docs/iam.md"), "## Statements") {
         let [function, sid, actions, resources, calls] = &row[..] else { panic!("a row of five cells: {row:?}") };
         assert!(!quoted_names(calls).is_empty() || calls.starts_with("Lambda"), "{function} {sid} has no call that needs it");
         let (files, operations): (Vec<String>, Vec<String>) =
             quoted_names(calls).into_iter().partition(|name| name.ends_with(".rs"));
-        let code = files.iter().map(|file| std::fs::read_to_string(repository().join(file)).unwrap()).collect::<String>();
+        let code: String = files.iter().map(|file| text_of(file)).collect();
         for operation in operations.iter().filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase())) {
             assert!(code.contains(&format!("fn {operation}(")), "{function} {sid}: no {operation} in {files:?}");
         }
@@ -51,7 +48,7 @@ fn sdk_calls_of_the_code_and_of_iam_md_match() {
     }
     let mut listed = BTreeSet::new();
     let mut actions = BTreeSet::new();
-    for row in table_under(&document(), "## Calls") {
+    for row in table_under(&text_of("docs/iam.md"), "## Calls") {
         let [call, files, needed] = &row[..] else { panic!("a row of three cells: {row:?}") };
         let call = quoted_names(call).into_iter().next().unwrap();
         listed.extend(quoted_names(files).into_iter().map(|file| (file, call.clone())));
@@ -89,31 +86,24 @@ fn every_wildcard_has_a_reason() {
             assert!(parts.all(|part| !part.contains('*')), "{function} {statement:?}");
         }
     }
-    let text = template_text();
-    let mut wildcards = 0;
-    for line in
-        text.lines().filter(|line| line.trim_start().starts_with("Resource") || line.trim_start().starts_with("Principal"))
-    {
-        if line.contains("\"*\"") {
-            let reason = line.split_once(" # ").map(|(_, reason)| reason.len()).unwrap_or_default();
-            assert!(reason > 5, "without a reason: {line}");
-            wildcards += 1;
-        }
+    let text = text_of("template.yaml");
+    let granted = |line: &&str| ["Resource", "Principal"].iter().any(|name| line.trim_start().starts_with(name));
+    let wildcards: Vec<&str> = text.lines().filter(granted).filter(|line| line.contains("\"*\"")).collect();
+    for line in &wildcards {
+        assert!(line.split_once(" # ").is_some_and(|(_, reason)| reason.len() > 5), "without a reason: {line}");
     }
     // Counts wildcards in any notation, so that the lines above have found all of them.
-    assert_eq!(wildcards, count_wildcards(&template["Resources"]));
+    assert_eq!(wildcards.len(), count_wildcards(&template["Resources"]));
 }
 
 /// Resources and principals that are `*`.
 fn count_wildcards(value: &Value) -> usize {
     match value {
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, field)| {
-                let named = name == "Resource" || name == "Principal";
-                usize::from(named && (field == "*" || field == &serde_json::json!(["*"]))) + count_wildcards(field)
-            })
-            .sum(),
+        Value::Object(fields) => {
+            let own = ["Resource", "Principal"].iter().filter_map(|name| fields.get(*name));
+            let own = own.filter(|field| **field == "*" || **field == serde_json::json!(["*"])).count();
+            own + fields.values().map(count_wildcards).sum::<usize>()
+        }
         Value::Array(items) => items.iter().map(count_wildcards).sum(),
         _ => 0,
     }
@@ -128,9 +118,9 @@ fn the_vpc_endpoints_allow_what_the_roles_allow() {
         through.extend(permissions(&policy.iter().map(statement).collect::<Vec<_>>()));
     }
     let in_vpc = |binary: &str| {
-        let functions = resources(&template, "AWS::Serverless::Function").into_values();
-        let own = functions.filter(|function| function["Metadata"]["BuildProperties"]["Binary"] == binary);
-        own.into_iter().all(|function| function["Properties"]["VpcConfig"].is_null())
+        let mut functions = resources(&template, "AWS::Serverless::Function").into_values();
+        let own = functions.find(|function| function["Metadata"]["BuildProperties"]["Binary"] == binary).unwrap();
+        own["Properties"]["VpcConfig"].is_null()
     };
     let roles: Vec<Statement> =
         statements(&template).into_iter().filter(|(binary, _)| in_vpc(binary)).flat_map(|(_, statements)| statements).collect();
