@@ -1,17 +1,15 @@
 //! A caller far beyond the limits: what a refused request costs, and what other callers feel.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    cell::{Cell, RefCell},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::json;
-use tidemark::domain::{NewPost, PostText};
+use tidemark::domain::NewPost;
 use tidemark_tests::{User, World, number_from, request_limits, user_id};
 
 use crate::damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with};
@@ -85,21 +83,11 @@ struct State {
     /// 99 of 100 requests of the normal callers are faster.
     p99: Duration,
     /// Requests of the attacker: sent, refused, and failed because the machine was overloaded.
-    sent: u64,
-    refused: u64,
-    failed: u64,
+    sent: usize,
+    refused: usize,
+    failed: usize,
     /// All units of the facts.
     meter: Meter,
-}
-
-impl State {
-    fn show(&self, name: &str, alone: &Meter) {
-        let Self { p99, sent, refused, failed, meter } = self;
-        let (written, read) = (meter.written - alone.written, meter.units - alone.units - meter.written + alone.written);
-        println!(
-            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units"
-        );
-    }
 }
 
 /// Returns the attacker's next request of one kind: the requests that cost most.
@@ -127,9 +115,7 @@ fn requests(kind: usize, turn: u64) -> (Method, String) {
 async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> State {
     world.idle().await;
     proxy.meter();
-    let (started, over) = (Instant::now(), AtomicBool::new(false));
-    let [sent, refused, failed] = [0; 3].map(AtomicU64::new);
-    let (sent, refused, failed, over) = (&sent, &refused, &failed, &over);
+    let (started, over, statuses) = (Instant::now(), Cell::new(false), RefCell::new(Vec::new()));
     // Each kind at ten times its limit, however long the responses take.
     let attack = join_all(LIMITS.iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
         let pause = Duration::from_secs(60) / (10 * limit);
@@ -138,10 +124,8 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
         join_all(turns.map(async |(turn, at)| {
             tokio::time::sleep_until(at.into()).await;
             let (method, path) = requests(kind, turn);
-            sent.fetch_add(1, Ordering::Relaxed);
             let status = send(&attacker, &method, &path).await;
-            refused.fetch_add(u64::from(status == 429), Ordering::Relaxed);
-            failed.fetch_add(u64::from(status >= 500), Ordering::Relaxed);
+            statuses.borrow_mut().push(status);
         }))
         .await;
     }));
@@ -150,7 +134,7 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
         let paths = ["/v1/feed", "/v1/unread", "/v1/posts/2-30", "/v1/authors/2/posts"];
         for turn in index as usize.. {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            if over.load(Ordering::Relaxed) {
+            if over.get() {
                 return took;
             }
             let asked = Instant::now();
@@ -161,14 +145,16 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     }));
     let end = async {
         tokio::time::sleep(time).await;
-        over.store(true, Ordering::Relaxed);
+        over.set(true);
     };
     let (took, _, ()) = futures::join!(normal, attack, end);
     world.idle().await;
     let mut took: Vec<Duration> = took.into_iter().flatten().collect();
     took.sort_unstable();
-    let [sent, refused, failed] = [sent, refused, failed].map(|count| count.load(Ordering::Relaxed));
-    State { p99: took[took.len() * 99 / 100], sent, refused, failed, meter: proxy.meter() }
+    let statuses = statuses.into_inner();
+    let count = |counts: fn(u16) -> bool| statuses.iter().filter(|status| counts(**status)).count();
+    let (refused, failed) = (count(|status| status == 429), count(|status| status >= 500));
+    State { p99: took[took.len() * 99 / 100], sent: statuses.len(), refused, failed, meter: proxy.meter() }
 }
 
 async fn prepare(world: &World) {
@@ -176,9 +162,7 @@ async fn prepare(world: &World) {
     // The limit of posts holds for the author too.
     let app = world.stack.app("publish").unwrap();
     for number in 1..=30 {
-        let (author, title) = (user_id(AUTHOR), format!("post {number}"));
-        let new = NewPost { author, title, text: PostText::default(), weight: 0 };
-        app.publishing.publish(&new, None).await.unwrap();
+        app.publishing.publish(&NewPost::titled(user_id(AUTHOR), &format!("post {number}")), None).await.unwrap();
     }
     world.idle().await;
 }
@@ -199,8 +183,14 @@ fn an_attacker_beside_normal_callers() {
     });
     let (alone, unlimited, limited) = (alone.unwrap(), unlimited.unwrap(), limited.unwrap());
     println!("{CALLERS} normal callers, one attacker at ten times each limit, for {time:?}");
-    for (name, state) in [("alone", &alone), ("unlimited", &unlimited), ("limited", &limited)] {
-        state.show(name, &alone.meter);
+    for (name, State { p99, sent, refused, failed, meter }) in
+        [("alone", &alone), ("unlimited", &unlimited), ("limited", &limited)]
+    {
+        let written = meter.written - alone.meter.written;
+        let read = meter.units - alone.meter.units - written;
+        println!(
+            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units"
+        );
     }
     assert!(limited.refused > 0 && unlimited.refused == 0);
     assert!(limited.meter.units < unlimited.meter.units, "{} and {} units", limited.meter.units, unlimited.meter.units);

@@ -8,13 +8,15 @@ use std::{
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemark::{
     domain::{Reaction, ReactionState, Timestamp, UserId},
     ports::{KnownReactions, PageParts, PostViews, Reacted, ReactionViews},
     views::Redis,
 };
 use tidemark_tests::{World, user_id, world};
+
+use crate::{fields, operations::put_or_delete};
 
 /// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
 const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
@@ -35,16 +37,18 @@ fn after_a_storm_of_likes_the_count_is_the_number_of_distinct_likers() {
     });
 }
 
-/// Each client likes, favorites, repeats and removes reactions for some users, its own and those of other clients.
-/// The last request for a user decides the expected state.
 /// Gives or takes back reactions, one after the other: user, like or favorite, given or not.
 async fn react(world: &World, post: &str, plan: &[(u64, bool, bool)]) {
     for &(user, likes, given) in plan {
         let path = format!("/v1/posts/{post}/{}", if likes { "like" } else { "favorite" });
-        let user = world.user(user);
-        let response = if given { user.put(&path).await } else { user.delete(&path).await };
-        response.ok();
+        put_or_delete(&world.user(user), &path, given).await.ok();
     }
+}
+
+/// The likes and favorites that an author has received.
+async fn received(world: &World, author: u64) -> Value {
+    let counters = world.user(1).get(&format!("/v1/users/{author}/counters")).await.ok();
+    fields(&counters, &["likes_received", "favorites_received"])
 }
 
 async fn storm(world: &World, seed: u64) -> usize {
@@ -54,8 +58,8 @@ async fn storm(world: &World, seed: u64) -> usize {
     let users: Vec<u64> = (0..40).map(|_| rng.random_range(1..=u64::MAX)).collect();
     // First all clients like at once, with repetitions. The order does not matter.
     let plans: Vec<Vec<u64>> = (0..CLIENTS).map(|_| (0..30).map(|_| users[rng.random_range(0..users.len())]).collect()).collect();
-    let likers: BTreeSet<u64> = plans.iter().flatten().copied().collect();
-    let count = async |name: &str| world.user(1).get(&format!("/v1/posts/{post}")).await.ok()[name].as_u64().unwrap();
+    let mut likers: BTreeSet<u64> = plans.iter().flatten().copied().collect();
+    let counts = async || fields(&world.user(1).get(&format!("/v1/posts/{post}")).await.ok(), &["likes", "favorites"]);
     let like = format!("/v1/posts/{post}/like");
     join_all(plans.iter().map(async |plan| {
         for &user in plan {
@@ -63,7 +67,7 @@ async fn storm(world: &World, seed: u64) -> usize {
         }
     }))
     .await;
-    assert_eq!(count("likes").await, likers.len() as u64, "storm {seed}");
+    assert_eq!(counts().await, json!([likers.len(), 0]), "storm {seed}");
 
     // Then every client has users of its own. The last request for each user counts.
     let plans: Vec<Vec<(u64, bool, bool)>> = (0..CLIENTS)
@@ -74,25 +78,21 @@ async fn storm(world: &World, seed: u64) -> usize {
         .collect();
     join_all(plans.iter().map(|plan| react(world, &post, plan))).await;
     let mut favorites = BTreeSet::new();
-    let mut likers = likers;
     for &(user, likes, given) in plans.iter().flatten() {
         let set = if likes { &mut likers } else { &mut favorites };
         _ = if given { set.insert(user) } else { set.remove(&user) };
     }
     // After many reactions, others may see older counts for a moment.
-    let started = Instant::now();
-    let expected = (likers.len() as u64, favorites.len() as u64);
-    while (count("likes").await, count("favorites").await) != expected {
+    let (started, expected) = (Instant::now(), json!([likers.len(), favorites.len()]));
+    while counts().await != expected {
         assert!(started.elapsed() < Duration::from_secs(5), "storm {seed}: {expected:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let counters = world.user(1).get(&format!("/v1/users/{author}/counters")).await.ok();
-    let expected = json!([likers.len(), favorites.len()]);
-    assert_eq!(json!([counters["likes_received"], counters["favorites_received"]]), expected, "storm {seed}");
+    assert_eq!(received(world, author).await, expected, "storm {seed}");
     for &user in &users {
         let seen = world.user(user).get(&format!("/v1/posts/{post}")).await.ok();
         let expected = json!([likers.contains(&user), favorites.contains(&user)]);
-        assert_eq!(json!([seen["liked"], seen["favorited"]]), expected, "storm {seed}, {user}");
+        assert_eq!(fields(&seen, &["liked", "favorited"]), expected, "storm {seed}, {user}");
     }
     plans.iter().map(Vec::len).sum::<usize>() + CLIENTS * 30
 }
@@ -121,10 +121,9 @@ fn reactions_of_one_user_on_several_devices_are_all_kept() {
         .await;
         for item in reader.walk("/v1/authors/10/posts", 100).await {
             let third = item["seq"].as_u64().unwrap() % 3 == 0;
-            assert_eq!(json!([item["liked"], item["favorited"]]), json!([!third, third]), "{item}");
+            assert_eq!(fields(&item, &["liked", "favorited"]), json!([!third, third]), "{item}");
         }
-        let counters = reader.get("/v1/users/10/counters").await.ok();
-        assert_eq!(json!([counters["likes_received"], counters["favorites_received"]]), json!([20, 10]));
+        assert_eq!(received(world, 10).await, json!([20, 10]));
     });
 }
 
@@ -154,16 +153,15 @@ fn repeating_a_request_that_died_after_its_transaction_updates_the_views() {
         let post = world.publish_and_deliver(10, "one").await;
         let seen = async || {
             let page = reader.get("/v1/feed").await.ok();
-            let counters = reader.get("/v1/users/10/counters").await.ok();
-            (page["items"][0]["liked"] == true, counters["likes_received"].as_u64().unwrap())
+            json!([page["items"][0]["liked"], received(world, 10).await])
         };
-        assert_eq!(seen().await, (false, 0));
+        assert_eq!(seen().await, json!([false, [0, 0]]));
         let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
         let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true, Timestamp::default()).await.unwrap();
         assert!(matches!(reacted, Reacted::Stands(state) if state.version == 1));
-        assert_eq!(seen().await, (false, 0), "the views are stale");
+        assert_eq!(seen().await, json!([false, [0, 0]]), "the views are stale");
         reader.put(&format!("/v1/posts/{post}/like")).await.ok();
-        assert_eq!(seen().await, (true, 1));
+        assert_eq!(seen().await, json!([true, [1, 0]]));
     });
 }
 

@@ -1,10 +1,7 @@
 //! The counted cost of warm reads: one post, the first page of a timeline, and feeds with profiles.
 
 use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    cell::Cell,
     time::{Duration, Instant},
 };
 
@@ -24,9 +21,6 @@ const COLD_UNITS: f64 = 22.0;
 
 /// The time that others may see the state before a change.
 const STALE: Duration = Duration::from_secs(5);
-
-/// Whether a response shows a change.
-type Shows = fn(&Value) -> bool;
 
 fn readers(world: &World) -> Vec<User> {
     (10..10 + READERS).map(|reader| world.user(reader)).collect()
@@ -80,16 +74,23 @@ fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon()
         let title = json!({ "title": "edited" }).to_string();
         // Each change, and whether a response shows it.
         let changes = [
-            ("edit", &author, Method::PUT, path.to_owned(), Some(title), (|post| post["title"] == "edited") as Shows),
+            (
+                "edit",
+                &author,
+                Method::PUT,
+                path.to_owned(),
+                Some(title),
+                (|post| post["title"] == "edited") as fn(&Value) -> bool,
+            ),
             ("like", liker, Method::PUT, format!("{path}/like"), None, |post| post["likes"] == 1),
             ("deletion", &author, Method::DELETE, path.to_owned(), None, |post| post["status"] == 404),
         ];
         for (name, caller, method, changed, body, shows) in changes {
-            let (made, over) = (OnceLock::new(), AtomicBool::new(false));
+            let (made, over) = (Cell::new(None::<Instant>), Cell::new(false));
             let others = join_all(readers.iter().map(async |reader| {
                 let (mut stale, mut count) = (Duration::ZERO, 0);
-                while !over.load(Ordering::Relaxed) {
-                    let since = made.get().map(Instant::elapsed);
+                while !over.get() {
+                    let since = made.get().map(|made| made.elapsed());
                     if !shows(&reader.get(path).await.body) {
                         stale = stale.max(since.unwrap_or_default());
                     }
@@ -101,10 +102,10 @@ fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon()
             let change = async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 assert!(caller.send(method, &changed, &[], body).await.status < 300, "{name}");
-                made.set(Instant::now()).unwrap();
+                made.set(Some(Instant::now()));
                 assert!(shows(&caller.get(path).await.body), "{name} is not visible to its caller");
                 tokio::time::sleep(STALE + Duration::from_secs(1)).await;
-                over.store(true, Ordering::Relaxed);
+                over.set(true);
             };
             let (lanes, ()) = futures::join!(others, change);
             let stale = lanes.iter().map(|(stale, _)| *stale).max().unwrap();
@@ -127,11 +128,8 @@ fn profiles_on_a_page_cost_no_round_trip() {
         let authors: Vec<u64> = (1_000..1_000 + AUTHORS).collect();
         let readers: Vec<User> = (10..110).map(|reader| world.user(reader)).collect();
         for &author in &authors {
-            world
-                .user(author)
-                .put_body("/v1/me/profile", &json!({ "name": format!("Author {author}"), "handle": format!("author_{author}") }))
-                .await
-                .ok();
+            let profile = json!({ "name": format!("Author {author}"), "handle": format!("author_{author}") });
+            world.user(author).put_body("/v1/me/profile", &profile).await.ok();
         }
         let ids: Vec<String> = authors.iter().map(u64::to_string).collect();
         for reader in &readers {
@@ -147,16 +145,17 @@ fn profiles_on_a_page_cost_no_round_trip() {
         let paths = ["/v1/feed?limit=100&profiles=false", "/v1/feed?limit=100"];
         // Round trips and the server's microseconds, summed over all rounds.
         let mut costs = [(0, 0); 2];
+        let spent = async || (world.redis_sum("stats", "total_reads_processed").await, world.redis_time().await);
         for round in 0..6 {
             for (path, cost) in paths.iter().zip(&mut costs) {
-                let before = (world.redis_sum("stats", "total_reads_processed").await, world.redis_time().await);
+                let before = spent().await;
                 for reader in &readers {
                     let page = reader.get(path).await.ok();
                     assert_eq!(page["items"].as_array().unwrap().len(), 100);
                     let named = page["profiles"].as_object().map_or(0, serde_json::Map::len);
                     assert_eq!(named, if path.contains("false") { 0 } else { 100 });
                 }
-                let after = (world.redis_sum("stats", "total_reads_processed").await, world.redis_time().await);
+                let after = spent().await;
                 if round > 0 {
                     *cost = (cost.0 + after.0 - before.0, cost.1 + after.1 - before.1);
                 }
