@@ -11,16 +11,12 @@ use serde_json::{Value, json};
 use tidemark_tests::{World, parameter, world};
 
 use crate::{
+    at_once,
     damage::proxy::{Fate, world_behind_a_proxy, world_behind_a_proxy_with},
     turns::{bulk_calls, log_calls},
 };
 
 const FOLLOWERS: u64 = 1_200;
-
-/// The number of calls of Redis functions.
-async fn calls(world: &World) -> u64 {
-    world.redis_calls().await.get("fcall").copied().unwrap_or(0)
-}
 
 /// From the first request on, Redis knows for an hour that the author may call.
 #[test]
@@ -68,9 +64,10 @@ fn a_publish_costs_what_the_page_says() {
         for node in &mut nodes {
             log_calls(node).await;
         }
-        let before = calls(world).await;
+        let calls = async || world.redis_calls().await.get("fcall").copied().unwrap_or(0);
+        let before = calls().await;
         world.resume("fan-out").await;
-        let made = calls(world).await - before;
+        let made = calls().await - before;
         let logged = join_all(nodes.iter_mut().map(bulk_calls)).await.concat();
         let (deliveries, turns): (Vec<&String>, Vec<&String>) = logged.iter().partition(|name| name.starts_with("deliver"));
         // A call delivers to 35 followers, the last one of each page to fewer, and asks for the next turn. A trip that
@@ -113,21 +110,15 @@ const UNITS_OF_TEXT: f64 = 18.0;
 
 /// Reader 1 follows authors who have more posts than a feed stores, and has followed as many others before.
 async fn an_old_reader(world: &World) {
-    let authors: Vec<u64> = (100..100 + FOLLOWED).collect();
     let reader = world.user(1);
-    join_all(authors.chunks(8).map(async |authors| {
-        for author in authors {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-            let other = format!("/v1/following/{}", author + FOLLOWED);
-            for _ in 0..2 {
-                reader.put(&other).await.ok();
-                reader.delete(&other).await.ok();
-            }
-            for number in 0..POSTS {
-                world.user(*author).publish(&format!("{number}")).await;
-            }
+    at_once(8, 100..100 + FOLLOWED, async |author| {
+        reader.follow([author]).await;
+        for _ in 0..2 {
+            reader.follow([author + FOLLOWED]).await;
+            reader.delete(&format!("/v1/following/{}", author + FOLLOWED)).await.ok();
         }
-    }))
+        world.user(author).publish_all(0..POSTS).await;
+    })
     .await;
     world.idle().await;
 }
@@ -144,14 +135,7 @@ fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
             assert!(units <= most, "{what}: {units} units");
         };
         proxy.meter();
-        let mut path = "/v1/feed?limit=100".to_owned();
-        for page in 1.. {
-            let response = reader.get(&path).await.ok();
-            spent(&format!("page {page} of the feed"));
-            let Some(cursor) = response["next_cursor"].as_str() else { break };
-            path = format!("/v1/feed?limit=100&cursor={cursor}");
-        }
-        for (order, pages) in [("status=unread", 4), ("order=ranked", 4), ("include=body", 12)] {
+        for (order, pages) in [("order=time", usize::MAX), ("status=unread", 4), ("order=ranked", 4), ("include=body", 12)] {
             let mut path = format!("/v1/feed?limit=100&{order}");
             for page in 1..=pages {
                 let response = reader.get(&path).await.ok();
@@ -187,8 +171,7 @@ fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
             proxy.meter();
             reader.put(&format!("/v1/mutes/{author}")).await.ok();
             reader.delete(&format!("/v1/mutes/{author}")).await.ok();
-            let preference = Some("{\"preference\":3}".to_owned());
-            reader.send(reqwest::Method::PUT, &format!("/v1/following/{author}"), &[], preference).await.ok();
+            reader.put_body(&format!("/v1/following/{author}"), &json!({ "preference": 3 })).await.ok();
             reader.put(&format!("/v1/lists/{list}/authors/{author}")).await.ok();
             world.idle().await;
             units.push(proxy.meter().units);
@@ -215,8 +198,8 @@ fn posts_of_many_authors_rebuild_a_missing_view_once_in_any_order() {
             let mut posts: Vec<String> = authors.clone().take(20).map(|author| format!("post={author}-1")).collect();
             posts.insert(own_at, "post=1-1".to_owned());
             proxy.meter();
-            let found = reader.get(&format!("/v1/posts?{}", posts.join("&"))).await.ok();
-            assert_eq!(found["items"].as_array().unwrap().len(), 21);
+            let found = reader.get(&format!("/v1/posts?{}", posts.join("&"))).await;
+            assert_eq!(found.items().len(), 21);
             units.push(proxy.meter().units);
         }
         println!("21 posts: {:.1} units with the reader's own at the end, {:.1} with it first", units[0], units[1]);
@@ -234,13 +217,12 @@ fn a_walk_costs_what_the_page_says() {
     world_behind_a_proxy(async |world, proxy| {
         let mut measured = Vec::new();
         for authors in [10_u64, 50] {
-            let followed: Vec<String> = (1_001..=1_000 + authors).map(|author| author.to_string()).collect();
+            let followed = 1_001..=1_000 + authors;
             for reader in 1..=READERS {
-                world.user(reader).post("/v1/following", &json!({ "authors": followed })).await.ok();
-                world.user(reader).feed_ids().await;
+                world.live_reader(reader, followed.clone()).await;
             }
-            for author in &followed {
-                world.user(author.parse().unwrap()).publish("compared").await;
+            for author in followed {
+                world.user(author).publish("compared").await;
             }
             world.idle().await;
             for (share, _) in WALK_UNITS {

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use tidemark_tests::{User, World, parameter, world_with};
 
+use crate::delivery::delivery;
+
 /// A stack on which three followers make an author big.
 pub(crate) fn small_world(test: impl AsyncFnOnce(&World)) {
     world_with(parameter("PullThreshold", 3), test);
@@ -11,8 +13,13 @@ pub(crate) fn small_world(test: impl AsyncFnOnce(&World)) {
 /// This number of users follow the author. Returns the first, who has a view, and the author.
 async fn followers(world: &World, number: u64) -> (User, User) {
     world.follow(1..=number, 10).await;
-    world.user(1).feed_ids().await;
-    (world.user(1), world.user(10))
+    (world.live_reader(1, [10]).await, world.user(10))
+}
+
+async fn unfollow(world: &World, followers: impl IntoIterator<Item = u64>) {
+    for follower in followers {
+        world.user(follower).delete("/v1/following/10").await.ok();
+    }
 }
 
 /// Publishes and delivers one post after the other. Returns how each was delivered.
@@ -20,9 +27,9 @@ async fn modes<const N: usize>(world: &World, titles: [&str; N]) -> Vec<Value> {
     let mut modes = Vec::new();
     for title in titles {
         let post = world.publish_and_deliver(10, title).await;
-        let delivery = world.user(10).get(&format!("/v1/posts/{post}/delivery")).await.ok();
-        assert_eq!(delivery["state"], "done", "{delivery}");
-        modes.push(delivery["mode"].clone());
+        let delivery = delivery(world, &post, &["state", "mode"]).await;
+        assert_eq!(delivery[0], "done");
+        modes.push(delivery[1].clone());
     }
     modes
 }
@@ -30,9 +37,7 @@ async fn modes<const N: usize>(world: &World, titles: [&str; N]) -> Vec<Value> {
 #[test]
 fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
     small_world(async |world| {
-        let (live, cold, author) = (world.user(1), world.user(2), world.user(10));
-        world.follow(1..=3, 10).await;
-        live.feed_ids().await;
+        let ((live, author), cold) = (followers(world, 3).await, world.user(2));
         let modes = modes(world, ["x"; 4]).await;
         assert_eq!(modes, ["push", "pull", "pull", "pull"], "the post that reaches the threshold is the last pushed one");
         // No read of the feed has fetched the posts that were not pushed.
@@ -63,16 +68,12 @@ fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
 #[test]
 fn an_author_who_is_small_again_is_pushed_and_no_post_is_lost() {
     small_world(async |world| {
-        let (reader, sleeper, author) = (world.user(1), world.user(2), world.user(10));
-        world.follow(1..=4, 10).await;
-        reader.feed_ids().await;
+        let ((reader, author), sleeper) = (followers(world, 4).await, world.user(2));
         sleeper.feed_ids().await;
-        author.publish("one, pushed").await;
-        author.publish("two, pulled").await;
+        author.publish_all(["one, pushed", "two, pulled"]).await;
         world.idle().await;
         assert_eq!(reader.unread_total().await, 2);
-        world.user(3).delete("/v1/following/10").await.ok();
-        world.user(4).delete("/v1/following/10").await.ok();
+        unfollow(world, [3, 4]).await;
         // Two followers are left. Post 3 is the last one to be pulled, later posts are pushed.
         assert_eq!(modes(world, ["three", "four", "five"]).await, ["pull", "push", "push"]);
         // One reader has read in between. The other has not read since the first post.
@@ -95,13 +96,10 @@ fn posts_are_delivered_exactly_once_when_the_mode_changes_during_a_fan_out() {
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
         // Small again, and big again. The fan-out of the posts in between is held back.
         world.stack.pause("fan-out").await.unwrap();
-        world.user(2).delete("/v1/following/10").await.ok();
-        world.user(3).delete("/v1/following/10").await.ok();
-        author.publish("pulled").await;
-        author.publish("pushed").await;
+        unfollow(world, [2, 3]).await;
+        author.publish_all(["pulled", "pushed"]).await;
         world.follow(2..=3, 10).await;
-        author.publish("pushed").await;
-        author.publish("pulled").await;
+        author.publish_all(["pushed", "pulled"]).await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7), "this view fetches");
         world.resume("fan-out").await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7));
@@ -116,11 +114,11 @@ fn a_change_of_mode_reaches_views_although_its_post_is_deleted_before_delivery()
         small_world(async |world| {
             let (reader, author) = followers(world, 3).await;
             world.stack.pause("fan-out").await.unwrap();
-            let told = author.publish("pushed, the last one").await;
+            author.publish("pushed, the last one").await;
             if pulled_before_the_deletion {
                 author.publish("pulled").await;
             }
-            author.delete(&format!("/v1/posts/{told}")).await.ok();
+            author.delete("/v1/posts/10-1").await.ok();
             if !pulled_before_the_deletion {
                 author.publish("pulled").await;
             }
@@ -152,12 +150,10 @@ fn a_retracted_deletion_does_not_hide_a_pulled_one() {
 fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
     small_world(async |world| {
         let (reader, author) = followers(world, 3).await;
-        author.publish("one, pushed").await;
-        author.publish("two, pulled").await;
+        author.publish_all(["one, pushed", "two, pulled"]).await;
         world.idle().await;
         author.delete("/v1/posts/10-1").await.ok();
-        world.user(2).delete("/v1/following/10").await.ok();
-        world.user(3).delete("/v1/following/10").await.ok();
+        unfollow(world, [2, 3]).await;
         author.publish("three, the last to be pulled").await;
         // These posts are retracted from views that never had them.
         author.delete("/v1/posts/10-2").await.ok();

@@ -7,7 +7,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use redis::AsyncCommands;
 use serde_json::json;
@@ -22,7 +21,7 @@ use tidemark::{
 use tidemark_reconcile::{StoredFacts, stored::Unfinished};
 use tidemark_tests::{Model, World, user_id};
 
-use crate::{delivery::publish_in_facts, pull::small_world};
+use crate::{at_once, delivery::publish_in_facts, operations::put_or_delete, pull::small_world};
 
 /// The number of histories in a run. A build with `TIDEMARK_HISTORIES` sets another number.
 const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
@@ -65,11 +64,7 @@ impl Held {
 #[test]
 fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model() {
     small_world(async |world| {
-        stream::iter(0..HISTORIES)
-            .map(|seed| History::new(world, seed).run())
-            .buffer_unordered(TOGETHER)
-            .for_each(async |()| {})
-            .await;
+        at_once(TOGETHER, 0..HISTORIES, async |seed| History::new(world, seed).run().await).await;
         assert_eq!(crate::damage::walk(world, true, 0).await["differences"], json!([]));
     });
 }
@@ -139,16 +134,11 @@ impl<'w> History<'w> {
                 }
             }
             52..70 => {
-                let path = format!("/v1/following/{author}");
-                let caller = self.world.user(user);
-                if self.model.following(user).is_empty() {
-                    self.log.push(format!("follow {user}"));
-                    caller.put(&path).await.ok();
-                    self.model.follow(user, author);
-                } else if self.rng.random() {
-                    self.log.push(format!("unfollow {user}"));
-                    caller.delete(&path).await.ok();
-                    self.model.unfollow(user, author);
+                let follow = self.model.following(user).is_empty();
+                if follow || self.rng.random() {
+                    self.log.push(format!("follow {user} {follow}"));
+                    put_or_delete(&self.world.user(user), &format!("/v1/following/{author}"), follow).await.ok();
+                    if follow { self.model.follow(user, author) } else { self.model.unfollow(user, author) }
                 }
             }
             70..82 => {
@@ -164,10 +154,8 @@ impl<'w> History<'w> {
             }
             86..92 if latest > 0 => {
                 let read = self.rng.random_bool(0.7);
-                let path = format!("/v1/posts/{author}-{seq}/read");
                 self.log.push(format!("mark {reader} {seq} {read}"));
-                let caller = self.world.user(reader);
-                let _ = if read { caller.put(&path).await } else { caller.delete(&path).await };
+                put_or_delete(&self.world.user(reader), &format!("/v1/posts/{author}-{seq}/read"), read).await;
                 self.model.mark(reader, (author, seq), read);
             }
             92..95 => {
