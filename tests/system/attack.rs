@@ -78,7 +78,6 @@ fn a_request_over_its_limit_reads_no_facts() {
     });
 }
 
-/// The measurements in one state.
 struct State {
     /// 99 of 100 requests of the normal callers are faster.
     p99: Duration,
@@ -86,7 +85,6 @@ struct State {
     sent: usize,
     refused: usize,
     failed: usize,
-    /// All units of the facts.
     meter: Meter,
 }
 

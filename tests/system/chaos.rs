@@ -22,7 +22,6 @@ use crate::{
 /// The number of concurrent histories that share a stack, in `make chaos` and in the suite.
 const TOGETHER: u64 = 32;
 const TOGETHER_IN_SHORT: u64 = 8;
-/// The number of operations of a history.
 const LENGTH: usize = 50;
 /// The number of users of a history. It is small, so that many operations affect the same pair.
 const USERS: u64 = 4;
@@ -30,7 +29,6 @@ const USERS: u64 = 4;
 /// The page size of the comparison of feeds. Other tests cover small pages.
 const PAGE: usize = 40;
 
-/// The time limit of the work that a storm leaves.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +65,6 @@ async fn chaos(first: u64, together: u64, time: Duration) {
     world.finish().await;
 }
 
-/// State that the histories of a round share.
 struct Round<'a> {
     world: &'a World,
     findings: &'a Mutex<Vec<String>>,
@@ -76,7 +73,6 @@ struct Round<'a> {
     done: Done,
 }
 
-/// The final state of one history.
 struct Ended {
     seed: u64,
     users: Vec<u64>,
@@ -258,7 +254,6 @@ fn platform(seed: u64) -> u16 {
     100 + (seed % 60_000) as u16
 }
 
-/// One operation on the notices of the history's platform.
 async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step: usize) {
     let platform = platform(ended.seed);
     let administrator = callers.as_in_weather(callers.world.stranger(Some("900 notices:write")));

@@ -16,7 +16,7 @@ use tidemark_tests::{PATIENCE, World, user_id, world, world_with};
 use crate::{
     at_once,
     damage::proxy::{Proxy, run_behind_a_proxy},
-    publish_notices,
+    publish_and_deliver_all, publish_notices,
 };
 
 /// Readers of two authors. On a cluster every master has some of them.
@@ -60,22 +60,12 @@ async fn views(world: &World) -> Views {
     views
 }
 
-/// The result of the reads after Redis has restarted with older data.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Reads {
-    views: usize,
-    /// The largest number of reads until a view agreed with the facts.
-    most: usize,
-    /// Responses from views that did not agree with the facts.
-    wrong: usize,
-    /// Responses from facts, while a node was unavailable.
-    degraded: usize,
-}
-
-/// Reads every view until it agrees with the facts, and twice more.
-async fn read_until_right(world: &World, facts: &Views) -> Reads {
+/// Reads every view until it agrees with the facts, and twice more. Asserts that every view is right at its first read.
+async fn assert_first_reads(world: &World, facts: &Views, what: &str) {
     world.redis_is_asked_again().await;
-    let mut reads = Reads { views: facts.len(), ..Reads::default() };
+    // The largest number of reads until a view agreed, responses from views that did not agree, and responses from
+    // facts, while a node was unavailable.
+    let (mut most, mut wrong, mut degraded) = (0, 0, 0);
     for ((reader, path), right) in facts {
         let started = Instant::now();
         let (mut count, mut agreed) = (0, 0);
@@ -87,25 +77,25 @@ async fn read_until_right(world: &World, facts: &Views) -> Reads {
             count += usize::from(agreed == 0 && from_view);
             if response == *right {
                 agreed += usize::from(from_view);
-                reads.degraded += usize::from(!from_view);
+                degraded += usize::from(!from_view);
             } else {
-                reads.wrong += 1;
+                wrong += 1;
                 println!("{path} of {reader}: {response} instead of {right}");
             }
         }
-        reads.most = reads.most.max(count);
+        most = most.max(count);
     }
-    reads
+    println!("{what}: {} views, {degraded} responses from facts", facts.len());
+    assert_eq!((most, wrong), (1, 0), "{what}");
 }
 
 /// The state at the moment to which Redis returns.
 async fn prepare(world: &World) {
     for author in AUTHORS {
         world.follow(READERS, author).await;
-        world.user(author).publish_all(1..=5).await;
     }
+    publish_and_deliver_all(world, AUTHORS, 1..=5).await;
     publish_notices(world, &[7], ["one", "two"]).await;
-    world.idle().await;
     views(world).await;
 }
 
@@ -140,13 +130,6 @@ async fn goes_on(world: &World, facts: &Views) {
     }
     let report = world.walk_over_all_users(true, Duration::ZERO).await;
     assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));
-}
-
-/// Asserts that every view is right at its first read.
-async fn assert_first_reads(world: &World, facts: &Views, what: &str) {
-    let reads = read_until_right(world, facts).await;
-    println!("{what}: {reads:?}");
-    assert_eq!((reads.most, reads.wrong), (1, 0), "{what}: {reads:?}");
 }
 
 #[test]

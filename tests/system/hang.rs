@@ -35,7 +35,6 @@ const WELL: Duration = Duration::from_secs(1);
 /// timeout.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Items in a page.
 const PAGE: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,14 +49,12 @@ async fn no_response_is_wrong_during_and_after_a_hang_of_twenty_seconds() {
     hang(Duration::from_secs(20), Duration::from_secs(10)).await;
 }
 
-/// A response, and its error if it has one.
 struct Seen {
     sent: Instant,
     degraded: bool,
     wrong: Option<String>,
 }
 
-/// State that the lines share.
 struct Run<'a> {
     world: &'a World,
     seen: Mutex<Vec<Seen>>,
@@ -334,7 +331,6 @@ impl Line<'_> {
         (!right).then(|| format!("{found} unread instead of {least}..={most}"))
     }
 
-    /// Checks the first page of a feed. Returns the error.
     fn wrong_page(&self, user: u64, page: &Value) -> Option<String> {
         let items = posts_and_flags(page["items"].as_array()?);
         let found: BTreeMap<Post, bool> = items.iter().copied().collect();

@@ -18,11 +18,7 @@ use tidemark_tests::{World, user_id, world};
 
 use crate::{fields, operations::put_or_delete};
 
-/// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
-const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
-    Some(_) => 200,
-    None => 8,
-};
+const STORMS: u64 = if option_env!("TIDEMARK_STORMS").is_some() { 200 } else { 8 };
 
 const CLIENTS: usize = 8;
 

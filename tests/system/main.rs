@@ -28,7 +28,6 @@ mod outage;
 mod pages;
 mod permissions;
 mod pull;
-mod pull_histories;
 mod ranked;
 mod rebuild;
 mod repeats;
@@ -37,9 +36,7 @@ mod rollout;
 mod storms;
 mod traffic;
 mod turns;
-mod upgrade;
 mod views;
-mod warm;
 mod weather;
 mod windows;
 
@@ -53,6 +50,18 @@ use tidemark_tests::{Response, World};
 /// The values of these fields of an object, as an array.
 fn fields(object: &Value, names: &[&str]) -> Value {
     names.iter().map(|name| object[*name].clone()).collect()
+}
+
+/// Each of these authors publishes a post with each of these titles. Waits until no work is left.
+async fn publish_and_deliver_all(
+    world: &World,
+    authors: impl IntoIterator<Item = u64>,
+    titles: impl IntoIterator<Item: ToString> + Clone,
+) {
+    for author in authors {
+        world.user(author).publish_all(titles.clone()).await;
+    }
+    world.idle().await;
 }
 
 /// Publishes a notice with each of these titles.

@@ -132,7 +132,6 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
-/// Follows an author, with or without a preference.
 async fn follow(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, author: u64) {
     let path = format!("/v1/following/{author}");
     let preference = rng.random_bool(0.4).then(|| rng.random_range(-10..=10));
@@ -336,7 +335,6 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     compare_authors(caller, model, user, seed).await;
 }
 
-/// Compares timelines and counts of authors.
 async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
     for author in model.authors() {
         let refused = caller.get(&format!("/v1/authors/{author}/posts")).await.status == 403;
@@ -357,7 +355,6 @@ async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
     }
 }
 
-/// Compares the user's list, if there is one.
 async fn compare_list(caller: &User, model: &Model, user: u64, seed: u64, page: usize, feed: &[Value]) {
     let Some((list, authors)) = model.list(user) else { return };
     let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
@@ -397,7 +394,6 @@ fn assert_profiles(page: &Value, model: &Model, users: BTreeSet<u64>, seed: u64)
     assert_eq!(page["profiles"], expected, "seed {seed}");
 }
 
-/// Compares titles and the reader's reactions.
 fn assert_items(items: &[Value], model: &Model, user: u64, seed: u64) {
     for item in items {
         let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
@@ -406,7 +402,6 @@ fn assert_items(items: &[Value], model: &Model, user: u64, seed: u64) {
     }
 }
 
-/// The items that fulfil a condition.
 fn with(items: &[Value], condition: impl Fn(&Value) -> bool) -> Vec<Value> {
     items.iter().filter(|item| condition(item)).cloned().collect()
 }
@@ -416,7 +411,6 @@ pub(crate) fn posts_and_flags(items: &[Value]) -> Vec<(Post, bool)> {
     items.iter().map(|item| (post_of(item), item["read"] == true)).collect()
 }
 
-/// The author and number of the post in an item.
 pub(crate) fn post_of(item: &Value) -> Post {
     let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
     (author.parse().unwrap(), seq.parse().unwrap())

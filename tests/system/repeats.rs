@@ -10,15 +10,15 @@ use tidemark::domain::{ReadState, UserId};
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{User, World, deployed_timeouts, user_id, world};
 
-use crate::damage::proxy::{Fate, world_behind_a_proxy_with};
+use crate::{
+    damage::proxy::{Fate, world_behind_a_proxy_with},
+    publish_and_deliver_all,
+};
 
 /// A reader with a live view of two authors with ten posts each.
 async fn prepared(world: &World) -> User {
     let reader = world.reader(1, [10, 20]).await;
-    for author in [10, 20] {
-        world.user(author).publish_all(1..=10).await;
-    }
-    world.idle().await;
+    publish_and_deliver_all(world, [10, 20], 1..=10).await;
     assert_eq!(reader.unread_total().await, 20);
     reader
 }
@@ -70,11 +70,8 @@ fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
 fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view() {
     world(async |world| {
         let reader = world.reader(1, [10, 20, 30, 40, 50]).await;
-        for author in [10, 20, 30, 40, 50] {
-            world.user(author).publish("one").await;
-        }
+        publish_and_deliver_all(world, [10, 20, 30, 40, 50], ["one"]).await;
         reader.put("/v1/posts/20-1/read").await.ok();
-        world.idle().await;
         assert_eq!(reader.unread_total().await, 4);
 
         fact(world, 10, |reads| reads.mark([1])).await;
@@ -147,8 +144,7 @@ fn all_covers_posts_that_were_made_unread_below_the_watermark() {
 fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
     world(async |world| {
         let reader = world.reader(1, [10]).await;
-        world.user(10).publish_all(1..=200).await;
-        world.idle().await;
+        publish_and_deliver_all(world, [10], 1..=200).await;
         let marks = join_all((1..=200).map(async |seq| reader.put(&format!("/v1/posts/10-{seq}/read")).await.status)).await;
         assert!(marks.iter().all(|status| *status == 200), "{marks:?}");
         assert_eq!(reader.unread_total().await, 0);

@@ -12,7 +12,7 @@ use futures::{StreamExt, future::join_all, stream};
 use serde_json::{Value, json};
 use tidemark::{
     Stores,
-    domain::{Post, PostId, Timestamp},
+    domain::{Post, PostId},
     facts::schema,
     fan_out::FanOuts,
     ports::{FanOut, FanOutKind, Task},
@@ -29,7 +29,7 @@ use crate::{
     delivery::{delivery, publish_in_facts, resend},
     fields,
     notice_histories::TestClock,
-    refusal,
+    refusal, windows,
 };
 
 /// A look at the fan-outs. It gives up those that were resumed this often.
@@ -43,7 +43,6 @@ async fn look_after_a_loss(world: &World, most_attempts: u32) -> Value {
     look(world, most_attempts).await
 }
 
-/// Publishes a post whose pages are not sent.
 async fn publish_unsent(world: &World) -> String {
     refuse(world, "SendMessageBatch", "publish");
     let post = world.user(99).publish("not sent").await;
@@ -180,19 +179,14 @@ fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
     followed(async |world| {
         // Old posts whose pages always fail.
         let old = (10_001..=11_000).map(|author| {
-            let at = Timestamp::from_ms(1_000_000 + author);
             let attributes = [
-                ("title", s("old")),
-                ("at", n(at.ms())),
-                ("time", s(schema::post_time(at, 1))),
-                ("mode", s("push")),
                 ("state", s("pending")),
                 ("followers", n(1)),
                 ("pages", n(1)),
                 ("attempts", n(30)),
                 ("unfinished", s(schema::unfinished_shard(author % 4))),
             ];
-            with_attributes(schema::post(PostId::new(user_id(author), 1)), &attributes)
+            with_attributes(windows::post(user_id(author), 1, false, false), &attributes)
         });
         world.put_items("PostsTable", old).await;
         world.stack.pause("fan-out").await.unwrap();

@@ -10,11 +10,7 @@ use tidemark_tests::{User, World, parameter, world, world_with};
 
 use crate::delivery::project;
 
-/// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
-const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
-    Some(_) => 1_000,
-    None => 40,
-};
+const STORMS: u64 = if option_env!("TIDEMARK_STORMS").is_some() { 1_000 } else { 40 };
 
 #[test]
 fn facts_lists_counters_and_feed_agree_after_a_storm() {
@@ -131,7 +127,7 @@ async fn id(user: &User) -> String {
 }
 
 /// Runs all requests at once, and empties Redis in their middle.
-async fn at_once<T>(world: &World, requests: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+async fn beside_a_flush<T>(world: &World, requests: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut requests: Vec<_> = requests.into_iter().collect();
     let second = requests.split_off(requests.len() / 2);
     let ((mut first, ()), second) =
@@ -144,7 +140,7 @@ async fn at_once<T>(world: &World, requests: impl IntoIterator<Item = impl Futur
 fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
     mapped(async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("claim-{}", client % WANTED)))).collect();
-        let ids = at_once(world, callers.iter().map(id)).await;
+        let ids = beside_a_flush(world, callers.iter().map(id)).await;
         let mut by_claim = BTreeMap::<usize, BTreeSet<&String>>::new();
         for (client, id) in ids.iter().enumerate() {
             by_claim.entry(client % WANTED).or_default().insert(id);
@@ -166,7 +162,7 @@ fn five_hundred_clients_get_fifty_handles_once_each() {
         let claims = callers.iter().enumerate().map(async |(client, caller)| {
             caller.put_body("/v1/me/profile", &json!({ "name": "x", "handle": handle(client) })).await
         });
-        let responses = at_once(world, claims).await;
+        let responses = beside_a_flush(world, claims).await;
         let mut owners = BTreeMap::<String, Vec<&String>>::new();
         for (client, response) in responses.iter().enumerate() {
             match response.status {

@@ -23,7 +23,6 @@ const POSTS: u64 = 20;
 const WAITS: Duration = Duration::from_secs(3);
 const TIMES: u32 = 4;
 
-/// The requests of one phase.
 #[derive(Default)]
 struct Tally {
     /// The time of each request, and whether its response was degraded and an error.
@@ -138,7 +137,6 @@ async fn write(world: &World, number: u64, tally: &Tally) {
     tally.check("writes", &json!([followed.status, published.status]), json!([200, 201]));
 }
 
-/// Runs traffic until `until` has ended.
 async fn traffic(world: &World, readers: &mut [Reader], writes: &Cell<u64>, until: impl Future<Output = ()>) -> Tally {
     let (tally, over) = (Tally::default(), Cell::new(false));
     let reading = join_all(readers.iter_mut().map(async |reader| {

@@ -43,7 +43,6 @@ async fn deliver(views: &dyn ReaderViews, user: UserId, key: FeedKey) {
     views.deliver(&[user], key, Modes::default(), false).await.unwrap();
 }
 
-/// An edge whose choices are random.
 fn random_edge(rng: &mut StdRng, seed: u64) -> Edge {
     Edge {
         following: true,
@@ -158,7 +157,6 @@ fn a_clock_that_was_ahead_locks_no_user_out() {
     });
 }
 
-/// The facts of one reader and one author.
 #[derive(Clone, Debug)]
 struct Facts {
     edge: Edge,
