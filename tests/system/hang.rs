@@ -36,6 +36,7 @@ const WELL: Duration = Duration::from_secs(1);
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 
 const PAGE: usize = 100;
+const FEED: &str = "/v1/feed?limit=100";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_response_is_wrong_during_and_after_a_hang_of_redis() {
@@ -131,6 +132,9 @@ fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) 
     wrong
 }
 
+/// Checks a body that was read for a user, of an author or not. Returns the error.
+type Wrong<'a> = fn(&Line<'a>, u64, u64, &Value) -> Option<String>;
+
 /// A line: users of its own, with one request at a time.
 struct Line<'a> {
     run: &'a Run<'a>,
@@ -150,7 +154,7 @@ async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
         for author in line.users.clone() {
             line.follow(user, author, true).await;
         }
-        line.feed(user).await;
+        line.get(user, user, FEED, Line::wrong_page).await;
     }
     while !run.over.load(Ordering::SeqCst) {
         line.step().await;
@@ -166,7 +170,7 @@ async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
     line
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
     fn any(&mut self) -> u64 {
         self.users[self.rng.random_range(0..self.users.len())]
     }
@@ -174,45 +178,36 @@ impl Line<'_> {
     async fn step(&mut self) {
         let (user, author) = (self.any(), self.any());
         let seq = self.rng.random_range(1..=self.model.latest(author).max(1));
-        match self.rng.random_range(0..100) {
-            0..6 => self.follow(user, author, true).await,
-            6..10 => self.follow(user, author, false).await,
-            10..20 => self.publish(user).await,
+        let (path, wrong): (String, Wrong<'a>) = match self.rng.random_range(0..100) {
+            0..6 => return self.follow(user, author, true).await,
+            6..10 => return self.follow(user, author, false).await,
+            10..20 => return self.publish(user).await,
             20..32 => {
                 let read = self.rng.random_bool(0.7);
-                self.mark(user, (author, seq), read).await;
+                return self.mark(user, (author, seq), read).await;
             }
-            32..37 => self.mark_many(user, json!({ "author": author.to_string(), "through": seq }), Some((author, seq))).await,
-            37..39 => self.mark_many(user, json!({ "all": true }), None).await,
-            39..43 => self.like(user, (author, seq)).await,
-            43..61 => self.feed(user).await,
-            61..70 => {
-                let wrong = |line: &Self, body: &Value| line.count(&body["total"], user, &line.model.following(user));
-                self.get(user, "/v1/unread", wrong).await;
+            32..37 => {
+                let through = json!({ "author": author.to_string(), "through": seq });
+                return self.mark_many(user, through, Some((author, seq))).await;
             }
+            37..39 => return self.mark_many(user, json!({ "all": true }), None).await,
+            39..43 => return self.like(user, (author, seq)).await,
+            43..61 => (FEED.to_owned(), Self::wrong_page),
+            61..70 => ("/v1/unread".to_owned(), |line, user, _, body| line.wrong_total(user, &body["total"])),
             70..76 => {
-                let wrong = |line: &Self, body: &Value| line.count(&body["unread"], user, &[author]);
-                self.get(user, &format!("/v1/unread/{author}"), wrong).await;
+                (format!("/v1/unread/{author}"), |line, user, author, body| line.wrong_count(&body["unread"], user, &[author]))
             }
-            76..84 => {
-                let wrong = |line: &Self, body: &Value| line.wrong_counters(author, body);
-                self.get(user, &format!("/v1/users/{author}/counters"), wrong).await;
-            }
-            84..88 => {
-                let wrong = |line: &Self, body: &Value| line.wrong_following(user, body);
-                self.get(user, &format!("/v1/users/{user}/following?limit=100"), wrong).await;
-            }
-            88..92 => {
-                let wrong = |line: &Self, body: &Value| line.wrong_timeline(user, author, body);
-                self.get(user, &format!("/v1/authors/{author}/posts?limit={PAGE}"), wrong).await;
-            }
+            76..84 => (format!("/v1/users/{author}/counters"), Self::wrong_counters),
+            84..88 => (format!("/v1/users/{user}/following?limit=100"), Self::wrong_following),
+            88..92 => (format!("/v1/authors/{author}/posts?limit={PAGE}"), Self::wrong_timeline),
             _ if !self.pending.is_empty() => {
                 let any = self.rng.random_range(0..self.pending.len());
                 let post = self.pending.iter().nth(any).copied();
-                self.delivery(post.unwrap()).await;
+                return self.delivery(post.unwrap()).await;
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.get(user, author, &path, wrong).await;
     }
 
     /// Sends a request and records its response. `wrong` brings the model in line, and returns the response's error.
@@ -234,9 +229,9 @@ impl Line<'_> {
         response
     }
 
-    async fn get(&mut self, user: u64, path: &str, wrong: impl FnOnce(&Self, &Value) -> Option<String>) -> Response {
+    async fn get(&mut self, user: u64, author: u64, path: &str, wrong: Wrong<'a>) -> Response {
         let wrong = |line: &mut Self, response: &Response| match response.status {
-            200 => wrong(line, &response.body),
+            200 => wrong(line, user, author, &response.body),
             status => Some(format!("status {status}")),
         };
         self.request(user, (Method::GET, path), None, wrong).await
@@ -277,8 +272,8 @@ impl Line<'_> {
             if !live || response.status != 200 {
                 return (live || response.status != 404).then(|| format!("status {}", response.status));
             }
-            let of_author = line.count(&unread["author"], user, &[post.0]);
-            of_author.or_else(|| line.count(&unread["total"], user, &line.model.following(user)))
+            let of_author = line.wrong_count(&unread["author"], user, &[post.0]);
+            of_author.or_else(|| line.wrong_total(user, &unread["total"]))
         };
         self.request(user, (method, &path), None, wrong).await;
     }
@@ -290,7 +285,7 @@ impl Line<'_> {
                 None => line.model.all(user),
             }
             match response.status {
-                200 => line.count(&response.body["unread"]["total"], user, &line.model.following(user)),
+                200 => line.wrong_total(user, &response.body["unread"]["total"]),
                 status => Some(format!("{through:?}: status {status}")),
             }
         };
@@ -309,7 +304,7 @@ impl Line<'_> {
     /// Reads the delivery of a post, which is no longer pending if it is done.
     async fn delivery(&mut self, post: Post) {
         let path = format!("/v1/posts/{}-{}/delivery", post.0, post.1);
-        let response = self.get(post.0, &path, |_, _| None).await;
+        let response = self.get(post.0, post.0, &path, |_, _, _, _| None).await;
         if response.body["state"] == "done" {
             self.pending.remove(&post);
             let at = |name: &str| serde_json::from_value::<Timestamp>(response.body[name].clone()).unwrap();
@@ -317,13 +312,8 @@ impl Line<'_> {
         }
     }
 
-    async fn feed(&mut self, user: u64) {
-        let wrong = |line: &Self, page: &Value| line.wrong_page(user, page);
-        self.get(user, &format!("/v1/feed?limit={PAGE}"), wrong).await;
-    }
-
-    /// Checks a count that may lack these posts. Returns the error.
-    fn count(&self, found: &Value, user: u64, authors: &[u64]) -> Option<String> {
+    /// Checks a count of these authors, which may lack pending posts. Returns the error.
+    fn wrong_count(&self, found: &Value, user: u64, authors: &[u64]) -> Option<String> {
         let most: u64 = authors.iter().map(|&author| self.model.unread_of(user, author)).sum();
         let open = |post: &&Post| authors.contains(&post.0) && self.model.is_unread(user, **post);
         let least = most - self.pending.iter().filter(open).count() as u64;
@@ -331,7 +321,11 @@ impl Line<'_> {
         (!right).then(|| format!("{found} unread instead of {least}..={most}"))
     }
 
-    fn wrong_page(&self, user: u64, page: &Value) -> Option<String> {
+    fn wrong_total(&self, user: u64, found: &Value) -> Option<String> {
+        self.wrong_count(found, user, &self.model.following(user))
+    }
+
+    fn wrong_page(&self, user: u64, _: u64, page: &Value) -> Option<String> {
         let items = posts_and_flags(page["items"].as_array()?);
         let found: BTreeMap<Post, bool> = items.iter().copied().collect();
         let expected = self.model.feed(user);
@@ -344,12 +338,12 @@ impl Line<'_> {
         let other: Vec<_> = items.iter().filter(|(post, read)| known.get(post) != Some(read)).collect();
         let doubled = items.len() - found.len();
         if missing.is_empty() && other.is_empty() && doubled == 0 {
-            return self.count(&page["unread_total"], user, &self.model.following(user));
+            return self.wrong_total(user, &page["unread_total"]);
         }
         Some(format!("missing {missing:?}, with another flag or unexpected {other:?}, doubled {doubled}"))
     }
 
-    fn wrong_counters(&self, of: u64, body: &Value) -> Option<String> {
+    fn wrong_counters(&self, _: u64, of: u64, body: &Value) -> Option<String> {
         let expected = json!({
             "followings": self.model.following(of).len(), "followers": self.model.followers(of),
             "posts": self.model.posts(of), "likes_received": self.model.received(of, Kind::Like), "favorites_received": 0,
@@ -357,7 +351,7 @@ impl Line<'_> {
         (*body != expected).then(|| format!("{body} instead of {expected}"))
     }
 
-    fn wrong_following(&self, user: u64, body: &Value) -> Option<String> {
+    fn wrong_following(&self, user: u64, _: u64, body: &Value) -> Option<String> {
         let items = body["items"].as_array()?;
         let found: BTreeSet<u64> = items.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
         let expected: BTreeSet<u64> = self.model.following(user).into_iter().collect();
