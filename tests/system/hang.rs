@@ -6,11 +6,8 @@
 //! counts.
 
 use std::{
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -58,16 +55,16 @@ struct Seen {
 
 struct Run<'a> {
     world: &'a World,
-    seen: Mutex<Vec<Seen>>,
+    seen: RefCell<Vec<Seen>>,
     /// The times at which deliveries began and finished.
-    delivered: Mutex<Vec<(Timestamp, Timestamp)>>,
-    over: AtomicBool,
+    delivered: RefCell<Vec<(Timestamp, Timestamp)>>,
+    over: Cell<bool>,
 }
 
 async fn hang(time: Duration, after: Duration) {
     World::run_with(deployed_timeouts, async |world| {
         world.stack.set_weather(Weather::Aws, 1);
-        let run = Run { world, seen: Mutex::default(), delivered: Mutex::default(), over: AtomicBool::new(false) };
+        let run = Run { world, seen: RefCell::default(), delivered: RefCell::default(), over: Cell::new(false) };
         let lines = join_all((0..LINES).map(|seed| line(&run, seed)));
         let disturb = async {
             tokio::time::sleep(WELL).await;
@@ -77,7 +74,7 @@ async fn hang(time: Duration, after: Duration) {
             hang.end();
             let back = (Instant::now(), SystemClock.now());
             tokio::time::sleep(after).await;
-            run.over.store(true, Ordering::SeqCst);
+            run.over.set(true);
             (began, back)
         };
         let (lines, (began, back)) = futures::join!(lines, disturb);
@@ -99,7 +96,7 @@ async fn hang(time: Duration, after: Duration) {
 
 /// Prints the numbers. Returns the wrong responses.
 fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) -> Vec<String> {
-    let seen = run.seen.lock().unwrap();
+    let seen = run.seen.borrow();
     let phases = [("before", None, Some(began)), ("during", Some(began), Some(back)), ("after", Some(back), None)];
     for (name, from, to) in phases {
         let of = || seen.iter().filter(|seen| from.is_none_or(|from| seen.sent >= from) && to.is_none_or(|to| seen.sent < to));
@@ -111,7 +108,7 @@ fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) 
             "{name} the hang: {count} responses, {wrong} of them wrong; {degraded} degraded, {degraded_wrong} of them wrong"
         );
     }
-    let finished = run.delivered.lock().unwrap();
+    let finished = run.delivered.borrow();
     let late = finished.iter().filter(|(published, _)| *published < back_at).map(|(_, at)| at.ms().saturating_sub(back_at.ms()));
     let delivered = late.max().unwrap_or_default();
     let last = |of: &dyn Fn(&&Seen) -> bool| {
@@ -156,7 +153,7 @@ async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
         }
         line.get(user, user, FEED, Line::wrong_page).await;
     }
-    while !run.over.load(Ordering::SeqCst) {
+    while !run.over.get() {
         line.step().await;
     }
     let started = Instant::now();
@@ -225,7 +222,7 @@ impl<'a> Line<'a> {
         let caller = world.user(user).patiently(world.stack.open_requests(), Default::default());
         let response = caller.send(method, path, headers, body.map(|body| body.to_string())).await;
         let wrong = wrong(self, &response).map(|wrong| format!("{path} of {user}: {wrong}"));
-        self.run.seen.lock().unwrap().push(Seen { sent, degraded: response.header("degraded").is_some(), wrong });
+        self.run.seen.borrow_mut().push(Seen { sent, degraded: response.header("degraded").is_some(), wrong });
         response
     }
 
@@ -308,7 +305,7 @@ impl<'a> Line<'a> {
         if response.body["state"] == "done" {
             self.pending.remove(&post);
             let at = |name: &str| serde_json::from_value::<Timestamp>(response.body[name].clone()).unwrap();
-            self.run.delivered.lock().unwrap().push((at("started_at"), at("finished_at")));
+            self.run.delivered.borrow_mut().push((at("started_at"), at("finished_at")));
         }
     }
 

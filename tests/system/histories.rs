@@ -6,7 +6,6 @@ use std::{
     collections::BTreeSet,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -137,7 +136,7 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
     for _ in 0..LENGTH {
         let guard = shared.world.read().await;
         operate(shared, guard.as_ref().unwrap(), &mut rng, &mut model, &users).await;
-        shared.done.0.fetch_add(1, Ordering::SeqCst);
+        shared.done.add_one();
     }
     (users, model)
 }

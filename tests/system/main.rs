@@ -17,7 +17,6 @@ mod histories;
 mod hot;
 mod lag;
 mod leaving;
-mod likes;
 mod live;
 mod migration;
 mod notice_counts;

@@ -121,7 +121,8 @@ fn every_count_equals_an_independent_count_also_after_a_flush_of_redis() {
             .await;
         }
         let (bytes, key) = largest_key(world).await;
-        println!("{compared} counts are right; largest key {key}: {bytes} bytes");
+        let counted: usize = models.values().map(|model| model.notices.len()).sum();
+        println!("{compared} counts and {counted} numbers of readers are right; largest key {key}: {bytes} bytes");
         assert!(bytes < 1 << 20);
     });
 }
