@@ -7,12 +7,13 @@ use std::{
 };
 
 use futures::future::join_all;
-use reqwest::Method;
-use serde_json::json;
 use tidemark::domain::NewPost;
-use tidemark_tests::{User, World, number_from, request_limits, user_id};
+use tidemark_tests::{World, number_from, request_limits, user_id};
 
-use crate::damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with};
+use crate::{
+    damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with},
+    request,
+};
 
 /// The limits of posts, follows, reactions, marks and reads in the template, divided by 20.
 const LIMITS: [u32; 5] = [3, 15, 30, 60, 150];
@@ -25,13 +26,11 @@ const AUTHOR: u64 = 2;
 /// Callers who stay within their limits.
 const CALLERS: u64 = 20;
 
-async fn send(user: &User, method: &Method, path: &str) -> u16 {
-    let body = match (method, path) {
-        (&Method::POST, "/v1/posts") => Some(json!({ "title": "x" }).to_string()),
-        (&Method::POST, "/v1/reads") => Some(json!({ "all": true }).to_string()),
-        _ => None,
-    };
-    user.send_once(method.clone(), path, &[], body).await.status
+const POST: &str = r#"POST /v1/posts {"title": "x"}"#;
+const READ_ALL: &str = r#"POST /v1/reads {"all": true}"#;
+
+async fn send(world: &World, user: u64, line: &str) -> u16 {
+    request(world, &format!("{user}: {line}"), &[]).await.status
 }
 
 /// A path of every kind of read.
@@ -46,20 +45,19 @@ const READS: &str = "
 
 #[test]
 fn a_request_over_its_limit_reads_no_facts() {
-    let get = |path| (Method::GET, "/v1/unread", Method::GET, path);
-    let mut requests: Vec<(Method, &str, Method, &str)> = READS.split_whitespace().map(get).collect();
-    requests.extend([
-        (Method::PUT, "/v1/mutes/5", Method::PUT, "/v1/following/2"),
-        (Method::PUT, "/v1/posts/2-1/like", Method::PUT, "/v1/posts/2-1/favorite"),
-        (Method::PUT, "/v1/posts/2-1/read", Method::POST, "/v1/reads"),
-        (Method::POST, "/v1/posts", Method::POST, "/v1/posts"),
-    ]);
+    let reads = READS.split_whitespace().map(|path| ("GET /v1/unread", format!("GET {path}")));
+    let changes = [
+        ("PUT /v1/mutes/5", "PUT /v1/following/2"),
+        ("PUT /v1/posts/2-1/like", "PUT /v1/posts/2-1/favorite"),
+        ("PUT /v1/posts/2-1/read", READ_ALL),
+        (POST, POST),
+    ];
+    let requests = reads.chain(changes.map(|(allowed, refused)| (allowed, refused.to_owned())));
     world_behind_a_proxy_with(request_limits([1; 5]), async |world, proxy| {
         world.user(AUTHOR).publish("one").await;
         let asked = Arc::new(Mutex::new(Vec::new()));
-        for (index, (first, allowed, method, path)) in requests.iter().enumerate() {
-            let caller = world.user(10 + index as u64);
-            assert_ne!(send(&caller, first, allowed).await, 429, "{allowed}");
+        for (caller, (allowed, refused)) in (10..).zip(requests) {
+            assert_ne!(send(world, caller, allowed).await, 429, "{allowed}");
             world.idle().await;
             let seen = Arc::clone(&asked);
             proxy.decide(move |request| {
@@ -69,11 +67,11 @@ fn a_request_over_its_limit_reads_no_facts() {
                 }
                 Fate::Forwarded
             });
-            assert_eq!(send(&caller, method, path).await, 429, "{path}");
+            assert_eq!(send(world, caller, &refused).await, 429, "{refused}");
             world.idle().await;
             let asked = std::mem::take(&mut *asked.lock().unwrap());
             proxy.forward_all();
-            assert!(asked.is_empty(), "{method} {path}: {asked:?}");
+            assert!(asked.is_empty(), "{refused}: {asked:?}");
         }
     });
 }
@@ -88,24 +86,24 @@ struct State {
     meter: Meter,
 }
 
-/// Returns the attacker's next request of one kind: the requests that cost most.
-fn requests(kind: usize, turn: u64) -> (Method, String) {
+/// The attacker's next request of one kind: the requests that cost most.
+fn costly(kind: usize, turn: u64) -> String {
     let (post, other) = (turn % 30 + 1, 1_000 + turn);
-    let add = if (turn / 30).is_multiple_of(2) { Method::PUT } else { Method::DELETE };
+    let add = if (turn / 30).is_multiple_of(2) { "PUT" } else { "DELETE" };
     match (kind, turn % 3) {
-        (0, _) => (Method::POST, "/v1/posts".to_owned()),
-        (1, 0) => (Method::PUT, format!("/v1/following/{other}")),
-        (1, 1) => (Method::PUT, format!("/v1/blocks/{other}")),
-        (1, _) => (Method::PUT, format!("/v1/mutes/{other}")),
-        (2, _) => (add, format!("/v1/posts/{AUTHOR}-{post}/like")),
-        (3, 0) => (Method::POST, "/v1/reads".to_owned()),
-        (3, _) => (add, format!("/v1/posts/{AUTHOR}-{post}/read")),
-        (_, 0) => (Method::GET, "/v1/me/likes?limit=100".to_owned()),
+        (0, _) => POST.to_owned(),
+        (1, 0) => format!("PUT /v1/following/{other}"),
+        (1, 1) => format!("PUT /v1/blocks/{other}"),
+        (1, _) => format!("PUT /v1/mutes/{other}"),
+        (2, _) => format!("{add} /v1/posts/{AUTHOR}-{post}/like"),
+        (3, 0) => READ_ALL.to_owned(),
+        (3, _) => format!("{add} /v1/posts/{AUTHOR}-{post}/read"),
+        (_, 0) => "GET /v1/me/likes?limit=100".to_owned(),
         (_, 1) => {
             let users: Vec<String> = (other..other + 100).map(|user| format!("user={user}")).collect();
-            (Method::GET, format!("/v1/relations?{}", users.join("&")))
+            format!("GET /v1/relations?{}", users.join("&"))
         }
-        (_, _) => (Method::GET, format!("/v1/users/{AUTHOR}/followers?limit=100&offset=10")),
+        (_, _) => format!("GET /v1/users/{AUTHOR}/followers?limit=100&offset=10"),
     }
 }
 
@@ -117,12 +115,10 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     // Each kind at ten times its limit, however long the responses take.
     let attack = join_all(LIMITS.iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
         let pause = Duration::from_secs(60) / (10 * limit);
-        let attacker = world.user(ATTACKER);
         let turns = (0..).map(|turn| (turn, started + pause * turn as u32)).take_while(|(_, at)| *at < started + time);
         join_all(turns.map(async |(turn, at)| {
             tokio::time::sleep_until(at.into()).await;
-            let (method, path) = requests(kind, turn);
-            let status = send(&attacker, &method, &path).await;
+            let status = send(world, ATTACKER, &costly(kind, turn)).await;
             statuses.borrow_mut().push(status);
         }))
         .await;

@@ -76,14 +76,12 @@ fn refusal(operation: &str) -> Fault {
     Fault::new(operation, FaultAction::FailBefore("InternalServerError".to_owned())).times(usize::MAX)
 }
 
-/// Sends a request, which is written as `token: METHOD path body`. A post and a list are made with an idempotency key.
-async fn request(world: &World, request: &str) -> Response {
+/// Sends a request, which is written as `token: METHOD path body`.
+async fn request(world: &World, request: &str, headers: &[(&str, &str)]) -> Response {
     let (token, request) = request.split_once(": ").unwrap();
     let mut parts = request.splitn(3, ' ');
     let (method, path, body) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().map(str::to_owned));
-    let makes = method == "POST" && ["/v1/posts", "/v1/lists"].contains(&path);
-    let key: &[_] = if makes { &[("idempotency-key", "once")] } else { &[] };
-    world.stranger(Some(token)).send(method.parse().unwrap(), path, key, body).await
+    world.stranger(Some(token)).send(method.parse().unwrap(), path, headers, body).await
 }
 
 /// Does something for each of these, at most `most` at a time.

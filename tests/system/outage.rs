@@ -136,7 +136,7 @@ fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_ar
         let refusal = world.refuse_redis().await;
         world.stack.faults().add(fault);
         for change in CHANGES {
-            assert_eq!(request(world, change).await.problem(), (503, "/problems/unavailable"), "{change}");
+            assert_eq!(request(world, change, &[]).await.problem(), (503, "/problems/unavailable"), "{change}");
         }
         world.stack.faults().clear();
         refusal.end().await;
@@ -147,7 +147,7 @@ fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_ar
         // The projector updates views of follows too. It is paused, so the repetition must do it.
         world.stack.pause("relation-projector").await.unwrap();
         for change in CHANGES {
-            let response = request(world, change).await;
+            let response = request(world, change, &[]).await;
             assert_eq!(response.header("degraded"), None, "{change}");
             response.ok();
         }

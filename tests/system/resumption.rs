@@ -1,10 +1,8 @@
 //! Interrupted fan-outs: lost messages, lost progress, and a publish that died after its transaction.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
+    cell::Cell,
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -370,14 +368,14 @@ async fn an_outage_of_the_queue_under_traffic() {
         }
         let refused = ["SendMessage", "SendMessageBatch", "GetQueueAttributes"]
             .map(|operation| world.stack.faults().add(refusal(operation).on("FanOutQueue")));
-        let (started, ended, published) = (tokio::time::Instant::now(), AtomicBool::new(false), AtomicU64::new(0));
+        let (started, ended, published) = (tokio::time::Instant::now(), Cell::new(false), Cell::new(0));
         let publish = stream::unfold(0, async |post| {
             tokio::time::sleep_until(started + Duration::from_secs(1) * post as u32 / rate as u32).await;
-            (!ended.load(SeqCst)).then_some((post, post + 1))
+            (!ended.get()).then_some((post, post + 1))
         });
         let publish = publish.for_each_concurrent(256, async |post| {
             world.user(author(post)).publish("during the outage").await;
-            published.fetch_add(1, SeqCst);
+            published.set(published.get() + 1);
         });
         let minutes = async {
             let (mut sent, mut lost, mut over, mut looks) = (0, 0, None, tokio::time::interval(Duration::from_secs(60)));
@@ -387,7 +385,7 @@ async fn an_outage_of_the_queue_under_traffic() {
                 if lost == 0 && started.elapsed() >= outage {
                     world.stack.faults().clear();
                     over = Some(Instant::now());
-                    lost = published.load(SeqCst);
+                    lost = published.get();
                     let refused = refused.each_ref().map(|fault| fault.fired());
                     println!("{lost} posts in {:?}; refused: {refused:?}", started.elapsed());
                 }
@@ -399,7 +397,7 @@ async fn an_outage_of_the_queue_under_traffic() {
                 let after = over.map_or(Duration::ZERO, |over| over.elapsed());
                 assert!(after < outage + PATIENCE, "posts arrive faster than they are delivered");
                 if lost > 0 && report["unfinished"] == 0 {
-                    ended.store(true, SeqCst);
+                    ended.set(true);
                     return (sent, lost, after);
                 }
             }
@@ -407,7 +405,7 @@ async fn an_outage_of_the_queue_under_traffic() {
         let ((), (sent, lost, after)) = futures::join!(publish, minutes);
         println!("nothing is pending {after:?} after the outage; {sent} messages for {lost} that were lost");
         world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-        let published = published.into_inner();
+        let published = published.get();
         for reader in 1..=READERS {
             let posts = (0..published).filter(|post| reads(reader, author(*post))).count();
             assert_eq!(world.user(reader).unread_total().await, posts as u64, "{reader}");
