@@ -33,7 +33,6 @@ mod repeats;
 mod resumption;
 mod rollout;
 mod storms;
-mod traffic;
 mod turns;
 mod views;
 mod weather;
