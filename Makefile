@@ -104,7 +104,7 @@ upgrade-check: setup ## run histories while functions of another release and of 
 	@echo "== $(build) --bins"
 	@$(build) --bins
 	@TIDEMARK_ROUNDS='$(ROUNDS)' TIDEMARK_OTHER_RELEASE='$(abspath $(TARGET))/upgrade/debug' cargo test --workspace --test system -- \
-		--ignored --exact --nocapture upgrade::histories_agree_with_the_model_while_releases_replace_each_other
+		--ignored --exact --nocapture histories::histories_agree_with_the_model_while_releases_replace_each_other
 
 demo: tools ## show the main job in under a minute; starts a stack if none runs
 	@exec "$(BIN)/demo" $(ARGS)

@@ -1,20 +1,19 @@
 //! A caller far beyond the limits: what a refused request costs, and what other callers feel.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    cell::{Cell, RefCell},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use futures::future::join_all;
-use reqwest::Method;
-use serde_json::json;
-use tidemark::domain::{NewPost, PostText};
-use tidemark_tests::{User, World, number_from, request_limits, user_id};
+use tidemark::domain::NewPost;
+use tidemark_tests::{World, number_from, request_limits, user_id};
 
-use crate::damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with};
+use crate::{
+    damage::proxy::{Fate, Meter, Proxy, world_behind_a_proxy_with},
+    request,
+};
 
 /// The limits of posts, follows, reactions, marks and reads in the template, divided by 20.
 const LIMITS: [u32; 5] = [3, 15, 30, 60, 150];
@@ -27,13 +26,11 @@ const AUTHOR: u64 = 2;
 /// Callers who stay within their limits.
 const CALLERS: u64 = 20;
 
-async fn send(user: &User, method: &Method, path: &str) -> u16 {
-    let body = match (method, path) {
-        (&Method::POST, "/v1/posts") => Some(json!({ "title": "x" }).to_string()),
-        (&Method::POST, "/v1/reads") => Some(json!({ "all": true }).to_string()),
-        _ => None,
-    };
-    user.send_once(method.clone(), path, &[], body).await.status
+const POST: &str = r#"POST /v1/posts {"title": "x"}"#;
+const READ_ALL: &str = r#"POST /v1/reads {"all": true}"#;
+
+async fn send(world: &World, user: u64, line: &str) -> u16 {
+    request(world, &format!("{user}: {line}"), &[]).await.status
 }
 
 /// A path of every kind of read.
@@ -48,20 +45,19 @@ const READS: &str = "
 
 #[test]
 fn a_request_over_its_limit_reads_no_facts() {
-    let get = |path| (Method::GET, "/v1/unread", Method::GET, path);
-    let mut requests: Vec<(Method, &str, Method, &str)> = READS.split_whitespace().map(get).collect();
-    requests.extend([
-        (Method::PUT, "/v1/mutes/5", Method::PUT, "/v1/following/2"),
-        (Method::PUT, "/v1/posts/2-1/like", Method::PUT, "/v1/posts/2-1/favorite"),
-        (Method::PUT, "/v1/posts/2-1/read", Method::POST, "/v1/reads"),
-        (Method::POST, "/v1/posts", Method::POST, "/v1/posts"),
-    ]);
+    let reads = READS.split_whitespace().map(|path| ("GET /v1/unread", format!("GET {path}")));
+    let changes = [
+        ("PUT /v1/mutes/5", "PUT /v1/following/2"),
+        ("PUT /v1/posts/2-1/like", "PUT /v1/posts/2-1/favorite"),
+        ("PUT /v1/posts/2-1/read", READ_ALL),
+        (POST, POST),
+    ];
+    let requests = reads.chain(changes.map(|(allowed, refused)| (allowed, refused.to_owned())));
     world_behind_a_proxy_with(request_limits([1; 5]), async |world, proxy| {
         world.user(AUTHOR).publish("one").await;
         let asked = Arc::new(Mutex::new(Vec::new()));
-        for (index, (first, allowed, method, path)) in requests.iter().enumerate() {
-            let caller = world.user(10 + index as u64);
-            assert_ne!(send(&caller, first, allowed).await, 429, "{allowed}");
+        for (caller, (allowed, refused)) in (10..).zip(requests) {
+            assert_ne!(send(world, caller, allowed).await, 429, "{allowed}");
             world.idle().await;
             let seen = Arc::clone(&asked);
             proxy.decide(move |request| {
@@ -71,55 +67,43 @@ fn a_request_over_its_limit_reads_no_facts() {
                 }
                 Fate::Forwarded
             });
-            assert_eq!(send(&caller, method, path).await, 429, "{path}");
+            assert_eq!(send(world, caller, &refused).await, 429, "{refused}");
             world.idle().await;
             let asked = std::mem::take(&mut *asked.lock().unwrap());
             proxy.forward_all();
-            assert!(asked.is_empty(), "{method} {path}: {asked:?}");
+            assert!(asked.is_empty(), "{refused}: {asked:?}");
         }
     });
 }
 
-/// The measurements in one state.
 struct State {
     /// 99 of 100 requests of the normal callers are faster.
     p99: Duration,
     /// Requests of the attacker: sent, refused, and failed because the machine was overloaded.
-    sent: u64,
-    refused: u64,
-    failed: u64,
-    /// All units of the facts.
+    sent: usize,
+    refused: usize,
+    failed: usize,
     meter: Meter,
 }
 
-impl State {
-    fn show(&self, name: &str, alone: &Meter) {
-        let Self { p99, sent, refused, failed, meter } = self;
-        let (written, read) = (meter.written - alone.written, meter.units - alone.units - meter.written + alone.written);
-        println!(
-            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units"
-        );
-    }
-}
-
-/// Returns the attacker's next request of one kind: the requests that cost most.
-fn requests(kind: usize, turn: u64) -> (Method, String) {
+/// The attacker's next request of one kind: the requests that cost most.
+fn costly(kind: usize, turn: u64) -> String {
     let (post, other) = (turn % 30 + 1, 1_000 + turn);
-    let add = if (turn / 30).is_multiple_of(2) { Method::PUT } else { Method::DELETE };
+    let add = if (turn / 30).is_multiple_of(2) { "PUT" } else { "DELETE" };
     match (kind, turn % 3) {
-        (0, _) => (Method::POST, "/v1/posts".to_owned()),
-        (1, 0) => (Method::PUT, format!("/v1/following/{other}")),
-        (1, 1) => (Method::PUT, format!("/v1/blocks/{other}")),
-        (1, _) => (Method::PUT, format!("/v1/mutes/{other}")),
-        (2, _) => (add, format!("/v1/posts/{AUTHOR}-{post}/like")),
-        (3, 0) => (Method::POST, "/v1/reads".to_owned()),
-        (3, _) => (add, format!("/v1/posts/{AUTHOR}-{post}/read")),
-        (_, 0) => (Method::GET, "/v1/me/likes?limit=100".to_owned()),
+        (0, _) => POST.to_owned(),
+        (1, 0) => format!("PUT /v1/following/{other}"),
+        (1, 1) => format!("PUT /v1/blocks/{other}"),
+        (1, _) => format!("PUT /v1/mutes/{other}"),
+        (2, _) => format!("{add} /v1/posts/{AUTHOR}-{post}/like"),
+        (3, 0) => READ_ALL.to_owned(),
+        (3, _) => format!("{add} /v1/posts/{AUTHOR}-{post}/read"),
+        (_, 0) => "GET /v1/me/likes?limit=100".to_owned(),
         (_, 1) => {
             let users: Vec<String> = (other..other + 100).map(|user| format!("user={user}")).collect();
-            (Method::GET, format!("/v1/relations?{}", users.join("&")))
+            format!("GET /v1/relations?{}", users.join("&"))
         }
-        (_, _) => (Method::GET, format!("/v1/users/{AUTHOR}/followers?limit=100&offset=10")),
+        (_, _) => format!("GET /v1/users/{AUTHOR}/followers?limit=100&offset=10"),
     }
 }
 
@@ -127,21 +111,15 @@ fn requests(kind: usize, turn: u64) -> (Method, String) {
 async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> State {
     world.idle().await;
     proxy.meter();
-    let (started, over) = (Instant::now(), AtomicBool::new(false));
-    let [sent, refused, failed] = [0; 3].map(AtomicU64::new);
-    let (sent, refused, failed, over) = (&sent, &refused, &failed, &over);
+    let (started, over, statuses) = (Instant::now(), Cell::new(false), RefCell::new(Vec::new()));
     // Each kind at ten times its limit, however long the responses take.
     let attack = join_all(LIMITS.iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
         let pause = Duration::from_secs(60) / (10 * limit);
-        let attacker = world.user(ATTACKER);
         let turns = (0..).map(|turn| (turn, started + pause * turn as u32)).take_while(|(_, at)| *at < started + time);
         join_all(turns.map(async |(turn, at)| {
             tokio::time::sleep_until(at.into()).await;
-            let (method, path) = requests(kind, turn);
-            sent.fetch_add(1, Ordering::Relaxed);
-            let status = send(&attacker, &method, &path).await;
-            refused.fetch_add(u64::from(status == 429), Ordering::Relaxed);
-            failed.fetch_add(u64::from(status >= 500), Ordering::Relaxed);
+            let status = send(world, ATTACKER, &costly(kind, turn)).await;
+            statuses.borrow_mut().push(status);
         }))
         .await;
     }));
@@ -150,7 +128,7 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
         let paths = ["/v1/feed", "/v1/unread", "/v1/posts/2-30", "/v1/authors/2/posts"];
         for turn in index as usize.. {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            if over.load(Ordering::Relaxed) {
+            if over.get() {
                 return took;
             }
             let asked = Instant::now();
@@ -161,14 +139,16 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     }));
     let end = async {
         tokio::time::sleep(time).await;
-        over.store(true, Ordering::Relaxed);
+        over.set(true);
     };
     let (took, _, ()) = futures::join!(normal, attack, end);
     world.idle().await;
     let mut took: Vec<Duration> = took.into_iter().flatten().collect();
     took.sort_unstable();
-    let [sent, refused, failed] = [sent, refused, failed].map(|count| count.load(Ordering::Relaxed));
-    State { p99: took[took.len() * 99 / 100], sent, refused, failed, meter: proxy.meter() }
+    let statuses = statuses.into_inner();
+    let count = |counts: fn(u16) -> bool| statuses.iter().filter(|status| counts(**status)).count();
+    let (refused, failed) = (count(|status| status == 429), count(|status| status >= 500));
+    State { p99: took[took.len() * 99 / 100], sent: statuses.len(), refused, failed, meter: proxy.meter() }
 }
 
 async fn prepare(world: &World) {
@@ -176,9 +156,7 @@ async fn prepare(world: &World) {
     // The limit of posts holds for the author too.
     let app = world.stack.app("publish").unwrap();
     for number in 1..=30 {
-        let (author, title) = (user_id(AUTHOR), format!("post {number}"));
-        let new = NewPost { author, title, text: PostText::default(), weight: 0 };
-        app.publishing.publish(&new, None).await.unwrap();
+        app.publishing.publish(&NewPost::titled(user_id(AUTHOR), &format!("post {number}")), None).await.unwrap();
     }
     world.idle().await;
 }
@@ -199,8 +177,14 @@ fn an_attacker_beside_normal_callers() {
     });
     let (alone, unlimited, limited) = (alone.unwrap(), unlimited.unwrap(), limited.unwrap());
     println!("{CALLERS} normal callers, one attacker at ten times each limit, for {time:?}");
-    for (name, state) in [("alone", &alone), ("unlimited", &unlimited), ("limited", &limited)] {
-        state.show(name, &alone.meter);
+    for (name, State { p99, sent, refused, failed, meter }) in
+        [("alone", &alone), ("unlimited", &unlimited), ("limited", &limited)]
+    {
+        let written = meter.written - alone.meter.written;
+        let read = meter.units - alone.meter.units - written;
+        println!(
+            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units"
+        );
     }
     assert!(limited.refused > 0 && unlimited.refused == 0);
     assert!(limited.meter.units < unlimited.meter.units, "{} and {} units", limited.meter.units, unlimited.meter.units);

@@ -175,7 +175,8 @@ impl Cell<'_> {
                 world.user(self.reader).get("/v1/unread").await
             }
             "import" => response(self.import().await),
-            line => request(world, &self.cast(line)).await,
+            // Only posts and lists are made with a key.
+            line => request(world, &self.cast(line), &[("idempotency-key", "once")]).await,
         }
     }
 

@@ -3,8 +3,9 @@
 //! response. When the weather is calm again, all data must agree with the model.
 
 use std::{
+    cell::RefCell,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -22,7 +23,6 @@ use crate::{
 /// The number of concurrent histories that share a stack, in `make chaos` and in the suite.
 const TOGETHER: u64 = 32;
 const TOGETHER_IN_SHORT: u64 = 8;
-/// The number of operations of a history.
 const LENGTH: usize = 50;
 /// The number of users of a history. It is small, so that many operations affect the same pair.
 const USERS: u64 = 4;
@@ -30,7 +30,6 @@ const USERS: u64 = 4;
 /// The page size of the comparison of feeds. Other tests cover small pages.
 const PAGE: usize = 40;
 
-/// The time limit of the work that a storm leaves.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,16 +66,14 @@ async fn chaos(first: u64, together: u64, time: Duration) {
     world.finish().await;
 }
 
-/// State that the histories of a round share.
 struct Round<'a> {
     world: &'a World,
-    findings: &'a Mutex<Vec<String>>,
+    findings: &'a RefCell<Vec<String>>,
     seed: u64,
     together: u64,
     done: Done,
 }
 
-/// The final state of one history.
 struct Ended {
     seed: u64,
     users: Vec<u64>,
@@ -87,14 +84,14 @@ struct Ended {
 }
 
 async fn round(world: &World, seed: u64, together: u64) -> Vec<String> {
-    let findings = Mutex::new(Vec::new());
+    let findings = RefCell::new(Vec::new());
     let round = Round { world, findings: &findings, seed, together, done: Done::default() };
     let (started, faults) = (Instant::now(), world.stack.storm_faults());
     world.stack.set_weather(Weather::Storm, seed);
     let histories = async {
         let all = join_all((seed..seed + together).map(|seed| caught(&findings, seed, history(&round, seed)))).await;
         // The round has ended. Release all tasks that wait for more operations.
-        round.done.0.store(usize::MAX, Ordering::SeqCst);
+        round.done.0.set(usize::MAX);
         all
     };
     let (histories, killed, redis) = futures::join!(histories, kill(&round), disturb_redis(&round));
@@ -114,30 +111,30 @@ async fn round(world: &World, seed: u64, together: u64) -> Vec<String> {
         calm - stormed,
         started.elapsed() - calm
     );
-    findings.into_inner().unwrap()
+    findings.into_inner()
 }
 
 /// Compares every reader of a round with the model. If a reader differs, compares all again without their views. So
 /// the report separates differences of facts from differences of views.
-async fn compare_round(world: &World, histories: &[Ended], findings: &Mutex<Vec<String>>) {
-    let unexpected = findings.lock().unwrap().len();
+async fn compare_round(world: &World, histories: &[Ended], findings: &RefCell<Vec<String>>) {
+    let unexpected = findings.borrow().len();
     join_all(histories.iter().map(|ended| compare_all(world, ended, findings))).await;
-    if findings.lock().unwrap().len() > unexpected {
+    if findings.borrow().len() > unexpected {
         world.flush_redis().await;
-        let of_facts = Mutex::new(Vec::new());
+        let of_facts = RefCell::new(Vec::new());
         join_all(histories.iter().map(|ended| compare_all(world, ended, &of_facts))).await;
-        println!("without views, {} differences remain: these are in the facts", of_facts.into_inner().unwrap().len());
+        println!("without views, {} differences remain: these are in the facts", of_facts.into_inner().len());
     }
 }
 
 /// Records a difference instead of a panic.
-async fn caught<T>(findings: &Mutex<Vec<String>>, seed: u64, work: impl Future<Output = T>) -> Option<T> {
+async fn caught<T>(findings: &RefCell<Vec<String>>, seed: u64, work: impl Future<Output = T>) -> Option<T> {
     let panic = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(result) => return Some(result),
         Err(panic) => panic,
     };
     let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    findings.lock().unwrap().push(format!("seed {seed}: {}", text.unwrap_or_default()));
+    findings.borrow_mut().push(format!("seed {seed}: {}", text.unwrap_or_default()));
     None
 }
 
@@ -149,7 +146,7 @@ async fn settle(world: &World) {
     world.stack.idle_within(IDLE_WITHIN).await.unwrap();
 }
 
-async fn compare_all(world: &World, ended: &Ended, findings: &Mutex<Vec<String>>) {
+async fn compare_all(world: &World, ended: &Ended, findings: &RefCell<Vec<String>>) {
     for &user in &ended.users {
         let caller = world.user(user);
         caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed, PAGE)).await;
@@ -166,7 +163,7 @@ async fn kill(round: &Round<'_>) -> usize {
     let mut killed = 0;
     loop {
         tokio::time::sleep(Duration::from_millis(rng.random_range(5..40))).await;
-        match round.done.0.load(Ordering::SeqCst) {
+        match round.done.0.get() {
             usize::MAX => return killed,
             done if killed <= done.div_ceil(2) => {
                 killed += stack.kill_invocations(functions[rng.random_range(0..functions.len())]);
@@ -248,7 +245,7 @@ async fn history(round: &Round<'_>, seed: u64) -> Ended {
             dice if dice < 94 => notice(&callers, &mut rng, &mut ended, step).await,
             _ => drop(callers.user(ended.users[rng.random_range(0..ended.users.len())]).get("/v1/feed?limit=5").await.ok()),
         }
-        round.done.0.fetch_add(1, Ordering::SeqCst);
+        round.done.add_one();
     }
     ended.unanswered = callers.unanswered.load(Ordering::Relaxed);
     ended
@@ -258,7 +255,6 @@ fn platform(seed: u64) -> u16 {
     100 + (seed % 60_000) as u16
 }
 
-/// One operation on the notices of the history's platform.
 async fn notice(callers: &Callers<'_>, rng: &mut StdRng, ended: &mut Ended, step: usize) {
     let platform = platform(ended.seed);
     let administrator = callers.as_in_weather(callers.world.stranger(Some("900 notices:write")));

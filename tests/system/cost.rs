@@ -1,26 +1,27 @@
-//! The counted cost of one publish. `docs/fan-out.md` uses these numbers.
+//! The counted cost of a publish, of old cursors, choices and walks, and of warm reads. `docs/fan-out.md` uses the
+//! numbers of a publish.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 use futures::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_tests::{World, parameter, world};
+use tidemark_tests::{User, World, parameter, world};
 
 use crate::{
-    damage::proxy::{Fate, world_behind_a_proxy, world_behind_a_proxy_with},
+    at_once,
+    damage::proxy::{Fate, Proxy, world_behind_a_proxy, world_behind_a_proxy_with},
+    publish_and_deliver_all,
     turns::{bulk_calls, log_calls},
 };
 
 const FOLLOWERS: u64 = 1_200;
-
-/// The number of calls of Redis functions.
-async fn calls(world: &World) -> u64 {
-    world.redis_calls().await.get("fcall").copied().unwrap_or(0)
-}
 
 /// From the first request on, Redis knows for an hour that the author may call.
 #[test]
@@ -68,9 +69,10 @@ fn a_publish_costs_what_the_page_says() {
         for node in &mut nodes {
             log_calls(node).await;
         }
-        let before = calls(world).await;
+        let calls = async || world.redis_calls().await.get("fcall").copied().unwrap_or(0);
+        let before = calls().await;
         world.resume("fan-out").await;
-        let made = calls(world).await - before;
+        let made = calls().await - before;
         let logged = join_all(nodes.iter_mut().map(bulk_calls)).await.concat();
         let (deliveries, turns): (Vec<&String>, Vec<&String>) = logged.iter().partition(|name| name.starts_with("deliver"));
         // A call delivers to 35 followers, the last one of each page to fewer, and asks for the next turn. A trip that
@@ -113,21 +115,15 @@ const UNITS_OF_TEXT: f64 = 18.0;
 
 /// Reader 1 follows authors who have more posts than a feed stores, and has followed as many others before.
 async fn an_old_reader(world: &World) {
-    let authors: Vec<u64> = (100..100 + FOLLOWED).collect();
     let reader = world.user(1);
-    join_all(authors.chunks(8).map(async |authors| {
-        for author in authors {
-            reader.put(&format!("/v1/following/{author}")).await.ok();
-            let other = format!("/v1/following/{}", author + FOLLOWED);
-            for _ in 0..2 {
-                reader.put(&other).await.ok();
-                reader.delete(&other).await.ok();
-            }
-            for number in 0..POSTS {
-                world.user(*author).publish(&format!("{number}")).await;
-            }
+    at_once(8, 100..100 + FOLLOWED, async |author| {
+        reader.follow([author]).await;
+        for _ in 0..2 {
+            reader.follow([author + FOLLOWED]).await;
+            reader.delete(&format!("/v1/following/{}", author + FOLLOWED)).await.ok();
         }
-    }))
+        world.user(author).publish_all(0..POSTS).await;
+    })
     .await;
     world.idle().await;
 }
@@ -144,14 +140,7 @@ fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
             assert!(units <= most, "{what}: {units} units");
         };
         proxy.meter();
-        let mut path = "/v1/feed?limit=100".to_owned();
-        for page in 1.. {
-            let response = reader.get(&path).await.ok();
-            spent(&format!("page {page} of the feed"));
-            let Some(cursor) = response["next_cursor"].as_str() else { break };
-            path = format!("/v1/feed?limit=100&cursor={cursor}");
-        }
-        for (order, pages) in [("status=unread", 4), ("order=ranked", 4), ("include=body", 12)] {
+        for (order, pages) in [("order=time", usize::MAX), ("status=unread", 4), ("order=ranked", 4), ("include=body", 12)] {
             let mut path = format!("/v1/feed?limit=100&{order}");
             for page in 1..=pages {
                 let response = reader.get(&path).await.ok();
@@ -187,8 +176,7 @@ fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
             proxy.meter();
             reader.put(&format!("/v1/mutes/{author}")).await.ok();
             reader.delete(&format!("/v1/mutes/{author}")).await.ok();
-            let preference = Some("{\"preference\":3}".to_owned());
-            reader.send(reqwest::Method::PUT, &format!("/v1/following/{author}"), &[], preference).await.ok();
+            reader.put_body(&format!("/v1/following/{author}"), &json!({ "preference": 3 })).await.ok();
             reader.put(&format!("/v1/lists/{list}/authors/{author}")).await.ok();
             world.idle().await;
             units.push(proxy.meter().units);
@@ -205,18 +193,15 @@ fn posts_of_many_authors_rebuild_a_missing_view_once_in_any_order() {
     world_behind_a_proxy(async |world, proxy| {
         let (reader, authors) = (world.user(1), 100..140);
         reader.follow(authors.clone()).await;
-        for user in authors.clone().chain([1]) {
-            world.user(user).publish("one").await;
-        }
-        world.idle().await;
+        publish_and_deliver_all(world, authors.clone().chain([1]), ["one"]).await;
         let mut units = Vec::new();
         for own_at in [20, 0] {
             world.flush_redis().await;
             let mut posts: Vec<String> = authors.clone().take(20).map(|author| format!("post={author}-1")).collect();
             posts.insert(own_at, "post=1-1".to_owned());
             proxy.meter();
-            let found = reader.get(&format!("/v1/posts?{}", posts.join("&"))).await.ok();
-            assert_eq!(found["items"].as_array().unwrap().len(), 21);
+            let found = reader.get(&format!("/v1/posts?{}", posts.join("&"))).await;
+            assert_eq!(found.items().len(), 21);
             units.push(proxy.meter().units);
         }
         println!("21 posts: {:.1} units with the reader's own at the end, {:.1} with it first", units[0], units[1]);
@@ -234,15 +219,11 @@ fn a_walk_costs_what_the_page_says() {
     world_behind_a_proxy(async |world, proxy| {
         let mut measured = Vec::new();
         for authors in [10_u64, 50] {
-            let followed: Vec<String> = (1_001..=1_000 + authors).map(|author| author.to_string()).collect();
+            let followed = 1_001..=1_000 + authors;
             for reader in 1..=READERS {
-                world.user(reader).post("/v1/following", &json!({ "authors": followed })).await.ok();
-                world.user(reader).feed_ids().await;
+                world.live_reader(reader, followed.clone()).await;
             }
-            for author in &followed {
-                world.user(author.parse().unwrap()).publish("compared").await;
-            }
-            world.idle().await;
+            publish_and_deliver_all(world, followed, ["compared"]).await;
             for (share, _) in WALK_UNITS {
                 proxy.meter();
                 let walk = json!({ "job": "users", "share": share, "settle_ms": 0 });
@@ -260,5 +241,187 @@ fn a_walk_costs_what_the_page_says() {
                 assert!((0.8..=1.2).contains(&(measured / stated)), "{measured} instead of {stated}");
             }
         }
+    });
+}
+
+const READS: usize = 1_000;
+const WARM_READERS: u64 = 20;
+
+/// A read of a post that is not warm: flags, reactions and 16 counts from the facts.
+const COLD_UNITS: f64 = 22.0;
+
+/// The time that others may see the state before a change.
+const STALE: Duration = Duration::from_secs(5);
+
+fn warm_readers(world: &World) -> Vec<User> {
+    (10..10 + WARM_READERS).map(|reader| world.user(reader)).collect()
+}
+
+/// 30 posts of an author whom half of the readers follow.
+async fn thirty_posts(world: &World) -> User {
+    let author = world.user(1);
+    world.follow((10..10 + WARM_READERS).step_by(2), 1).await;
+    for number in 1..=30 {
+        author.post("/v1/posts", &json!({ "title": format!("post {number}"), "body": "text" })).await.ok();
+    }
+    world.idle().await;
+    author
+}
+
+/// The units of the facts that one read costs, after every reader has read once.
+async fn units_of_a_read(world: &World, proxy: &Proxy, path: &str) -> f64 {
+    let readers = warm_readers(world);
+    for reader in &readers {
+        reader.get(path).await.ok();
+    }
+    proxy.meter();
+    for turn in 0..READS {
+        readers[turn % readers.len()].get(path).await.ok();
+    }
+    proxy.meter().units / READS as f64
+}
+
+#[test]
+fn warm_reads_of_a_post_and_of_a_timeline_cost_hardly_any_facts() {
+    world_behind_a_proxy(async |world, proxy| {
+        thirty_posts(world).await;
+        for path in ["/v1/posts/1-30", "/v1/authors/1/posts", "/v1/authors/1/posts?include=body"] {
+            let units = units_of_a_read(world, proxy, path).await;
+            println!("{path}: {units:.3} units a read, {:.2} % of a cold one", 100.0 * units / COLD_UNITS);
+            assert!(units <= COLD_UNITS / 100.0, "{path}: {units} units a read");
+        }
+    });
+}
+
+#[test]
+fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon() {
+    world_behind_a_proxy(async |world, proxy| {
+        let author = thirty_posts(world).await;
+        let (path, readers) = ("/v1/posts/1-30", warm_readers(world));
+        units_of_a_read(world, proxy, path).await;
+        proxy.meter();
+        let mut reads = 0;
+        let liker = &readers[3];
+        let title = json!({ "title": "edited" }).to_string();
+        // Each change, and whether a response shows it.
+        let changes = [
+            (
+                "edit",
+                &author,
+                Method::PUT,
+                path.to_owned(),
+                Some(title),
+                (|post| post["title"] == "edited") as fn(&Value) -> bool,
+            ),
+            ("like", liker, Method::PUT, format!("{path}/like"), None, |post| post["likes"] == 1),
+            ("deletion", &author, Method::DELETE, path.to_owned(), None, |post| post["status"] == 404),
+        ];
+        for (name, caller, method, changed, body, shows) in changes {
+            let (made, over) = (Cell::new(None::<Instant>), Cell::new(false));
+            let others = join_all(readers.iter().map(async |reader| {
+                let (mut stale, mut count) = (Duration::ZERO, 0);
+                while !over.get() {
+                    let since = made.get().map(|made| made.elapsed());
+                    if !shows(&reader.get(path).await.body) {
+                        stale = stale.max(since.unwrap_or_default());
+                    }
+                    count += 1;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                (stale, count)
+            }));
+            let change = async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                assert!(caller.send(method, &changed, &[], body).await.status < 300, "{name}");
+                made.set(Some(Instant::now()));
+                assert!(shows(&caller.get(path).await.body), "{name} is not visible to its caller");
+                tokio::time::sleep(STALE + Duration::from_secs(1)).await;
+                over.set(true);
+            };
+            let (lanes, ()) = futures::join!(others, change);
+            let stale = lanes.iter().map(|(stale, _)| *stale).max().unwrap();
+            reads += lanes.iter().map(|(_, count)| *count).sum::<usize>();
+            println!("{name}: others see the state before it for {} ms", stale.as_millis());
+            assert!(stale < STALE, "{name}: {stale:?}");
+        }
+        let units = proxy.meter().units;
+        println!("{reads} reads beside an edit, a like and a deletion: {units} units, the writes included");
+        // The number of reads depends on the machine. A change makes at most one read of each reader cold.
+        assert!(units <= 3.0 * WARM_READERS as f64 * COLD_UNITS, "{units} units for {reads} reads");
+    });
+}
+
+/// Warm pages of 100 posts by 100 authors who all have profiles.
+#[test]
+fn profiles_on_a_page_cost_no_round_trip() {
+    const AUTHORS: u64 = 100;
+    world(async |world| {
+        let authors: Vec<u64> = (1_000..1_000 + AUTHORS).collect();
+        let readers: Vec<User> = (10..110).map(|reader| world.user(reader)).collect();
+        for &author in &authors {
+            let profile = json!({ "name": format!("Author {author}"), "handle": format!("author_{author}") });
+            world.user(author).put_body("/v1/me/profile", &profile).await.ok();
+        }
+        let ids: Vec<String> = authors.iter().map(u64::to_string).collect();
+        for reader in &readers {
+            for some in ids.chunks(50) {
+                reader.post("/v1/following", &json!({ "authors": some })).await.ok();
+            }
+            reader.get("/v1/feed?limit=1").await.ok();
+        }
+        publish_and_deliver_all(world, authors, ["one"]).await;
+        let paths = ["/v1/feed?limit=100&profiles=false", "/v1/feed?limit=100"];
+        // Round trips and the server's microseconds, summed over all rounds.
+        let mut costs = [(0, 0); 2];
+        let spent = async || (world.redis_sum("stats", "total_reads_processed").await, world.redis_time().await);
+        for round in 0..6 {
+            for (path, cost) in paths.iter().zip(&mut costs) {
+                let before = spent().await;
+                for reader in &readers {
+                    let page = reader.get(path).await.ok();
+                    assert_eq!(page["items"].as_array().unwrap().len(), 100);
+                    let named = page["profiles"].as_object().map_or(0, serde_json::Map::len);
+                    assert_eq!(named, if path.contains("false") { 0 } else { 100 });
+                }
+                let after = spent().await;
+                if round > 0 {
+                    *cost = (cost.0 + after.0 - before.0, cost.1 + after.1 - before.1);
+                }
+            }
+        }
+        let [(trips_without, micros_without), (trips, micros)] = costs;
+        let ratio = micros as f64 / micros_without as f64;
+        println!(
+            "500 pages: {trips_without} → {trips} reads of a socket, {micros_without} → {micros} µs of Redis, ratio {ratio:.2}"
+        );
+        assert!(trips <= trips_without + trips_without / 20, "{trips_without} → {trips}");
+    });
+}
+
+#[test]
+fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_edit() {
+    world(async |world| {
+        let (author, reader) = (world.user(1), world.user(7));
+        author.publish("Before").await;
+        let app = world.stack.app("read-feed").unwrap();
+        let (id, views) = ("1-1".parse().unwrap(), &app.stores.post_views);
+        let read = |lease| async move {
+            views.lease(&[id], lease).await.unwrap();
+            let (post, text) = app.stores.posts.with_texts(&[id]).await.unwrap().remove(&id).unwrap();
+            [(post.into(), text)]
+        };
+        let before = read(1).await;
+        author.put_body("/v1/posts/1-1", &json!({ "title": "After" })).await.ok();
+        world.flush_redis().await;
+        views.remember(&before, Some(1)).await.unwrap();
+        assert_eq!(reader.get("/v1/posts/1-1").await.ok()["title"], "After");
+        // Another reader took the lease, so it read the facts later.
+        let (first, second) = (read(2).await, read(3).await);
+        world.flush_redis().await;
+        views.lease(&[id], 3).await.unwrap();
+        views.remember(&first, Some(2)).await.unwrap();
+        assert!(views.summaries(&[id]).await.unwrap().is_empty());
+        views.remember(&second, Some(3)).await.unwrap();
+        assert_eq!(views.summaries(&[id]).await.unwrap().len(), 1);
     });
 }

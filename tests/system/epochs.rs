@@ -2,11 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{Edge, Timestamp},
@@ -15,7 +13,11 @@ use tidemark::{
 use tidemark_local::{ClusterSetup, RedisData, RedisSetup};
 use tidemark_tests::{PATIENCE, World, user_id, world, world_with};
 
-use crate::damage::proxy::run_behind_a_proxy;
+use crate::{
+    at_once,
+    damage::proxy::{Proxy, run_behind_a_proxy},
+    publish_and_deliver_all, publish_notices,
+};
 
 /// Readers of two authors. On a cluster every master has some of them.
 const READERS: std::ops::RangeInclusive<u64> = 1..=6;
@@ -46,78 +48,59 @@ fn paths(reader: u64) -> Vec<String> {
     own.into_iter().chain(AUTHORS.into_iter().flat_map(of_author)).collect()
 }
 
-/// One response, and true if it came from a view.
-async fn read(world: &World, reader: u64, path: &str) -> (Value, bool) {
-    let response = world.user(reader).get(path).await;
-    let from_view = response.header("degraded").is_none();
-    (response.ok(), from_view)
-}
-
 async fn views(world: &World) -> Views {
     world.redis_is_asked_again().await;
     let mut views = Views::new();
     for reader in READERS {
         for path in paths(reader) {
-            let (response, _) = read(world, reader, &path).await;
+            let response = world.user(reader).get(&path).await.ok();
             views.insert((reader, path), response);
         }
     }
     views
 }
 
-/// The result of the reads after Redis has restarted with older data.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Reads {
-    views: usize,
-    /// The largest number of reads until a view agreed with the facts.
-    most: usize,
-    /// Responses from views that did not agree with the facts.
-    wrong: usize,
-    /// Responses from facts, while a node was unavailable.
-    degraded: usize,
-}
-
-/// Reads every view until it agrees with the facts, and twice more.
-async fn read_until_right(world: &World, facts: &Views) -> Reads {
+/// Reads every view until it agrees with the facts, and twice more. Asserts that every view is right at its first read.
+async fn assert_first_reads(world: &World, facts: &Views, what: &str) {
     world.redis_is_asked_again().await;
-    let mut reads = Reads { views: facts.len(), ..Reads::default() };
+    // The largest number of reads until a view agreed, responses from views that did not agree, and responses from
+    // facts, while a node was unavailable.
+    let (mut most, mut wrong, mut degraded) = (0, 0, 0);
     for ((reader, path), right) in facts {
         let started = Instant::now();
         let (mut count, mut agreed) = (0, 0);
         while agreed < 3 {
             assert!(started.elapsed() < PATIENCE, "{path} of {reader} does not agree with the facts in time");
-            let (response, from_view) = read(world, *reader, path).await;
+            let response = world.user(*reader).get(path).await;
+            let from_view = response.header("degraded").is_none();
+            let response = response.ok();
             count += usize::from(agreed == 0 && from_view);
             if response == *right {
                 agreed += usize::from(from_view);
-                reads.degraded += usize::from(!from_view);
+                degraded += usize::from(!from_view);
             } else {
-                reads.wrong += 1;
+                wrong += 1;
                 println!("{path} of {reader}: {response} instead of {right}");
             }
         }
-        reads.most = reads.most.max(count);
+        most = most.max(count);
     }
-    reads
+    println!("{what}: {} views, {degraded} responses from facts", facts.len());
+    assert_eq!((most, wrong), (1, 0), "{what}");
 }
 
 /// The state at the moment to which Redis returns.
 async fn prepare(world: &World) {
-    let admin = world.stranger(Some("9 notices:write"));
     for author in AUTHORS {
         world.follow(READERS, author).await;
-        world.user(author).publish_all(1..=5).await;
     }
-    for title in ["one", "two"] {
-        admin.post("/v1/notices", &json!({ "platforms": [7], "title": title })).await.ok();
-    }
-    world.idle().await;
+    publish_and_deliver_all(world, AUTHORS, 1..=5).await;
+    publish_notices(world, &[7], ["one", "two"]).await;
     views(world).await;
 }
 
 /// Acknowledged changes after that moment. Returns every view after them.
 async fn change(world: &World) -> Views {
-    let admin = world.stranger(Some("9 notices:write"));
     for reader in READERS {
         let caller = world.user(reader);
         caller.put("/v1/posts/10-1/read").await.ok();
@@ -128,7 +111,7 @@ async fn change(world: &World) -> Views {
     world.user(10).delete("/v1/posts/10-4").await.ok();
     world.user(2).delete("/v1/following/10").await.ok();
     world.follow([30], 10).await;
-    admin.delete("/v1/notices/7-2").await.ok();
+    world.administrator().delete("/v1/notices/7-2").await.ok();
     world.publish_and_deliver(10, "six").await;
     views(world).await
 }
@@ -145,15 +128,8 @@ async fn goes_on(world: &World, facts: &Views) {
     for reader in READERS {
         assert_eq!(total(&now, reader), total(facts, reader), "one more, one less for {reader}");
     }
-    let dry_run = json!({ "job": "users", "dry_run": true, "share": 1.0, "settle_ms": 0, "slice": 100_000 });
-    let report = world.reconcile(dry_run).await;
-    assert_eq!((&report["differences"], &report["failed"]), (&json!([]), &json!(0)));
-}
-
-/// Asserts that every view is right at its first read.
-fn assert_first_reads(reads: &Reads, what: &str) {
-    println!("{what}: {reads:?}");
-    assert_eq!((reads.most, reads.wrong), (1, 0), "{what}: {reads:?}");
+    let report = world.walk_over_all_users(true, Duration::ZERO).await;
+    assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));
 }
 
 #[test]
@@ -164,7 +140,7 @@ fn a_restart_from_an_older_dump_shows_no_old_data() {
         let facts = change(world).await;
         world.stack.restart_redis_from_dump().await.unwrap();
         assert!(world.redis_sum("stats", "total_commands_processed").await < 1_000, "the server was restarted");
-        assert_first_reads(&read_until_right(world, &facts).await, "older dump");
+        assert_first_reads(world, &facts, "older dump").await;
         goes_on(world, &facts).await;
     });
 }
@@ -180,7 +156,7 @@ fn a_promoted_replica_without_the_last_writes_shows_no_old_data() {
         world.stack.start_redis_replica().await.unwrap();
         let facts = change(world).await;
         world.stack.promote_redis_replica().await.unwrap();
-        assert_first_reads(&read_until_right(world, &facts).await, "promoted replica");
+        assert_first_reads(world, &facts, "promoted replica").await;
         goes_on(world, &facts).await;
     });
 }
@@ -199,21 +175,10 @@ fn masters_of_a_cluster_restarted_from_older_dumps_show_no_old_data() {
         let facts = change(world).await;
         for master in 0..MASTERS {
             world.stack.restart_redis_node_from_dump(master).await.unwrap();
-            assert_first_reads(&read_until_right(world, &facts).await, &format!("master {master} with an older dump"));
+            assert_first_reads(world, &facts, &format!("master {master} with an older dump")).await;
         }
         goes_on(world, &facts).await;
     });
-}
-
-fn dump_path(world: &World) -> PathBuf {
-    world.stack.data_dir().join("redis").join("dump.rdb")
-}
-
-async fn dump_of(world: &World) -> Vec<u8> {
-    redis::cmd("SAVE").query_async::<()>(&mut world.redis().await).await.unwrap();
-    let dump = std::fs::read(dump_path(world)).unwrap();
-    std::fs::remove_file(dump_path(world)).unwrap();
-    dump
 }
 
 #[test]
@@ -225,10 +190,13 @@ fn views_of_another_epoch_accept_no_delivery_and_no_change() {
         let reader = world.reader(1, [10]).await;
         world.publish_and_deliver(10, "one").await;
         assert_eq!(reader.unread_total().await, 1);
-        let dump = dump_of(world).await;
+        redis::cmd("SAVE").query_async::<()>(&mut world.redis().await).await.unwrap();
+        let path = world.stack.data_dir().join("redis").join("dump.rdb");
+        let dump = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
         world.publish_and_deliver(10, "two").await;
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
-        std::fs::write(dump_path(world), dump).unwrap();
+        std::fs::write(path, dump).unwrap();
         world.stack.start_redis().await.unwrap();
         world.redis_is_asked_again().await;
         // No reader has read yet. A delivery of the third post must not make the view look complete without the
@@ -238,8 +206,7 @@ fn views_of_another_epoch_accept_no_delivery_and_no_change() {
     });
 }
 
-/// The number of authors that each reader of the measurement follows, one of them common to all readers, and the
-/// number of posts of each author.
+/// Authors that each reader of the measurement follows, one of them common to all, and posts of each author.
 const FOLLOWED: u64 = 20;
 const POSTS: u64 = 5;
 
@@ -255,19 +222,11 @@ async fn the_cost_of_rebuilding_ten_thousand_readers() {
     rebuild(10_000, 400).await;
 }
 
-/// The cost of reading the feeds of all readers.
-struct Cost {
-    requests: u64,
-    units: f64,
-    took: Duration,
-}
-
 /// Measures with this number of readers. Each follows the common author and some of `pool` authors.
 async fn rebuild(readers: u64, pool: u64) {
     run_behind_a_proxy(async |world, proxy| {
         let authors: Vec<u64> = (0..=pool).map(|index| 1_000_000 + index).collect();
-        let publish = async |&author| drop(world.user(author).publish_all(0..POSTS).await);
-        stream::iter(&authors).for_each_concurrent(8, publish).await;
+        at_once(8, &authors, async |&author| drop(world.user(author).publish_all(0..POSTS).await)).await;
         follow(world, readers, &authors).await;
         // The edges are written as facts. The projector handles every one.
         world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
@@ -281,13 +240,14 @@ async fn rebuild(readers: u64, pool: u64) {
         let again = read_all(world, proxy, readers, "reads after another epoch").await;
         // The number of readers that share one read of a head depends on the machine. In addition, each process
         // checks for an outage note once a second.
-        let looks = again.took.as_secs() + 10;
-        assert!(again.requests <= first.requests * 5 / 4 + looks, "{} requests instead of {}", again.requests, first.requests);
-        assert!(again.units <= first.units * 1.25 + looks as f64, "{} units instead of {}", again.units, first.units);
+        let ((first, first_units, _), (again, units, took)) = (first, again);
+        let looks = took.as_secs() + 10;
+        assert!(again <= first * 5 / 4 + looks, "{again} requests instead of {first}");
+        assert!(units <= first_units * 1.25 + looks as f64, "{units} units instead of {first_units}");
         let warm_again = read_all(world, proxy, readers, "warm reads").await;
         // Checks for an outage note, some of them concurrent. No view is rebuilt.
-        for warm in [warm, warm_again] {
-            assert!(warm.requests < readers + warm.took.as_secs(), "{} requests", warm.requests);
+        for (requests, _, took) in [warm, warm_again] {
+            assert!(requests < readers + took.as_secs(), "{requests} requests");
         }
     })
     .await;
@@ -310,18 +270,16 @@ async fn follow(world: &World, readers: u64, authors: &[u64]) {
     world.put_items("FollowingTable", edges.iter().map(schema::edge_item)).await;
 }
 
-async fn read_all(world: &World, proxy: &crate::damage::proxy::Proxy, readers: u64, what: &str) -> Cost {
+/// Reads the feeds of all readers. Returns the requests to DynamoDB, their units, and the time.
+async fn read_all(world: &World, proxy: &Proxy, readers: u64, what: &str) -> (u64, f64, Duration) {
     world.forget_redis_calls().await;
     let started = Instant::now();
-    let wrong: usize = stream::iter(1..=readers)
-        .map(async |reader| {
-            let page = world.user(reader).get("/v1/feed?limit=20").await;
-            let right = page.header("degraded").is_none() && page.body["unread_total"] == FOLLOWED * POSTS;
-            usize::from(!right || page.body["items"].as_array().is_none_or(|items| items.len() != 20))
-        })
-        .buffer_unordered(16)
-        .fold(0, async |sum, wrong| sum + wrong)
-        .await;
+    at_once(16, 1..=readers, async |reader| {
+        let page = world.user(reader).get("/v1/feed?limit=20").await;
+        let right = page.header("degraded").is_none() && page.body["unread_total"] == FOLLOWED * POSTS;
+        assert!(right && page.items().len() == 20, "{what}: {reader}");
+    })
+    .await;
     let took = started.elapsed();
     let (meter, calls) = (proxy.meter(), world.redis_calls().await);
     let requests: u64 = meter.requests.values().sum();
@@ -333,6 +291,5 @@ async fn read_all(world: &World, proxy: &crate::damage::proxy::Proxy, readers: u
         calls.values().sum::<u64>(),
         calls.get("fcall").copied().unwrap_or(0)
     );
-    assert_eq!(wrong, 0, "{what}: wrong responses");
-    Cost { requests, units: meter.units, took }
+    (requests, meter.units, took)
 }

@@ -3,28 +3,25 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tidemark_tests::{LegacyRedis, repository, world};
+use tidemark_tests::{LegacyRedis, files, repository, world};
 
 #[test]
 fn every_function_accepts_its_sample_events() {
     world(async |world| {
         // The legacy server is empty.
         let legacy = LegacyRedis::start().await;
-        world.user(1).put("/v1/following/2").await.ok();
-        world.user(1).feed_ids().await;
+        world.live_reader(1, [2]).await;
         // So that the posts remain after the sample that erases their author.
         world.stack.pause("fan-out").await.unwrap();
         for author in [1, 2] {
             world.user(author).publish("for the samples").await;
         }
-        for path in samples() {
-            let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
-            let mut event: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        for (path, function, mut event) in samples() {
             if function == "migrate" {
                 event["source"] = json!(legacy.url());
             }
-            let response = world.stack.invoke(function, event).await.unwrap();
-            match function {
+            let response = world.stack.invoke(&function, event).await.unwrap();
+            match &*function {
                 "fan-out" if path.ends_with("malformed.json") => {
                     assert_eq!(response["batchItemFailures"], json!([{ "itemIdentifier": "sample-0" }]));
                 }
@@ -43,7 +40,7 @@ fn every_function_accepts_its_sample_events() {
 #[test]
 fn a_retraction_of_a_live_post_changes_nothing() {
     world(async |world| {
-        world.user(1).put("/v1/following/2").await.ok();
+        let reader = world.reader(1, [2]).await;
         world.publish_and_deliver(2, "alive").await;
         let sample = std::fs::read_to_string(repository().join("events/fan-out/retract.json")).unwrap();
         let response = world.stack.invoke("fan-out", serde_json::from_str(&sample).unwrap()).await.unwrap();
@@ -51,8 +48,7 @@ fn a_retraction_of_a_live_post_changes_nothing() {
         for reader in [1, 2, 3] {
             assert_eq!(world.user(reader).get("/v1/posts/2-1").await.ok()["title"], "alive");
         }
-        assert_eq!(world.user(1).feed("all").await, [("2-1".to_owned(), false)]);
-        assert_eq!(world.user(1).unread_total().await, 1);
+        assert_eq!((reader.feed("all").await, reader.unread_total().await), (vec![("2-1".to_owned(), false)], 1));
     });
 }
 
@@ -65,16 +61,14 @@ fn every_function_finds_the_route_of_an_event_that_has_none() {
             world.user(author).publish("for the samples").await;
         }
         let mut found = 0;
-        for path in samples() {
-            let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
-            let mut event: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        for (path, function, mut event) in samples() {
             if event.get("routeKey").is_none() {
                 continue;
             }
             event["routeKey"] = json!("$default");
             event["requestContext"]["routeKey"] = json!("$default");
             event.as_object_mut().unwrap().remove("pathParameters");
-            let response = world.stack.invoke(function, event.clone()).await.unwrap();
+            let response = world.stack.invoke(&function, event.clone()).await.unwrap();
             assert!((200..300).contains(&response["statusCode"].as_u64().unwrap()), "{path:?}: {response}");
             let other = if function == "profile" { "follow" } else { "profile" };
             let response = world.stack.invoke(other, event).await.unwrap();
@@ -86,14 +80,18 @@ fn every_function_finds_the_route_of_an_event_that_has_none() {
     });
 }
 
-/// All samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and
+/// The path, the function and the event of all samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and
 /// notices come last.
-fn samples() -> Vec<PathBuf> {
-    let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
-    let mut samples: Vec<PathBuf> = entries(&repository().join("events")).iter().flat_map(|dir| entries(dir)).collect();
+fn samples() -> Vec<(PathBuf, String, Value)> {
+    let mut samples = files(&repository().join("events"), "json");
     let deletes = |path: &Path| path.file_name().unwrap().to_str().unwrap().starts_with("delete");
     let first = ["notice/publish.json", "profile/set.json", "follow/make-list.json"];
     let prepares = |path: &Path| first.iter().any(|sample| path.ends_with(sample));
     samples.sort_by_key(|path| (deletes(path), !prepares(path), path.clone()));
-    samples
+    let read = |path: PathBuf| {
+        let function = path.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        let event = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        (path, function, event)
+    };
+    samples.into_iter().map(read).collect()
 }

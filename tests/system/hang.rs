@@ -4,12 +4,17 @@
 //! Each line of clients works on users of its own, one request at a time, so the model gives exactly one expected
 //! response. One thing is open: a post whose delivery is not yet seen to be done may or may not be in a feed and its
 //! counts.
+//!
+//! In other traffic nobody publishes posts that these clients read, and Redis is stopped, started empty, and hangs. No
+//! request fails, no response is wrong, no request takes long.
 
 use std::{
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
     sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
+        Arc,
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -19,10 +24,13 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::{SystemClock, domain::Timestamp, ports::Clock as _};
-use tidemark_local::Weather;
-use tidemark_tests::{Kind, Model, Post, Response, World, deployed_timeouts};
+use tidemark_local::{RedisData, Weather};
+use tidemark_tests::{Kind, Model, PATIENCE, Post, Response, World, deployed_timeouts, world_with};
 
-use crate::operations::{self, posts_and_flags};
+use crate::{
+    operations::{self, posts_and_flags},
+    publish_and_deliver_all,
+};
 
 /// The number of lines of clients, and of users in each.
 const LINES: u64 = 12;
@@ -35,8 +43,8 @@ const WELL: Duration = Duration::from_secs(1);
 /// timeout.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Items in a page.
 const PAGE: usize = 100;
+const FEED: &str = "/v1/feed?limit=100";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_response_is_wrong_during_and_after_a_hang_of_redis() {
@@ -50,26 +58,34 @@ async fn no_response_is_wrong_during_and_after_a_hang_of_twenty_seconds() {
     hang(Duration::from_secs(20), Duration::from_secs(10)).await;
 }
 
-/// A response, and its error if it has one.
 struct Seen {
     sent: Instant,
+    took: Duration,
     degraded: bool,
     wrong: Option<String>,
 }
 
-/// State that the lines share.
 struct Run<'a> {
     world: &'a World,
-    seen: Mutex<Vec<Seen>>,
+    seen: RefCell<Vec<Seen>>,
+    /// Counts the attempts without a final response.
+    unanswered: Arc<AtomicUsize>,
     /// The times at which deliveries began and finished.
-    delivered: Mutex<Vec<(Timestamp, Timestamp)>>,
-    over: AtomicBool,
+    delivered: RefCell<Vec<(Timestamp, Timestamp)>>,
+    over: Cell<bool>,
+}
+
+impl<'a> Run<'a> {
+    fn new(world: &'a World) -> Self {
+        let (seen, unanswered, delivered, over) = Default::default();
+        Self { world, seen, unanswered, delivered, over }
+    }
 }
 
 async fn hang(time: Duration, after: Duration) {
     World::run_with(deployed_timeouts, async |world| {
         world.stack.set_weather(Weather::Aws, 1);
-        let run = Run { world, seen: Mutex::default(), delivered: Mutex::default(), over: AtomicBool::new(false) };
+        let run = Run::new(world);
         let lines = join_all((0..LINES).map(|seed| line(&run, seed)));
         let disturb = async {
             tokio::time::sleep(WELL).await;
@@ -79,7 +95,7 @@ async fn hang(time: Duration, after: Duration) {
             hang.end();
             let back = (Instant::now(), SystemClock.now());
             tokio::time::sleep(after).await;
-            run.over.store(true, Ordering::SeqCst);
+            run.over.set(true);
             (began, back)
         };
         let (lines, (began, back)) = futures::join!(lines, disturb);
@@ -99,9 +115,105 @@ async fn hang(time: Duration, after: Duration) {
     .await;
 }
 
+/// The readers, and authors whom they follow and who do not publish, of other traffic.
+const READERS: RangeInclusive<u64> = 1..=8;
+const AUTHORS: RangeInclusive<u64> = 11..=16;
+const POSTS: u64 = 20;
+
+/// The slowest requests wait for a few timeouts of Redis at most, one for every call until the breaker opens. A busy
+/// machine needs more: this factor multiplies the slowest time without a failure.
+const WAITS: Duration = Duration::from_secs(3);
+const TIMES: u32 = 4;
+
+#[test]
+fn redis_may_stop_hang_and_start_empty_during_traffic() {
+    let configure = |options: &mut tidemark_local::Options| {
+        deployed_timeouts(options);
+        options.retry_delay = Duration::from_secs(3);
+    };
+    world_with(configure, async |world| {
+        let mut model = Model::default();
+        for author in AUTHORS {
+            world.follow(READERS, author).await;
+            READERS.for_each(|reader| model.follow(reader, author));
+            (0..POSTS).for_each(|_| _ = model.publish(author));
+        }
+        publish_and_deliver_all(world, AUTHORS, ["quiet"; POSTS as usize]).await;
+        let run = Run::new(world);
+        // The last one writes.
+        let mut lines: Vec<Line<'_>> = READERS.map(|reader| Line::new(&run, reader, vec![reader], model.clone())).collect();
+        lines.push(Line::new(&run, 0, Vec::new(), Model::default()));
+        let pause = || tokio::time::sleep(Duration::from_millis(1500));
+
+        let (_, slowest) = traffic(&mut lines, "with Redis", PATIENCE, pause()).await;
+        let bound = WAITS + TIMES * slowest;
+        let outage = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            world.stack.stop_redis(RedisData::Lose).await.unwrap();
+            pause().await;
+            world.stack.start_redis().await.unwrap();
+            pause().await;
+        };
+        let (degraded, _) = traffic(&mut lines, "stopped, and started empty", bound, outage).await;
+        assert!(degraded > 0);
+        world.idle().await;
+
+        // Redis hangs, with open connections, until the last request has its response. A Redis that returns with its
+        // data is stale until the tasks of the failed updates are done.
+        let hang = world.hang_redis().await;
+        let (degraded, _) = traffic(&mut lines, "hanging", bound, pause()).await;
+        hang.end();
+        assert!(degraded > 0);
+        world.redis_recovers().await;
+        // The attempts of a task last longer than the hang and the open breaker. A dead letter would be missing below.
+        assert_eq!(world.waiting("FanOutDeadLetters").await, 0);
+        traffic(&mut lines, "afterwards", bound, pause()).await;
+    });
+}
+
+/// Clients read and mark, and others follow and publish, until `until` has ended. No request may fail or take longer
+/// than `bound`, and no response may be wrong. Returns the number of degraded responses and the slowest time.
+async fn traffic(lines: &mut [Line<'_>], phase: &str, bound: Duration, until: impl Future<Output = ()>) -> (usize, Duration) {
+    let (writer, readers) = lines.split_last_mut().unwrap();
+    let run = writer.run;
+    run.over.set(false);
+    let reading = join_all(readers.iter_mut().map(async |line| {
+        while !run.over.get() {
+            let (author, seq) = (line.rng.random_range(AUTHORS), line.rng.random_range(1..=POSTS));
+            match line.rng.random_range(0..10) {
+                kind @ 0..2 => line.mark(line.seed, (author, seq), kind == 0).await,
+                2 => line.mark_through(line.seed, author, seq / 4).await,
+                3 => line.relation(line.seed, author).await,
+                _ => line.read(line.seed, author).await,
+            }
+        }
+    }));
+    let writing = async {
+        while !run.over.get() {
+            let number = writer.pending.len() as u64;
+            writer.follow(1_000 + number % 5, 2_000 + number, true).await;
+            writer.publish(2_000 + number).await;
+        }
+    };
+    let end = async {
+        until.await;
+        run.over.set(true);
+    };
+    futures::join!(reading, writing, end);
+    let seen = run.seen.take();
+    let degraded = seen.iter().filter(|seen| seen.degraded).count();
+    let slowest = seen.iter().map(|seen| seen.took).max().expect("the phase has requests");
+    let wrong: Vec<&String> = seen.iter().filter_map(|seen| seen.wrong.as_ref()).collect();
+    let errors = run.unanswered.load(Ordering::Relaxed);
+    println!("{phase}: {} requests, {degraded} degraded, {errors} errors, slowest {slowest:.0?}", seen.len());
+    assert!(slowest < bound, "{phase}: {slowest:?}, not {bound:?}");
+    assert!(wrong.is_empty() && errors == 0, "{phase}: {errors} errors, wrong: {wrong:?}");
+    (degraded, slowest)
+}
+
 /// Prints the numbers. Returns the wrong responses.
 fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) -> Vec<String> {
-    let seen = run.seen.lock().unwrap();
+    let seen = run.seen.borrow();
     let phases = [("before", None, Some(began)), ("during", Some(began), Some(back)), ("after", Some(back), None)];
     for (name, from, to) in phases {
         let of = || seen.iter().filter(|seen| from.is_none_or(|from| seen.sent >= from) && to.is_none_or(|to| seen.sent < to));
@@ -109,11 +221,9 @@ fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) 
             let of = || of().filter(|seen| seen.degraded == degraded);
             (of().count(), of().filter(|seen| seen.wrong.is_some()).count())
         });
-        println!(
-            "{name} the hang: {count} responses, {wrong} of them wrong; {degraded} degraded, {degraded_wrong} of them wrong"
-        );
+        println!("{name} the hang: {count} responses, {wrong} wrong; {degraded} degraded, {degraded_wrong} wrong");
     }
-    let finished = run.delivered.lock().unwrap();
+    let finished = run.delivered.borrow();
     let late = finished.iter().filter(|(published, _)| *published < back_at).map(|(_, at)| at.ms().saturating_sub(back_at.ms()));
     let delivered = late.max().unwrap_or_default();
     let last = |of: &dyn Fn(&&Seen) -> bool| {
@@ -134,6 +244,9 @@ fn report(run: &Run<'_>, began: Instant, (back, back_at): (Instant, Timestamp)) 
     wrong
 }
 
+/// Checks a body that was read for a user, of an author or not. Returns the error.
+type Wrong<'a> = fn(&Line<'a>, u64, u64, &Value) -> Option<String>;
+
 /// A line: users of its own, with one request at a time.
 struct Line<'a> {
     run: &'a Run<'a>,
@@ -146,16 +259,15 @@ struct Line<'a> {
 }
 
 async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
-    let users: Vec<u64> = (1..=USERS).map(|index| seed * 10 + index).collect();
-    let (rng, model, pending) = (StdRng::seed_from_u64(seed), Model::default(), BTreeSet::new());
-    let mut line = Line { run, seed, rng, users, model, pending };
+    let users = (1..=USERS).map(|index| seed * 10 + index).collect();
+    let mut line = Line::new(run, seed, users, Model::default());
     for user in line.users.clone() {
         for author in line.users.clone() {
             line.follow(user, author, true).await;
         }
-        line.feed(user).await;
+        line.get(user, user, FEED, Line::wrong_page).await;
     }
-    while !run.over.load(Ordering::SeqCst) {
+    while !run.over.get() {
         line.step().await;
     }
     let started = Instant::now();
@@ -169,13 +281,13 @@ async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
     line
 }
 
-impl Line<'_> {
-    fn any(&mut self) -> u64 {
-        self.users[self.rng.random_range(0..self.users.len())]
+impl<'a> Line<'a> {
+    fn new(run: &'a Run<'a>, seed: u64, users: Vec<u64>, model: Model) -> Self {
+        Self { run, seed, rng: StdRng::seed_from_u64(seed), users, model, pending: BTreeSet::new() }
     }
 
     async fn step(&mut self) {
-        let (user, author) = (self.any(), self.any());
+        let [user, author] = [(); 2].map(|()| self.users[self.rng.random_range(0..self.users.len())]);
         let seq = self.rng.random_range(1..=self.model.latest(author).max(1));
         match self.rng.random_range(0..100) {
             0..6 => self.follow(user, author, true).await,
@@ -185,30 +297,10 @@ impl Line<'_> {
                 let read = self.rng.random_bool(0.7);
                 self.mark(user, (author, seq), read).await;
             }
-            32..37 => self.mark_many(user, json!({ "author": author.to_string(), "through": seq }), Some((author, seq))).await,
+            32..37 => self.mark_through(user, author, seq).await,
             37..39 => self.mark_many(user, json!({ "all": true }), None).await,
             39..43 => self.like(user, (author, seq)).await,
-            43..61 => self.feed(user).await,
-            61..70 => {
-                let wrong = |line: &Self, body: &Value| line.count(&body["total"], user, &line.model.following(user));
-                self.get(user, "/v1/unread", wrong).await;
-            }
-            70..76 => {
-                let wrong = |line: &Self, body: &Value| line.count(&body["unread"], user, &[author]);
-                self.get(user, &format!("/v1/unread/{author}"), wrong).await;
-            }
-            76..84 => {
-                let wrong = |line: &Self, body: &Value| line.wrong_counters(author, body);
-                self.get(user, &format!("/v1/users/{author}/counters"), wrong).await;
-            }
-            84..88 => {
-                let wrong = |line: &Self, body: &Value| line.wrong_following(user, body);
-                self.get(user, &format!("/v1/users/{user}/following?limit=100"), wrong).await;
-            }
-            88..92 => {
-                let wrong = |line: &Self, body: &Value| line.wrong_timeline(user, author, body);
-                self.get(user, &format!("/v1/authors/{author}/posts?limit={PAGE}"), wrong).await;
-            }
+            43..92 => self.read(user, author).await,
             _ if !self.pending.is_empty() => {
                 let any = self.rng.random_range(0..self.pending.len());
                 let post = self.pending.iter().nth(any).copied();
@@ -216,6 +308,20 @@ impl Line<'_> {
             }
             _ => {}
         }
+    }
+
+    async fn read(&mut self, user: u64, author: u64) {
+        let (path, wrong): (String, Wrong<'a>) = match self.rng.random_range(0..49) {
+            0..9 => ("/v1/unread".to_owned(), |line, user, _, body| line.wrong_total(user, &body["total"])),
+            9..15 => {
+                (format!("/v1/unread/{author}"), |line, user, author, body| line.wrong_count(&body["unread"], user, &[author]))
+            }
+            15..23 => (format!("/v1/users/{author}/counters"), Self::wrong_counters),
+            23..27 => (format!("/v1/users/{user}/following?limit=100"), Self::wrong_following),
+            27..31 => (format!("/v1/authors/{author}/posts?limit={PAGE}"), Self::wrong_timeline),
+            _ => (FEED.to_owned(), Self::wrong_page),
+        };
+        self.get(user, author, &path, wrong).await;
     }
 
     /// Sends a request and records its response. `wrong` brings the model in line, and returns the response's error.
@@ -230,19 +336,25 @@ impl Line<'_> {
         let headers = [("idempotency-key", key.as_str())];
         let headers = if path == "/v1/posts" { &headers[..] } else { &[] };
         let (sent, world) = (Instant::now(), self.run.world);
-        let caller = world.user(user).patiently(world.stack.open_requests(), Default::default());
+        let caller = world.user(user).patiently(world.stack.open_requests(), Arc::clone(&self.run.unanswered));
         let response = caller.send(method, path, headers, body.map(|body| body.to_string())).await;
+        let (took, degraded) = (sent.elapsed(), response.header("degraded").is_some());
         let wrong = wrong(self, &response).map(|wrong| format!("{path} of {user}: {wrong}"));
-        self.run.seen.lock().unwrap().push(Seen { sent, degraded: response.header("degraded").is_some(), wrong });
+        self.run.seen.borrow_mut().push(Seen { sent, took, degraded, wrong });
         response
     }
 
-    async fn get(&mut self, user: u64, path: &str, wrong: impl FnOnce(&Self, &Value) -> Option<String>) -> Response {
+    async fn get(&mut self, user: u64, author: u64, path: &str, wrong: Wrong<'a>) -> Response {
         let wrong = |line: &mut Self, response: &Response| match response.status {
-            200 => wrong(line, &response.body),
+            200 => wrong(line, user, author, &response.body),
             status => Some(format!("status {status}")),
         };
         self.request(user, (Method::GET, path), None, wrong).await
+    }
+
+    async fn relation(&mut self, user: u64, author: u64) {
+        let wrong: Wrong<'a> = |_, _, _, body| (body["following"] != true).then(|| body.to_string());
+        self.get(user, author, &format!("/v1/relations/{author}"), wrong).await;
     }
 
     async fn follow(&mut self, user: u64, author: u64, follows: bool) {
@@ -280,10 +392,15 @@ impl Line<'_> {
             if !live || response.status != 200 {
                 return (live || response.status != 404).then(|| format!("status {}", response.status));
             }
-            let of_author = line.count(&unread["author"], user, &[post.0]);
-            of_author.or_else(|| line.count(&unread["total"], user, &line.model.following(user)))
+            let flag = (response.body["read"] != read).then(|| format!("read: {}", response.body["read"]));
+            let of_author = flag.or_else(|| line.wrong_count(&unread["author"], user, &[post.0]));
+            of_author.or_else(|| line.wrong_total(user, &unread["total"]))
         };
         self.request(user, (method, &path), None, wrong).await;
+    }
+
+    async fn mark_through(&mut self, user: u64, author: u64, seq: u64) {
+        self.mark_many(user, json!({ "author": author.to_string(), "through": seq }), Some((author, seq))).await;
     }
 
     async fn mark_many(&mut self, user: u64, body: Value, through: Option<Post>) {
@@ -293,7 +410,7 @@ impl Line<'_> {
                 None => line.model.all(user),
             }
             match response.status {
-                200 => line.count(&response.body["unread"]["total"], user, &line.model.following(user)),
+                200 => line.wrong_total(user, &response.body["unread"]["total"]),
                 status => Some(format!("{through:?}: status {status}")),
             }
         };
@@ -312,21 +429,16 @@ impl Line<'_> {
     /// Reads the delivery of a post, which is no longer pending if it is done.
     async fn delivery(&mut self, post: Post) {
         let path = format!("/v1/posts/{}-{}/delivery", post.0, post.1);
-        let response = self.get(post.0, &path, |_, _| None).await;
+        let response = self.get(post.0, post.0, &path, |_, _, _, _| None).await;
         if response.body["state"] == "done" {
             self.pending.remove(&post);
             let at = |name: &str| serde_json::from_value::<Timestamp>(response.body[name].clone()).unwrap();
-            self.run.delivered.lock().unwrap().push((at("started_at"), at("finished_at")));
+            self.run.delivered.borrow_mut().push((at("started_at"), at("finished_at")));
         }
     }
 
-    async fn feed(&mut self, user: u64) {
-        let wrong = |line: &Self, page: &Value| line.wrong_page(user, page);
-        self.get(user, &format!("/v1/feed?limit={PAGE}"), wrong).await;
-    }
-
-    /// Checks a count that may lack these posts. Returns the error.
-    fn count(&self, found: &Value, user: u64, authors: &[u64]) -> Option<String> {
+    /// Checks a count of these authors, which may lack pending posts. Returns the error.
+    fn wrong_count(&self, found: &Value, user: u64, authors: &[u64]) -> Option<String> {
         let most: u64 = authors.iter().map(|&author| self.model.unread_of(user, author)).sum();
         let open = |post: &&Post| authors.contains(&post.0) && self.model.is_unread(user, **post);
         let least = most - self.pending.iter().filter(open).count() as u64;
@@ -334,8 +446,11 @@ impl Line<'_> {
         (!right).then(|| format!("{found} unread instead of {least}..={most}"))
     }
 
-    /// Checks the first page of a feed. Returns the error.
-    fn wrong_page(&self, user: u64, page: &Value) -> Option<String> {
+    fn wrong_total(&self, user: u64, found: &Value) -> Option<String> {
+        self.wrong_count(found, user, &self.model.following(user))
+    }
+
+    fn wrong_page(&self, user: u64, _: u64, page: &Value) -> Option<String> {
         let items = posts_and_flags(page["items"].as_array()?);
         let found: BTreeMap<Post, bool> = items.iter().copied().collect();
         let expected = self.model.feed(user);
@@ -348,12 +463,12 @@ impl Line<'_> {
         let other: Vec<_> = items.iter().filter(|(post, read)| known.get(post) != Some(read)).collect();
         let doubled = items.len() - found.len();
         if missing.is_empty() && other.is_empty() && doubled == 0 {
-            return self.count(&page["unread_total"], user, &self.model.following(user));
+            return self.wrong_total(user, &page["unread_total"]);
         }
         Some(format!("missing {missing:?}, with another flag or unexpected {other:?}, doubled {doubled}"))
     }
 
-    fn wrong_counters(&self, of: u64, body: &Value) -> Option<String> {
+    fn wrong_counters(&self, _: u64, of: u64, body: &Value) -> Option<String> {
         let expected = json!({
             "followings": self.model.following(of).len(), "followers": self.model.followers(of),
             "posts": self.model.posts(of), "likes_received": self.model.received(of, Kind::Like), "favorites_received": 0,
@@ -361,7 +476,7 @@ impl Line<'_> {
         (*body != expected).then(|| format!("{body} instead of {expected}"))
     }
 
-    fn wrong_following(&self, user: u64, body: &Value) -> Option<String> {
+    fn wrong_following(&self, user: u64, _: u64, body: &Value) -> Option<String> {
         let items = body["items"].as_array()?;
         let found: BTreeSet<u64> = items.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
         let expected: BTreeSet<u64> = self.model.following(user).into_iter().collect();

@@ -21,11 +21,11 @@ use crate::{
     at_once,
     damage::proxy::{Fate, world_behind_a_proxy_with},
     delivery::delivery,
+    publish_and_deliver_all,
 };
 
 const AUTHOR: u64 = 1_000_000;
 const POSTS: u64 = 120;
-/// Requests that are open at once.
 const AT_ONCE: usize = 24;
 
 /// The read units that requests have taken from the author's partition of posts since the weather changed.
@@ -47,7 +47,7 @@ async fn lose_view(world: &World, reader: u64) {
 }
 
 async fn publish(world: &World, posts: std::ops::RangeInclusive<u64>) {
-    world.user(AUTHOR).publish_all(posts).await;
+    publish_and_deliver_all(world, [AUTHOR], posts).await;
 }
 
 /// Asserts that each reader has these posts, each once, and that they are unread.
@@ -69,7 +69,6 @@ fn a_delete_in_the_middle_of_a_publish_leaves_redis_with_both() {
             make_big(world).await;
             let reader = world.reader(1, [AUTHOR]).await;
             publish(world, 1..=3).await;
-            world.idle().await;
             lose_view(world, 1).await;
             assert_eq!(reader.unread_total().await, 3, "Redis has the head now");
             let begun = AtomicBool::new(false);
@@ -86,7 +85,6 @@ fn a_delete_in_the_middle_of_a_publish_leaves_redis_with_both() {
                 .boxed()
             });
             publish(world, 4..=4).await;
-            world.idle().await;
             if !pulled {
                 lose_view(world, 1).await;
             }
@@ -105,7 +103,6 @@ fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
         at_once(AT_ONCE, 1..=readers, async |reader| drop(world.live_reader(reader, [AUTHOR]).await)).await;
         make_big(world).await;
         publish(world, 1..=POSTS).await;
-        world.idle().await;
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
         world.stack.start_redis().await.unwrap();
         world.redis_is_asked_again().await;
@@ -117,7 +114,8 @@ fn readers_of_a_big_author_rebuild_without_a_hot_partition() {
             assert_eq!((page.status, page.header("degraded")), (200, None), "reader {reader}");
             assert!(page.body["unread_total"].as_u64().unwrap() >= POSTS, "reader {reader}: {}", page.body);
         });
-        join!(read, publish(world, POSTS + 1..=POSTS + 5));
+        let author = world.user(AUTHOR);
+        join!(read, author.publish_all(POSTS + 1..=POSTS + 5));
         let (units, throttled) = (units(world), world.stack.consumption().throttled);
         world.calm_down().await;
         println!(
@@ -170,7 +168,6 @@ fn marks_of_a_big_authors_posts_read_nothing_of_the_author() {
         world.follow(1..=READERS, AUTHOR).await;
         world.read_feeds(1..=READERS).await;
         publish(world, 1..=20).await;
-        world.idle().await;
         world.user(1).feed_ids().await;
         world.user(1).get(&format!("/v1/authors/{AUTHOR}/posts")).await.ok();
         let [head, _] = keys::head(user_id(AUTHOR));
@@ -198,7 +195,6 @@ fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         make_big(world).await;
         world.follow(1..=3, AUTHOR).await;
         publish(world, 1..=30).await;
-        world.idle().await;
         // One reader's rebuild stores the times, the next one fills the head.
         for reader in 1..=2 {
             lose_view(world, reader).await;

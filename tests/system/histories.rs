@@ -2,30 +2,30 @@
 //! is flushed, stopped and started; the whole stack is stopped and started. Other histories continue during all of
 //! this.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::BTreeSet,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidemark_tests::{Model, RedisOutage, World};
+use tidemark_tests::{Model, RedisOutage, World, number_from, repository, until};
 use tokio::sync::{Mutex, RwLock};
 
 use crate::{
-    delivery::resend,
+    delivery::{binaries, resend},
     operations::{self, Callers, Done, OPERATIONS, compare},
 };
 
-/// The number of histories in a run. A build with `TIDEMARK_HISTORIES` sets another number.
-const HISTORIES: u64 = match option_env!("TIDEMARK_HISTORIES") {
-    Some(_) => 2_000,
-    None => 60,
-};
+const HISTORIES: u64 = if option_env!("TIDEMARK_HISTORIES").is_some() { 2_000 } else { 60 };
 
 /// The number of concurrent histories that share a stack, and the operations in each.
-pub(crate) const TOGETHER: u64 = 20;
+const TOGETHER: u64 = 20;
 const LENGTH: usize = 60;
 
-/// The operations of the histories that share a stack.
-pub(crate) const OPERATIONS_TOGETHER: usize = TOGETHER as usize * LENGTH;
+const OPERATIONS_TOGETHER: usize = TOGETHER as usize * LENGTH;
 
 #[tokio::test]
 async fn random_histories_end_in_agreement_with_the_model() {
@@ -57,18 +57,17 @@ async fn histories(count: u64, pull_threshold: Option<u64>) {
     world.finish().await;
 }
 
-/// State that histories share.
-pub(crate) struct Shared {
+struct Shared {
     /// The disturbance takes the write lock while it stops the stack. Only then the option is empty.
     world: RwLock<Option<World>>,
     /// True if the workers are paused. False after every start.
     held: Mutex<bool>,
     redis_outage: Mutex<Option<RedisOutage>>,
-    pub(crate) done: Done,
+    done: Done,
 }
 
 /// Runs [`TOGETHER`] histories beside a disturbance, and compares what is left with the model.
-pub(crate) async fn batch_beside(world: World, first: u64, disturbance: impl AsyncFnOnce(&Shared)) -> World {
+async fn batch_beside(world: World, first: u64, disturbance: impl AsyncFnOnce(&Shared)) -> World {
     let shared = Shared {
         world: RwLock::new(Some(world)),
         held: Mutex::new(false),
@@ -128,12 +127,6 @@ async fn disturb(shared: &Shared, seed: u64) {
     futures::join!(outage, restart);
 }
 
-impl Shared {
-    pub(crate) async fn in_world(&self, act: impl AsyncFnOnce(&World)) {
-        act(self.world.read().await.as_ref().unwrap()).await;
-    }
-}
-
 /// One history with users of its own: the smallest and the largest ids.
 async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
     let mut rng = StdRng::seed_from_u64(seed);
@@ -143,7 +136,7 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
     for _ in 0..LENGTH {
         let guard = shared.world.read().await;
         operate(shared, guard.as_ref().unwrap(), &mut rng, &mut model, &users).await;
-        shared.done.0.fetch_add(1, Ordering::SeqCst);
+        shared.done.add_one();
     }
     (users, model)
 }
@@ -178,4 +171,70 @@ async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut M
             }
         }
     }
+}
+
+const PROCESSES: usize = 2;
+
+/// `make upgrade-check` builds the other release. One process of a function is replaced, as a canary, and later the
+/// others. `fan-out` comes first, as in docs/upgrading.md. Only reconcile, which looks for differences, is always of
+/// this release.
+#[tokio::test]
+#[ignore = "needs the functions of another release: make upgrade-check"]
+async fn histories_agree_with_the_model_while_releases_replace_each_other() {
+    let new = binaries();
+    let old = PathBuf::from(std::env::var_os("TIDEMARK_OTHER_RELEASE").expect("TIDEMARK_OTHER_RELEASE is a folder"));
+    let folders = std::fs::read_dir(repository().join("functions")).unwrap();
+    let all = folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).filter(|name| name != "reconcile");
+    // A function that the other release lacks is always of this one.
+    let (mut both, only_new): (Vec<String>, Vec<String>) = all.partition(|name| old.join(name).is_file());
+    both.sort_by_key(|name| (name != "fan-out", name.clone()));
+    let serving = tempfile::tempdir().unwrap();
+    let link = |name: &str, release: &Path| {
+        let (link, next) = (serving.path().join(name), serving.path().join("next"));
+        symlink(release.join(name), &next).unwrap();
+        std::fs::rename(next, link).unwrap();
+    };
+    both.iter().for_each(|name| link(name, &old));
+    only_new.iter().for_each(|name| link(name, &new));
+    let mut world = World::start(|options: &mut tidemark_local::Options| {
+        options.process_functions = both.iter().chain(&only_new).cloned().collect();
+        options.processes = PROCESSES;
+        options.bin_dir = Some(serving.path().to_owned());
+        options.retry_delay = Duration::from_secs(2);
+    })
+    .await;
+    println!("in both releases: {both:?}; only in this one: {only_new:?}");
+    for round in 0..number_from("TIDEMARK_ROUNDS", 3) {
+        let release = if round % 2 == 0 { &new } else { &old };
+        let steps = both.len() * PROCESSES;
+        let roll = async |shared: &Shared| {
+            for step in 0..steps {
+                shared.done.reached(step * OPERATIONS_TOGETHER / steps).await;
+                let name = &both[step / PROCESSES];
+                link(name, release);
+                let world = shared.world.read().await;
+                let stack = &world.as_ref().unwrap().stack;
+                let replaced = async || {
+                    // A process that had ended by itself was replaced by one of the new release.
+                    let pids = stack.process_ids(name).into_iter();
+                    let old = pids.into_iter().find(|pid| release_of(*pid).is_some_and(|of| of != *release));
+                    old.is_none_or(|pid| stack.replace_process(name, pid))
+                };
+                until(name, replaced).await;
+            }
+        };
+        world = batch_beside(world, round * TOGETHER, roll).await;
+        for pid in both.iter().flat_map(|name| world.stack.process_ids(name)) {
+            assert_eq!(release_of(pid).as_ref(), Some(release));
+        }
+        println!("{OPERATIONS_TOGETHER} operations while the functions became those of {}", release.display());
+        let report = world.walk_over_all_users(true, Duration::from_secs(1)).await;
+        assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0), "after round {round}");
+    }
+    world.finish().await;
+}
+
+/// The folder of a process's binary; `None` if the process has ended.
+fn release_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()?.parent().map(Path::to_owned)
 }

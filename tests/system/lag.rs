@@ -1,18 +1,17 @@
 //! The delivery lag of a burst, from the lines of the functions and from outside.
 
 use std::{
+    cell::{Cell, RefCell},
     collections::BTreeMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc::channel,
-    },
+    sync::mpsc::channel,
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream};
 use serde_json::Value;
 use tidemark_tests::{World, number_from};
+
+use crate::at_once;
 
 const AUTHOR: u64 = 1;
 
@@ -25,23 +24,21 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
 async fn lags_of_a_client(world: &World, posts: u64) -> Vec<f64> {
     let author = world.user(AUTHOR);
     let started = Instant::now();
-    let open: Mutex<BTreeMap<String, Instant>> = Mutex::default();
-    let published = AtomicBool::new(false);
+    let (open, published) = (RefCell::new(BTreeMap::<String, Instant>::new()), Cell::new(false));
     let publish = async {
         for number in 0..posts {
             let sent = Instant::now();
             let post = author.publish(&format!("{number}")).await;
-            open.lock().unwrap().insert(post, sent);
+            open.borrow_mut().insert(post, sent);
         }
         println!("{posts} posts published in {:?}", started.elapsed());
-        published.store(true, Ordering::SeqCst);
+        published.set(true);
     };
     let watch = async {
         let mut seen: Vec<f64> = Vec::new();
         loop {
-            let all = published.load(Ordering::SeqCst);
-            let looks = open.lock().unwrap().clone();
-            if all && looks.is_empty() {
+            let looks = open.borrow().clone();
+            if published.get() && looks.is_empty() {
                 return seen;
             }
             let look = async |(post, sent): (String, Instant)| {
@@ -50,7 +47,7 @@ async fn lags_of_a_client(world: &World, posts: u64) -> Vec<f64> {
             };
             let looks: Vec<_> = stream::iter(looks).map(look).buffer_unordered(8).collect().await;
             for (post, lag) in looks.into_iter().flatten() {
-                open.lock().unwrap().remove(&post);
+                open.borrow_mut().remove(&post);
                 seen.push(lag);
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -72,15 +69,13 @@ async fn percentiles_of_the_lag_from_the_lines_are_those_that_a_client_sees() {
     World::run_with(
         |options| options.lines = Some(sender),
         async |world| {
-            stream::iter(AUTHOR + 1..=AUTHOR + followers)
-                .for_each_concurrent(16, async |follower| {
-                    let follower_of = world.user(follower);
-                    follower_of.put(&format!("/v1/following/{AUTHOR}")).await.ok();
-                    if follower % 10 == 0 {
-                        follower_of.feed_ids().await;
-                    }
-                })
-                .await;
+            at_once(16, AUTHOR + 1..=AUTHOR + followers, async |follower| {
+                let reader = world.reader(follower, [AUTHOR]).await;
+                if follower % 10 == 0 {
+                    reader.feed_ids().await;
+                }
+            })
+            .await;
             world.idle().await;
             lines.try_iter().for_each(drop);
 

@@ -17,7 +17,6 @@ mod histories;
 mod hot;
 mod lag;
 mod leaving;
-mod likes;
 mod live;
 mod migration;
 mod notice_counts;
@@ -28,18 +27,14 @@ mod outage;
 mod pages;
 mod permissions;
 mod pull;
-mod pull_histories;
 mod ranked;
 mod rebuild;
 mod repeats;
 mod resumption;
 mod rollout;
 mod storms;
-mod traffic;
 mod turns;
-mod upgrade;
 mod views;
-mod warm;
 mod weather;
 mod windows;
 
@@ -55,6 +50,18 @@ fn fields(object: &Value, names: &[&str]) -> Value {
     names.iter().map(|name| object[*name].clone()).collect()
 }
 
+/// Each of these authors publishes a post with each of these titles. Waits until no work is left.
+async fn publish_and_deliver_all(
+    world: &World,
+    authors: impl IntoIterator<Item = u64>,
+    titles: impl IntoIterator<Item: ToString> + Clone,
+) {
+    for author in authors {
+        world.user(author).publish_all(titles.clone()).await;
+    }
+    world.idle().await;
+}
+
 /// Publishes a notice with each of these titles.
 async fn publish_notices(world: &World, platforms: &[u16], titles: impl IntoIterator<Item: Display>) {
     for title in titles {
@@ -68,14 +75,12 @@ fn refusal(operation: &str) -> Fault {
     Fault::new(operation, FaultAction::FailBefore("InternalServerError".to_owned())).times(usize::MAX)
 }
 
-/// Sends a request, which is written as `token: METHOD path body`. A post and a list are made with an idempotency key.
-async fn request(world: &World, request: &str) -> Response {
+/// Sends a request, which is written as `token: METHOD path body`.
+async fn request(world: &World, request: &str, headers: &[(&str, &str)]) -> Response {
     let (token, request) = request.split_once(": ").unwrap();
     let mut parts = request.splitn(3, ' ');
     let (method, path, body) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().map(str::to_owned));
-    let makes = method == "POST" && ["/v1/posts", "/v1/lists"].contains(&path);
-    let key: &[_] = if makes { &[("idempotency-key", "once")] } else { &[] };
-    world.stranger(Some(token)).send(method.parse().unwrap(), path, key, body).await
+    world.stranger(Some(token)).send(method.parse().unwrap(), path, headers, body).await
 }
 
 /// Does something for each of these, at most `most` at a time.

@@ -55,8 +55,6 @@ async fn put_head(world: &World, platform: Platform, head: &PlatformHead) {
     world.put_item("NoticesTable", with_attributes(schema::platform_head(platform), &attributes)).await;
 }
 
-// ---- views -----------------------------------------------------------------
-
 #[test]
 fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
     world(async |world| {
@@ -161,8 +159,6 @@ fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
     });
 }
 
-// ---- Redis unavailable -----------------------------------------------------
-
 async fn list(user: &User) -> (bool, Vec<(Value, bool)>) {
     let page = user.get("/v1/notices?platform=3").await;
     let degraded = page.header("degraded") == Some("redis");
@@ -230,8 +226,6 @@ fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
     });
 }
 
-// ---- time ------------------------------------------------------------------
-
 #[test]
 fn an_expired_notice_disappears_at_once_from_every_response() {
     // On a slow machine the notice may expire before its first read. Then the test repeats with a longer lifetime.
@@ -273,8 +267,6 @@ async fn expires_in_front_of_a_reader(world: &World, lifetime_ms: u64) -> bool {
     assert_eq!(world.user(8).post("/v1/notices/reads", &json!({ "platform": 3, "through": 2 })).await.ok()["changed"], 1);
     true
 }
-
-// ---- large -----------------------------------------------------------------
 
 #[test]
 fn a_full_platform_refuses_a_notice_and_no_other_platform_gets_it() {
@@ -340,8 +332,6 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
         assert_eq!([after[0], after[1], after[199], after[298], after[299]], [3, 4, 4, 1, 2]);
     });
 }
-
-// ---- imported reads ---------------------------------------------------------
 
 #[test]
 fn merged_reads_are_a_union_under_repetition_and_races() {

@@ -2,11 +2,9 @@
 //! the model.
 
 use std::{
+    cell::{Cell, RefCell},
     collections::BTreeSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -24,7 +22,7 @@ pub(crate) const OPERATIONS: u32 = 88;
 pub(crate) struct Callers<'a> {
     pub(crate) world: &'a World,
     /// In weather: callers repeat each request until it has a final response, and differences are recorded here.
-    pub(crate) findings: Option<&'a Mutex<Vec<String>>>,
+    pub(crate) findings: Option<&'a RefCell<Vec<String>>>,
     /// In weather: counts the attempts without a final response.
     pub(crate) unanswered: Arc<AtomicUsize>,
 }
@@ -44,7 +42,7 @@ impl Callers<'_> {
     pub(crate) fn check(&self, right: bool, what: impl FnOnce() -> String) {
         match self.findings {
             _ if right => {}
-            Some(findings) => findings.lock().unwrap().push(what()),
+            Some(findings) => findings.borrow_mut().push(what()),
             None => panic!("{}", what()),
         }
     }
@@ -56,11 +54,15 @@ impl Callers<'_> {
 
 /// The number of finished operations.
 #[derive(Default)]
-pub(crate) struct Done(pub(crate) AtomicUsize);
+pub(crate) struct Done(pub(crate) Cell<usize>);
 
 impl Done {
+    pub(crate) fn add_one(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
     pub(crate) async fn reached(&self, operations: usize) {
-        while self.0.load(Ordering::SeqCst) < operations {
+        while self.0.get() < operations {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -132,7 +134,6 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     }
 }
 
-/// Follows an author, with or without a preference.
 async fn follow(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, author: u64) {
     let path = format!("/v1/following/{author}");
     let preference = rng.random_bool(0.4).then(|| rng.random_range(-10..=10));
@@ -336,7 +337,6 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     compare_authors(caller, model, user, seed).await;
 }
 
-/// Compares timelines and counts of authors.
 async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
     for author in model.authors() {
         let refused = caller.get(&format!("/v1/authors/{author}/posts")).await.status == 403;
@@ -357,7 +357,6 @@ async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
     }
 }
 
-/// Compares the user's list, if there is one.
 async fn compare_list(caller: &User, model: &Model, user: u64, seed: u64, page: usize, feed: &[Value]) {
     let Some((list, authors)) = model.list(user) else { return };
     let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
@@ -397,7 +396,6 @@ fn assert_profiles(page: &Value, model: &Model, users: BTreeSet<u64>, seed: u64)
     assert_eq!(page["profiles"], expected, "seed {seed}");
 }
 
-/// Compares titles and the reader's reactions.
 fn assert_items(items: &[Value], model: &Model, user: u64, seed: u64) {
     for item in items {
         let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
@@ -406,7 +404,6 @@ fn assert_items(items: &[Value], model: &Model, user: u64, seed: u64) {
     }
 }
 
-/// The items that fulfil a condition.
 fn with(items: &[Value], condition: impl Fn(&Value) -> bool) -> Vec<Value> {
     items.iter().filter(|item| condition(item)).cloned().collect()
 }
@@ -416,7 +413,6 @@ pub(crate) fn posts_and_flags(items: &[Value]) -> Vec<(Post, bool)> {
     items.iter().map(|item| (post_of(item), item["read"] == true)).collect()
 }
 
-/// The author and number of the post in an item.
 pub(crate) fn post_of(item: &Value) -> Post {
     let (author, seq) = item["id"].as_str().unwrap().split_once('-').unwrap();
     (author.parse().unwrap(), seq.parse().unwrap())

@@ -6,14 +6,13 @@ use serde_json::{Value, json};
 use tidemark_local::{Fault, RedisData, Weather};
 use tidemark_tests::{User, World, parameter, world, world_with};
 
-use crate::{delivery::delivery, fields, publish_notices, refusal, request};
+use crate::{delivery::delivery, fields, publish_and_deliver_all, publish_notices, refusal, request};
 
 #[test]
 fn without_redis_every_route_works_from_facts() {
     world(async |world| {
         let (reader, author) = (world.live_reader(1, [10]).await, world.user(10));
-        author.publish_all(["one", "two"]).await;
-        world.idle().await;
+        publish_and_deliver_all(world, [10], ["one", "two"]).await;
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
 
         let page = reader.get("/v1/feed").await;
@@ -108,9 +107,7 @@ fn a_change_that_misses_its_view_is_not_acknowledged_if_the_outage_cannot_be_not
 /// The reader follows four authors with two posts each. Three notices are on a platform. All of it is in views.
 async fn posts_and_notices(world: &World) -> User {
     let reader = world.reader(1, [10, 20, 30, 40]).await;
-    for author in [10, 20, 30, 40] {
-        world.user(author).publish_all(["one", "two"]).await;
-    }
+    publish_and_deliver_all(world, [10, 20, 30, 40], ["one", "two"]).await;
     reader.put("/v1/posts/40-1/read").await.ok();
     reader.put("/v1/posts/40-2/favorite").await.ok();
     publish_notices(world, &[3], ["a", "b", "c"]).await;
@@ -139,7 +136,7 @@ fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_ar
         let refusal = world.refuse_redis().await;
         world.stack.faults().add(fault);
         for change in CHANGES {
-            assert_eq!(request(world, change).await.problem(), (503, "/problems/unavailable"), "{change}");
+            assert_eq!(request(world, change, &[]).await.problem(), (503, "/problems/unavailable"), "{change}");
         }
         world.stack.faults().clear();
         refusal.end().await;
@@ -150,7 +147,7 @@ fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_ar
         // The projector updates views of follows too. It is paused, so the repetition must do it.
         world.stack.pause("relation-projector").await.unwrap();
         for change in CHANGES {
-            let response = request(world, change).await;
+            let response = request(world, change, &[]).await;
             assert_eq!(response.header("degraded"), None, "{change}");
             response.ok();
         }
@@ -174,10 +171,7 @@ fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_ar
 fn marks_of_many_authors_that_missed_the_view_make_one_task() {
     world(async |world| {
         let reader = world.reader(1, 10..30).await;
-        for author in 10..30 {
-            world.user(author).publish("one").await;
-        }
-        world.idle().await;
+        publish_and_deliver_all(world, 10..30, ["one"]).await;
         assert_eq!(reader.unread_total().await, 20);
         world.stack.pause("fan-out").await.unwrap();
         let refusal = world.refuse_redis().await;
@@ -291,10 +285,7 @@ fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
     world_with(parameter("PullThreshold", 2), async |world| {
         world.follow([1], 10).await;
         world.follow([1, 2], 30).await;
-        for author in [10, 30, 40] {
-            world.user(author).publish_all(["one", "two"]).await;
-        }
-        world.idle().await;
+        publish_and_deliver_all(world, [10, 30, 40], ["one", "two"]).await;
         world.read_feeds([1, 2]).await;
         // A failed message returns after the queue's visibility timeout.
         world.stack.set_weather(Weather::Aws, 1);

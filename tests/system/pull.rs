@@ -1,18 +1,49 @@
-//! Big authors: their posts are not pushed, and readers fetch them.
+//! Big authors: their posts are not pushed, and readers fetch them. In random histories an author crosses the threshold
+//! many times, and the author's tasks wait, repeat and run in any order. At the end of each, every reader must agree
+//! with the model.
 
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark_tests::{User, World, parameter, world_with};
+use tidemark::{
+    App, Stores,
+    domain::{PostId, UserId},
+    facts::schema,
+    fan_out::FanOuts,
+    ports::{Backlog, Deleted, FanOut, StoreError, Task, TaskQueue},
+    views::keys,
+};
+use tidemark_reconcile::{StoredFacts, stored::Unfinished};
+use tidemark_tests::{Model, User, World, parameter, user_id, world_with};
+
+use crate::{
+    at_once,
+    delivery::{delivery, publish_in_facts},
+    operations::put_or_delete,
+    publish_and_deliver_all,
+};
 
 /// A stack on which three followers make an author big.
-pub(crate) fn small_world(test: impl AsyncFnOnce(&World)) {
+fn small_world(test: impl AsyncFnOnce(&World)) {
     world_with(parameter("PullThreshold", 3), test);
 }
 
 /// This number of users follow the author. Returns the first, who has a view, and the author.
 async fn followers(world: &World, number: u64) -> (User, User) {
     world.follow(1..=number, 10).await;
-    world.user(1).feed_ids().await;
-    (world.user(1), world.user(10))
+    (world.live_reader(1, [10]).await, world.user(10))
+}
+
+async fn unfollow(world: &World, followers: impl IntoIterator<Item = u64>) {
+    for follower in followers {
+        world.user(follower).delete("/v1/following/10").await.ok();
+    }
 }
 
 /// Publishes and delivers one post after the other. Returns how each was delivered.
@@ -20,9 +51,9 @@ async fn modes<const N: usize>(world: &World, titles: [&str; N]) -> Vec<Value> {
     let mut modes = Vec::new();
     for title in titles {
         let post = world.publish_and_deliver(10, title).await;
-        let delivery = world.user(10).get(&format!("/v1/posts/{post}/delivery")).await.ok();
-        assert_eq!(delivery["state"], "done", "{delivery}");
-        modes.push(delivery["mode"].clone());
+        let delivery = delivery(world, &post, &["state", "mode"]).await;
+        assert_eq!(delivery[0], "done");
+        modes.push(delivery[1].clone());
     }
     modes
 }
@@ -30,9 +61,7 @@ async fn modes<const N: usize>(world: &World, titles: [&str; N]) -> Vec<Value> {
 #[test]
 fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
     small_world(async |world| {
-        let (live, cold, author) = (world.user(1), world.user(2), world.user(10));
-        world.follow(1..=3, 10).await;
-        live.feed_ids().await;
+        let ((live, author), cold) = (followers(world, 3).await, world.user(2));
         let modes = modes(world, ["x"; 4]).await;
         assert_eq!(modes, ["push", "pull", "pull", "pull"], "the post that reaches the threshold is the last pushed one");
         // No read of the feed has fetched the posts that were not pushed.
@@ -63,16 +92,11 @@ fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
 #[test]
 fn an_author_who_is_small_again_is_pushed_and_no_post_is_lost() {
     small_world(async |world| {
-        let (reader, sleeper, author) = (world.user(1), world.user(2), world.user(10));
-        world.follow(1..=4, 10).await;
-        reader.feed_ids().await;
+        let ((reader, _), sleeper) = (followers(world, 4).await, world.user(2));
         sleeper.feed_ids().await;
-        author.publish("one, pushed").await;
-        author.publish("two, pulled").await;
-        world.idle().await;
+        publish_and_deliver_all(world, [10], ["one, pushed", "two, pulled"]).await;
         assert_eq!(reader.unread_total().await, 2);
-        world.user(3).delete("/v1/following/10").await.ok();
-        world.user(4).delete("/v1/following/10").await.ok();
+        unfollow(world, [3, 4]).await;
         // Two followers are left. Post 3 is the last one to be pulled, later posts are pushed.
         assert_eq!(modes(world, ["three", "four", "five"]).await, ["pull", "push", "push"]);
         // One reader has read in between. The other has not read since the first post.
@@ -95,13 +119,10 @@ fn posts_are_delivered_exactly_once_when_the_mode_changes_during_a_fan_out() {
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (3, 3));
         // Small again, and big again. The fan-out of the posts in between is held back.
         world.stack.pause("fan-out").await.unwrap();
-        world.user(2).delete("/v1/following/10").await.ok();
-        world.user(3).delete("/v1/following/10").await.ok();
-        author.publish("pulled").await;
-        author.publish("pushed").await;
+        unfollow(world, [2, 3]).await;
+        author.publish_all(["pulled", "pushed"]).await;
         world.follow(2..=3, 10).await;
-        author.publish("pushed").await;
-        author.publish("pulled").await;
+        author.publish_all(["pushed", "pulled"]).await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7), "this view fetches");
         world.resume("fan-out").await;
         assert_eq!((reader.unread_total().await, reader.feed_ids().await.len()), (7, 7));
@@ -116,11 +137,11 @@ fn a_change_of_mode_reaches_views_although_its_post_is_deleted_before_delivery()
         small_world(async |world| {
             let (reader, author) = followers(world, 3).await;
             world.stack.pause("fan-out").await.unwrap();
-            let told = author.publish("pushed, the last one").await;
+            author.publish("pushed, the last one").await;
             if pulled_before_the_deletion {
                 author.publish("pulled").await;
             }
-            author.delete(&format!("/v1/posts/{told}")).await.ok();
+            author.delete("/v1/posts/10-1").await.ok();
             if !pulled_before_the_deletion {
                 author.publish("pulled").await;
             }
@@ -152,12 +173,9 @@ fn a_retracted_deletion_does_not_hide_a_pulled_one() {
 fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
     small_world(async |world| {
         let (reader, author) = followers(world, 3).await;
-        author.publish("one, pushed").await;
-        author.publish("two, pulled").await;
-        world.idle().await;
+        publish_and_deliver_all(world, [10], ["one, pushed", "two, pulled"]).await;
         author.delete("/v1/posts/10-1").await.ok();
-        world.user(2).delete("/v1/following/10").await.ok();
-        world.user(3).delete("/v1/following/10").await.ok();
+        unfollow(world, [2, 3]).await;
         author.publish("three, the last to be pulled").await;
         // These posts are retracted from views that never had them.
         author.delete("/v1/posts/10-2").await.ok();
@@ -171,11 +189,202 @@ fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
 #[test]
 fn a_post_marked_read_before_it_is_pulled_is_in_the_feed() {
     small_world(async |world| {
-        let (reader, author) = followers(world, 3).await;
-        author.publish_all(["x"; 20]).await;
-        world.idle().await;
+        let (reader, _) = followers(world, 3).await;
+        publish_and_deliver_all(world, [10], ["x"; 20]).await;
         reader.post("/v1/reads", &json!({ "author": "10", "through": 20 })).await.ok();
         let all: Vec<(String, bool)> = (1..=20).rev().map(|seq| (format!("10-{seq}"), true)).collect();
         assert_eq!((reader.unread_total_once().await, reader.feed("all").await), (0, all));
     });
+}
+
+const HISTORIES: u64 = if option_env!("TIDEMARK_HISTORIES").is_some() { 2_000 } else { 80 };
+
+const TOGETHER: usize = 8;
+const OPERATIONS: usize = 70;
+
+/// A queue whose messages the history takes in any order.
+#[derive(Default)]
+struct Held(Mutex<Vec<Task>>);
+
+#[async_trait]
+impl TaskQueue for Held {
+    async fn send_after(&self, tasks: &[Task], _delay: Duration) -> Result<(), StoreError> {
+        self.0.lock().unwrap().extend_from_slice(tasks);
+        Ok(())
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        Ok(Backlog::default())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl Held {
+    /// Takes a random message. With `again` the message also stays in the queue.
+    fn take(&self, rng: &mut StdRng, again: bool) -> Option<Task> {
+        let mut tasks = self.0.lock().unwrap();
+        let index = (!tasks.is_empty()).then(|| rng.random_range(0..tasks.len()))?;
+        Some(if again { tasks[index].clone() } else { tasks.swap_remove(index) })
+    }
+}
+
+#[test]
+fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model() {
+    small_world(async |world| {
+        at_once(TOGETHER, 0..HISTORIES, async |seed| History::new(world, seed).run().await).await;
+        assert_eq!(crate::damage::walk(world, true, 0).await["differences"], json!([]));
+    });
+}
+
+/// One author, the author's followers, and the log of the history.
+struct History<'w> {
+    world: &'w World,
+    /// The use cases of the publish function, with this history's queue.
+    app: App,
+    held: Arc<Held>,
+    rng: StdRng,
+    model: Model,
+    author: UserId,
+    seed: u64,
+    log: Vec<String>,
+}
+
+impl<'w> History<'w> {
+    fn new(world: &'w World, seed: u64) -> Self {
+        let held = Arc::new(Held::default());
+        let mut app = world.stack.app("publish").unwrap().clone();
+        let stores = Arc::new(Stores { queue: held.clone(), ..(*app.stores).clone() });
+        app.fan_outs = FanOuts { stores, ..app.fan_outs };
+        app.publishing.fan_outs = app.fan_outs.clone();
+        app.worker.fan_outs = app.fan_outs.clone();
+        let author = UserId::new((seed + 1) * 100).unwrap();
+        Self { world, app, held, rng: StdRng::seed_from_u64(seed), model: Model::default(), author, seed, log: Vec::new() }
+    }
+
+    async fn run(mut self) {
+        for _ in 0..OPERATIONS {
+            self.operate().await;
+        }
+        loop {
+            while let Some(task) = self.held.take(&mut self.rng, false) {
+                self.work(&task).await;
+            }
+            self.resume().await;
+            if self.held.0.lock().unwrap().is_empty() {
+                break;
+            }
+        }
+        for reader in self.readers() {
+            self.compare(reader).await;
+        }
+    }
+
+    /// Two readers, and three followers who only make the author big or small.
+    fn readers(&self) -> [u64; 2] {
+        [self.author.get() + 1, self.author.get() + 2]
+    }
+
+    async fn operate(&mut self) {
+        let author = self.author.get();
+        let user = author + self.rng.random_range(1..6);
+        let reader = self.readers()[self.rng.random_range(0..2)];
+        let latest = self.model.latest(author);
+        let seq = self.rng.random_range(1..=latest.max(1));
+        match self.rng.random_range(0..100) {
+            0..24 => self.publish().await,
+            24..36 if latest > 0 => self.delete(seq).await,
+            36..52 => {
+                let again = self.rng.random_bool(0.2);
+                if let Some(task) = self.held.take(&mut self.rng, again) {
+                    self.log.push(format!("work {task:?}"));
+                    self.work(&task).await;
+                }
+            }
+            52..70 => {
+                let follow = self.model.following(user).is_empty();
+                if follow || self.rng.random() {
+                    self.log.push(format!("follow {user} {follow}"));
+                    put_or_delete(&self.world.user(user), &format!("/v1/following/{author}"), follow).await.ok();
+                    if follow { self.model.follow(user, author) } else { self.model.unfollow(user, author) }
+                }
+            }
+            70..82 => {
+                let path = ["/v1/unread", "/v1/feed?limit=3"][self.rng.random_range(0..2)];
+                self.log.push(format!("read {reader} {path}"));
+                self.world.user(reader).get(path).await.ok();
+            }
+            82..86 if latest > 0 => {
+                self.log.push(format!("through {reader} {seq}"));
+                let through = json!({ "author": author.to_string(), "through": seq });
+                self.world.user(reader).post("/v1/reads", &through).await.ok();
+                self.model.through(reader, author, seq);
+            }
+            86..92 if latest > 0 => {
+                let read = self.rng.random_bool(0.7);
+                self.log.push(format!("mark {reader} {seq} {read}"));
+                put_or_delete(&self.world.user(reader), &format!("/v1/posts/{author}-{seq}/read"), read).await;
+                self.model.mark(reader, (author, seq), read);
+            }
+            92..95 => {
+                let reader = user_id(reader);
+                let lost = [vec![keys::head(self.author)[0].clone()], vec![keys::reader_state(reader), keys::feed(reader)]];
+                let lost = &lost[self.rng.random_range(0..2)];
+                self.log.push(format!("lose {lost:?}"));
+                let _: () = self.world.redis().await.del(lost).await.unwrap();
+            }
+            95..98 => self.resume().await,
+            _ => {}
+        }
+    }
+
+    async fn publish(&mut self) {
+        let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        let (post, fan_out) = publish_in_facts(&self.app, self.author, followers, self.app.stores.clock.now()).await;
+        self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, fan_out.modes));
+        assert_eq!(post.id.seq, self.model.publish(self.author.get()));
+        self.app.fan_outs.start(fan_out).await.unwrap();
+    }
+
+    async fn delete(&mut self, seq: u64) {
+        let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        self.model.delete((self.author.get(), seq));
+        let deleted = self.app.stores.posts.delete(PostId::new(self.author, seq), followers).await.unwrap();
+        if let Deleted::Deleted(post, head) = deleted {
+            self.log.push(format!("delete {seq} {} pages {:?}", post.delivery.retraction_pages, head.modes));
+            self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
+        }
+    }
+
+    async fn work(&self, task: &Task) {
+        self.app.worker.run(task, &|| false).await.unwrap();
+    }
+
+    /// Resumes the author's unfinished fan-outs, as reconcile does.
+    async fn resume(&mut self) {
+        let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.stores.clock.now().plus_ms(60_000));
+        let shard = u64::from(self.author.bucket()) % schema::UNFINISHED_SHARDS;
+        let mut unfinished = facts.unfinished(Unfinished::Open, shard, before, None, 1_000).await.unwrap().items;
+        unfinished.retain(|post| post.author == self.author);
+        let posts = self.app.stores.posts.posts(&unfinished).await.unwrap();
+        let heads = self.app.stores.posts.heads(&[self.author]).await.unwrap();
+        for post in posts.values() {
+            self.log.push(format!("resume {}", post.id));
+            let head = &heads[&self.author];
+            let inspected = self.app.fan_outs.inspect(post, head, 1_000).await.unwrap();
+            self.app.fan_outs.resume(post, head, &inspected).await.unwrap();
+        }
+    }
+
+    async fn compare(&self, reader: u64) {
+        let story = || format!("seed {}, reader {reader}:\n{}", self.seed, self.log.join("\n"));
+        let caller = self.world.user(reader);
+        assert_eq!(caller.unread_total_once().await, self.model.unread_total(reader), "{}", story());
+        let id = |((author, seq), read): ((u64, u64), bool)| (format!("{author}-{seq}"), read);
+        let expected: Vec<(String, bool)> = self.model.feed(reader).into_iter().map(id).collect();
+        assert_eq!(caller.feed("all").await, expected, "{}", story());
+        assert_eq!(caller.unread_total_once().await, self.model.unread_total(reader), "{}", story());
+    }
 }

@@ -3,13 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt, stream};
+use redis::AsyncCommands;
 use tidemark::{
     domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
     ports::{MovedPost, ReaderViews, Task},
     views::keys,
 };
 use tidemark_tests::{World, number_from, user_id, world};
+
+use crate::{at_once, publish_and_deliver_all};
 
 const AUTHOR: u64 = 1;
 const RANKED: &str = "/v1/feed?order=ranked";
@@ -30,32 +32,21 @@ async fn stored(views: &dyn ReaderViews, reader: UserId) -> Vec<(u64, f64)> {
     ranked.entries.into_iter().map(|(key, score)| (key.post.seq, score.get())).collect()
 }
 
-/// The commands that Redis has run for a delivery of one more post to these readers, per name.
-async fn commands(world: &World, views: &dyn ReaderViews, readers: &[UserId], seq: u64) -> Vec<(String, u64)> {
-    let before = world.redis_calls().await;
-    let delivered = views.deliver(readers, post(seq), Modes::default(), false).await.unwrap();
-    assert_eq!(delivered.reached, readers.len() as u64);
-    let after = world.redis_calls().await;
-    let calls = after.into_iter().map(|(name, calls)| (name.clone(), calls - before.get(&name).copied().unwrap_or(0)));
-    let of_scripts = ["hmget", "rpush", "hset", "fcall", "zadd", "zscore", "hget", "llen", "lpos", "exists"];
-    calls.filter(|(name, calls)| *calls > 0 && of_scripts.contains(&name.as_str())).collect()
-}
-
 #[test]
 fn readers_who_never_rank_cost_a_delivery_nothing_more() {
     world(async |world| {
-        let readers: Vec<u64> = (100..150).collect();
-        world.follow(readers.iter().copied(), AUTHOR).await;
-        for reader in &readers {
-            world.user(*reader).get("/v1/feed").await.ok();
-        }
+        world.follow(100..150, AUTHOR).await;
+        world.read_feeds(100..150).await;
         world.publish_and_deliver(AUTHOR, "first").await;
-        let views = &*world.stack.app("fan-out").unwrap().stores.reader_views.clone();
-        let readers: Vec<UserId> = readers.into_iter().map(user_id).collect();
-        let calls = commands(world, views, &readers, 2).await;
-        let each = |name: &str| calls.iter().find(|(known, _)| known == name).map_or(0, |(_, calls)| *calls);
-        assert_eq!([each("hmget"), each("hset")], [50, 50], "{calls:?}");
-        assert!(calls.iter().all(|(name, _)| ["hmget", "hset", "fcall"].contains(&name.as_str())), "{calls:?}");
+        let views = &*world.stack.app("fan-out").unwrap().stores.reader_views;
+        let readers: Vec<UserId> = (100..150).map(user_id).collect();
+        world.forget_redis_calls().await;
+        let delivered = views.deliver(&readers, post(2), Modes::default(), false).await.unwrap();
+        assert_eq!(delivered.reached, 50);
+        let calls = world.redis_calls().await;
+        assert_eq!([calls["hmget"], calls["hset"]], [50, 50], "{calls:?}");
+        let others = ["rpush", "zadd", "zscore", "hget", "llen", "lpos", "exists"];
+        assert!(others.iter().all(|other| !calls.contains_key(*other)), "{calls:?}");
     });
 }
 
@@ -69,11 +60,7 @@ fn a_post_with_many_likes_has_few_changes_and_the_right_score() {
         reader.get(RANKED).await.ok();
         let like = format!("/v1/posts/{id}/like");
         let started = Instant::now();
-        stream::iter(1_000..1_000 + likes)
-            .map(async |liker| world.user(liker).put(&like).await.ok())
-            .buffer_unordered(32)
-            .for_each(async |response| assert_eq!(response["liked"], true))
-            .await;
+        at_once(32, 1_000..1_000 + likes, async |liker| assert_eq!(world.user(liker).put(&like).await.ok()["liked"], true)).await;
         world.idle().await;
         let app = world.stack.app("fan-out").unwrap();
         let (post, _) = app.stores.posts.ranked_by(id.parse().unwrap()).await.unwrap().unwrap();
@@ -99,13 +86,10 @@ async fn like_all(world: &World, posts: &[String]) {
 
 /// A reader with a ranked feed, and posts by an author whom the reader follows.
 async fn posts_of_a_ranked_reader(world: &World) -> Vec<String> {
-    world.user(7).put(&format!("/v1/following/{AUTHOR}")).await.ok();
-    let mut posts = Vec::new();
-    for _ in 0..20 {
-        posts.push(world.user(AUTHOR).publish("x").await);
-    }
+    let reader = world.reader(7, [AUTHOR]).await;
+    let posts = world.user(AUTHOR).publish_all(["x"; 20]).await;
     world.idle().await;
-    world.user(7).get(RANKED).await.ok();
+    reader.get(RANKED).await.ok();
     world.stack.pause("fan-out").await.unwrap();
     posts
 }
@@ -163,8 +147,7 @@ fn no_changed_post_is_left_behind() {
         assert_eq!(views.moved(user_id(AUTHOR)).await.unwrap().posts, [(1, 2)].into());
 
         like_all(world, &posts).await;
-        let mut redis = world.redis().await;
-        redis::cmd("DEL").arg(keys::moved(user_id(AUTHOR))).exec_async(&mut redis).await.unwrap();
+        world.redis().await.del::<_, ()>(keys::moved(user_id(AUTHOR))).await.unwrap();
         assert!(!all_have_one_like(world).await);
         world.resume("fan-out").await;
         assert!(all_have_one_like(world).await);
@@ -175,8 +158,7 @@ fn no_changed_post_is_left_behind() {
 fn late_and_repeated_messages_end_in_the_newest_step() {
     world(async |world| {
         let reader = world.reader(7, [AUTHOR]).await;
-        world.user(AUTHOR).publish_all(["x"; 3]).await;
-        world.idle().await;
+        publish_and_deliver_all(world, [AUTHOR], ["x"; 3]).await;
         reader.get(RANKED).await.ok();
         let app = world.stack.app("fan-out").unwrap();
         let views = &*app.stores.reader_views;
@@ -209,8 +191,7 @@ fn late_and_repeated_messages_end_in_the_newest_step() {
         assert_eq!(stored(views, user_id(7)).await, points);
         views.begin(user_id(7), 1, app.stores.clock.now(), true).await.unwrap();
         world.flush_redis().await;
-        let page = reader.get(RANKED).await.ok();
-        assert_eq!(page["items"].as_array().unwrap().len(), 3);
+        assert_eq!(reader.get(RANKED).await.items().len(), 3);
         // The facts have no steps.
         assert_eq!(stored(views, user_id(7)).await.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [3, 2, 1]);
     });
@@ -252,8 +233,7 @@ fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
     world(async |world| {
         let reader = world.reader(7, [AUTHOR]).await;
         world.publish_and_deliver(AUTHOR, "first").await;
-        let before = reader.get("/v1/feed").await.ok();
-        assert_eq!(before["items"].as_array().unwrap().len(), 1);
+        assert_eq!(reader.feed_ids().await.len(), 1);
         let app = world.stack.app("fan-out").unwrap();
         let views = &*app.stores.reader_views;
         let now = app.stores.clock.now();
@@ -292,10 +272,7 @@ fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
         reader.delete(&format!("/v1/following/{AUTHOR}")).await.ok();
         let mut redis = world.redis().await;
         let [ranked, moves] = keys::ranked(user_id(7));
-        let left: (u64, u64) = (
-            redis::cmd("ZCARD").arg(ranked).query_async(&mut redis).await.unwrap(),
-            redis::cmd("HLEN").arg(moves).query_async(&mut redis).await.unwrap(),
-        );
+        let left: (u64, u64) = (redis.zcard(ranked).await.unwrap(), redis.hlen(moves).await.unwrap());
         assert_eq!(left, (0, 1), "only the marker is left");
     });
 }

@@ -7,16 +7,13 @@ use serde_json::json;
 use tidemark::{domain::UserId, ports::Begun, views::keys};
 use tidemark_tests::{World, user_id, world};
 
-use crate::{delivery::delivery, fields};
+use crate::{delivery::delivery, fields, publish_and_deliver_all};
 
 #[test]
 fn all_views_are_rebuilt_from_facts() {
     world(async |world| {
         let reader = world.reader(1, 10..20).await;
-        for author in 10..20 {
-            world.user(author).publish_all(0..10).await;
-        }
-        world.idle().await;
+        publish_and_deliver_all(world, 10..20, 0..10).await;
         reader.put("/v1/posts/10-3/read").await.ok();
         reader.post("/v1/reads", &json!({ "author": "11", "through": 7 })).await.ok();
         reader.delete("/v1/posts/11-2/read").await.ok();
@@ -67,8 +64,7 @@ fn flushes_during_traffic_lose_nothing() {
 fn a_lost_feed_or_a_damaged_field_is_rebuilt() {
     world(async |world| {
         let reader = world.reader(1, [10]).await;
-        world.user(10).publish_all(0..5).await;
-        world.idle().await;
+        publish_and_deliver_all(world, [10], 0..5).await;
         let seen = async || (reader.feed("all").await, reader.unread_total().await);
         let before = seen().await;
         let mut redis = world.redis().await;

@@ -10,15 +10,15 @@ use tidemark::domain::{ReadState, UserId};
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{User, World, deployed_timeouts, user_id, world};
 
-use crate::damage::proxy::{Fate, world_behind_a_proxy_with};
+use crate::{
+    damage::proxy::{Fate, world_behind_a_proxy_with},
+    publish_and_deliver_all,
+};
 
 /// A reader with a live view of two authors with ten posts each.
 async fn prepared(world: &World) -> User {
     let reader = world.reader(1, [10, 20]).await;
-    for author in [10, 20] {
-        world.user(author).publish_all(1..=10).await;
-    }
-    world.idle().await;
+    publish_and_deliver_all(world, [10, 20], 1..=10).await;
     assert_eq!(reader.unread_total().await, 20);
     reader
 }
@@ -70,11 +70,8 @@ fn every_form_of_mark_updates_a_view_that_an_earlier_request_missed() {
 fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view() {
     world(async |world| {
         let reader = world.reader(1, [10, 20, 30, 40, 50]).await;
-        for author in [10, 20, 30, 40, 50] {
-            world.user(author).publish("one").await;
-        }
+        publish_and_deliver_all(world, [10, 20, 30, 40, 50], ["one"]).await;
         reader.put("/v1/posts/20-1/read").await.ok();
-        world.idle().await;
         assert_eq!(reader.unread_total().await, 4);
 
         fact(world, 10, |reads| reads.mark([1])).await;
@@ -89,9 +86,8 @@ fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view() {
         reader.post("/v1/reads", &json!({ "author": "40", "through": 1 })).await.ok();
         refusal.end().await;
         world.redis_recovers().await;
-        let read: Vec<(String, bool)> =
-            [(50, false), (40, true), (30, true), (20, false), (10, true)].map(|(id, read)| (format!("{id}-1"), read)).into();
-        assert_eq!((reader.feed("all").await, reader.unread_total().await), (read, 2));
+        let read = [(50, false), (40, true), (30, true), (20, false), (10, true)].map(|(id, read)| (format!("{id}-1"), read));
+        assert_eq!((reader.feed("all").await, reader.unread_total().await), (read.into(), 2));
 
         fact(world, 20, |reads| reads.mark_through(1)).await;
         fact(world, 50, |reads| reads.mark_through(1)).await;
@@ -148,14 +144,9 @@ fn all_covers_posts_that_were_made_unread_below_the_watermark() {
 fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
     world(async |world| {
         let reader = world.reader(1, [10]).await;
-        world.user(10).publish_all(1..=200).await;
-        world.idle().await;
-        let marks = join_all((1..=200).map(|seq| {
-            let reader = reader.clone();
-            async move { reader.put(&format!("/v1/posts/10-{seq}/read")).await.status }
-        }))
-        .await;
-        assert_eq!(marks.iter().filter(|status| **status != 200).count(), 0, "{marks:?}");
+        publish_and_deliver_all(world, [10], 1..=200).await;
+        let marks = join_all((1..=200).map(async |seq| reader.put(&format!("/v1/posts/10-{seq}/read")).await.status)).await;
+        assert!(marks.iter().all(|status| *status == 200), "{marks:?}");
         assert_eq!(reader.unread_total().await, 0);
     });
 }
@@ -169,21 +160,19 @@ fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers() {
         put("/v1/me/profile", json!({ "name": "Before" })).await.ok();
         let seen = async || {
             let post = reader.get("/v1/posts/1-1").await.ok();
-            (post["title"].clone(), post["profiles"]["1"]["name"].clone())
+            json!([post["title"], post["profiles"]["1"]["name"]])
         };
-        assert_eq!(seen().await, (json!("before"), json!("Before")));
+        assert_eq!(seen().await, json!(["before", "Before"]));
         world.idle().await;
         for (function, table, path, body) in [
             ("publish", "PostsTable", "/v1/posts/1-1", json!({ "title": "after" })),
             ("profile", "ProfilesTable", "/v1/me/profile", json!({ "name": "After" })),
         ] {
-            let fault = Fault::new("TransactWriteItems", FaultAction::Kill).of(function).on(table);
-            let planted = world.stack.faults().add(fault);
+            world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::Kill).of(function).on(table));
             assert!(put(path, body).await.status >= 500);
-            drop(planted);
         }
         world.idle().await;
-        assert_eq!(seen().await, (json!("after"), json!("After")));
+        assert_eq!(seen().await, json!(["after", "After"]));
     });
 }
 

@@ -1,10 +1,8 @@
 //! Interrupted fan-outs: lost messages, lost progress, and a publish that died after its transaction.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
+    cell::Cell,
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -12,7 +10,7 @@ use futures::{StreamExt, future::join_all, stream};
 use serde_json::{Value, json};
 use tidemark::{
     Stores,
-    domain::{Post, PostId, Timestamp},
+    domain::{Post, PostId},
     facts::schema,
     fan_out::FanOuts,
     ports::{FanOut, FanOutKind, Task},
@@ -29,7 +27,7 @@ use crate::{
     delivery::{delivery, publish_in_facts, resend},
     fields,
     notice_histories::TestClock,
-    refusal,
+    refusal, windows,
 };
 
 /// A look at the fan-outs. It gives up those that were resumed this often.
@@ -43,7 +41,6 @@ async fn look_after_a_loss(world: &World, most_attempts: u32) -> Value {
     look(world, most_attempts).await
 }
 
-/// Publishes a post whose pages are not sent.
 async fn publish_unsent(world: &World) -> String {
     refuse(world, "SendMessageBatch", "publish");
     let post = world.user(99).publish("not sent").await;
@@ -180,19 +177,14 @@ fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
     followed(async |world| {
         // Old posts whose pages always fail.
         let old = (10_001..=11_000).map(|author| {
-            let at = Timestamp::from_ms(1_000_000 + author);
             let attributes = [
-                ("title", s("old")),
-                ("at", n(at.ms())),
-                ("time", s(schema::post_time(at, 1))),
-                ("mode", s("push")),
                 ("state", s("pending")),
                 ("followers", n(1)),
                 ("pages", n(1)),
                 ("attempts", n(30)),
                 ("unfinished", s(schema::unfinished_shard(author % 4))),
             ];
-            with_attributes(schema::post(PostId::new(user_id(author), 1)), &attributes)
+            with_attributes(windows::post(user_id(author), 1, false, false), &attributes)
         });
         world.put_items("PostsTable", old).await;
         world.stack.pause("fan-out").await.unwrap();
@@ -376,14 +368,14 @@ async fn an_outage_of_the_queue_under_traffic() {
         }
         let refused = ["SendMessage", "SendMessageBatch", "GetQueueAttributes"]
             .map(|operation| world.stack.faults().add(refusal(operation).on("FanOutQueue")));
-        let (started, ended, published) = (tokio::time::Instant::now(), AtomicBool::new(false), AtomicU64::new(0));
+        let (started, ended, published) = (tokio::time::Instant::now(), Cell::new(false), Cell::new(0));
         let publish = stream::unfold(0, async |post| {
             tokio::time::sleep_until(started + Duration::from_secs(1) * post as u32 / rate as u32).await;
-            (!ended.load(SeqCst)).then_some((post, post + 1))
+            (!ended.get()).then_some((post, post + 1))
         });
         let publish = publish.for_each_concurrent(256, async |post| {
             world.user(author(post)).publish("during the outage").await;
-            published.fetch_add(1, SeqCst);
+            published.set(published.get() + 1);
         });
         let minutes = async {
             let (mut sent, mut lost, mut over, mut looks) = (0, 0, None, tokio::time::interval(Duration::from_secs(60)));
@@ -393,7 +385,7 @@ async fn an_outage_of_the_queue_under_traffic() {
                 if lost == 0 && started.elapsed() >= outage {
                     world.stack.faults().clear();
                     over = Some(Instant::now());
-                    lost = published.load(SeqCst);
+                    lost = published.get();
                     let refused = refused.each_ref().map(|fault| fault.fired());
                     println!("{lost} posts in {:?}; refused: {refused:?}", started.elapsed());
                 }
@@ -405,7 +397,7 @@ async fn an_outage_of_the_queue_under_traffic() {
                 let after = over.map_or(Duration::ZERO, |over| over.elapsed());
                 assert!(after < outage + PATIENCE, "posts arrive faster than they are delivered");
                 if lost > 0 && report["unfinished"] == 0 {
-                    ended.store(true, SeqCst);
+                    ended.set(true);
                     return (sent, lost, after);
                 }
             }
@@ -413,7 +405,7 @@ async fn an_outage_of_the_queue_under_traffic() {
         let ((), (sent, lost, after)) = futures::join!(publish, minutes);
         println!("nothing is pending {after:?} after the outage; {sent} messages for {lost} that were lost");
         world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-        let published = published.into_inner();
+        let published = published.get();
         for reader in 1..=READERS {
             let posts = (0..published).filter(|post| reads(reader, author(*post))).count();
             assert_eq!(world.user(reader).unread_total().await, posts as u64, "{reader}");

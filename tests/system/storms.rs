@@ -1,20 +1,25 @@
-//! Many clients at once: they follow and unfollow the same pair, with repeated and delayed stream records, and they
-//! race for handles and for user ids while Redis loses its data.
+//! Many clients at once: they follow and unfollow the same pair, with repeated and delayed stream records; they race
+//! for handles and for user ids while Redis loses its data; and they react to posts. Interrupted reactions, and
+//! reactions while views are lost and rebuilt.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::json;
-use tidemark_tests::{User, World, parameter, world, world_with};
-
-use crate::delivery::project;
-
-/// The number of storms in a run. A build with `TIDEMARK_STORMS` sets another number.
-const STORMS: u64 = match option_env!("TIDEMARK_STORMS") {
-    Some(_) => 1_000,
-    None => 40,
+use serde_json::{Value, json};
+use tidemark::{
+    domain::{Reaction, ReactionState, Timestamp, UserId},
+    ports::{KnownReactions, PageParts, PostViews, Reacted, ReactionViews},
+    views::Redis,
 };
+use tidemark_tests::{User, World, parameter, user_id, world, world_with};
+
+use crate::{delivery::project, fields, operations::put_or_delete};
+
+const STORMS: u64 = if option_env!("TIDEMARK_STORMS").is_some() { 1_000 } else { 40 };
 
 #[test]
 fn facts_lists_counters_and_feed_agree_after_a_storm() {
@@ -131,7 +136,7 @@ async fn id(user: &User) -> String {
 }
 
 /// Runs all requests at once, and empties Redis in their middle.
-async fn at_once<T>(world: &World, requests: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+async fn beside_a_flush<T>(world: &World, requests: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut requests: Vec<_> = requests.into_iter().collect();
     let second = requests.split_off(requests.len() / 2);
     let ((mut first, ()), second) =
@@ -144,7 +149,7 @@ async fn at_once<T>(world: &World, requests: impl IntoIterator<Item = impl Futur
 fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
     mapped(async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("claim-{}", client % WANTED)))).collect();
-        let ids = at_once(world, callers.iter().map(id)).await;
+        let ids = beside_a_flush(world, callers.iter().map(id)).await;
         let mut by_claim = BTreeMap::<usize, BTreeSet<&String>>::new();
         for (client, id) in ids.iter().enumerate() {
             by_claim.entry(client % WANTED).or_default().insert(id);
@@ -166,7 +171,7 @@ fn five_hundred_clients_get_fifty_handles_once_each() {
         let claims = callers.iter().enumerate().map(async |(client, caller)| {
             caller.put_body("/v1/me/profile", &json!({ "name": "x", "handle": handle(client) })).await
         });
-        let responses = at_once(world, claims).await;
+        let responses = beside_a_flush(world, claims).await;
         let mut owners = BTreeMap::<String, Vec<&String>>::new();
         for (client, response) in responses.iter().enumerate() {
             match response.status {
@@ -183,5 +188,197 @@ fn five_hundred_clients_get_fifty_handles_once_each() {
                 assert_eq!((&found["id"], &found["profile"]["handle"]), (&json!(owner[0]), &json!(handle)));
             }
         }
+    });
+}
+
+const STORMS_OF_LIKES: u64 = if option_env!("TIDEMARK_STORMS").is_some() { 200 } else { 8 };
+
+const LIKING_CLIENTS: usize = 8;
+
+#[test]
+fn after_a_storm_of_likes_the_count_is_the_number_of_distinct_likers() {
+    world(async |world| {
+        let mut requests = 0;
+        for seed in 0..STORMS_OF_LIKES {
+            requests += storm_of_likes(world, seed).await;
+        }
+        println!("{STORMS_OF_LIKES} storms, {requests} reactions by {LIKING_CLIENTS} clients at once, every count exact");
+    });
+}
+
+/// Gives or takes back reactions, one after the other: user, like or favorite, given or not.
+async fn react(world: &World, post: &str, plan: &[(u64, bool, bool)]) {
+    for &(user, likes, given) in plan {
+        let path = format!("/v1/posts/{post}/{}", if likes { "like" } else { "favorite" });
+        put_or_delete(&world.user(user), &path, given).await.ok();
+    }
+}
+
+/// The likes and favorites that an author has received.
+async fn received(world: &World, author: u64) -> Value {
+    let counters = world.user(1).get(&format!("/v1/users/{author}/counters")).await.ok();
+    fields(&counters, &["likes_received", "favorites_received"])
+}
+
+async fn storm_of_likes(world: &World, seed: u64) -> usize {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let author = 5_000 + seed;
+    let post = world.user(author).publish("liked by many").await;
+    let users: Vec<u64> = (0..40).map(|_| rng.random_range(1..=u64::MAX)).collect();
+    // First all clients like at once, with repetitions. The order does not matter.
+    let plans: Vec<Vec<u64>> =
+        (0..LIKING_CLIENTS).map(|_| (0..30).map(|_| users[rng.random_range(0..users.len())]).collect()).collect();
+    let mut likers: BTreeSet<u64> = plans.iter().flatten().copied().collect();
+    let counts = async || fields(&world.user(1).get(&format!("/v1/posts/{post}")).await.ok(), &["likes", "favorites"]);
+    let like = format!("/v1/posts/{post}/like");
+    join_all(plans.iter().map(async |plan| {
+        for &user in plan {
+            assert_eq!(world.user(user).put(&like).await.ok(), json!({ "liked": true }));
+        }
+    }))
+    .await;
+    assert_eq!(counts().await, json!([likers.len(), 0]), "storm {seed}");
+
+    // Then every client has users of its own. The last request for each user counts.
+    let plans: Vec<Vec<(u64, bool, bool)>> = (0..LIKING_CLIENTS)
+        .map(|client| {
+            let own: Vec<u64> = users.iter().copied().skip(client).step_by(LIKING_CLIENTS).collect();
+            (0..20).map(|_| (own[rng.random_range(0..own.len())], rng.random(), rng.random())).collect()
+        })
+        .collect();
+    join_all(plans.iter().map(|plan| react(world, &post, plan))).await;
+    let mut favorites = BTreeSet::new();
+    for &(user, likes, given) in plans.iter().flatten() {
+        let set = if likes { &mut likers } else { &mut favorites };
+        _ = if given { set.insert(user) } else { set.remove(&user) };
+    }
+    // After many reactions, others may see older counts for a moment.
+    let (started, expected) = (Instant::now(), json!([likers.len(), favorites.len()]));
+    while counts().await != expected {
+        assert!(started.elapsed() < Duration::from_secs(5), "storm {seed}: {expected:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(received(world, author).await, expected, "storm {seed}");
+    for &user in &users {
+        let seen = world.user(user).get(&format!("/v1/posts/{post}")).await.ok();
+        let expected = json!([likers.contains(&user), favorites.contains(&user)]);
+        assert_eq!(fields(&seen, &["liked", "favorited"]), expected, "storm {seed}, {user}");
+    }
+    plans.iter().map(Vec::len).sum::<usize>() + LIKING_CLIENTS * 30
+}
+
+#[test]
+fn a_reaction_whose_response_was_lost_enqueues_its_look_again() {
+    world(async |world| {
+        let views = Redis::new(world.stack.redis_options()).unwrap();
+        let [liker, other] = [1, 2].map(user_id);
+        let due = async |by| views.expire_counts("10-1".parse().unwrap(), by).await.unwrap();
+        assert_eq!([due(liker).await, due(other).await, due(liker).await], [true, false, true]);
+        views.begin_rank("10-1".parse().unwrap()).await.unwrap();
+        assert_eq!([due(other).await, due(liker).await], [true, false]);
+    });
+}
+
+#[test]
+fn reactions_of_one_user_on_several_devices_are_all_kept() {
+    world(async |world| {
+        world.user(10).publish_all(["x"; 30]).await;
+        let reader = world.user(1);
+        join_all((1..=30).map(async |seq| {
+            let kind = if seq % 3 == 0 { "favorite" } else { "like" };
+            reader.put(&format!("/v1/posts/10-{seq}/{kind}")).await.ok();
+        }))
+        .await;
+        for item in reader.walk("/v1/authors/10/posts", 100).await {
+            let third = item["seq"].as_u64().unwrap() % 3 == 0;
+            assert_eq!(fields(&item, &["liked", "favorited"]), json!([!third, third]), "{item}");
+        }
+        assert_eq!(received(world, 10).await, json!([20, 10]));
+    });
+}
+
+#[test]
+fn likes_during_a_deletion_do_not_delay_it_and_counts_stay_exact() {
+    world(async |world| {
+        let author = world.user(10);
+        for round in 1..=5 {
+            let post = author.publish("regretted").await;
+            let like = format!("/v1/posts/{post}/like");
+            let likes = join_all((1..=40).map(async |user| world.user(round * 100 + user).put(&like).await.status == 200));
+            let delete = async { assert_eq!(author.delete(&format!("/v1/posts/{post}")).await.status, 204) };
+            let (liked, ()) = futures::join!(likes, delete);
+            let liked = liked.into_iter().filter(|liked| *liked).count();
+            let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
+            let counts = facts.counts(post.parse().unwrap()).await.unwrap();
+            assert_eq!(counts.counts.likes, liked as u64, "round {round}");
+            assert_eq!(world.user(1).put(&like).await.status, 404);
+        }
+    });
+}
+
+#[test]
+fn repeating_a_request_that_died_after_its_transaction_updates_the_views() {
+    world(async |world| {
+        let reader = world.reader(1, [10]).await;
+        let post = world.publish_and_deliver(10, "one").await;
+        let seen = async || {
+            let page = reader.get("/v1/feed").await.ok();
+            json!([page["items"][0]["liked"], received(world, 10).await])
+        };
+        assert_eq!(seen().await, json!([false, [0, 0]]));
+        let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
+        let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true, Timestamp::default()).await.unwrap();
+        assert!(matches!(reacted, Reacted::Stands(state) if state.version == 1));
+        assert_eq!(seen().await, json!([false, [0, 0]]), "the views are stale");
+        reader.put(&format!("/v1/posts/{post}/like")).await.ok();
+        assert_eq!(seen().await, json!([true, [1, 0]]));
+    });
+}
+
+#[test]
+fn facts_read_before_the_loss_of_a_view_are_not_stored_in_the_next_view() {
+    world(async |world| {
+        let views = world.patient_redis();
+        let (user, author) = (UserId::MIN, user_id(10));
+        let known = async || views.page(user, &["10-1".parse().unwrap()], PageParts::default()).await.unwrap().reactions;
+        let mut states = vec![ReactionState::default()];
+        for seq in 1..4 {
+            states.push(states[states.len() - 1].changed(seq, Reaction::Like, true).unwrap());
+        }
+        // Without a view there is nothing to change. A reader who opens a view later reads the facts afterwards.
+        views.change(user, author, &states[1]).await.unwrap();
+        assert_eq!(known().await, KnownReactions::default());
+        assert_eq!((views.open(user, 7).await.unwrap(), views.open(user, 8).await.unwrap()), (7, 7), "both get the first token");
+        // A change happens before the fill.
+        views.change(user, author, &states[2]).await.unwrap();
+        views.fill(user, 7, &[(author, states[1].clone())].into()).await.unwrap();
+        assert_eq!(known().await.of[&author], states[2]);
+        // The view is lost between the read and the fill, and another caller has opened a new view.
+        world.flush_redis().await;
+        views.open(user, 9).await.unwrap();
+        views.fill(user, 7, &[(author, states[2].clone())].into()).await.unwrap();
+        assert_eq!(known().await, KnownReactions { token: Some(9), ..Default::default() });
+        views.fill(user, 9, &[(author, states[3].clone())].into()).await.unwrap();
+        assert_eq!(known().await.of[&author], states[3]);
+    });
+}
+
+#[test]
+fn a_view_of_too_many_authors_is_emptied() {
+    world(async |world| {
+        let views = world.patient_redis();
+        let user = UserId::MIN;
+        let authors = |range: std::ops::Range<u64>| -> std::collections::HashMap<UserId, ReactionState> {
+            range.map(|id| (user_id(id), ReactionState::default())).collect()
+        };
+        views.open(user, 7).await.unwrap();
+        views.fill(user, 7, &authors(1..501)).await.unwrap();
+        views.fill(user, 7, &authors(501..1_001)).await.unwrap();
+        let known = async |id: u64| {
+            views.page(user, &[format!("{id}-1").parse().unwrap()], PageParts::default()).await.unwrap().reactions
+        };
+        assert_eq!((known(1).await.of.len(), known(1_000).await.of.len()), (1, 1), "a thousand are kept");
+        views.fill(user, 7, &authors(1_001..1_002)).await.unwrap();
+        assert_eq!(known(1).await, KnownReactions::default());
     });
 }

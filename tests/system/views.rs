@@ -43,6 +43,18 @@ async fn deliver(views: &dyn ReaderViews, user: UserId, key: FeedKey) {
     views.deliver(&[user], key, Modes::default(), false).await.unwrap();
 }
 
+fn random_edge(rng: &mut StdRng, seed: u64) -> Edge {
+    Edge {
+        following: true,
+        since: at(0),
+        rev: 10,
+        muted: rng.random_bool(0.4).then(|| at(1)),
+        lists: if rng.random_bool(0.4) { [1, 70_000].into() } else { [].into() },
+        preference: if rng.random_bool(0.4) { rng.random_range(-10..=10) } else { 0 },
+        ..Edge::never(user_id(seed + 1), user_id(900_000 + seed))
+    }
+}
+
 /// Removes a recent entry of the feed, or its list.
 async fn lose_entries(redis: &mut Connection, user: UserId, recent: bool) {
     if recent {
@@ -145,7 +157,6 @@ fn a_clock_that_was_ahead_locks_no_user_out() {
     });
 }
 
-/// The facts of one reader and one author.
 #[derive(Clone, Debug)]
 struct Facts {
     edge: Edge,
@@ -215,7 +226,7 @@ fn true_history(rng: &mut StdRng, facts: &mut Facts) -> Vec<Operation> {
 
 async fn apply(views: &dyn ReaderViews, user: UserId, facts: &Facts, operation: &Operation) {
     match operation {
-        Operation::Deliver(seq) => drop(views.deliver(&[user], facts.key(*seq), Modes::default(), false).await.unwrap()),
+        Operation::Deliver(seq) => deliver(views, user, facts.key(*seq)).await,
         Operation::Retract(seq, deletions) => {
             views.retract(&[user], facts.key(*seq), *deletions, Modes::default()).await.unwrap();
         }
@@ -233,20 +244,9 @@ async fn apply(views: &dyn ReaderViews, user: UserId, facts: &Facts, operation: 
 
 async fn history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let (user, author) = (user_id(seed + 1), user_id(900_000 + seed));
     let base = rng.random_range(0..20_u64);
-    let edge = Edge {
-        following: true,
-        since: at(base),
-        rev: 10,
-        base,
-        floor: base.saturating_sub(5),
-        muted: rng.random_bool(0.3).then(|| at(1)),
-        lists: if rng.random_bool(0.3) { [1, 70_000].into() } else { [].into() },
-        preference: if rng.random_bool(0.3) { -7 } else { 0 },
-        ..Edge::never(user, author)
-    };
-    let first = edge.clone();
+    let edge = Edge { since: at(base), base, floor: base.saturating_sub(5), ..random_edge(&mut rng, seed) };
+    let (user, author, first) = (edge.user, edge.author, edge.clone());
     let head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
     let mut facts = Facts { edge, head, reads: ReadState::default() };
     let operations = true_history(&mut rng, &mut facts);
@@ -277,7 +277,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     views.drop_author(&edge.ended(at(0))).await.unwrap();
     for operation in &repeated {
         if let Operation::Deliver(seq) = operation {
-            views.deliver(&[user], facts.key(*seq), Modes::default(), false).await.unwrap();
+            deliver(views, user, facts.key(*seq)).await;
         }
     }
     views.open_gate(user, std::slice::from_ref(edge)).await.unwrap();
@@ -299,42 +299,29 @@ fn a_view_with_an_old_unread_post_stays_exact_and_small() {
 
 async fn long_history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let (user, author) = (user_id(seed + 1), user_id(900_000 + seed));
-    let edge = Edge {
-        following: true,
-        since: at(0),
-        rev: 10,
-        muted: rng.random_bool(0.5).then(|| at(1)),
-        lists: if rng.random_bool(0.5) { [7].into() } else { [].into() },
-        preference: if rng.random_bool(0.5) { 10 } else { 0 },
-        ..Edge::never(user, author)
-    };
+    let edge = random_edge(&mut rng, seed);
+    let (user, author) = (edge.user, edge.author);
     let mut head = AuthorHead::default();
     let mut reads = ReadState::default();
     let key = |seq| FeedKey { at: at(seq), post: PostId::new(author, seq) };
     open_view(views, user, std::slice::from_ref(&edge)).await;
-    let seed_facts = async |head: &AuthorHead, reads: &ReadState| {
-        let state = AuthorState::undelivered(&edge, head, reads);
-        let seeded = views.seed(user, &Seed { authors: vec![(author, state)], ..Seed::default() }).await.unwrap();
-        assert_eq!(seeded, Some(vec![]));
-    };
     for _ in 0..7_000 {
         head.latest_seq += 1;
         head.latest_at = at(head.latest_seq);
         let latest = head.latest_seq;
-        views.deliver(&[user], key(latest), Modes::default(), false).await.unwrap();
+        deliver(views, user, key(latest)).await;
         // The first post stays unread. Most others are read over time.
         match rng.random_range(0..100) {
-            0..3 => {
-                reads.mark((latest.saturating_sub(60)..=latest).filter(|seq| *seq > 1));
+            dice @ 0..4 => {
+                if dice < 3 {
+                    reads.mark((latest.saturating_sub(60)..=latest).filter(|seq| *seq > 1));
+                } else {
+                    reads.unmark(rng.random_range(2..=latest.max(2)));
+                }
                 reads.version += 1;
-                seed_facts(&head, &reads).await;
-            }
-            3 => {
-                let seq = rng.random_range(2..=latest.max(2));
-                reads.unmark(seq);
-                reads.version += 1;
-                seed_facts(&head, &reads).await;
+                let authors = vec![(author, AuthorState::undelivered(&edge, &head, &reads))];
+                let seeded = views.seed(user, &Seed { authors, ..Seed::default() }).await.unwrap();
+                assert_eq!(seeded, Some(vec![]));
             }
             4 => {
                 let seq = rng.random_range(1..=latest);

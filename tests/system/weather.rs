@@ -1,6 +1,9 @@
 //! Tests of planted faults in the local stack.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use serde_json::json;
 use tidemark_local::{Fault, FaultAction};
@@ -103,27 +106,15 @@ fn messages_with_a_lost_response_are_sent_and_refused_ones_are_not() {
 #[test]
 fn a_test_can_act_during_a_request() {
     world(async |world| {
-        let (reached, go) = (std::sync::Arc::new(tokio::sync::Notify::new()), std::sync::Arc::new(tokio::sync::Notify::new()));
-        let signals = (reached.clone(), go.clone());
+        let (other, seen) = (world.user(2), Arc::new(OnceLock::new()));
+        let noted = Arc::clone(&seen);
         let middle = FaultAction::run_then(move || {
-            let (reached, go) = signals.clone();
-            async move {
-                reached.notify_one();
-                go.notified().await;
-            }
+            let (other, noted) = (other.clone(), Arc::clone(&noted));
+            async move { noted.set(other.get("/v1/users/99/followers").await.ok()).unwrap() }
         });
         let planted = world.stack.faults().add(Fault::new("TransactWriteItems", middle).of("follow"));
-        let user = world.user(1);
-        let follow = user.put("/v1/following/99");
-        let meanwhile = async {
-            reached.notified().await;
-            let seen = world.user(2).get("/v1/users/99/followers").await.ok();
-            go.notify_one();
-            seen
-        };
-        let (response, seen) = futures::join!(follow, meanwhile);
-        response.ok();
-        assert_eq!(seen["items"][0]["user"], "1", "the write was done before its response");
+        world.user(1).put("/v1/following/99").await.ok();
+        assert_eq!(seen.get().unwrap()["items"][0]["user"], "1", "the write was done before its response");
         planted.has_fired(1).await;
     });
 }

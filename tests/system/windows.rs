@@ -30,7 +30,7 @@ fn bytes(seqs: &SeqSet) -> AttributeValue {
 }
 
 /// The item of a post or of its tombstone.
-fn post(author: UserId, seq: Seq, deleted: bool, archived: bool) -> Item {
+pub(crate) fn post(author: UserId, seq: Seq, deleted: bool, archived: bool) -> Item {
     let at = Timestamp::from_ms(FIRST_MS + seq);
     let mut attributes = vec![
         ("at", n(at.ms())),

@@ -17,10 +17,9 @@ use serde_json::json;
 use tidemark_local::Weather;
 use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
-use super::{assert_numbered, counts};
+use super::{AUTHOR, assert_numbered, counts};
 use crate::at_once;
 
-const AUTHOR: u64 = 1_000_000;
 const FIRST: u64 = 2_000_000;
 /// Requests that are open at once at most. More means that the machine does not keep up.
 const MOST_OPEN: usize = 2_000;
@@ -119,7 +118,7 @@ impl Minute<'_> {
             world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
         };
         let posts = self.send("posts", rate, publish).await;
-        assert_numbered(world, AUTHOR, posts).await;
+        assert_numbered(world, posts).await;
         world.assert_unread(1..=READERS, posts).await;
     }
 }
