@@ -8,12 +8,12 @@ use tidemark::{
 };
 use tidemark_tests::{World, until, user_id, world};
 
-use super::{AUTHOR, READER, reader, registered, told, watched_reader};
+use super::{AUTHOR, READER, connections, reader, told, watched_reader};
 
-/// The ids of the registered connections.
-async fn connections(world: &World) -> Vec<String> {
-    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(user_id(READER))).await.unwrap();
-    fields.into_iter().filter(|field| field != "@").collect()
+/// Waits for messages in a queue whose function is paused, and loses them.
+async fn lose_messages(world: &World, queue: &str) {
+    until(&format!("messages in {queue}"), async || world.waiting(queue).await > 0).await;
+    world.empty_queue(queue).await;
 }
 
 #[test]
@@ -23,6 +23,7 @@ fn each_connection_is_told_what_it_missed_by_its_own_ping() {
         let (mut phone, mut desk) = (world.live(READER).await, world.live(READER).await);
         world.flush_redis().await;
         let missed = world.publish_and_deliver(AUTHOR, "in the silence").await;
+        assert!(phone.is_silent().await && desk.is_silent().await);
         for connection in [&mut phone, &mut desk] {
             connection.ping().await;
             assert_eq!(connection.unread().await, told(1, 1, &missed));
@@ -35,17 +36,26 @@ fn each_connection_is_told_what_it_missed_by_its_own_ping() {
         late.ping().await;
         world.idle().await;
         assert!(late.is_silent().await);
+        let next = world.user(AUTHOR).publish("after the pings").await;
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(2, 2, &next));
+        }
+        world.idle().await;
+        phone.ping().await;
+        world.idle().await;
+        assert!(phone.is_silent().await, "a ping alone tells nothing that is known");
     });
 }
 
 #[test]
-fn a_connection_that_another_one_displaced_is_told_after_its_ping() {
+fn a_reader_has_at_most_twenty_connections_and_a_displaced_one_is_told_after_its_ping() {
     world(async |world| {
         let mut displaced = watched_reader(world).await;
         let mut others = Vec::new();
         for _ in 0..20 {
             others.push(world.live(READER).await);
         }
+        assert_eq!(connections(world).await.len(), 20);
         let post = world.user(AUTHOR).publish("to twenty").await;
         for other in &mut others {
             assert_eq!(other.unread().await, told(1, 1, &post));
@@ -54,6 +64,7 @@ fn a_connection_that_another_one_displaced_is_told_after_its_ping() {
         assert!(displaced.is_silent().await);
         displaced.ping().await;
         assert_eq!(displaced.unread().await, told(1, 1, &post));
+        assert_eq!(connections(world).await.len(), 20, "a ping registers it again, in place of another");
     });
 }
 
@@ -63,8 +74,7 @@ fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
         let mut connection = watched_reader(world).await;
         world.stack.pause("live-sender").await.unwrap();
         let post = world.user(AUTHOR).publish("never posted").await;
-        until("the message is built", async || !world.stack.status().await.unwrap().queues["LivePostsQueue"].is_empty()).await;
-        world.empty_queue("LivePostsQueue").await;
+        lose_messages(world, "LivePostsQueue").await;
         world.resume("live-sender").await;
         assert!(connection.is_silent().await);
         connection.ping().await;
@@ -81,27 +91,21 @@ fn a_note_that_is_late_does_not_hide_a_later_message() {
         let claim = async || {
             let mut claimed = None;
             until("a second is over", async || {
-                let Ok(ClaimedUpdate::Claimed { at, connections, .. }) = views.claim(&[user_id(READER)]).await.remove(0) else {
-                    return false;
-                };
-                claimed = Some((at, connections.into_iter().next().unwrap()));
-                true
+                if let Ok(ClaimedUpdate::Claimed { at, connections, .. }) = views.claim(&[user_id(READER)]).await.remove(0) {
+                    claimed = Some((at, connections.into_iter().next().unwrap()));
+                }
+                claimed.is_some()
             })
             .await;
             claimed.unwrap()
-        };
-        let told = |at, connection: &String, counts| Told {
-            user: user_id(READER),
-            connections: vec![connection.clone()],
-            at,
-            counts: CountsDigest(counts),
         };
         let (first, (connection, known)) = claim().await;
         assert!(known.is_some(), "the connection read the counts when it was made");
         let (second, (_, known)) = claim().await;
         assert_eq!(known, None, "a message is on its way");
-        views.told(&[told(second, &connection, 2)]).await.unwrap();
-        views.told(&[told(first, &connection, 1)]).await.unwrap();
+        for (at, counts) in [(second, CountsDigest(2)), (first, CountsDigest(1))] {
+            views.told(&[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts }]).await.unwrap();
+        }
         assert_eq!(claim().await.1.1, Some(CountsDigest(2)));
     });
 }
@@ -110,8 +114,7 @@ fn a_note_that_is_late_does_not_hide_a_later_message() {
 async fn lose_a_post(world: &World) -> String {
     world.stack.pause("live").await.unwrap();
     let post = world.user(AUTHOR).publish("never told").await;
-    until("the task is sent", async || !world.stack.status().await.unwrap().queues["LiveQueue"].is_empty()).await;
-    world.empty_queue("LiveQueue").await;
+    lose_messages(world, "LiveQueue").await;
     let views = world.stack.app("live").unwrap().stores.live_views.clone();
     let claim = async || views.claim(&[user_id(READER)]).await.remove(0).unwrap();
     until("a message begins", async || matches!(claim().await, ClaimedUpdate::Claimed { .. })).await;
@@ -120,25 +123,19 @@ async fn lose_a_post(world: &World) -> String {
 }
 
 #[test]
-fn a_ping_does_not_rely_on_a_task_that_was_lost() {
+fn neither_a_ping_nor_a_repeated_task_relies_on_a_task_that_was_lost() {
     world(async |world| {
         let mut connection = watched_reader(world).await;
         let post = lose_a_post(world).await;
         world.stack.resume("live").unwrap();
         connection.ping().await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
-    });
-}
-
-#[test]
-fn a_task_that_is_repeated_does_not_rely_on_its_first_run() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+        world.idle().await;
         let post = lose_a_post(world).await;
         let live = world.stack.app("live").unwrap().live.clone();
         live.run(&LiveTask::Changed { users: vec![user_id(READER)] }, true).await.unwrap();
         world.stack.resume("live").unwrap();
-        assert_eq!(connection.unread().await, told(1, 1, &post));
+        assert_eq!(connection.unread().await, told(2, 2, &post));
     });
 }
 
@@ -197,6 +194,6 @@ fn a_connection_that_was_found_gone_and_then_pinged_stays() {
         let post = world.user(AUTHOR).publish("it is there").await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
         live.run(&gone(&own, None), false).await.unwrap();
-        assert_eq!(registered(world).await, 0);
+        assert_eq!(connections(world).await.len(), 0);
     });
 }

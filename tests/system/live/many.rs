@@ -13,11 +13,7 @@ const AUTHOR_OF_ALL: u64 = 9_000_000;
 
 /// Readers from 1 follow the author and have views.
 async fn readers(world: &World, number: u64) {
-    let make_live = |reader: u64| async move {
-        world.user(reader).put(&format!("/v1/following/{AUTHOR_OF_ALL}")).await.ok();
-        world.user(reader).feed_ids().await;
-    };
-    stream::iter(1..=number).map(make_live).buffer_unordered(16).collect::<()>().await;
+    stream::iter(1..=number).for_each_concurrent(16, async |reader| drop(world.live_reader(reader, [AUTHOR_OF_ALL]).await)).await;
     world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
 }
 
