@@ -12,7 +12,7 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::future::join_all;
+use futures::{StreamExt, future::join_all, stream};
 use serde_json::json;
 use tidemark::{
     domain::Timestamp,
@@ -29,17 +29,19 @@ use tidemark_tests::{
 };
 
 use crate::damage::{
-    fire,
     proxy::{CANCELLED, Fate, Proxy, world_behind_a_proxy},
+    repair,
 };
 
+const AUTHOR: u64 = 1_000_000;
+
 /// Clients that send requests at once.
-const CLIENTS: u64 = 48;
+const CLIENTS: usize = 48;
 
 /// Splits a shard of an author's follower count into 4 parts, as a busy counter is.
 pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shard: u16) {
-    let update = dynamodb.update_item().table_name("CountersTable");
-    let update = update.set_key(Some(schema::followers_counter(user_id(author), shard)));
+    let key = schema::followers_counter(user_id(author), shard);
+    let update = dynamodb.update_item().table_name("CountersTable").set_key(Some(key));
     let update = update.update_expression("SET parts = :parts").expression_attribute_values(":parts", n(4));
     update.send().await.unwrap();
 }
@@ -64,10 +66,6 @@ async fn parts(world: &World, author: u64) -> Vec<CounterItem> {
     parts.into_iter().flatten().collect()
 }
 
-async fn reconcile(world: &World) -> serde_json::Value {
-    fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 100_000 })).await
-}
-
 /// The cost of follows of one author.
 #[derive(Debug)]
 struct Measured {
@@ -77,25 +75,19 @@ struct Measured {
 
 /// Sends this many requests from this many clients at once. A client repeats a request that got a 503. Returns the
 /// number of these.
-async fn send(what: &str, clients: u64, requests: u64, request: impl AsyncFn(u64) -> Response) -> u64 {
-    let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+async fn send(what: &str, clients: usize, requests: u64, request: impl AsyncFn(u64) -> Response) -> u64 {
+    let refused = AtomicU64::new(0);
     let started = Instant::now();
-    join_all((0..clients).map(async |_| {
+    let send_all = stream::iter(0..requests).for_each_concurrent(clients, async |number| {
         loop {
-            let number = next.fetch_add(1, Relaxed);
-            if number >= requests {
-                return;
-            }
-            loop {
-                match request(number).await.status {
-                    200 | 201 | 204 => break,
-                    503 => refused.fetch_add(1, Relaxed),
-                    status => panic!("{status}"),
-                };
-            }
+            match request(number).await.status {
+                200 | 201 | 204 => break,
+                503 => refused.fetch_add(1, Relaxed),
+                status => panic!("{status}"),
+            };
         }
-    }))
-    .await;
+    });
+    send_all.await;
     let refused = refused.into_inner();
     println!("{what}: {:.0} a second, {refused} of them refused at first", requests as f64 / started.elapsed().as_secs_f64());
     refused
@@ -114,40 +106,64 @@ async fn follow(world: &World, proxy: &Proxy, follows: u64, first: u64, author: 
 #[test]
 fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
     world_behind_a_proxy(async |world, proxy| {
-        const AUTHOR: u64 = 1_000_000;
         const READERS: u64 = 40;
         let (posts, marks) = (number_from("TIDEMARK_POSTS", 200), number_from("TIDEMARK_MARKS", 800));
         world.follow(1..=READERS, AUTHOR).await;
         world.read_feeds(1..=READERS).await;
         world.stack.set_weather(Weather::Aws, 4);
         proxy.meter();
-        let publish = async |number| {
-            let body = json!({ "title": format!("post {number}") });
-            world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
-        };
-        send("posts of one author", 16, posts, publish).await;
+        send("posts of one author", 16, posts, async |number| publish(world, number, None).await).await;
         let written = proxy.meter().requests;
         println!("{written:?}");
-        // Each reader marks posts 1, 2, 3 …
-        let mark = async |number: u64| {
-            let post = (number / READERS) % posts + 1;
-            world.user(number % READERS + 1).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
-        };
-        let refused = send("marks on one author", CLIENTS, marks, mark).await;
+        let readers = Readers { world, first: 1, number: READERS, posts };
+        let refused = send("marks on one author", CLIENTS, marks, async |number| readers.mark(number).await).await;
         world.calm_down().await;
         assert_eq!(refused, 0, "readers share no item");
-        for reader in 1..=READERS {
-            let marked = (marks / READERS + u64::from(reader <= marks % READERS)).min(posts);
-            assert_eq!(world.user(reader).unread_total().await, posts - marked, "reader {reader}");
-        }
-        let mut titles = titles(world, AUTHOR).await;
-        titles.sort_unstable();
-        let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
-        expected.sort_unstable();
-        assert_eq!(titles, expected);
+        readers.have_marked(marks).await;
+        are_all_published(world, posts).await;
         assert!(written["TransactWriteItems"] < posts, "one transaction writes several posts: {written:?}");
-        assert_eq!(reconcile(world).await["differences"], json!([]));
+        assert_eq!(repair(world).await["differences"], json!([]));
     });
+}
+
+/// Publishes the author's post of this number, with a key and a text.
+async fn publish(world: &World, number: u64, text: Option<&str>) -> Response {
+    let body = json!({ "title": format!("post {number}"), "body": text });
+    world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
+}
+
+/// Asserts that the author has each of this number of posts once.
+async fn are_all_published(world: &World, posts: u64) {
+    let mut found = titles(world, AUTHOR).await;
+    found.sort_unstable();
+    let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
+    expected.sort_unstable();
+    assert!(found == expected, "{} of {posts}: {found:?}", found.len());
+}
+
+/// Readers of the author who mark posts 1, 2, 3 …, all of them the same one before the next.
+struct Readers<'a> {
+    world: &'a World,
+    first: u64,
+    number: u64,
+    posts: u64,
+}
+
+impl Readers<'_> {
+    async fn mark(&self, mark: u64) -> Response {
+        let post = mark / self.number % self.posts + 1;
+        self.world.user(self.first + mark % self.number).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
+    }
+
+    /// Asserts that this number of marks, and no other, was made.
+    async fn have_marked(&self, marks: u64) {
+        let check = async |reader: u64| {
+            let marked = (marks / self.number + u64::from(reader < marks % self.number)).min(self.posts);
+            let unread = self.world.user(self.first + reader).unread_total().await;
+            assert_eq!(unread, self.posts - marked, "reader {reader}");
+        };
+        stream::iter(0..self.number).for_each_concurrent(16, check).await;
+    }
 }
 
 /// The titles of an author's posts, the newest first.
@@ -159,7 +175,6 @@ async fn titles(world: &World, author: u64) -> Vec<String> {
 #[test]
 fn a_draft_that_was_left_behind_is_written_once_or_never() {
     world(async |world| {
-        const AUTHOR: u64 = 1_000_000;
         let author = world.user(AUTHOR);
         let keyed = async |key: &str| {
             author.post_with_key("/v1/posts", key, &json!({ "title": "keyed", "body": "text" })).await.ok()["id"].clone()
@@ -205,30 +220,23 @@ fn a_draft_that_was_left_behind_is_written_once_or_never() {
         let found = found().await;
         let is_left = |place| found.contains_key(&schema::draft(user_id(AUTHOR), place));
         assert_eq!([0, 2, 3, 4].map(is_left), [false, false, true, true], "an old draft's place may be used again");
-        assert_eq!(reconcile(world).await["differences"], json!([]));
+        assert_eq!(repair(world).await["differences"], json!([]));
     });
 }
 
 #[test]
 fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_published() {
     world_behind_a_proxy(async |world, proxy| {
-        const AUTHOR: u64 = 1_000_000;
         let author = world.user(AUTHOR);
         author.publish("first").await;
         set_contended(world, AUTHOR).await;
-        let disturb = |fate| {
-            proxy.decide(move |asked| {
-                let is_group = asked.is("publish", "TransactWriteItems", "#draft#");
-                if is_group { fate } else { Fate::Forwarded }
-            });
-        };
         for (fate, expected) in [
             (Fate::Refused(CANCELLED), 503),
             (Fate::Refused("ThrottlingException"), 503),
             (Fate::ResponseLost(CANCELLED), 201),
             (Fate::ResponseLost("TransactionInProgressException"), 201),
         ] {
-            disturb(fate);
+            proxy.decide_about(["publish", "TransactWriteItems", "#draft#"], move |_| fate);
             let response = author.post("/v1/posts", &json!({ "title": format!("{fate:?}") })).await;
             assert_eq!(response.status, expected, "{fate:?}");
         }
@@ -248,7 +256,6 @@ fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_publis
 #[test]
 fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
     world_behind_a_proxy(async |world, proxy| {
-        const AUTHOR: u64 = 1_000_000;
         let (author, sent) = (world.user(AUTHOR), Arc::new(Mutex::new(Vec::new())));
         author.publish("first").await;
         let seen = Arc::clone(&sent);
@@ -306,13 +313,12 @@ fn follows_of_an_author_without_posts_share_no_item() {
 #[test]
 fn counters_that_are_split_under_load_stay_exact() {
     world(async |world| {
-        const AUTHOR: u64 = 1_000_000;
         const USERS: u64 = 300;
         // All in one shard, so that they meet.
         let users: Vec<u64> = (1..).filter(|user| user_id(*user).shard() == 5).take(USERS as usize).collect();
         world.stack.set_weather(Weather::Aws, 2);
         let path = format!("/v1/following/{AUTHOR}");
-        let lanes = users.chunks(USERS.div_ceil(CLIENTS) as usize).enumerate();
+        let lanes = users.chunks(users.len().div_ceil(CLIENTS)).enumerate();
         join_all(lanes.map(async |(lane, users)| {
             for &user in users {
                 let user = world.user(user);
@@ -334,7 +340,7 @@ fn counters_that_are_split_under_load_stay_exact() {
         assert_eq!(counters["followers"], left);
         let post = world.publish_and_deliver(AUTHOR, "to all parts").await;
         assert_eq!(world.user(AUTHOR).get(&format!("/v1/posts/{post}/delivery")).await.ok()["delivered"], left);
-        assert_eq!(reconcile(world).await["differences"], json!([]));
+        assert_eq!(repair(world).await["differences"], json!([]));
     });
 }
 
@@ -389,11 +395,11 @@ fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
             world.user(AUTHOR).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
             world.publish_and_deliver(AUTHOR, "to real followers").await;
             for _ in 0..2 {
-                let report = reconcile(world).await;
+                let report = repair(world).await;
                 assert_eq!(report["repaired"], report["found"], "{damage:?}: {report}");
             }
             assert_eq!(counts(world, AUTHOR).await, 5, "{damage:?}");
-            assert_eq!(reconcile(world).await["differences"], json!([]), "{damage:?}");
+            assert_eq!(repair(world).await["differences"], json!([]), "{damage:?}");
             world.follow(users.clone(), AUTHOR).await;
         }
     });

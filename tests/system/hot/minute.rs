@@ -13,13 +13,11 @@ use std::{
 
 use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::json;
 use tidemark_local::Weather;
 use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
-use super::{counts, titles};
+use super::{AUTHOR, Readers, are_all_published, counts};
 
-const AUTHOR: u64 = 1_000_000;
 const FIRST: u64 = 2_000_000;
 /// Requests that are open at once at most. More means that the machine does not keep up.
 const MOST_OPEN: usize = 2_000;
@@ -111,18 +109,10 @@ impl Minute<'_> {
         let (world, text) = (self.world, "x".repeat(bytes));
         world.follow(1..=READERS, AUTHOR).await;
         world.read_feeds(1..=READERS).await;
-        let publish = async |number| {
-            // An empty text would be stored too.
-            let body = (bytes > 0).then_some(&text);
-            let body = json!({ "title": format!("post {number}"), "body": body });
-            world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
-        };
-        let posts = self.send("posts", rate, publish).await;
-        let mut found = titles(world, AUTHOR).await;
-        found.sort_unstable();
-        let mut expected: Vec<String> = (0..posts).map(|number| format!("post {number}")).collect();
-        expected.sort_unstable();
-        assert!(found == expected, "{} of {posts}", found.len());
+        // An empty text would be stored too.
+        let text = (bytes > 0).then_some(text.as_str());
+        let posts = self.send("posts", rate, async |number| super::publish(world, number, text).await).await;
+        are_all_published(world, posts).await;
         world.assert_unread(1..=READERS, posts).await;
     }
 }
@@ -176,22 +166,11 @@ async fn five_thousand_marks_a_second() {
         world.user(AUTHOR).publish_all(0..POSTS).await;
         world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
         let started = Instant::now();
-        stream::iter(0..READERS)
-            .for_each_concurrent(16, async |reader| assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS))
-            .await;
+        let readers = Readers { world, first: FIRST, number: READERS, posts: POSTS };
+        readers.have_marked(0).await;
         println!("{READERS} readers have their views after {:.0?}", started.elapsed());
-        // Each reader marks posts 1, 2, 3 …
-        let mark = async |number: u64| {
-            let post = number / READERS % POSTS + 1;
-            world.user(FIRST + number % READERS).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
-        };
-        let marks = minute.send("marks", 5_000, mark).await;
-        stream::iter(0..READERS)
-            .for_each_concurrent(16, async |reader| {
-                let marked = (marks / READERS + u64::from(reader < marks % READERS)).min(POSTS);
-                assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS - marked, "reader {reader}");
-            })
-            .await;
+        let marks = minute.send("marks", 5_000, async |number| readers.mark(number).await).await;
+        readers.have_marked(marks).await;
     })
     .await;
 }
