@@ -2,7 +2,6 @@
 //! must then find no difference.
 
 mod facts;
-mod flow;
 mod notices;
 mod poison;
 pub(crate) mod proxy;
@@ -41,7 +40,7 @@ impl<F: AsyncFn(&Scene<'_>) -> Value + Sync> Plant for F {
 }
 
 fn damages() -> Vec<Damage> {
-    [facts::ALL, flow::ALL, reader::ALL, views::ALL, notices::ALL, notices::OF_A_BOARD].concat()
+    [facts::ALL, reader::ALL, views::ALL, notices::ALL, notices::OF_A_BOARD].concat()
 }
 
 /// Creates scenes in which all data is cached, so that it can be damaged.

@@ -14,7 +14,7 @@ use tidemark_tests::{
     user_id, world,
 };
 
-use super::{Scene, fire, flow, walk};
+use super::{Scene, facts, fire, walk};
 use crate::notices::content;
 
 /// Scenes whose readers have read a notice.
@@ -35,7 +35,7 @@ async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
 async fn make_unreadable(scenes: &[Scene<'_>]) {
     let [edge, listed, head, post, pending, reads, reaction, record, rest @ ..] = scenes else { panic!() };
     let [notice_head, notice, notice_reads, profile, liked, text, other_text] = rest else { panic!() };
-    let (orphan, _) = flow::publish(pending, 2).await;
+    let (orphan, _) = facts::publish(pending, 2).await;
     let key = format!("{}#publish#k", record.author);
     record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
     let items: [(&Scene, &str, Item, &str); 13] = [
