@@ -6,7 +6,6 @@ mod notices;
 mod poison;
 pub(crate) mod proxy;
 mod races;
-mod reader;
 mod scene;
 mod views;
 mod walks;
@@ -40,7 +39,7 @@ impl<F: AsyncFn(&Scene<'_>) -> Value + Sync> Plant for F {
 }
 
 fn damages() -> Vec<Damage> {
-    [facts::ALL, reader::ALL, views::ALL, notices::ALL, notices::OF_A_BOARD].concat()
+    [facts::ALL, views::ALL, notices::ALL, notices::OF_A_BOARD].concat()
 }
 
 /// Creates scenes in which all data is cached, so that it can be damaged.
@@ -78,7 +77,7 @@ pub(super) async fn plant_everything(world: &World) {
     plant(&scenes(world, damages.len()).await, &damages).await;
 }
 
-/// Runs a look at every fan-out, and a whole walk.
+/// Looks at every fan-out, and walks over all users.
 async fn run(world: &World, dry_run: bool) -> Vec<Value> {
     let fan_outs = fire(world, json!({ "job": "fan-outs", "dry_run": dry_run, "overdue_ms": 0 })).await;
     assert_eq!(fan_outs["dry_run"], dry_run, "{fan_outs}");

@@ -25,7 +25,7 @@ use tidemark_tests::{
     parameter, world, world_with,
 };
 
-use super::{Scene, everything, fire, listed, reader::lose_entry, walk};
+use super::{Scene, everything, fire, listed, views::lose_entry, walk};
 use crate::notices::content;
 
 fn plan(dry_run: bool, slice: usize) -> Plan {

@@ -72,20 +72,12 @@ impl Minute<'_> {
             let (partition, units) = of.max_by(|a, b| a.1.total_cmp(b.1)).map_or(("", 0.0), |((key, _), units)| (key, *units));
             format!("{partition} {:.0} a second", units / self.seconds as f64)
         };
-        println!(
-            "{what}: {number} in {took:.0?} (slowdown {}), {refused} refused at first ({:.3} %), {} refusals, at most {} of one; \
-             p50 {:.0?}, p99 {:.0?}, longest {:.0?}; {} requests to DynamoDB throttled; busiest partitions: reads {}, writes {}",
-            self.slowdown,
-            refused as f64 * 100.0 / number as f64,
-            refusals.iter().sum::<u64>(),
-            refusals.iter().max().unwrap(),
-            at(0.5),
-            at(0.99),
-            at(1.0),
-            consumed.throttled,
-            busiest(false),
-            busiest(true),
-        );
+        let share = refused as f64 * 100.0 / number as f64;
+        println!("{what}: {number} in {took:.0?} (slowdown {}), {refused} refused at first ({share:.3} %)", self.slowdown);
+        println!("{} refusals, at most {} of one", refusals.iter().sum::<u64>(), refusals.iter().max().unwrap());
+        println!("p50 {:.0?}, p99 {:.0?}, longest {:.0?}", at(0.5), at(0.99), at(1.0));
+        println!("{} requests to DynamoDB throttled", consumed.throttled);
+        println!("busiest partitions: reads {}, writes {}", busiest(false), busiest(true));
         assert!(took < length + Duration::from_secs(10), "{what}: the machine does not keep up");
         self.world.stack.slow_down(1);
         self.world.stack.set_weather(Weather::Calm, 1);
