@@ -21,21 +21,18 @@ pub(super) async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut)
 
 pub(super) const ALL: &[Damage] = &[
     ("an edge that the author does not list", &async |scene: &Scene| {
-        let (user, author) = (scene.reader, scene.author);
-        scene.remove("FollowersTable", schema::follower(author, user)).await;
-        json!({ "kind": "follower-missing", "user": user, "author": author })
+        scene.remove("FollowersTable", schema::follower(scene.author, scene.reader)).await;
+        json!({ "kind": "follower-missing", "user": scene.reader, "author": scene.author })
     }),
     ("a follower who does not follow", &async |scene: &Scene| {
-        let (user, author) = (scene.stranger, scene.author);
-        let since = s(schema::follower_since(user, scene.now()));
-        scene.put("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
-        json!({ "kind": "follower-ghost", "user": user, "author": author })
+        let since = s(schema::follower_since(scene.stranger, scene.now()));
+        scene.put("FollowersTable", schema::follower(scene.author, scene.stranger), &[("since", since)]).await;
+        json!({ "kind": "follower-ghost", "user": scene.stranger, "author": scene.author })
     }),
     ("a follower listed with another time", &async |scene: &Scene| {
-        let (user, author) = (scene.follower, scene.author);
-        let since = s(schema::follower_since(user, scene.now().plus_ms(1_000)));
-        scene.set("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
-        json!({ "kind": "follower-since", "user": user, "author": author })
+        let since = s(schema::follower_since(scene.follower, scene.now().plus_ms(1_000)));
+        scene.set("FollowersTable", schema::follower(scene.author, scene.follower), &[("since", since)]).await;
+        json!({ "kind": "follower-since", "user": scene.follower, "author": scene.author })
     }),
     ("half an unfollow: without the edge, with the list and both counts", &async |scene: &Scene| {
         let (user, author) = (scene.follower, scene.author);
@@ -66,9 +63,8 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": right + 3, "right": right })
     }),
     ("followers not counted at all", &async |scene: &Scene| {
-        let (author, shard) = (scene.other, scene.reader.shard());
-        scene.remove("CountersTable", schema::followers_counter(author, shard)).await;
-        json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 0, "right": 1 })
+        scene.remove("CountersTable", schema::followers_counter(scene.other, scene.reader.shard())).await;
+        json!({ "kind": "followers-count", "author": scene.other, "shard": scene.reader.shard(), "seen": 0, "right": 1 })
     }),
     ("followers counted in an empty shard", &async |scene: &Scene| {
         let (author, shard) = (scene.other, (scene.reader.shard() + 1) % 16);
@@ -121,34 +117,29 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "author-reactions", "author": author, "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("a like that the reader's list lacks", &async |scene: &Scene| {
-        let (user, post) = (scene.reader, scene.post(2));
-        scene.remove("ReactedTable", schema::reacted(user, Reaction::Like, post)).await;
-        json!({ "kind": "reaction-unlisted", "user": user, "post": post, "reaction": "like" })
+        scene.remove("ReactedTable", schema::reacted(scene.reader, Reaction::Like, scene.post(2))).await;
+        json!({ "kind": "reaction-unlisted", "user": scene.reader, "post": scene.post(2), "reaction": "like" })
     }),
     ("a listed favorite that was never given", &async |scene: &Scene| {
-        let (user, post) = (scene.reader, scene.post(5));
-        let item = schema::reacted_item(user, Reaction::Favorite, scene.fact(post).await.key());
+        let item = schema::reacted_item(scene.reader, Reaction::Favorite, scene.fact(scene.post(5)).await.key());
         scene.world.put_item("ReactedTable", item).await;
-        json!({ "kind": "reaction-ghost", "user": user, "post": post, "reaction": "favorite" })
+        json!({ "kind": "reaction-ghost", "user": scene.reader, "post": scene.post(5), "reaction": "favorite" })
     }),
     ("a step without reactions", &async |scene: &Scene| {
-        let post = scene.post(5);
-        scene.set("PostsTable", schema::post(post), &[("step", n(3)), ("step_changes", n(2))]).await;
+        scene.set("PostsTable", schema::post(scene.post(5)), &[("step", n(3)), ("step_changes", n(2))]).await;
         // A cached summary would have the step from before.
-        scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
-        json!({ "kind": "step-wrong", "post": post })
+        scene.redis().del::<_, ()>(&keys::post(scene.post(5))[0]).await.unwrap();
+        json!({ "kind": "step-wrong", "post": scene.post(5) })
     }),
     ("a block without the flag that keeps the other from following", &async |scene: &Scene| {
-        let (user, other) = (scene.stranger, scene.other);
-        scene.caller(user).put(&format!("/v1/blocks/{other}")).await.ok();
-        scene.world.update_item("ReactionsTable", schema::reaction(other, user), &[], &["blocked"]).await;
-        json!({ "kind": "block-flags-wrong", "user": user, "author": other })
+        scene.caller(scene.stranger).put(&format!("/v1/blocks/{}", scene.other)).await.ok();
+        scene.world.update_item("ReactionsTable", schema::reaction(scene.other, scene.stranger), &[], &["blocked"]).await;
+        json!({ "kind": "block-flags-wrong", "user": scene.stranger, "author": scene.other })
     }),
     ("flags of a block that does not exist", &async |scene: &Scene| {
-        let (user, other) = (scene.other, scene.author);
         let set = AttributeValue::Bool(true);
-        scene.set("ReactionsTable", schema::reaction(user, other), &[("blocks", set)]).await;
-        json!({ "kind": "block-flags-wrong", "user": user, "author": other })
+        scene.set("ReactionsTable", schema::reaction(scene.other, scene.author), &[("blocks", set)]).await;
+        json!({ "kind": "block-flags-wrong", "user": scene.other, "author": scene.author })
     }),
     ("a handle that its user no longer has", &async |scene: &Scene| {
         let (user, handle) = (scene.author, format!("author_{}", scene.author));
@@ -179,12 +170,11 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a tombstone that is not removed", &async |scene: &Scene| {
-        let (user, author) = (scene.follower, scene.stranger);
         let since = scene.now().ms() - 20 * 24 * 3_600_000;
         let following = ("following", AttributeValue::Bool(false));
         let tombstone = [following, ("since", n(since)), ("rev", n(since / 1000)), ("base", n(0)), ("floor", n(0))];
-        scene.put("FollowingTable", schema::edge(user, author), &tombstone).await;
-        json!({ "kind": "tombstone-expired", "user": user, "author": author })
+        scene.put("FollowingTable", schema::edge(scene.follower, scene.stranger), &tombstone).await;
+        json!({ "kind": "tombstone-expired", "user": scene.follower, "author": scene.stranger })
     }),
     ("a fan-out that never began", &async |scene: &Scene| {
         let (post, _) = publish(scene, 2).await;
