@@ -56,7 +56,7 @@ pub(crate) async fn set_contended(world: &World, author: u64) {
     world.update_item("PostsTable", schema::head(user_id(author)), &[("contended_at", at)], &[]).await;
 }
 
-async fn counts(world: &World, author: u64) -> u64 {
+pub(crate) async fn follower_count(world: &World, author: u64) -> u64 {
     let edges = &world.stack.app("follow").unwrap().stores.edges;
     edges.follower_counts(user_id(author)).await.unwrap().iter().sum()
 }
@@ -291,7 +291,7 @@ fn follows_of_an_author_without_posts_share_no_item() {
         let head = follow(world, proxy, follows, 300_000, |_| HEAD).await;
         println!("spread {spread:?}\nfirst {first:?}\nbusy {busy:?}\nthrough the head {head:?}");
         world.calm_down().await;
-        assert_eq!((counts(world, HEAD).await, counts(world, BUSY).await), (follows, 2 * follows));
+        assert_eq!((follower_count(world, HEAD).await, follower_count(world, BUSY).await), (follows, 2 * follows));
         assert_eq!((spread.refused, first.refused, busy.refused), (0, 0, 0));
         assert!(busy.transactions_each < 1.5, "{busy:?}");
         // A slow machine has fewer conflicts at the head. Repeated transactions show the difference at any rate.
@@ -323,7 +323,7 @@ fn counters_that_are_split_under_load_stay_exact() {
         world.calm_down().await;
         let left = world.user(1).walk(&format!("/v1/users/{AUTHOR}/followers"), 100).await.len() as u64;
         assert!(left > USERS / 3 && left < USERS, "{left}");
-        assert_eq!(counts(world, AUTHOR).await, left);
+        assert_eq!(follower_count(world, AUTHOR).await, left);
         let parts = parts(world, AUTHOR).await;
         assert!(parts.len() > 1, "the counter was not split: {parts:?}");
         let counters = world.user(1).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
@@ -385,7 +385,7 @@ fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
                 let report = repair(world).await;
                 assert_eq!(report["repaired"], report["found"], "{damage:?}: {report}");
             }
-            assert_eq!(counts(world, AUTHOR).await, 5, "{damage:?}");
+            assert_eq!(follower_count(world, AUTHOR).await, 5, "{damage:?}");
             assert_eq!(repair(world).await["differences"], json!([]), "{damage:?}");
             world.follow(users.clone(), AUTHOR).await;
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use tidemark_tests::{World, user_id, world_with};
+use tidemark_tests::{World, until, user_id, world_with};
 
 use super::{ask, home_of, slot_of, with_replicas};
 
@@ -25,9 +25,7 @@ async fn move_slot(traffic: &Traffic<'_>, slot: u16, source: usize, target: usiz
         let wanted = published.load(Ordering::Relaxed) + 2;
         ask::<redis::Value>(world, source, &format!("MIGRATE 127.0.0.1 {port} {key} 0 5000")).await;
         moved += 1;
-        while moved < 8 && published.load(Ordering::Relaxed) < wanted {
-            tokio::task::yield_now().await;
-        }
+        until("two more posts", async || moved >= 8 || published.load(Ordering::Relaxed) >= wanted).await;
     }
     for node in [target, source, 3 - source - target] {
         ask::<()>(world, node, &format!("CLUSTER SETSLOT {slot} NODE {to}")).await;
@@ -86,9 +84,7 @@ fn a_slot_that_moves_during_traffic_loses_no_data() {
         let moving = async {
             let moved = move_slot(&traffic, slot, source, target).await;
             let wanted = traffic.published.load(Ordering::Relaxed) + 3;
-            while traffic.published.load(Ordering::Relaxed) < wanted {
-                tokio::task::yield_now().await;
-            }
+            until("three more posts", async || traffic.published.load(Ordering::Relaxed) >= wanted).await;
             traffic.over.store(true, Ordering::Relaxed);
             moved
         };

@@ -21,7 +21,7 @@ pub(super) async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut)
 
 pub(super) const ALL: &[Damage] = &[
     ("an edge that the author does not list", &async |scene: &Scene| {
-        scene.remove("FollowersTable", schema::follower(scene.author, scene.reader)).await;
+        scene.world.delete_item("FollowersTable", schema::follower(scene.author, scene.reader)).await;
         json!({ "kind": "follower-missing", "user": scene.reader, "author": scene.author })
     }),
     ("a follower who does not follow", &async |scene: &Scene| {
@@ -37,8 +37,8 @@ pub(super) const ALL: &[Damage] = &[
     ("half an unfollow: without the edge, with the list and both counts", &async |scene: &Scene| {
         let (user, author) = (scene.follower, scene.author);
         // The user has no edge any more. The walk finds the user by a key in Redis.
-        scene.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok();
-        scene.remove("FollowingTable", schema::edge(user, author)).await;
+        scene.counters(user).await;
+        scene.world.delete_item("FollowingTable", schema::edge(user, author)).await;
         let (shard, seen) = (user.shard(), followers_of(scene, user.shard()));
         json!([
             { "kind": "follower-ghost", "user": user, "author": author },
@@ -63,7 +63,7 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": right + 3, "right": right })
     }),
     ("followers not counted at all", &async |scene: &Scene| {
-        scene.remove("CountersTable", schema::followers_counter(scene.other, scene.reader.shard())).await;
+        scene.world.delete_item("CountersTable", schema::followers_counter(scene.other, scene.reader.shard())).await;
         json!({ "kind": "followers-count", "author": scene.other, "shard": scene.reader.shard(), "seen": 0, "right": 1 })
     }),
     ("followers counted in an empty shard", &async |scene: &Scene| {
@@ -103,7 +103,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a favorite of a post not counted", &async |scene: &Scene| {
         let shard = scene.reader.shard();
-        scene.remove("ReactionsTable", schema::post_reactions(scene.post(4), shard)).await;
+        scene.world.delete_item("ReactionsTable", schema::post_reactions(scene.post(4), shard)).await;
         json!({ "kind": "post-reactions", "post": scene.post(4), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("likes of an author counted too high", &async |scene: &Scene| {
@@ -117,7 +117,7 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "author-reactions", "author": author, "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("a like that the reader's list lacks", &async |scene: &Scene| {
-        scene.remove("ReactedTable", schema::reacted(scene.reader, Reaction::Like, scene.post(2))).await;
+        scene.world.delete_item("ReactedTable", schema::reacted(scene.reader, Reaction::Like, scene.post(2))).await;
         json!({ "kind": "reaction-unlisted", "user": scene.reader, "post": scene.post(2), "reaction": "like" })
     }),
     ("a listed favorite that was never given", &async |scene: &Scene| {
@@ -145,7 +145,7 @@ pub(super) const ALL: &[Damage] = &[
         let (user, handle) = (scene.author, format!("author_{}", scene.author));
         let profile = json!({ "name": "Author", "handle": handle });
         scene.caller(user).put_body("/v1/me/profile", &profile).await.ok();
-        scene.remove("HandlesTable", schema::handle(&handle.parse().unwrap())).await;
+        scene.world.delete_item("HandlesTable", schema::handle(&handle.parse().unwrap())).await;
         json!({ "kind": "handle-lost", "user": user, "handle": handle })
     }),
     ("a finished fan-out in the index of unfinished ones", &async |scene: &Scene| {

@@ -54,8 +54,7 @@ async fn replace_reads(scene: &Scene<'_>, reads: NoticeReads) {
 }
 
 async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
-    let mut stored =
-        scene.app.notices.stores.notices.notices(&[scene.notice(1)]).await.unwrap().remove(&scene.notice(1)).unwrap();
+    let mut stored = scene.app.notices.stores.notices.notices(&[scene.notice(1)]).await.unwrap()[&scene.notice(1)].clone();
     (stored.id, stored.revision) = (scene.notice(seq), revision);
     title.clone_into(&mut stored.content.title);
     scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
@@ -79,7 +78,7 @@ async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
 /// Damage of a board.
 pub(super) const OF_A_BOARD: &[Damage] = &[
     ("a notice in the head without an item", &async |scene: &Scene| {
-        scene.remove("NoticesTable", schema::notice(scene.notice(4))).await;
+        scene.world.delete_item("NoticesTable", schema::notice(scene.notice(4))).await;
         json!({ "kind": "notice-missing", "notice": scene.notice(4) })
     }),
     ("a notice that is not in the head", &async |scene: &Scene| {

@@ -100,6 +100,11 @@ impl<'w> Scene<'w> {
         self.app.stores.clock.now()
     }
 
+    /// The counters of a user, as the user sees them.
+    pub(super) async fn counters(&self, user: UserId) -> Value {
+        self.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok()
+    }
+
     /// Deletes a post of the author and waits until the retraction is done.
     pub(super) async fn delete(&self, seq: u64) {
         self.caller(self.author).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
@@ -156,10 +161,6 @@ impl<'w> Scene<'w> {
 
     pub(super) async fn put(&self, table: &str, key: Item, attributes: &[(&str, AttributeValue)]) {
         self.world.put_item(table, with_attributes(key, attributes)).await;
-    }
-
-    pub(super) async fn remove(&self, table: &str, key: Item) {
-        self.world.delete_item(table, key).await;
     }
 
     // ---- Redis -----------------------------------------------------------

@@ -236,7 +236,7 @@ pub(super) const ALL: &[Damage] = &[
         view(scene, "rebuild-abandoned")
     }),
     ("a lost read fact below a view", &async |scene: &Scene| {
-        scene.remove("ReadsTable", schema::reads(scene.reader, scene.author)).await;
+        scene.world.delete_item("ReadsTable", schema::reads(scene.reader, scene.author)).await;
         field(scene, "field-ahead")
     }),
     ("a followed author missing in the cached list", &async |scene: &Scene| {

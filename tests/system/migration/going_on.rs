@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     damage::proxy::{Fate, Proxy, Request, world_behind_a_proxy},
-    hot::split,
+    hot::{follower_count, split},
 };
 
 const AUTHOR: u64 = 1_000;
@@ -111,8 +111,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
     let edge = edge(world, 1, author).await.unwrap();
     let head = app(world).stores.posts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap_or_default();
     assert_eq!(edge.base, head.latest_seq, "author {author}: posts that were imported before the follow are not new");
-    let counts = app(world).stores.edges.follower_counts(user_id(author)).await.unwrap();
-    assert_eq!(counts.iter().sum::<u64>(), 1);
+    assert_eq!(follower_count(world, author).await, 1);
 }
 
 #[test]
@@ -324,7 +323,7 @@ fn users_can_follow_unfollow_and_read_during_an_import() {
             assert!(implied <= follows, "user {user}: {implied} unread of {follows}");
         }
         for author in 0..10 {
-            let counts: u64 = app(world).stores.edges.follower_counts(user_id(AUTHOR + author)).await.unwrap().iter().sum();
+            let counts = follower_count(world, AUTHOR + author).await;
             let listed = world.user(1).walk(&format!("/v1/users/{}/followers", AUTHOR + author), 100).await;
             assert_eq!(counts, listed.len() as u64, "author {author}");
         }
