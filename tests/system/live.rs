@@ -25,10 +25,12 @@ async fn reader(world: &World) {
     world.idle().await;
 }
 
-/// The same reader with a connection.
-async fn watched_reader(world: &World) -> LiveConnection {
-    reader(world).await;
-    world.live(READER).await
+/// Runs a test with a connection of the same reader.
+fn watched(test: impl AsyncFnOnce(&World, LiveConnection)) {
+    world(async |world| {
+        reader(world).await;
+        test(world, world.live(READER).await).await;
+    });
 }
 
 fn told(total: u64, unread: u64, post: &str) -> Value {
@@ -106,8 +108,7 @@ fn a_post_a_deletion_and_a_mark_of_another_device_reach_every_connection() {
 #[test]
 fn there_is_at_most_one_message_a_second_and_the_last_state_arrives() {
     const POSTS: u64 = 30;
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         let author = world.user(AUTHOR);
         let publish = async {
             for _ in 0..POSTS {
@@ -173,8 +174,8 @@ fn pings_are_counted_among_the_reads_of_a_user() {
 
 #[test]
 fn a_view_that_is_rebuilt_or_has_lost_its_feed_stays_watched() {
-    world(async |world| {
-        let (mut connection, mut redis) = (watched_reader(world).await, world.redis().await);
+    watched(async |world, mut connection| {
+        let mut redis = world.redis().await;
         let _: u64 = redis.del(keys::reader_state(user_id(READER))).await.unwrap();
         world.user(READER).get("/v1/unread").await.ok();
         let post = world.user(AUTHOR).publish("after the rebuild, in the list").await;
@@ -189,8 +190,7 @@ fn a_view_that_is_rebuilt_or_has_lost_its_feed_stays_watched() {
 
 #[test]
 fn a_delivery_without_an_announcement_does_not_delay_a_message() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         let post: PostId = world.user(AUTHOR).publish("delivered again").await.parse().unwrap();
         connection.total(1).await;
         world.idle().await;
@@ -210,8 +210,7 @@ fn a_delivery_without_an_announcement_does_not_delay_a_message() {
 
 #[test]
 fn a_connection_that_vanishes_is_removed_and_deliveries_continue() {
-    world(async |world| {
-        let _connection = watched_reader(world).await;
+    watched(async |world, _connection| {
         assert_eq!(world.stack.drop_live_connections(), 1);
         assert_eq!(connections(world).await.len(), 1, "nobody has told that it is gone");
         world.user(AUTHOR).publish("to nobody").await;
@@ -224,8 +223,7 @@ fn a_connection_that_vanishes_is_removed_and_deliveries_continue() {
 
 #[test]
 fn a_worker_that_waits_or_is_killed_does_not_lose_the_last_state() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         world.stack.pause("live").await.unwrap();
         world.user(AUTHOR).publish_all(["while nobody works"; 3]).await;
         assert!(connection.is_silent().await);
@@ -323,8 +321,7 @@ fn each_connection_is_told_what_it_missed_by_its_own_ping() {
 
 #[test]
 fn a_reader_has_at_most_twenty_connections_and_a_displaced_one_is_told_after_its_ping() {
-    world(async |world| {
-        let mut displaced = watched_reader(world).await;
+    watched(async |world, mut displaced| {
         let mut others = Vec::new();
         for _ in 0..20 {
             others.push(world.live(READER).await);
@@ -344,8 +341,7 @@ fn a_reader_has_at_most_twenty_connections_and_a_displaced_one_is_told_after_its
 
 #[test]
 fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         world.stack.pause("live-sender").await.unwrap();
         let post = world.user(AUTHOR).publish("never posted").await;
         lose_messages(world, "LivePostsQueue").await;
@@ -358,8 +354,7 @@ fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
 
 #[test]
 fn a_note_that_is_late_does_not_hide_a_later_message() {
-    world(async |world| {
-        let _connection = watched_reader(world).await;
+    watched(async |world, _connection| {
         world.idle().await;
         let views = world.stack.app("live").unwrap().stores.live_views.clone();
         let claim = async || {
@@ -398,8 +393,7 @@ async fn lose_a_post(world: &World) -> String {
 
 #[test]
 fn neither_a_ping_nor_a_repeated_task_relies_on_a_task_that_was_lost() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         let post = lose_a_post(world).await;
         world.stack.resume("live").unwrap();
         connection.ping().await;
@@ -415,11 +409,10 @@ fn neither_a_ping_nor_a_repeated_task_relies_on_a_task_that_was_lost() {
 
 #[test]
 fn what_an_old_redis_says_of_a_connection_is_not_believed() {
-    world(async |world| {
+    watched(async |world, mut connection| {
         if !world.is_one_node() {
             return;
         }
-        let mut connection = watched_reader(world).await;
         world.user(AUTHOR).publish("before the dump").await;
         connection.total(1).await;
         world.idle().await;
@@ -456,8 +449,7 @@ fn a_damaged_registration_holds_no_other_reader_back() {
 
 #[test]
 fn a_connection_that_was_found_gone_and_then_pinged_stays() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         connection.ping().await;
         let live = world.stack.app("live").unwrap().live.clone();
         let gone = |connection: &str, at| LiveTask::Gone {

@@ -1,7 +1,5 @@
 //! One item of every kind that cannot be decoded. Every job continues, reports it, and repairs all other damage.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 use tidemark::{
     domain::{PostText, Reaction},
@@ -84,9 +82,9 @@ fn unreadable_items_of_every_kind_do_not_stop_a_job() {
             world.update_item("CountersTable", schema::walk(walk), &[("position", n(1))], &[]).await;
         }
 
-        let damaged = |report: &Value| -> BTreeSet<String> {
-            let all = report["differences"].as_array().unwrap();
-            all.iter().filter(|difference| difference["kind"] == "item-damaged").map(Value::to_string).collect()
+        let damaged = |report: &Value| -> Vec<Value> {
+            let all = report["differences"].as_array().unwrap().iter();
+            all.filter(|difference| difference["kind"] == "item-damaged").cloned().collect()
         };
         let fan_outs = fire(world, json!({ "job": "fan-outs", "overdue_ms": 0 })).await;
         assert_eq!(damaged(&fan_outs).len(), 1, "{fan_outs}");

@@ -190,7 +190,7 @@ fn a_publish_and_a_deletion_with_a_lost_response_are_done_once() {
 }
 
 #[test]
-fn a_follow_with_a_lost_response_returns_created_and_an_unfollow_is_visible() {
+fn follows_with_a_lost_response_return_created_up_to_the_limit_and_an_unfollow_is_visible() {
     world_behind_a_proxy(async |world, proxy| {
         world.user(99).publish("one").await;
         let reader = world.user(1);
@@ -206,22 +206,16 @@ fn a_follow_with_a_lost_response_returns_created_and_an_unfollow_is_visible() {
             proxy.forward_all();
             assert_eq!(reader.feed_ids().await, [""; 0], "the request itself updates the view");
         }
-        world.stack.resume("relation-projector").unwrap();
-    });
-}
-
-#[test]
-fn the_last_allowed_follow_is_created_although_its_response_is_lost() {
-    world_behind_a_proxy(async |world, proxy| {
-        let (edges, user) = (&world.stack.app("follow").unwrap().stores.edges, user_id(1));
-        let limit = world.stack.app("follow").unwrap().settings.following_limit;
-        world.user(1).put("/v1/following/50").await.ok();
+        world.resume("relation-projector").await;
+        let app = world.stack.app("follow").unwrap();
+        let (limit, user) = (app.settings.following_limit, user_id(2));
+        world.follow([2], 50).await;
         world.update_item("CountersTable", schema::followings_counter(user), &[("count", n(limit - 1))], &[]).await;
         lose(proxy, "follow", "TransactionInProgressException");
-        assert_eq!(world.user(1).put("/v1/following/51").await.ok()["created"], true);
+        assert_eq!(world.user(2).put("/v1/following/51").await.ok()["created"], true);
         proxy.forward_all();
-        assert_eq!(edges.followings(user).await.unwrap(), limit);
-        assert_eq!(world.user(1).put("/v1/following/52").await.status, 422);
+        assert_eq!(app.stores.edges.followings(user).await.unwrap(), limit);
+        assert_eq!(world.user(2).put("/v1/following/52").await.status, 422);
     });
 }
 

@@ -278,7 +278,7 @@ async fn lost(world: &World, legacy: &LegacySystem, clients: &[Client], authors:
                 let here: BTreeSet<String> = posts.iter().map(|post| post["title"].as_str().unwrap().to_owned()).collect();
                 let expected = client.posts.get(&user).cloned().unwrap_or_default();
                 missing += here.symmetric_difference(&expected).count();
-                missing += legacy.titles(user).await.symmetric_difference(&expected).count();
+                missing += legacy.titles(&format!("author:blogs:{user}")).await.symmetric_difference(&expected).count();
             }
             if let Some(read) = client.read.get(&user) {
                 let unread = caller.walk("/v1/feed?status=unread", 100).await;

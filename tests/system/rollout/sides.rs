@@ -52,7 +52,7 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
         legacy.run("CONFIG SET requirepass ").await;
         world.idle().await;
         assert_eq!(legacy.following(1).await, [9]);
-        assert_eq!(legacy.titles(9).await, ["first".to_owned(), "third".to_owned()].into());
+        assert_eq!(legacy.titles("author:blogs:9").await, ["first".to_owned(), "third".to_owned()].into());
         assert_eq!(legacy.unread_titles(1).await, ["third".to_owned()].into());
         let contents_now = contents(&redis).await;
         assert_eq!(contents_now["user:unread:count:1"], ["9", "1"]);
