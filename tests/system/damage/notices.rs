@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemark::{
     domain::{NoticeReads, PlatformHead, Slot},
     facts::schema,
@@ -60,10 +60,11 @@ async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
     scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
 }
 
-/// Writes the item of a notice.
-async fn put(scene: &Scene<'_>, seq: u64, revision: u64, more: &[(&str, AttributeValue)]) {
+/// Writes the item of a notice that the head does not have. Returns the difference.
+async fn put(scene: &Scene<'_>, seq: u64, revision: u64, more: &[(&str, AttributeValue)]) -> Value {
     let item = [("title", s("put")), ("at", n(1_700_000_000_000_u64)), ("revision", n(revision))];
     scene.put("NoticesTable", with_attributes(schema::notice(scene.notice(seq)), &item), more).await;
+    json!({ "kind": "notice-left", "notice": scene.notice(seq) })
 }
 
 /// Writes the attributes of a head as a restored backup would have them.
@@ -81,17 +82,10 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         scene.world.delete_item("NoticesTable", schema::notice(scene.notice(4))).await;
         json!({ "kind": "notice-missing", "notice": scene.notice(4) })
     }),
-    ("a notice that is not in the head", &async |scene: &Scene| {
-        put(scene, 2, 2, &[]).await;
-        json!({ "kind": "notice-left", "notice": scene.notice(2) })
-    }),
-    ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| {
-        put(scene, 5, 9, &[]).await;
-        json!({ "kind": "notice-left", "notice": scene.notice(5) })
-    }),
+    ("a notice that is not in the head", &async |scene: &Scene| put(scene, 2, 2, &[]).await),
+    ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| put(scene, 5, 9, &[]).await),
     ("an expired notice that is not removed", &async |scene: &Scene| {
-        put(scene, 2, 2, &[("until", n(scene.now().ms() - 20 * 24 * 3_600_000))]).await;
-        json!({ "kind": "notice-left", "notice": scene.notice(2) })
+        put(scene, 2, 2, &[("until", n(scene.now().ms() - 20 * 24 * 3_600_000))]).await
     }),
     ("an old head, below a slot that was given and read", &async |scene: &Scene| {
         let (head, _) = fact(scene).await;
@@ -153,11 +147,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
         json!({ "kind": "key-of-wrong-type", "key": key })
     }),
-    ("a notice read view without expiry", &async |scene: &Scene| {
-        let key = reads_key(scene);
-        scene.redis().persist::<_, ()>(&key).await.unwrap();
-        json!({ "kind": "key-without-lifetime", "key": key })
-    }),
+    ("a notice read view without expiry", &async |scene: &Scene| scene.persist(&reads_key(scene)).await),
     ("a notice read view in another bucket than its user's", &async |scene: &Scene| {
         let (user, platform) = (scene.reader, scene.platform);
         let key = format!("{{{}}}:n:{user}:{platform}", (user.bucket() + 1) % 4096);
@@ -172,9 +162,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     }),
     ("a head view older than its platform, without expiry", &async |scene: &Scene| {
         replace(scene, NoticeView::Head(scene.platform, PlatformHead::default())).await;
-        let key = head_key(scene);
-        scene.redis().persist::<_, ()>(&key).await.unwrap();
-        json!([{ "kind": "platform-head-wrong", "platform": scene.platform }, { "kind": "key-without-lifetime", "key": key }])
+        json!([{ "kind": "platform-head-wrong", "platform": scene.platform }, scene.persist(&head_key(scene)).await])
     }),
     ("an unreadable head view", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(head_key(scene), "bad", 3_600).await.unwrap();

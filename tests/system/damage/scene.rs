@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidemark::{
     App,
     domain::{
@@ -168,6 +168,18 @@ impl<'w> Scene<'w> {
     /// A connection for changes in Redis.
     pub(super) fn redis(&self) -> Connection {
         self.redis.clone()
+    }
+
+    /// Takes the expiry from a key. Returns the difference.
+    pub(super) async fn persist(&self, key: &str) -> Value {
+        self.redis().persist::<_, ()>(key).await.unwrap();
+        json!({ "kind": "key-without-lifetime", "key": key })
+    }
+
+    /// Replaces a key by a string, which is another type. Returns the difference.
+    pub(super) async fn overwrite(&self, key: &str) -> Value {
+        self.redis().set_ex::<_, _, ()>(key, "x", 3_600).await.unwrap();
+        json!({ "kind": "key-of-wrong-type", "key": key })
     }
 
     /// Deletes the reader's view.

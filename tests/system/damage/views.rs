@@ -17,28 +17,36 @@ use tidemark_tests::items::n;
 use super::{Damage, Plant, Scene};
 use Change::{Feed, Field, View};
 
-/// Caches a list of a user, and damages it by the command that `damage` makes for its key.
-async fn damage_list(scene: &Scene<'_>, list: List, damage: impl FnOnce(&str) -> Cmd) {
-    let path = match list {
-        List::Following(user) => format!("/v1/users/{user}/following"),
-        List::Fans(user) => format!("/v1/users/{user}/followers"),
+/// Caches the reader's list of followed authors or the author's list of followers, and damages it by the command that
+/// `damage` makes for its key and the member. Returns the difference.
+async fn damage_list(
+    scene: &Scene<'_>,
+    kind: &str,
+    list: &str,
+    member: UserId,
+    damage: impl FnOnce(String, Vec<u8>) -> Cmd,
+) -> Value {
+    let (user, path, [key, ..]) = match list {
+        "following" => (scene.reader, "following", keys::list(List::Following(scene.reader))),
+        _ => (scene.author, "followers", keys::list(List::Fans(scene.author))),
     };
-    let [key, ..] = keys::list(list);
-    scene.until_cached(&path, &key).await;
-    damage(&key).exec_async(&mut scene.redis()).await.unwrap();
+    scene.until_cached(&format!("/v1/users/{user}/{path}"), &key).await;
+    damage(key, author_prefix(member)).exec_async(&mut scene.redis()).await.unwrap();
+    match kind {
+        "list-damaged" => json!({ "kind": kind, "user": user, "list": list }),
+        _ => json!({ "kind": kind, "user": user, "list": list, "member": member }),
+    }
 }
 
-fn in_list(kind: &str, user: UserId, list: &str, member: UserId) -> Value {
-    json!({ "kind": kind, "user": user, "list": list, "member": member })
-}
-
-async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
+/// Replaces the summary of a post. Returns the difference.
+async fn summary(scene: &Scene<'_>, kind: &str, seq: u64, title: &str) -> Value {
+    let (post, title) = (scene.post(seq), title.to_owned());
     scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
     let known = scene.app.stores.posts.posts(&[post]).await.unwrap();
     let created_at = known.get(&post).map_or_else(|| scene.now(), |post| post.created_at);
-    let summary =
-        PostSummary { id: post, title: title.to_owned(), created_at, revision: 1, rank: Rank::default(), deleted: false };
+    let summary = PostSummary { id: post, title, created_at, revision: 1, rank: Rank::default(), deleted: false };
     scene.app.readers.stores.post_views.remember(&[(summary, None)], None).await.unwrap();
+    json!({ "kind": kind, "post": post })
 }
 
 /// Replaces the reactions to the author in the reader's view.
@@ -62,15 +70,17 @@ fn post(scene: &Scene, kind: &str, seq: u64) -> Value {
     json!({ "kind": kind, "user": scene.reader, "post": scene.post(seq) })
 }
 
-fn ghost(scene: &Scene, post: PostId, why: &str) -> Value {
-    json!({ "kind": "entry-ghost", "user": scene.reader, "post": post, "why": why })
+/// Inserts an entry into the feed. Returns the difference.
+async fn ghost(scene: &Scene<'_>, key: FeedKey, why: &str) -> Value {
+    scene.enter(key).await;
+    json!({ "kind": "entry-ghost", "user": scene.reader, "post": key.post, "why": why })
 }
 
-/// Makes sure that the reader has a ranked feed. Returns its key.
-async fn ranked(scene: &Scene<'_>) -> String {
+/// Makes sure that the reader has a ranked feed, and damages it by a command for its key.
+async fn damage_ranked(scene: &Scene<'_>, damage: impl FnOnce(&str) -> Cmd) {
     let [ranked, _] = keys::ranked(scene.reader);
     scene.until_cached("/v1/feed?order=ranked", &ranked).await;
-    ranked
+    damage(&ranked).exec_async(&mut scene.redis()).await.unwrap();
 }
 
 /// The key of a post in the feed.
@@ -146,19 +156,17 @@ pub(super) const ALL: &[Damage] = &[
     ("an author hidden who is not muted", &Field("choice-wrong", |field| field.muted = true)),
     ("a preference that the reader does not have", &Field("preference-wrong", |field| field.preference = 5)),
     ("a wrong score", &async |scene: &Scene| {
-        let ranked = ranked(scene).await;
-        scene.redis().zincr::<_, _, _, ()>(ranked, entry(scene, 2).await.entry(), 5).await.unwrap();
+        let entry = entry(scene, 2).await.entry();
+        damage_ranked(scene, |key| Cmd::zincr(key, entry, 5)).await;
         post(scene, "rank-wrong", 2)
     }),
     ("a score of a post that the feed does not have", &async |scene: &Scene| {
-        let ranked = ranked(scene).await;
         let entry = FeedKey { at: Timestamp::from_ms(5), post: scene.post(99) }.entry();
-        scene.redis().zadd::<_, _, _, ()>(ranked, entry, 1).await.unwrap();
+        damage_ranked(scene, |key| Cmd::zadd(key, entry, 1)).await;
         post(scene, "rank-wrong", 99)
     }),
     ("an unreadable ranked feed", &async |scene: &Scene| {
-        let ranked = ranked(scene).await;
-        scene.redis().zadd::<_, _, _, ()>(ranked, "nobody", 1).await.unwrap();
+        damage_ranked(scene, |key| Cmd::zadd(key, "nobody", 1)).await;
         view(scene, "rank-damaged")
     }),
     ("a deleted post without its bit", &async |scene: &Scene| {
@@ -195,22 +203,17 @@ pub(super) const ALL: &[Damage] = &[
     ("an entry of a deleted post", &async |scene: &Scene| {
         let key = entry(scene, 3).await;
         scene.delete(3).await;
-        scene.enter(key).await;
-        ghost(scene, scene.post(3), "deleted")
+        ghost(scene, key, "deleted").await
     }),
     ("an entry of an author who is not followed", &async |scene: &Scene| {
-        let post = PostId::new(scene.stranger, 1);
-        scene.enter(scene.fact(post).await.key()).await;
-        ghost(scene, post, "unfollowed")
+        ghost(scene, scene.fact(PostId::new(scene.stranger, 1)).await.key(), "unfollowed").await
     }),
     ("an entry of a post that does not exist", &async |scene: &Scene| {
-        scene.enter(FeedKey { at: scene.now(), post: scene.post(77) }).await;
-        ghost(scene, scene.post(77), "unknown")
+        ghost(scene, FeedKey { at: scene.now(), post: scene.post(77) }, "unknown").await
     }),
     ("an entry with another time than its post's", &async |scene: &Scene| {
         let key = entry(scene, 5).await;
-        scene.enter(FeedKey { at: key.at.plus_ms(60_000), ..key }).await;
-        ghost(scene, scene.post(5), "unknown")
+        ghost(scene, FeedKey { at: key.at.plus_ms(60_000), ..key }, "unknown").await
     }),
     ("a feed out of order", &Feed("feed-disordered", |entries| entries.swap(1, 3))),
     ("an entry twice", &Feed("feed-disordered", |entries| entries.insert(2, entries[1].clone()))),
@@ -240,33 +243,27 @@ pub(super) const ALL: &[Damage] = &[
         field(scene, "field-ahead")
     }),
     ("a followed author missing in the cached list", &async |scene: &Scene| {
-        damage_list(scene, List::Following(scene.reader), |key| Cmd::zrem(key, author_prefix(scene.other))).await;
-        in_list("list-missing", scene.reader, "following", scene.other)
+        damage_list(scene, "list-missing", "following", scene.other, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followed authors", &async |scene: &Scene| {
-        damage_list(scene, List::Following(scene.reader), |key| Cmd::zadd(key, author_prefix(scene.stranger), scene.now().ms()))
-            .await;
-        in_list("list-ghost", scene.reader, "following", scene.stranger)
+        let now = scene.now().ms();
+        damage_list(scene, "list-ghost", "following", scene.stranger, |key, member| Cmd::zadd(key, member, now)).await
     }),
     ("a follower missing in the cached list", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zrem(key, author_prefix(scene.follower))).await;
-        in_list("list-missing", scene.author, "fans", scene.follower)
+        damage_list(scene, "list-missing", "fans", scene.follower, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followers", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zadd(key, author_prefix(scene.stranger), scene.now().ms())).await;
-        in_list("list-ghost", scene.author, "fans", scene.stranger)
+        let now = scene.now().ms();
+        damage_list(scene, "list-ghost", "fans", scene.stranger, |key, member| Cmd::zadd(key, member, now)).await
     }),
     ("a follower in the wrong place of the cached list", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zincr(key, author_prefix(scene.follower), 5_000)).await;
-        in_list("list-time", scene.author, "fans", scene.follower)
+        damage_list(scene, "list-time", "fans", scene.follower, |key, member| Cmd::zincr(key, member, 5_000)).await
     }),
     ("a list without its marker", &async |scene: &Scene| {
-        damage_list(scene, List::Following(scene.reader), |key| Cmd::zremrangebyrank(key, 0, 0)).await;
-        json!({ "kind": "list-damaged", "user": scene.reader, "list": "following" })
+        damage_list(scene, "list-damaged", "following", scene.other, |key, _| Cmd::zremrangebyrank(key, 0, 0)).await
     }),
     ("a list with an invalid member", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zadd(key, "nobody", 1)).await;
-        json!({ "kind": "list-damaged", "user": scene.author, "list": "fans" })
+        damage_list(scene, "list-damaged", "fans", scene.follower, |key, _| Cmd::zadd(key, "nobody", 1)).await
     }),
     ("another user's counters", &async |scene: &Scene| {
         for user in [scene.author, scene.other] {
@@ -312,22 +309,15 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("the summary of a deleted post", &async |scene: &Scene| {
         scene.delete(3).await;
-        summary(scene, scene.post(3), "three").await;
-        json!({ "kind": "summary-of-deleted", "post": scene.post(3) })
+        summary(scene, "summary-of-deleted", 3, "three").await
     }),
-    ("a summary with another title", &async |scene: &Scene| {
-        summary(scene, scene.post(2), "not what it was").await;
-        json!({ "kind": "summary-wrong", "post": scene.post(2) })
-    }),
+    ("a summary with another title", &async |scene: &Scene| summary(scene, "summary-wrong", 2, "not what it was").await),
     ("a live post with the summary of a deleted one", &async |scene: &Scene| {
         let key = scene.fact(scene.post(2)).await.key();
         scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
         json!({ "kind": "summary-wrong", "post": scene.post(2) })
     }),
-    ("the summary of a post that does not exist", &async |scene: &Scene| {
-        summary(scene, scene.post(99), "never").await;
-        json!({ "kind": "summary-of-nothing", "post": scene.post(99) })
-    }),
+    ("the summary of a post that does not exist", &async |scene: &Scene| summary(scene, "summary-of-nothing", 99, "never").await),
     ("an unreadable summary", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(&keys::post(scene.post(1))[0], "x", 3_600).await.unwrap();
         json!({ "kind": "summary-damaged", "post": scene.post(1) })
@@ -361,24 +351,12 @@ pub(super) const ALL: &[Damage] = &[
         views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
         json!({ "kind": "marks-wrong", "user": user, "author": author })
     }),
-    ("a view without expiry", &async |scene: &Scene| {
-        scene.redis().persist::<_, ()>(&scene.state_key).await.unwrap();
-        json!({ "kind": "key-without-lifetime", "key": scene.state_key })
-    }),
+    ("a view without expiry", &async |scene: &Scene| scene.persist(&scene.state_key).await),
     ("progress without expiry", &async |scene: &Scene| {
-        let key = keys::pages_done(FanOutKind::Deliver, scene.post(1));
-        scene.redis().persist::<_, ()>(&key).await.unwrap();
-        json!({ "kind": "key-without-lifetime", "key": key })
+        scene.persist(&keys::pages_done(FanOutKind::Deliver, scene.post(1))).await
     }),
-    ("a state of the wrong type", &async |scene: &Scene| {
-        scene.redis().set_ex::<_, _, ()>(&scene.state_key, "x", 3_600).await.unwrap();
-        json!({ "kind": "key-of-wrong-type", "key": scene.state_key })
-    }),
-    ("a list of the wrong type", &async |scene: &Scene| {
-        let [key, ..] = keys::list(List::Fans(scene.author));
-        scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
-        json!({ "kind": "key-of-wrong-type", "key": key })
-    }),
+    ("a state of the wrong type", &async |scene: &Scene| scene.overwrite(&scene.state_key).await),
+    ("a list of the wrong type", &async |scene: &Scene| scene.overwrite(&keys::list(List::Fans(scene.author))[0]).await),
     ("a key in another bucket than its user's", &async |scene: &Scene| {
         let key = format!("{{{}}}:r:{}", (scene.reader.bucket() + 1) % 4096, scene.reader);
         scene.redis().hset::<_, _, _, ()>(&key, "@", "x").await.unwrap();
