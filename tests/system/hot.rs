@@ -14,12 +14,9 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::{StreamExt, future::join_all, stream};
 use serde_json::json;
-use tidemark::{
-    domain::Timestamp,
-    facts::{
-        item::encode,
-        schema::{self, CounterItem, DraftItem},
-    },
+use tidemark::facts::{
+    item::encode,
+    schema::{self, CounterItem, DraftItem},
 };
 use tidemark_local::Weather;
 use tidemark_tests::{
@@ -46,13 +43,9 @@ pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shar
     update.send().await.unwrap();
 }
 
-fn now(world: &World) -> Timestamp {
-    world.stack.app("publish").unwrap().stores.clock.now()
-}
-
 /// Lets an author's head say, for a minute, that posts have to wait for it.
 pub(crate) async fn set_contended(world: &World, author: u64) {
-    let at = n(now(world).ms() + 60_000);
+    let at = n(world.stack.app("publish").unwrap().stores.clock.now().ms() + 60_000);
     world.update_item("PostsTable", schema::head(user_id(author)), &[("contended_at", at)], &[]).await;
 }
 
@@ -180,7 +173,7 @@ fn a_draft_that_was_left_behind_is_written_once_or_never() {
             author.post_with_key("/v1/posts", key, &json!({ "title": "keyed", "body": "text" })).await.ok()["id"].clone()
         };
         let first = keyed("answered").await;
-        let now = now(world);
+        let now = world.stack.app("publish").unwrap().stores.clock.now();
         let stored = async |key: &str| world.item("IdempotencyTable", schema::record(key)).await;
         let record = stored(&schema::publish_record(user_id(AUTHOR), "answered")).await.unwrap();
         let fingerprint = record["fingerprint"].as_s().unwrap();

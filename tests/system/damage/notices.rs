@@ -49,15 +49,21 @@ async fn replace(scene: &Scene<'_>, view: NoticeView) {
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
 }
 
-async fn replace_reads(scene: &Scene<'_>, reads: NoticeReads) {
+/// Changes the cached read state. Returns the difference.
+async fn reads(scene: &Scene<'_>, kind: &str, change: impl FnOnce(&mut NoticeReads)) -> Value {
+    let (_, mut reads) = fact(scene).await;
+    change(&mut reads);
     replace(scene, NoticeView::Reads(scene.reader, scene.platform, reads)).await;
+    json!({ "kind": kind, "user": scene.reader, "platform": scene.platform })
 }
 
-async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
+/// Caches a title. Returns the difference.
+async fn title(scene: &Scene<'_>, kind: &str, seq: u64, revision: u64, title: &str) -> Value {
     let mut stored = scene.app.notices.stores.notices.notices(&[scene.notice(1)]).await.unwrap()[&scene.notice(1)].clone();
     (stored.id, stored.revision) = (scene.notice(seq), revision);
     title.clone_into(&mut stored.content.title);
     scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
+    json!({ "kind": kind, "notice": scene.notice(seq), "revision": revision })
 }
 
 /// Writes the item of a notice that the head does not have. Returns the difference.
@@ -100,8 +106,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     ("slots read that were never given", &async |scene: &Scene| {
         let set = [("read", seqs([3, 9, 70_000])), ("version", n(2))];
         scene.set("NoticeReadsTable", schema::notice_reads(scene.reader, scene.platform), &set).await;
-        let (_, reads) = fact(scene).await;
-        replace_reads(scene, reads).await;
+        replace(scene, NoticeView::Reads(scene.reader, scene.platform, fact(scene).await.1)).await;
         json!({ "kind": "notice-reads-beyond", "user": scene.reader, "platform": scene.platform, "latest": 4 as Slot })
     }),
     ("a platform marked through a notice above its last", &async |scene: &Scene| {
@@ -123,18 +128,13 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a notice read view older than the fact", &async |scene: &Scene| {
-        replace_reads(scene, NoticeReads::default()).await;
-        json!({ "kind": "notice-reads-behind", "user": scene.reader, "platform": scene.platform })
+        reads(scene, "notice-reads-behind", |reads| *reads = NoticeReads::default()).await
     }),
     ("notices read in the view and not in the fact", &async |scene: &Scene| {
-        let (_, reads) = fact(scene).await;
-        replace_reads(scene, NoticeReads { read: [1, 3].into_iter().collect(), ..reads }).await;
-        json!({ "kind": "notice-reads-wrong", "user": scene.reader, "platform": scene.platform })
+        reads(scene, "notice-reads-wrong", |reads| reads.read = [1, 3].into_iter().collect()).await
     }),
     ("a notice read view with a version above the fact", &async |scene: &Scene| {
-        let (_, reads) = fact(scene).await;
-        replace_reads(scene, NoticeReads { version: 70, ..reads }).await;
-        json!({ "kind": "notice-reads-wrong", "user": scene.reader, "platform": scene.platform })
+        reads(scene, "notice-reads-wrong", |reads| reads.version = 70).await
     }),
     ("an unreadable notice read view", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
@@ -168,22 +168,14 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         scene.redis().set_ex::<_, _, ()>(head_key(scene), "bad", 3_600).await.unwrap();
         json!({ "kind": "platform-head-wrong", "platform": scene.platform })
     }),
-    ("another title than the notice's", &async |scene: &Scene| {
-        title(scene, 1, 1, "not what it was").await;
-        json!({ "kind": "title-wrong", "notice": scene.notice(1), "revision": 1 })
-    }),
+    ("another title than the notice's", &async |scene: &Scene| title(scene, "title-wrong", 1, 1, "not what it was").await),
     ("an unreadable title", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(keys::notice_title(scene.notice(3), 3), "x", 3_600).await.unwrap();
         json!({ "kind": "title-damaged", "notice": scene.notice(3), "revision": 3 })
     }),
     ("titles of a future revision and of a future notice", &async |scene: &Scene| {
-        for (seq, revision) in [(1, 6), (5, 1)] {
-            title(scene, seq, revision, "one").await;
-        }
-        json!([
-            { "kind": "title-of-nothing", "notice": scene.notice(1), "revision": 6 },
-            { "kind": "title-of-nothing", "notice": scene.notice(5), "revision": 1 },
-        ])
+        let kind = "title-of-nothing";
+        json!([title(scene, kind, 1, 6, "one").await, title(scene, kind, 5, 1, "one").await])
     }),
     ("a title of the wrong type without expiry", &async |scene: &Scene| {
         let view = View::Title(scene.notice(4), 4);

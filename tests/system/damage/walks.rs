@@ -20,7 +20,6 @@ use tidemark_reconcile::{
     diff::{Correction, Counter, Recount},
 };
 use tidemark_tests::{
-    World,
     items::{n, s},
     parameter, world, world_with,
 };
@@ -32,21 +31,22 @@ fn plan(dry_run: bool, slice: usize) -> Plan {
     Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice, segment: Segment::WHOLE }
 }
 
-/// Scenes with a wrong followings count of each reader, and the expected differences.
-async fn miscounted(world: &World, count: usize) -> (Vec<Scene<'_>>, BTreeSet<String>) {
-    let (scenes, mut expected) = (Scene::several(world, count).await, BTreeSet::new());
-    for scene in &scenes {
+/// Gives the reader of each scene a wrong followings count. Returns the expected differences.
+async fn miscount(scenes: &[Scene<'_>]) -> BTreeSet<String> {
+    let mut expected = BTreeSet::new();
+    for scene in scenes {
         scene.set("CountersTable", schema::followings_counter(scene.reader), &[("count", n(9))]).await;
         let difference = json!({ "kind": "followings-count", "user": scene.reader, "seen": 9, "right": 2 });
         expected.insert(difference.to_string());
     }
-    (scenes, expected)
+    expected
 }
 
 #[test]
-fn a_walk_that_its_deadline_stopped_continues_at_its_position_and_a_dry_run_from_its_own_response() {
+fn a_walk_continues_at_its_stored_position_also_by_the_minute_job_and_a_dry_run_from_its_own_response() {
     world(async |world| {
-        let (_scenes, expected) = miscounted(world, 6).await;
+        let scenes = Scene::several(world, 6).await;
+        let expected = miscount(&scenes).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         for dry_run in [true, false] {
             let (mut found, mut repaired, mut at) = (BTreeSet::new(), 0, Vec::<String>::new());
@@ -70,21 +70,13 @@ fn a_walk_that_its_deadline_stopped_continues_at_its_position_and_a_dry_run_from
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
         let report = fire(world, json!({ "job": "users", "share": 1.0 })).await;
         assert_eq!((&report["found"], &report["next"]), (&json!({}), &json!(null)));
-    });
-}
-
-#[test]
-fn the_minute_job_continues_the_daily_walk() {
-    world(async |world| {
-        let (_scenes, expected) = miscounted(world, 3).await;
-        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
+        // The minute job continues a walk.
+        miscount(&scenes).await;
         let begun = reconcile.walk(&plan(false, 5), None, false, &|| true).await.unwrap().unwrap();
         assert!(begun.next.is_some());
         let minute = fire(world, json!({ "job": "minute", "share": 1.0, "settle_ms": 0 })).await;
         assert_eq!(minute["users"]["next"], Value::Null);
-        let mut found = listed(&[json!(begun)]);
-        found.extend(listed(&[minute["users"].clone()]));
-        assert_eq!(found, expected);
+        assert_eq!(listed(&[json!(begun), minute["users"].clone()]), expected);
     });
 }
 
@@ -115,7 +107,8 @@ fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
 #[test]
 fn segments_of_a_walk_are_continued_in_parallel() {
     world_with(parameter("ReconcileConcurrency", 5), async |world| {
-        let (scenes, _) = miscounted(world, 12).await;
+        let scenes = Scene::several(world, 12).await;
+        miscount(&scenes).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let in_progress = async || reconcile.in_progress(Segment::all(4)).await.unwrap();
         let run = async |job: &str| world.reconcile(json!({ "job": job, "share": 1.0, "settle_ms": 0, "slice": 5 })).await;
@@ -158,7 +151,7 @@ fn segments_of_a_walk_are_continued_in_parallel() {
 #[test]
 fn one_of_two_concurrent_walks_stops() {
     world(async |world| {
-        let (_scenes, expected) = miscounted(world, 3).await;
+        let expected = miscount(&Scene::several(world, 3).await).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let never = || false;
         let (plan, slow) = (plan(false, 10), Plan { settle: Duration::from_millis(50), ..plan(false, 10) });

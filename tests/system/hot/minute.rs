@@ -6,10 +6,7 @@
 //! `cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture hot::minute::<test>`, with
 //! `TIDEMARK_SECONDS` of deployment time.
 
-use std::{
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -45,8 +42,7 @@ impl Minute<'_> {
             tokio::time::sleep_until(started + at).await;
             (started + at, number)
         });
-        let (latencies, refusals) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-        let answered = arrivals.for_each_concurrent(MOST_OPEN, async |(at, number)| {
+        let answered = arrivals.map(async |(at, number)| {
             let mut refused = 0_u64;
             loop {
                 let response = request(number).await;
@@ -57,12 +53,10 @@ impl Minute<'_> {
                 }
                 tokio::time::sleep(PAUSE * self.slowdown).await;
             }
-            latencies.lock().unwrap().push(at.elapsed() / self.slowdown);
-            refusals.lock().unwrap().push(refused);
+            (at.elapsed() / self.slowdown, refused)
         });
-        answered.await;
+        let (mut latencies, refusals): (Vec<_>, Vec<_>) = answered.buffer_unordered(MOST_OPEN).unzip().await;
         let took = started.elapsed();
-        let (mut latencies, refusals) = (latencies.into_inner().unwrap(), refusals.into_inner().unwrap());
         latencies.sort_unstable();
         let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
         let refused = refusals.iter().filter(|refused| **refused > 0).count() as u64;
