@@ -4,6 +4,7 @@ mod faults;
 
 use std::{
     collections::BTreeMap,
+    ops::RangeInclusive,
     time::{Duration, Instant},
 };
 
@@ -12,49 +13,44 @@ use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{World, number_from, until, world};
 
+use crate::damage::{items, walk};
+
 /// No other id contains these digits.
 const LEAVING: u64 = 777_777_777;
+
+const NOT_FOUND: (u16, &str) = (404, "/problems/not-found");
 
 /// The user follows and is followed, publishes, reacts and marks, mutes and blocks, in both directions.
 pub(crate) async fn live(world: &World) {
     let user = world.user(LEAVING);
     world.follow(1..=5, LEAVING).await;
-    user.put("/v1/following/66").await.ok();
+    user.follow([66, 60, 61]).await;
     user.delete("/v1/following/66").await.ok();
-    for author in [60, 61] {
-        user.put(&format!("/v1/following/{author}")).await.ok();
-        world.follow([1], author).await;
-    }
-    let profile = json!({ "name": "Ada", "handle": "ada_leaves" });
-    let profile = user.put_body("/v1/me/profile", &profile).await;
+    world.user(1).follow([60, 61]).await;
+    let profile = user.put_body("/v1/me/profile", &json!({ "name": "Ada", "handle": "ada_leaves" })).await;
     assert_eq!(profile.ok()["user"], LEAVING.to_string());
     let posts = user.publish_all(["one", "two", "three"]).await;
     user.delete(&format!("/v1/posts/{}", posts[2])).await.ok();
-    let theirs = [world.user(60).publish("theirs").await, world.user(60).publish("deleted later").await];
+    let theirs = world.user(60).publish_all(["theirs", "deleted later"]).await;
     world.idle().await;
-    for post in &theirs {
-        user.put(&format!("/v1/posts/{post}/like")).await.ok();
-        user.put(&format!("/v1/posts/{post}/read")).await.ok();
+    let put = async |user: u64, path: String| drop(world.user(user).put(&path).await.ok());
+    for (reader, post) in [(LEAVING, &theirs[0]), (LEAVING, &theirs[1]), (1, &posts[0]), (2, &posts[0]), (9, &posts[0])] {
+        put(reader, format!("/v1/posts/{post}/like")).await;
+        put(reader, format!("/v1/posts/{post}/read")).await;
     }
-    user.put(&format!("/v1/posts/{}/favorite", theirs[0])).await.ok();
+    put(LEAVING, format!("/v1/posts/{}/favorite", theirs[0])).await;
     world.user(60).delete(&format!("/v1/posts/{}", theirs[1])).await.ok();
-    for reader in [1, 2, 9] {
-        world.user(reader).put(&format!("/v1/posts/{}/like", posts[0])).await.ok();
-        world.user(reader).put(&format!("/v1/posts/{}/read", posts[0])).await.ok();
-        world.user(reader).feed_ids().await;
+    world.read_feeds([1, 2, 9]).await;
+    for (one, what, other) in
+        [(LEAVING, "mutes", 62), (63, "mutes", LEAVING), (1, "mutes", LEAVING), (LEAVING, "blocks", 65), (64, "blocks", LEAVING)]
+    {
+        put(one, format!("/v1/{what}/{other}")).await;
     }
-    for (one, other) in [(LEAVING, 62), (63, LEAVING), (1, LEAVING)] {
-        world.user(one).put(&format!("/v1/mutes/{other}")).await.ok();
+    for (owner, author) in [(LEAVING, 60), (3, LEAVING)] {
+        let list = world.user(owner).post("/v1/lists", &json!({ "name": "all" })).await.ok();
+        put(owner, format!("/v1/lists/{}/authors/{author}", list["id"].as_str().unwrap())).await;
     }
-    for (one, other) in [(LEAVING, 65), (64, LEAVING)] {
-        world.user(one).put(&format!("/v1/blocks/{other}")).await.ok();
-    }
-    let list = user.post("/v1/lists", &json!({ "name": "all" })).await.body["id"].as_str().unwrap().to_owned();
-    user.put(&format!("/v1/lists/{list}/authors/60")).await.ok();
-    let own = world.user(3).post("/v1/lists", &json!({ "name": "mine" })).await.body["id"].as_str().unwrap().to_owned();
-    world.user(3).put(&format!("/v1/lists/{own}/authors/{LEAVING}")).await.ok();
-    let publisher = world.stranger(Some("9 notices:write"));
-    let notices = publisher.post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await.ok();
+    let notices = world.administrator().post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await.ok();
     user.post("/v1/notices/reads", &json!({ "platform": 3, "through": notices["items"][0]["seq"] })).await.ok();
     assert_eq!(user.get("/v1/notices/unread?platform=3").await.ok()["unread"], 0);
     world.idle().await;
@@ -86,15 +82,7 @@ async fn erased(world: &World) -> Value {
 
 /// Every item with the user's id, and every key of Redis with it.
 async fn traces(world: &World) -> Vec<String> {
-    let (client, digits) = (world.dynamodb().await, LEAVING.to_string());
-    let mut found = Vec::new();
-    for table in world.stack.template().tables.values() {
-        let mut items = client.scan().table_name(&table.name).into_paginator().items().send();
-        while let Some(item) = items.next().await {
-            let item: BTreeMap<_, _> = item.unwrap().into_iter().collect();
-            found.push(format!("{} {item:?}", table.name));
-        }
-    }
+    let mut found: Vec<String> = items(world).await.into_iter().map(|(table, item)| format!("{table} {item:?}")).collect();
     let redis = &world.stack.app("fan-out").unwrap().redis;
     let mut cursor = 0;
     loop {
@@ -105,7 +93,7 @@ async fn traces(world: &World) -> Vec<String> {
             break;
         }
     }
-    found.retain(|text| text.contains(&digits));
+    found.retain(|text| text.contains(&LEAVING.to_string()));
     found.sort();
     found
 }
@@ -124,6 +112,13 @@ async fn check_traces(world: &World) {
     assert_eq!(left.iter().filter(|text| text.starts_with("Identities")).count(), 1, "{left:#?}");
 }
 
+async fn have_empty_feeds(world: &World, readers: RangeInclusive<u64>) {
+    for reader in readers {
+        assert!(world.user(reader).feed_ids().await.is_empty());
+        assert_eq!(world.user(reader).unread_total().await, 0);
+    }
+}
+
 /// Checks that no feed, list or counter of other users has a trace.
 async fn check_others(world: &World) {
     let counters = async |user: u64| world.user(8).get(&format!("/v1/users/{user}/counters")).await.ok();
@@ -135,25 +130,22 @@ async fn check_others(world: &World) {
     assert_eq!([&theirs["followers"], &theirs["likes_received"], &theirs["favorites_received"]], [1, 0, 0]);
     assert_eq!(world.user(1).feed_ids().await, ["60-1"]);
     assert_eq!(world.user(1).unread_total().await, 1);
-    for reader in 2..=5 {
-        assert!(world.user(reader).feed_ids().await.is_empty());
-        assert_eq!(world.user(reader).unread_total().await, 0);
+    have_empty_feeds(world, 2..=5).await;
+    let posts = format!("/v1/authors/{LEAVING}/posts");
+    for (user, list) in [(3, "/v1/mutes"), (64, "/v1/blocks"), (2, "/v1/me/likes"), (2, &posts)] {
+        assert!(world.user(user).walk(list, 20).await.is_empty(), "{list}");
     }
-    assert!(world.user(3).walk("/v1/mutes", 20).await.is_empty());
-    assert!(world.user(64).walk("/v1/blocks", 20).await.is_empty());
-    assert!(world.user(2).walk("/v1/me/likes", 20).await.is_empty());
     let reader = world.user(2);
-    assert_eq!(reader.get(&format!("/v1/posts/{LEAVING}-1")).await.problem(), (404, "/problems/not-found"));
-    assert!(reader.walk(&format!("/v1/authors/{LEAVING}/posts"), 20).await.is_empty());
-    assert_eq!(reader.get("/v1/handles/ada_leaves").await.problem(), (404, "/problems/not-found"));
+    for path in [format!("posts/{LEAVING}-1"), "handles/ada_leaves".to_owned()] {
+        assert_eq!(reader.get(&format!("/v1/{path}")).await.problem(), NOT_FOUND, "{path}");
+    }
     for path in ["following", "mutes", "blocks"] {
-        assert_eq!(reader.put(&format!("/v1/{path}/{LEAVING}")).await.problem(), (404, "/problems/not-found"), "{path}");
+        assert_eq!(reader.put(&format!("/v1/{path}/{LEAVING}")).await.problem(), NOT_FOUND, "{path}");
     }
     let through = json!({ "author": LEAVING.to_string(), "through": 2 });
     assert_eq!(reader.post("/v1/reads", &through).await.ok()["changed"], 0);
     assert_eq!(reader.get(&format!("/v1/users/{LEAVING}")).await.ok()["profile"], Value::Null);
-    let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;
-    assert!(walk.found.is_empty(), "{walk:?}");
+    assert_eq!(walk(world, true, 1_000).await["differences"], json!([]));
 }
 
 #[test]
@@ -163,24 +155,15 @@ fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         let user = world.user(LEAVING);
         let export = user.walk("/v1/me/export", 3).await;
         assert_eq!(export, user.walk("/v1/me/export", 100).await, "pages of any size are the same");
-        let mut kinds = BTreeMap::new();
+        let mut kinds = BTreeMap::<_, u64>::new();
         for item in &export {
-            *kinds.entry(item["kind"].as_str().unwrap()).or_insert(0) += 1;
+            *kinds.entry(item["kind"].as_str().unwrap()).or_default() += 1;
         }
-        let expected = [
-            ("profile", 1),
-            ("follow", 2),
-            ("follower", 5),
-            ("post", 2),
-            ("like", 2),
-            ("favorite", 1),
-            ("read", 1),
-            ("list", 1),
-            ("mute", 1),
-            ("block", 1),
-        ];
-        assert_eq!(kinds, expected.into_iter().collect());
-        assert_eq!(user.get("/v1/me/erasure").await.problem(), (404, "/problems/not-found"));
+        let expected = json!({
+            "profile": 1, "follow": 2, "follower": 5, "post": 2, "like": 2, "favorite": 1, "read": 1, "list": 1, "mute": 1, "block": 1,
+        });
+        assert_eq!(json!(kinds), expected);
+        assert_eq!(user.get("/v1/me/erasure").await.problem(), NOT_FOUND);
 
         let begun = user.delete("/v1/me").await;
         assert_eq!((begun.status, &begun.body["state"]), (202, &json!("running")));
@@ -235,10 +218,7 @@ fn deliveries_that_were_under_way_and_an_old_redis_bring_nothing_back() {
         world.user(LEAVING).delete("/v1/me").await.ok();
         world.stack.resume("fan-out").unwrap();
         erased(world).await;
-        for reader in 1..=5 {
-            assert!(world.user(reader).feed_ids().await.is_empty());
-            assert_eq!(world.user(reader).unread_total().await, 0);
-        }
+        have_empty_feeds(world, 1..=5).await;
         check_traces(world).await;
     });
 }
@@ -272,18 +252,14 @@ async fn live_with_followers(world: &World, followers: u64, posts: u64) {
     const LATE: u64 = 5;
     const LIVE: u64 = 30;
     let user = world.user(LEAVING);
-    for number in 1..=posts - LATE {
-        user.publish(&format!("early {number}")).await;
-    }
-    let follow = |reader: u64| async move {
+    user.publish_all(1..=posts - LATE).await;
+    let follow = async |reader: u64| {
         let authors = json!({ "authors": [LEAVING.to_string(), other(reader).to_string()] });
         world.user(reader).post("/v1/following", &authors).await.ok();
     };
-    stream::iter(1..=followers).map(follow).buffer_unordered(16).collect::<()>().await;
+    stream::iter(1..=followers).for_each_concurrent(16, follow).await;
     world.read_feeds(1..=LIVE).await;
-    for number in 1..=LATE {
-        user.publish(&format!("late {number}")).await;
-    }
+    user.publish_all(posts - LATE + 1..=posts).await;
     world.stack.idle_within(Duration::from_secs(3_600)).await.unwrap();
     for reader in 1..=LIVE {
         assert_eq!(world.user(reader).unread_total().await, LATE);
@@ -302,14 +278,14 @@ async fn check_readers(world: &World, followers: u64, posts: u64) {
         let counters = world.user(8).get(&format!("/v1/users/{}/counters", other(author))).await.ok();
         assert_eq!(counters["followers"], readers);
     }
-    let check = |reader: u64| async move {
+    let check = async |reader: u64| {
         let reads = world.user(reader);
         assert_eq!(reads.unread_total().await, posts, "{reader}");
         assert_eq!(reads.get(&format!("/v1/users/{reader}/counters")).await.ok()["followings"], 1, "{reader}");
         let foreign = format!("{}-", other(reader));
         assert!(reads.feed_ids().await.iter().all(|id| id.starts_with(&foreign)), "{reader}");
     };
-    stream::iter(1..=followers).map(check).buffer_unordered(16).collect::<()>().await;
+    stream::iter(1..=followers).for_each_concurrent(16, check).await;
     println!("the counts of {followers} readers are right");
 }
 
@@ -355,8 +331,7 @@ async fn big_author(followers: u64, posts: u64, kills: usize, apart: Duration, p
         check_readers(world, followers, published).await;
         // The dry run compares about 50 users a second.
         if followers <= 1_000 {
-            let walk = world.walk_over_all_users(true, Duration::from_secs(1)).await;
-            assert!(walk.found.is_empty(), "{walk:?}");
+            assert_eq!(walk(world, true, 1_000).await["differences"], json!([]));
         }
     })
     .await;

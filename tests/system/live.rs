@@ -1,6 +1,6 @@
-//! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection.
+//! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection. A
+//! connection receives what it missed after its next ping, whatever other connections have received.
 
-mod losses;
 mod many;
 
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{Modes, PostId},
-    ports::{LiveTask, Notified},
-    queue::decode,
+    domain::{CountsDigest, Modes, PostId, Timestamp},
+    ports::{ClaimedUpdate, Connection, LiveTask, Notified, Told},
+    queue::decode_live,
     views::keys,
 };
 use tidemark_tests::{LiveConnection, PATIENCE, World, parameter, request_limits, until, user_id, world, world_with};
@@ -25,10 +25,12 @@ async fn reader(world: &World) {
     world.idle().await;
 }
 
-/// The same reader with a connection.
-async fn watched_reader(world: &World) -> LiveConnection {
-    reader(world).await;
-    world.live(READER).await
+/// Runs a test with a connection of the same reader.
+fn watched(test: impl AsyncFnOnce(&World, LiveConnection)) {
+    world(async |world| {
+        reader(world).await;
+        test(world, world.live(READER).await).await;
+    });
 }
 
 fn told(total: u64, unread: u64, post: &str) -> Value {
@@ -53,10 +55,11 @@ async fn kill(world: &World, author: u64, function: &str) -> u64 {
     }
 }
 
-/// The number of registered connections.
-async fn registered(world: &World) -> usize {
-    let fields: Vec<String> = world.redis().await.hkeys(keys::connections(user_id(READER))).await.unwrap();
-    fields.iter().filter(|field| !["@", "="].contains(&field.as_str())).count()
+/// The ids of the registered connections.
+async fn connections(world: &World) -> Vec<String> {
+    let mut fields: Vec<String> = world.redis().await.hkeys(keys::connections(user_id(READER))).await.unwrap();
+    fields.retain(|field| !["@", "="].contains(&field.as_str()));
+    fields
 }
 
 #[test]
@@ -105,8 +108,7 @@ fn a_post_a_deletion_and_a_mark_of_another_device_reach_every_connection() {
 #[test]
 fn there_is_at_most_one_message_a_second_and_the_last_state_arrives() {
     const POSTS: u64 = 30;
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         let author = world.user(AUTHOR);
         let publish = async {
             for _ in 0..POSTS {
@@ -144,7 +146,7 @@ fn a_ping_renews_a_connection_and_other_messages_get_an_error() {
         let _: bool = redis.pexpire(&key, 1_000_000).await.unwrap();
         connection.ping().await;
         let left: i64 = redis.pttl(&key).await.unwrap();
-        assert!((1..=600_000).contains(&left) && registered(world).await == 1, "{left}");
+        assert!((1..=600_000).contains(&left) && connections(world).await.len() == 1, "{left}");
         for wrong in ["", "ping", "{}", "[1]", r#"{"type":"pong"}"#, r#"{"type":7}"#] {
             connection.send(wrong).await;
             let response = connection.next().await;
@@ -153,7 +155,7 @@ fn a_ping_renews_a_connection_and_other_messages_get_an_error() {
         }
         connection.ping().await;
         connection.close().await;
-        until("the closed connection is removed", async || registered(world).await == 0).await;
+        until("the closed connection is removed", async || connections(world).await.is_empty()).await;
     });
 }
 
@@ -171,42 +173,16 @@ fn pings_are_counted_among_the_reads_of_a_user() {
 }
 
 #[test]
-fn a_lost_redis_is_silence_until_the_next_ping() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
-        world.flush_redis().await;
-        let missed = world.publish_and_deliver(AUTHOR, "in the silence").await;
-        assert!(connection.is_silent().await);
-        connection.ping().await;
-        assert_eq!(connection.unread().await, told(1, 1, &missed), "the ping tells what was missed");
-        let next = world.user(AUTHOR).publish("after the ping").await;
-        assert_eq!(connection.unread().await, told(2, 2, &next));
-        world.idle().await;
-        connection.ping().await;
-        world.idle().await;
-        assert!(connection.is_silent().await, "a ping alone tells nothing that is known");
-    });
-}
-
-#[test]
-fn a_view_that_is_rebuilt_stays_watched() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
-        let _: u64 = world.redis().await.del(keys::reader_state(user_id(READER))).await.unwrap();
+fn a_view_that_is_rebuilt_or_has_lost_its_feed_stays_watched() {
+    watched(async |world, mut connection| {
+        let mut redis = world.redis().await;
+        let _: u64 = redis.del(keys::reader_state(user_id(READER))).await.unwrap();
         world.user(READER).get("/v1/unread").await.ok();
-        let post = world.user(AUTHOR).publish("after the rebuild").await;
+        let post = world.user(AUTHOR).publish("after the rebuild, in the list").await;
         assert_eq!(connection.unread().await, told(1, 1, &post));
-    });
-}
-
-#[test]
-fn a_reader_whose_view_is_lost_receives_the_counts_after_a_deletion() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
-        world.user(AUTHOR).publish("in the list").await;
         let recent = world.user(AUTHOR).publish("in the state").await;
         connection.total(2).await;
-        let _: u64 = world.redis().await.del(keys::feed(user_id(READER))).await.unwrap();
+        let _: u64 = redis.del(keys::feed(user_id(READER))).await.unwrap();
         world.user(AUTHOR).delete(&format!("/v1/posts/{recent}")).await.ok();
         assert_eq!(connection.unread().await, told(1, 1, &recent));
     });
@@ -214,8 +190,7 @@ fn a_reader_whose_view_is_lost_receives_the_counts_after_a_deletion() {
 
 #[test]
 fn a_delivery_without_an_announcement_does_not_delay_a_message() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+    watched(async |world, mut connection| {
         let post: PostId = world.user(AUTHOR).publish("delivered again").await.parse().unwrap();
         connection.total(1).await;
         world.idle().await;
@@ -235,12 +210,11 @@ fn a_delivery_without_an_announcement_does_not_delay_a_message() {
 
 #[test]
 fn a_connection_that_vanishes_is_removed_and_deliveries_continue() {
-    world(async |world| {
-        let _connection = watched_reader(world).await;
+    watched(async |world, _connection| {
         assert_eq!(world.stack.drop_live_connections(), 1);
-        assert_eq!(registered(world).await, 1, "nobody has told that it is gone");
+        assert_eq!(connections(world).await.len(), 1, "nobody has told that it is gone");
         world.user(AUTHOR).publish("to nobody").await;
-        until("the connection is removed", async || registered(world).await == 0).await;
+        until("the connection is removed", async || connections(world).await.is_empty()).await;
         world.idle().await;
         world.publish_and_deliver(AUTHOR, "to nobody again").await;
         assert_eq!(world.user(READER).get("/v1/unread").await.ok()["total"], 2);
@@ -248,22 +222,14 @@ fn a_connection_that_vanishes_is_removed_and_deliveries_continue() {
 }
 
 #[test]
-fn a_worker_that_waits_sends_the_last_state() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
+fn a_worker_that_waits_or_is_killed_does_not_lose_the_last_state() {
+    watched(async |world, mut connection| {
         world.stack.pause("live").await.unwrap();
         world.user(AUTHOR).publish_all(["while nobody works"; 3]).await;
         assert!(connection.is_silent().await);
         world.stack.resume("live").unwrap();
         assert_eq!(connection.total(3).await["unread"], 3);
-    });
-}
-
-#[test]
-fn a_worker_that_is_killed_does_not_lose_the_last_state() {
-    world(async |world| {
-        let mut connection = watched_reader(world).await;
-        let mut posts = 0;
+        let mut posts = 3;
         for function in ["live", "live-sender"] {
             posts += kill(world, AUTHOR, function).await;
             assert_eq!(connection.total(posts).await["unread"], posts, "{function}");
@@ -289,12 +255,8 @@ fn unwatched_readers_cost_no_message() {
         // A watched reader beside it: one message.
         let _connection = world.live(READER).await;
         world.user(AUTHOR).publish("watched").await;
-        let sqs = world.sqs().await;
-        let url = &world.stack.queue("LiveQueue").unwrap().url;
         until("one task", async || {
-            let received = sqs.receive_message().queue_url(url).send().await.unwrap();
-            let bodies: Vec<LiveTask> =
-                received.messages().iter().map(|message| decode(message.body().unwrap()).unwrap()).collect();
+            let bodies: Vec<LiveTask> = world.messages("LiveQueue").await.iter().map(|body| decode_live(body).unwrap()).collect();
             let expected = LiveTask::Changed { users: vec![user_id(READER)] };
             assert!(bodies.is_empty() || bodies == [expected], "{bodies:?}");
             !bodies.is_empty()
@@ -320,15 +282,184 @@ fn mapped_users_receive_messages() {
     });
 }
 
+/// Waits for messages in a queue whose function is paused, and loses them.
+async fn lose_messages(world: &World, queue: &str) {
+    until(&format!("messages in {queue}"), async || world.waiting(queue).await > 0).await;
+    world.empty_queue(queue).await;
+}
+
 #[test]
-fn a_reader_has_at_most_twenty_connections() {
+fn each_connection_is_told_what_it_missed_by_its_own_ping() {
     world(async |world| {
-        let mut connections = Vec::new();
-        for _ in 0..22 {
-            connections.push(world.live(READER).await);
+        reader(world).await;
+        let (mut phone, mut desk) = (world.live(READER).await, world.live(READER).await);
+        world.flush_redis().await;
+        let missed = world.publish_and_deliver(AUTHOR, "in the silence").await;
+        assert!(phone.is_silent().await && desk.is_silent().await);
+        for connection in [&mut phone, &mut desk] {
+            connection.ping().await;
+            assert_eq!(connection.unread().await, told(1, 1, &missed));
+            world.idle().await;
         }
-        assert_eq!(registered(world).await, 20);
-        connections[0].ping().await;
-        assert_eq!(registered(world).await, 20, "a ping registers it again, in place of another");
+        assert!(phone.is_silent().await, "it knows the counts");
+        let mut late = world.live(READER).await;
+        world.idle().await;
+        assert!(phone.is_silent().await && late.is_silent().await, "a new connection reads the counts itself");
+        late.ping().await;
+        world.idle().await;
+        assert!(late.is_silent().await);
+        let next = world.user(AUTHOR).publish("after the pings").await;
+        for connection in [&mut phone, &mut desk] {
+            assert_eq!(connection.unread().await, told(2, 2, &next));
+        }
+        world.idle().await;
+        phone.ping().await;
+        world.idle().await;
+        assert!(phone.is_silent().await, "a ping alone tells nothing that is known");
+    });
+}
+
+#[test]
+fn a_reader_has_at_most_twenty_connections_and_a_displaced_one_is_told_after_its_ping() {
+    watched(async |world, mut displaced| {
+        let mut others = Vec::new();
+        for _ in 0..20 {
+            others.push(world.live(READER).await);
+        }
+        assert_eq!(connections(world).await.len(), 20);
+        let post = world.user(AUTHOR).publish("to twenty").await;
+        for other in &mut others {
+            assert_eq!(other.unread().await, told(1, 1, &post));
+        }
+        world.idle().await;
+        assert!(displaced.is_silent().await);
+        displaced.ping().await;
+        assert_eq!(displaced.unread().await, told(1, 1, &post));
+        assert_eq!(connections(world).await.len(), 20, "a ping registers it again, in place of another");
+    });
+}
+
+#[test]
+fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
+    watched(async |world, mut connection| {
+        world.stack.pause("live-sender").await.unwrap();
+        let post = world.user(AUTHOR).publish("never posted").await;
+        lose_messages(world, "LivePostsQueue").await;
+        world.resume("live-sender").await;
+        assert!(connection.is_silent().await);
+        connection.ping().await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+    });
+}
+
+#[test]
+fn a_note_that_is_late_does_not_hide_a_later_message() {
+    watched(async |world, _connection| {
+        world.idle().await;
+        let views = world.stack.app("live").unwrap().stores.live_views.clone();
+        let claim = async || {
+            let mut claimed = None;
+            until("a second is over", async || {
+                if let Ok(ClaimedUpdate::Claimed { at, connections, .. }) = views.claim(&[user_id(READER)]).await.remove(0) {
+                    claimed = Some((at, connections.into_iter().next().unwrap()));
+                }
+                claimed.is_some()
+            })
+            .await;
+            claimed.unwrap()
+        };
+        let (first, (connection, known)) = claim().await;
+        assert!(known.is_some(), "the connection read the counts when it was made");
+        let (second, (_, known)) = claim().await;
+        assert_eq!(known, None, "a message is on its way");
+        for (at, counts) in [(second, CountsDigest(2)), (first, CountsDigest(1))] {
+            views.told(&[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts }]).await.unwrap();
+        }
+        assert_eq!(claim().await.1.1, Some(CountsDigest(2)));
+    });
+}
+
+/// Publishes a post whose message, and the one after it, are lost with their workers. Returns its id. `live` is paused.
+async fn lose_a_post(world: &World) -> String {
+    world.stack.pause("live").await.unwrap();
+    let post = world.user(AUTHOR).publish("never told").await;
+    lose_messages(world, "LiveQueue").await;
+    let views = world.stack.app("live").unwrap().stores.live_views.clone();
+    let claim = async || views.claim(&[user_id(READER)]).await.remove(0).unwrap();
+    until("a message begins", async || matches!(claim().await, ClaimedUpdate::Claimed { .. })).await;
+    assert_eq!(claim().await, ClaimedUpdate::TooEarly);
+    post
+}
+
+#[test]
+fn neither_a_ping_nor_a_repeated_task_relies_on_a_task_that_was_lost() {
+    watched(async |world, mut connection| {
+        let post = lose_a_post(world).await;
+        world.stack.resume("live").unwrap();
+        connection.ping().await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+        world.idle().await;
+        let post = lose_a_post(world).await;
+        let live = world.stack.app("live").unwrap().live.clone();
+        live.run(&LiveTask::Changed { users: vec![user_id(READER)] }, true).await.unwrap();
+        world.stack.resume("live").unwrap();
+        assert_eq!(connection.unread().await, told(2, 2, &post));
+    });
+}
+
+#[test]
+fn what_an_old_redis_says_of_a_connection_is_not_believed() {
+    watched(async |world, mut connection| {
+        if !world.is_one_node() {
+            return;
+        }
+        world.user(AUTHOR).publish("before the dump").await;
+        connection.total(1).await;
+        world.idle().await;
+        world.stack.dump_redis().await.unwrap();
+        let second = world.user(AUTHOR).publish("after the dump").await;
+        connection.total(2).await;
+        world.idle().await;
+        world.stack.restart_redis_from_dump().await.unwrap();
+        world.redis_is_asked_again().await;
+        world.user(AUTHOR).delete(&format!("/v1/posts/{second}")).await.ok();
+        world.idle().await;
+        connection.ping().await;
+        connection.total(1).await;
+    });
+}
+
+#[test]
+fn a_damaged_registration_holds_no_other_reader_back() {
+    const OTHER: u64 = 8;
+    world(async |world| {
+        reader(world).await;
+        world.follow([OTHER], AUTHOR).await;
+        world.user(OTHER).get("/v1/unread").await.ok();
+        let (mut connection, _damaged) = (world.live(READER).await, world.live(OTHER).await);
+        world.idle().await;
+        let (mut redis, key) = (world.redis().await, keys::connections(user_id(OTHER)));
+        let _: () = redis.set(&key, "not a hash").await.unwrap();
+        let post = world.user(AUTHOR).publish("to both").await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+        let _: u64 = redis.del(&key).await.unwrap();
+        world.idle().await;
+    });
+}
+
+#[test]
+fn a_connection_that_was_found_gone_and_then_pinged_stays() {
+    watched(async |world, mut connection| {
+        connection.ping().await;
+        let live = world.stack.app("live").unwrap().live.clone();
+        let gone = |connection: &str, at| LiveTask::Gone {
+            connections: vec![Connection { user: user_id(READER), connection: connection.to_owned(), at }],
+        };
+        let own = connections(world).await.remove(0);
+        live.run(&gone(&own, Some(Timestamp::from_ms(1))), false).await.unwrap();
+        let post = world.user(AUTHOR).publish("it is there").await;
+        assert_eq!(connection.unread().await, told(1, 1, &post));
+        live.run(&gone(&own, None), false).await.unwrap();
+        assert_eq!(connections(world).await.len(), 0);
     });
 }

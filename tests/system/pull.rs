@@ -19,7 +19,7 @@ use tidemark::{
     ports::{Backlog, Deleted, FanOut, StoreError, Task, TaskQueue},
     views::keys,
 };
-use tidemark_reconcile::{StoredFacts, stored::Unfinished};
+use tidemark_reconcile::{StoredFacts, Unfinished};
 use tidemark_tests::{Model, User, World, parameter, user_id, world_with};
 
 use crate::{
@@ -366,7 +366,7 @@ impl<'w> History<'w> {
     async fn resume(&mut self) {
         let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.stores.clock.now().plus_ms(60_000));
         let shard = u64::from(self.author.bucket()) % schema::UNFINISHED_SHARDS;
-        let mut unfinished = facts.unfinished(Unfinished::Open, shard, before, None, 1_000).await.unwrap().items;
+        let mut unfinished = facts.unfinished(Unfinished::Open, shard, before, None, 1_000).await.unwrap().0.found;
         unfinished.retain(|post| post.author == self.author);
         let posts = self.app.stores.posts.posts(&unfinished).await.unwrap();
         let heads = self.app.stores.posts.heads(&[self.author]).await.unwrap();

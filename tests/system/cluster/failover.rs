@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
+use futures::{StreamExt, stream};
 use tidemark_local::Options;
 use tidemark_tests::{PATIENCE, World, deployed_timeouts, until, world_with};
 
@@ -45,36 +45,33 @@ async fn is_served_again(world: &World, reader: u64) -> Duration {
 #[test]
 fn a_lost_master_affects_only_the_users_whose_views_it_had() {
     world_with(deployed(0), async |world| {
+        // Each with the master of the reader's view.
         let mut readers = Vec::new();
         for master in 0..MASTERS {
-            readers.push(at_home(world, master, 1, 3).await);
+            readers.extend(at_home(world, master, 1, 3).await.into_iter().map(|reader| (reader, master)));
         }
-        world.follow(readers.iter().flatten().copied(), AUTHOR).await;
+        world.follow(readers.iter().map(|(reader, _)| *reader), AUTHOR).await;
         world.publish_and_deliver(AUTHOR, "one").await;
-        for &reader in readers.iter().flatten() {
+        for &(reader, _) in &readers {
             assert_eq!(unread(world, reader).await, (1, false));
         }
         let lost = (home_of(world, AUTHOR).await + 1) % MASTERS;
         world.stack.kill_redis_node(lost).await.unwrap();
         for _ in 0..3 {
-            for (master, readers) in readers.iter().enumerate() {
-                for &reader in readers {
-                    assert_eq!(unread(world, reader).await, (1, master == lost), "{reader} of master {master}, {lost} lost");
-                }
+            for &(reader, master) in &readers {
+                assert_eq!(unread(world, reader).await, (1, master == lost), "{reader} of master {master}, {lost} lost");
             }
         }
         assert_eq!(world.user(1).get("/v1/health").await.ok()["redis"], "down");
         // Deliveries to the lost master wait until it is available. The other readers get theirs at once.
         world.user(AUTHOR).publish("two").await;
-        let others: Vec<u64> =
-            readers.iter().enumerate().filter(|(master, _)| *master != lost).flat_map(|(_, ids)| ids.clone()).collect();
-        for reader in others {
+        for &(reader, _) in readers.iter().filter(|(_, master)| *master != lost) {
             until("the reader gets the delivery", async || unread(world, reader).await == (2, false)).await;
         }
         world.stack.start_redis_node(lost).await.unwrap();
         world.redis_is_asked_again().await;
         world.idle().await;
-        for &reader in readers.iter().flatten() {
+        for (reader, _) in readers {
             assert_eq!(unread(world, reader).await, (2, false));
             assert_eq!(world.user(reader).feed_ids().await.len(), 2);
         }
@@ -86,12 +83,10 @@ fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
     const READERS: u64 = 150;
     const POSTS: u64 = 40;
     world_with(deployed(1), async |world| {
-        let readers: Vec<u64> = (1..=READERS).collect();
         world.follow_at_once(1..=READERS, AUTHOR).await;
         world.idle().await;
-        for readers in readers.chunks(30) {
-            join_all(readers.iter().map(async |&reader| assert_eq!(world.user(reader).feed_ids().await.len(), 0))).await;
-        }
+        let has_an_empty_feed = async |reader| assert_eq!(world.user(reader).feed_ids().await.len(), 0);
+        stream::iter(1..=READERS).for_each_concurrent(30, has_an_empty_feed).await;
         world.stack.pause("fan-out").await.unwrap();
         world.user(AUTHOR).publish_all(0..POSTS).await;
         world.stack.resume("fan-out").unwrap();
@@ -115,23 +110,19 @@ fn a_fan_out_during_the_loss_of_a_master_delivers_each_post_once() {
         world.idle().await;
         let done = killed.elapsed();
         // Progress that was on the lost master is made again.
-        let finished = async || {
-            let mut all = true;
-            for seq in 1..=POSTS {
-                let delivery = world.user(AUTHOR).get(&format!("/v1/posts/{AUTHOR}-{seq}/delivery")).await.ok();
-                all &= delivery["state"] == "done" && delivery["delivered"] == READERS;
-            }
-            all
+        let is_finished = async |seq| {
+            let delivery = world.user(AUTHOR).get(&format!("/v1/posts/{AUTHOR}-{seq}/delivery")).await.ok();
+            delivery["state"] == "done" && delivery["delivered"] == READERS
         };
-        while !finished().await {
+        while !stream::iter(1..=POSTS).all(is_finished).await {
             assert!(killed.elapsed() < PATIENCE, "the fan-outs do not finish in time");
             world.stack.fire("reconcile", None).await.unwrap();
             world.idle().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         println!("killed with {before} of {POSTS} messages left; readers are served after {served:.1?}, idle after {done:.1?}");
-        for &reader in &readers {
-            assert_eq!(world.user(reader).unread_total().await, POSTS, "reader {reader}");
+        world.assert_unread(1..=READERS, POSTS).await;
+        for reader in 1..=READERS {
             assert_eq!(world.user(reader).feed_ids().await.len() as u64, POSTS);
         }
         // The old master returns as a replica without data of its own.
@@ -153,11 +144,11 @@ fn changes_that_only_the_lost_master_received_are_not_lost() {
         world.idle().await;
         assert_eq!(unread(world, reader).await, (3, false));
         let replica = lost + MASTERS;
-        until("the replica has everything", async || ask::<i64>(world, lost, &["WAIT", "1", "100"]).await == 1).await;
+        until("the replica has everything", async || ask::<i64>(world, lost, "WAIT 1 100").await == 1).await;
         // From here on the replica receives nothing, not even data that waits in a socket.
         let replica_pid = pid(world, replica).await;
         signal(&replica_pid, "STOP");
-        ask::<u64>(world, lost, &["CLIENT", "KILL", "TYPE", "replica"]).await;
+        ask::<u64>(world, lost, "CLIENT KILL TYPE replica").await;
         world.user(reader).put(&format!("/v1/posts/{AUTHOR}-1/read")).await.ok();
         world.publish_and_deliver(AUTHOR, "not heard").await;
         assert_eq!(unread(world, reader).await, (3, false), "one more, one read");

@@ -3,33 +3,32 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use tidemark_tests::{World, user_id, world_with};
+use tidemark_tests::{World, until, user_id, world_with};
 
 use super::{ask, home_of, slot_of, with_replicas};
 
 const AUTHOR: u64 = 1_000_000;
 
 /// Moves a slot from one master to another, key by key. Returns the number of keys.
-async fn move_slot(world: &World, slot: &str, source: usize, target: usize, published: &AtomicUsize) -> usize {
-    let id = async |node: usize| ask::<String>(world, node, &["CLUSTER", "MYID"]).await;
+async fn move_slot(traffic: &Traffic<'_>, slot: u16, source: usize, target: usize) -> usize {
+    let (world, published) = (traffic.world, &traffic.published);
+    let id = async |node: usize| ask::<String>(world, node, "CLUSTER MYID").await;
     let (from, to) = (id(source).await, id(target).await);
-    ask::<()>(world, target, &["CLUSTER", "SETSLOT", slot, "IMPORTING", &from]).await;
-    ask::<()>(world, source, &["CLUSTER", "SETSLOT", slot, "MIGRATING", &to]).await;
+    ask::<()>(world, target, &format!("CLUSTER SETSLOT {slot} IMPORTING {from}")).await;
+    ask::<()>(world, source, &format!("CLUSTER SETSLOT {slot} MIGRATING {to}")).await;
     let port = world.stack.redis_nodes()[target].url.rsplit(':').next().unwrap().to_owned();
     let mut moved = 0;
     loop {
-        let keys: Vec<String> = ask(world, source, &["CLUSTER", "GETKEYSINSLOT", slot, "1"]).await;
+        let keys: Vec<String> = ask(world, source, &format!("CLUSTER GETKEYSINSLOT {slot} 1")).await;
         let Some(key) = keys.first() else { break };
         // While the slot is on two masters, two more posts are published.
         let wanted = published.load(Ordering::Relaxed) + 2;
-        ask::<redis::Value>(world, source, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
+        ask::<redis::Value>(world, source, &format!("MIGRATE 127.0.0.1 {port} {key} 0 5000")).await;
         moved += 1;
-        while moved < 8 && published.load(Ordering::Relaxed) < wanted {
-            tokio::task::yield_now().await;
-        }
+        until("two more posts", async || moved >= 8 || published.load(Ordering::Relaxed) >= wanted).await;
     }
     for node in [target, source, 3 - source - target] {
-        ask::<()>(world, node, &["CLUSTER", "SETSLOT", slot, "NODE", &to]).await;
+        ask::<()>(world, node, &format!("CLUSTER SETSLOT {slot} NODE {to}")).await;
     }
     moved
 }
@@ -37,10 +36,10 @@ async fn move_slot(world: &World, slot: &str, source: usize, target: usize, publ
 /// State that the readers share.
 struct Traffic<'a> {
     world: &'a World,
-    over: &'a AtomicBool,
-    published: &'a AtomicUsize,
-    responses: &'a AtomicUsize,
-    degraded: &'a AtomicUsize,
+    over: AtomicBool,
+    published: AtomicUsize,
+    responses: AtomicUsize,
+    degraded: AtomicUsize,
 }
 
 impl Traffic<'_> {
@@ -71,34 +70,30 @@ fn a_slot_that_moves_during_traffic_loses_no_data() {
         world.follow(readers.iter().copied(), AUTHOR).await;
         world.publish_and_deliver(AUTHOR, "before").await;
         world.assert_unread(readers.iter().copied(), 1).await;
-        let (slot, source) = (slot_of(world, readers[0]).await.to_string(), home_of(world, readers[0]).await);
+        let (slot, source) = (slot_of(world, readers[0]).await, home_of(world, readers[0]).await);
         let target = (source + 1) % 3;
-        let (over, published) = (AtomicBool::new(false), AtomicUsize::new(1));
-        let (responses, degraded) = (AtomicUsize::new(0), AtomicUsize::new(0));
-
+        let [published, responses, degraded] = [1, 0, 0].map(AtomicUsize::new);
+        let traffic = Traffic { world, over: AtomicBool::new(false), published, responses, degraded };
         let publishing = async {
-            while !over.load(Ordering::Relaxed) {
+            while !traffic.over.load(Ordering::Relaxed) {
                 world.user(AUTHOR).publish("meanwhile").await;
-                published.fetch_add(1, Ordering::Relaxed);
+                traffic.published.fetch_add(1, Ordering::Relaxed);
             }
         };
-        let traffic = Traffic { world, over: &over, published: &published, responses: &responses, degraded: &degraded };
         let reading = join_all(readers.iter().map(|&reader| traffic.read(reader)));
         let moving = async {
-            let moved = move_slot(world, &slot, source, target, &published).await;
-            let wanted = published.load(Ordering::Relaxed) + 3;
-            while published.load(Ordering::Relaxed) < wanted {
-                tokio::task::yield_now().await;
-            }
-            over.store(true, Ordering::Relaxed);
+            let moved = move_slot(&traffic, slot, source, target).await;
+            let wanted = traffic.published.load(Ordering::Relaxed) + 3;
+            until("three more posts", async || traffic.published.load(Ordering::Relaxed) >= wanted).await;
+            traffic.over.store(true, Ordering::Relaxed);
             moved
         };
         let ((), marked, moved) = futures::join!(publishing, reading, moving);
         world.idle().await;
         // A mark or a delivery that met the moving slot became a task. Its outage note stands for some seconds.
         world.redis_is_asked_again().await;
-        let published = published.into_inner();
-        let (responses, degraded) = (responses.into_inner(), degraded.into_inner());
+        let Traffic { published, responses, degraded, .. } = traffic;
+        let [published, responses, degraded] = [published, responses, degraded].map(AtomicUsize::into_inner);
         println!("{moved} keys moved, {published} posts published, {degraded} of {responses} feeds from the facts");
         // A reader whose two keys are on different masters waits for a short time and then gets a response from
         // facts. The number of such responses depends on the machine.
@@ -111,7 +106,7 @@ fn a_slot_that_moves_during_traffic_loses_no_data() {
             assert_eq!(reader.unread_total().await, (published - marked) as u64);
             assert_eq!(reader.feed_ids().await.len(), published);
         }
-        let there: u64 = ask(world, target, &["CLUSTER", "COUNTKEYSINSLOT", &slot]).await;
+        let there: u64 = ask(world, target, &format!("CLUSTER COUNTKEYSINSLOT {slot}")).await;
         assert!(there >= 10, "{there} keys are on the slot's new master");
     });
 }

@@ -3,15 +3,18 @@
 
 mod failover;
 mod migration;
-mod replicas;
-mod tls;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use redis::aio::MultiplexedConnection;
-use tidemark::views::keys;
+use futures::{StreamExt, stream};
+use tidemark::{
+    ports::ProgressViews,
+    views::{Redis, RedisOptions, keys},
+};
 use tidemark_local::{ClusterSetup, Options, RedisSetup};
-use tidemark_tests::{World, user_id};
+use tidemark_tests::{World, user_id, world_with};
+
+use crate::migration::command;
 
 const MASTERS: usize = 3;
 
@@ -25,19 +28,21 @@ fn with_replicas(replicas: usize) -> impl FnOnce(&mut Options) {
     }
 }
 
-async fn node(world: &World, node: usize) -> MultiplexedConnection {
+/// Runs a command on a node. The command's parts are separated by spaces.
+async fn ask<T: redis::FromRedisValue>(world: &World, node: usize, text: &str) -> T {
     let client = world.stack.redis_nodes()[node].clients().unwrap().remove(0);
-    client.get_multiplexed_async_connection().await.unwrap()
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    command(text).query_async(&mut connection).await.unwrap()
 }
 
-async fn ask<T: redis::FromRedisValue>(world: &World, index: usize, command: &[&str]) -> T {
-    let mut connection = node(world, index).await;
-    redis::cmd(command[0]).arg(&command[1..]).query_async(&mut connection).await.unwrap()
+fn with_replica_reads(options: &mut Options) {
+    with_replicas(1)(options);
+    options.redis_replica_reads = true;
 }
 
 /// The slot of a user's keys.
 async fn slot_of(world: &World, id: u64) -> u16 {
-    ask(world, 0, &["CLUSTER", "KEYSLOT", &keys::reader_state(user_id(id))]).await
+    ask(world, 0, &format!("CLUSTER KEYSLOT {}", keys::reader_state(user_id(id)))).await
 }
 
 /// The master that had a user's slot when the cluster was formed.
@@ -48,25 +53,138 @@ async fn home_of(world: &World, id: u64) -> usize {
 
 /// The first `count` users from `first` on whose slots are on that master.
 async fn at_home(world: &World, master: usize, first: u64, count: usize) -> Vec<u64> {
-    let mut found = Vec::new();
-    for id in first.. {
-        if home_of(world, id).await == master {
-            found.push(id);
-        }
-        if found.len() == count {
-            break;
-        }
-    }
-    found
+    let at_home = stream::iter(first..).filter_map(async |id| (home_of(world, id).await == master).then_some(id));
+    at_home.take(count).collect().await
 }
 
 /// The process id of a node.
 async fn pid(world: &World, index: usize) -> String {
-    let info: String = ask(world, index, &["INFO", "server"]).await;
+    let info: String = ask(world, index, "INFO server").await;
     info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim().to_owned()
 }
 
 /// Sends a signal to a node.
 fn signal(pid: &str, name: &str) {
     assert!(std::process::Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap().success());
+}
+
+const READS: [&str; 8] = ["get", "mget", "exists", "hgetall", "hmget", "lrange", "zrange", "zscore"];
+
+/// The number of reads that replicas have served, by command.
+async fn read_from_replicas(world: &World) -> BTreeMap<&'static str, u64> {
+    let mut reads = BTreeMap::from(READS.map(|name| (name, 0)));
+    for replica in MASTERS..2 * MASTERS {
+        let stats: String = ask(world, replica, "INFO commandstats").await;
+        for line in stats.lines() {
+            let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls=")) else { continue };
+            if let Some(sum) = reads.get_mut(name) {
+                *sum += rest.split(',').next().unwrap().parse::<u64>().unwrap();
+            }
+        }
+    }
+    reads
+}
+
+/// Waits until the replicas have all data of the masters.
+async fn replicas_have_heard(world: &World) {
+    for master in 0..MASTERS {
+        while ask::<i64>(world, master, "WAIT 1 100").await < 1 {}
+    }
+}
+
+#[test]
+fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
+    world_with(with_replica_reads, async |world| {
+        let (caller, anybody) = (world.user(1), world.user(2));
+        world.follow(10..20, 9).await;
+        world.user(9).publish("one").await;
+        world.user(9).get("/v1/users/9/followers?profiles=false").await.ok();
+        world.idle().await;
+        caller.put("/v1/following/9").await.ok();
+        world.idle().await;
+        caller.feed("all").await;
+        anybody.get("/v1/users/9/counters").await.ok();
+        anybody.get("/v1/users/9/followers?profiles=false").await.ok();
+        replicas_have_heard(world).await;
+
+        // The caller's own lists. After a change by the caller, also the lists of others.
+        let before = read_from_replicas(world).await;
+        assert_eq!(caller.get("/v1/unread").await.ok()["total"], 0);
+        for list in ["1/following?profiles=false", "1/counters", "9/followers?profiles=false", "9/counters"] {
+            caller.get(&format!("/v1/users/{list}")).await.ok();
+        }
+        anybody.get("/v1/users/2/following?profiles=false").await.ok();
+        assert_eq!(read_from_replicas(world).await, before);
+        // Lists and counters of others, for a caller without changes.
+        let list = anybody.get("/v1/users/9/followers?profiles=false").await.ok();
+        assert_eq!(list["items"].as_array().unwrap().len(), 11);
+        assert_eq!(anybody.get("/v1/users/9/counters").await.ok()["followers"], 11);
+        let after = read_from_replicas(world).await;
+        assert_ne!(after["zrange"], before["zrange"], "a list");
+        assert_eq!(after["get"], before["get"] + 1, "counters");
+        assert_eq!(after["exists"], before["exists"], "masters say whether a replica may be read");
+        // A like counts at once for the caller who gave it.
+        anybody.put("/v1/posts/9-1/like").await.ok();
+        assert_eq!(anybody.get("/v1/users/9/counters").await.ok()["likes_received"], 1);
+        assert_eq!(read_from_replicas(world).await, after);
+        // The titles of a page come from replicas, its flags and counts from masters.
+        caller.put("/v1/posts/9-1/like").await.ok();
+        let page = caller.get("/v1/feed").await.ok();
+        assert!(page["items"][0]["liked"] == true && page["items"][0]["title"] == "one", "{page}");
+        let page = read_from_replicas(world).await;
+        assert_eq!(READS.map(|name| page[name] - after[name]), [0, 1, 0, 0, 0, 0, 0, 0], "one MGET");
+    });
+}
+
+#[test]
+fn a_caller_sees_its_own_changes_at_once() {
+    world_with(with_replica_reads, async |world| {
+        world.follow(10..15, 9).await;
+        world.user(9).publish("one").await;
+        let caller = world.user(1);
+        for round in 0..30 {
+            let given = round % 2 == 0;
+            for path in ["/v1/following/9", "/v1/posts/9-1/like"] {
+                let response = if given { caller.put(path).await } else { caller.delete(path).await };
+                response.ok();
+            }
+            let (followers, likes) = (5 + u64::from(given), u64::from(given));
+            let fans = caller.get("/v1/users/9/followers").await.ok();
+            assert_eq!(fans["items"].as_array().unwrap().len() as u64, followers, "round {round}");
+            let counters = caller.get("/v1/users/9/counters").await.ok();
+            assert_eq!([&counters["followers"], &counters["likes_received"]], [followers, likes], "round {round}");
+            assert_eq!(caller.feed_ids().await.len(), usize::from(given), "round {round}");
+        }
+    });
+}
+
+async fn responds(world: &World, change: impl FnOnce(&mut RedisOptions)) -> bool {
+    let mut options = world.stack.redis_options().clone();
+    change(&mut options);
+    Redis::new(&options).unwrap().ping().await.is_ok()
+}
+
+#[test]
+fn tls_works_with_one_node_and_a_cluster_and_unknown_authorities_are_refused() {
+    for name in ["tls", "tls-cluster"] {
+        world_with(
+            |options| options.redis = name.parse().unwrap(),
+            async |world| {
+                world.follow(1..=20, 99).await;
+                world.publish_and_deliver(99, "one").await;
+                for reader in 1..=20 {
+                    let page = world.user(reader).get("/v1/feed").await;
+                    assert_eq!(page.header("degraded"), None, "{name}");
+                    assert_eq!(page.ok()["unread_total"], 1, "{name}");
+                }
+                assert!(responds(world, |_| {}).await);
+                assert!(!responds(world, |options| options.ca_file = None).await, "the system does not know the authority");
+                assert!(!responds(world, |options| options.url = options.url.replace("rediss", "redis")).await);
+                let mut missing = world.stack.redis_options().clone();
+                missing.ca_file = Some(PathBuf::from("/nowhere/authority.pem"));
+                assert!(Redis::new(&missing).is_err());
+                assert!(!format!("{missing:?}").contains("127.0.0.1"), "a URL may contain a password");
+            },
+        );
+    }
 }

@@ -1,36 +1,44 @@
-//! Facts that contradict each other.
+//! Facts that contradict each other, and interrupted fan-outs and retractions.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::json;
-use tidemark::{domain::Reaction, facts::schema, views::keys};
+use tidemark::{
+    domain::{Post, Reaction},
+    facts::schema,
+    ports::{Deleted, FanOut, FanOutKind, Look, Task},
+    views::keys,
+};
 use tidemark_tests::items::{n, s};
 
 use super::{Damage, Scene, scene::seqs};
+use crate::delivery::publish_in_facts;
+
+/// Publishes a post. The function dies after the transaction.
+pub(super) async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut) {
+    publish_in_facts(scene.app, scene.author, followers, scene.now()).await
+}
 
 pub(super) const ALL: &[Damage] = &[
     ("an edge that the author does not list", &async |scene: &Scene| {
-        let (user, author) = (scene.reader, scene.author);
-        scene.remove("FollowersTable", schema::follower(author, user)).await;
-        json!({ "kind": "follower-missing", "user": user, "author": author })
+        scene.world.delete_item("FollowersTable", schema::follower(scene.author, scene.reader)).await;
+        json!({ "kind": "follower-missing", "user": scene.reader, "author": scene.author })
     }),
     ("a follower who does not follow", &async |scene: &Scene| {
-        let (user, author) = (scene.stranger, scene.author);
-        let since = s(schema::follower_since(user, scene.now()));
-        scene.put("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
-        json!({ "kind": "follower-ghost", "user": user, "author": author })
+        let since = s(schema::follower_since(scene.stranger, scene.now()));
+        scene.put("FollowersTable", schema::follower(scene.author, scene.stranger), &[("since", since)]).await;
+        json!({ "kind": "follower-ghost", "user": scene.stranger, "author": scene.author })
     }),
     ("a follower listed with another time", &async |scene: &Scene| {
-        let (user, author) = (scene.follower, scene.author);
-        let since = s(schema::follower_since(user, scene.now().plus_ms(1_000)));
-        scene.set("FollowersTable", schema::follower(author, user), &[("since", since)]).await;
-        json!({ "kind": "follower-since", "user": user, "author": author })
+        let since = s(schema::follower_since(scene.follower, scene.now().plus_ms(1_000)));
+        scene.set("FollowersTable", schema::follower(scene.author, scene.follower), &[("since", since)]).await;
+        json!({ "kind": "follower-since", "user": scene.follower, "author": scene.author })
     }),
     ("half an unfollow: without the edge, with the list and both counts", &async |scene: &Scene| {
         let (user, author) = (scene.follower, scene.author);
         // The user has no edge any more. The walk finds the user by a key in Redis.
-        scene.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok();
-        scene.remove("FollowingTable", schema::edge(user, author)).await;
+        scene.counters(user).await;
+        scene.world.delete_item("FollowingTable", schema::edge(user, author)).await;
         let (shard, seen) = (user.shard(), followers_of(scene, user.shard()));
         json!([
             { "kind": "follower-ghost", "user": user, "author": author },
@@ -55,9 +63,8 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": right + 3, "right": right })
     }),
     ("followers not counted at all", &async |scene: &Scene| {
-        let (author, shard) = (scene.other, scene.reader.shard());
-        scene.remove("CountersTable", schema::followers_counter(author, shard)).await;
-        json!({ "kind": "followers-count", "author": author, "shard": shard, "seen": 0, "right": 1 })
+        scene.world.delete_item("CountersTable", schema::followers_counter(scene.other, scene.reader.shard())).await;
+        json!({ "kind": "followers-count", "author": scene.other, "shard": scene.reader.shard(), "seen": 0, "right": 1 })
     }),
     ("followers counted in an empty shard", &async |scene: &Scene| {
         let (author, shard) = (scene.other, (scene.reader.shard() + 1) % 16);
@@ -96,7 +103,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a favorite of a post not counted", &async |scene: &Scene| {
         let shard = scene.reader.shard();
-        scene.remove("ReactionsTable", schema::post_reactions(scene.post(4), shard)).await;
+        scene.world.delete_item("ReactionsTable", schema::post_reactions(scene.post(4), shard)).await;
         json!({ "kind": "post-reactions", "post": scene.post(4), "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("likes of an author counted too high", &async |scene: &Scene| {
@@ -110,40 +117,35 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "author-reactions", "author": author, "shard": shard, "reaction": "favorite", "seen": 0, "right": 1 })
     }),
     ("a like that the reader's list lacks", &async |scene: &Scene| {
-        let (user, post) = (scene.reader, scene.post(2));
-        scene.remove("ReactedTable", schema::reacted(user, Reaction::Like, post)).await;
-        json!({ "kind": "reaction-unlisted", "user": user, "post": post, "reaction": "like" })
+        scene.world.delete_item("ReactedTable", schema::reacted(scene.reader, Reaction::Like, scene.post(2))).await;
+        json!({ "kind": "reaction-unlisted", "user": scene.reader, "post": scene.post(2), "reaction": "like" })
     }),
     ("a listed favorite that was never given", &async |scene: &Scene| {
-        let (user, post) = (scene.reader, scene.post(5));
-        let item = schema::reacted_item(user, Reaction::Favorite, scene.fact(post).await.key());
+        let item = schema::reacted_item(scene.reader, Reaction::Favorite, scene.fact(scene.post(5)).await.key());
         scene.world.put_item("ReactedTable", item).await;
-        json!({ "kind": "reaction-ghost", "user": user, "post": post, "reaction": "favorite" })
+        json!({ "kind": "reaction-ghost", "user": scene.reader, "post": scene.post(5), "reaction": "favorite" })
     }),
     ("a step without reactions", &async |scene: &Scene| {
-        let post = scene.post(5);
-        scene.set("PostsTable", schema::post(post), &[("step", n(3)), ("step_changes", n(2))]).await;
+        scene.set("PostsTable", schema::post(scene.post(5)), &[("step", n(3)), ("step_changes", n(2))]).await;
         // A cached summary would have the step from before.
-        scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
-        json!({ "kind": "step-wrong", "post": post })
+        scene.redis().del::<_, ()>(&keys::post(scene.post(5))[0]).await.unwrap();
+        json!({ "kind": "step-wrong", "post": scene.post(5) })
     }),
     ("a block without the flag that keeps the other from following", &async |scene: &Scene| {
-        let (user, other) = (scene.stranger, scene.other);
-        scene.caller(user).put(&format!("/v1/blocks/{other}")).await.ok();
-        scene.world.update_item("ReactionsTable", schema::reaction(other, user), &[], &["blocked"]).await;
-        json!({ "kind": "block-flags-wrong", "user": user, "author": other })
+        scene.caller(scene.stranger).put(&format!("/v1/blocks/{}", scene.other)).await.ok();
+        scene.world.update_item("ReactionsTable", schema::reaction(scene.other, scene.stranger), &[], &["blocked"]).await;
+        json!({ "kind": "block-flags-wrong", "user": scene.stranger, "author": scene.other })
     }),
     ("flags of a block that does not exist", &async |scene: &Scene| {
-        let (user, other) = (scene.other, scene.author);
         let set = AttributeValue::Bool(true);
-        scene.set("ReactionsTable", schema::reaction(user, other), &[("blocks", set)]).await;
-        json!({ "kind": "block-flags-wrong", "user": user, "author": other })
+        scene.set("ReactionsTable", schema::reaction(scene.other, scene.author), &[("blocks", set)]).await;
+        json!({ "kind": "block-flags-wrong", "user": scene.other, "author": scene.author })
     }),
     ("a handle that its user no longer has", &async |scene: &Scene| {
         let (user, handle) = (scene.author, format!("author_{}", scene.author));
         let profile = json!({ "name": "Author", "handle": handle });
         scene.caller(user).put_body("/v1/me/profile", &profile).await.ok();
-        scene.remove("HandlesTable", schema::handle(&handle.parse().unwrap())).await;
+        scene.world.delete_item("HandlesTable", schema::handle(&handle.parse().unwrap())).await;
         json!({ "kind": "handle-lost", "user": user, "handle": handle })
     }),
     ("a finished fan-out in the index of unfinished ones", &async |scene: &Scene| {
@@ -168,12 +170,46 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a tombstone that is not removed", &async |scene: &Scene| {
-        let (user, author) = (scene.follower, scene.stranger);
         let since = scene.now().ms() - 20 * 24 * 3_600_000;
         let following = ("following", AttributeValue::Bool(false));
         let tombstone = [following, ("since", n(since)), ("rev", n(since / 1000)), ("base", n(0)), ("floor", n(0))];
-        scene.put("FollowingTable", schema::edge(user, author), &tombstone).await;
-        json!({ "kind": "tombstone-expired", "user": user, "author": author })
+        scene.put("FollowingTable", schema::edge(scene.follower, scene.stranger), &tombstone).await;
+        json!({ "kind": "tombstone-expired", "user": scene.follower, "author": scene.stranger })
+    }),
+    ("a fan-out that never began", &async |scene: &Scene| {
+        let (post, _) = publish(scene, 2).await;
+        json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 1 })
+    }),
+    ("a half-finished fan-out", &async |scene: &Scene| {
+        let (post, fan_out) = publish(scene, 2_500).await;
+        scene.app.worker.run(&Task::List { fan_out, from: 1, to: 2, tries: 0 }, &|| false).await.unwrap();
+        scene.world.idle().await;
+        scene.app.stores.posts.note_look(FanOutKind::Deliver, post.id, Look::Moving(1)).await.unwrap();
+        json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })
+    }),
+    ("a finished fan-out that is not stored as done", &async |scene: &Scene| {
+        let (post, fan_out) = publish(scene, 2).await;
+        let users = [scene.reader, scene.follower];
+        scene.app.stores.reader_views.deliver(&users, post.key(), fan_out.modes, false).await.unwrap();
+        scene.app.stores.progress.page_done(FanOutKind::Deliver, post.id, 0, 2).await.unwrap();
+        json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 0 })
+    }),
+    ("a retraction that never began", &async |scene: &Scene| {
+        let Deleted::Deleted(..) = scene.app.stores.posts.delete(scene.post(4), 2).await.unwrap() else { panic!() };
+        json!({ "kind": "retraction-unfinished", "post": scene.post(4), "pages": 1 })
+    }),
+    ("a fan-out that is not in the index of unfinished ones", &async |scene: &Scene| {
+        let (post, _) = publish(scene, 2).await;
+        scene.world.update_item("PostsTable", schema::post(post.id), &[], &["unfinished"]).await;
+        json!({ "kind": "unfinished-missing", "post": post.id })
+    }),
+    ("a stream record that the projector gave up, and its follow", &async |scene: &Scene| {
+        scene.world.send_message("ProjectorFailuresQueue", "{}").await;
+        scene.redis().hdel::<_, _, ()>(&scene.state_key, scene.other.get()).await.unwrap();
+        json!([
+            { "kind": "records-given-up", "records": 1 },
+            { "kind": "field-missing", "user": scene.reader, "author": scene.other },
+        ])
     }),
 ];
 

@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemark::{
     domain::{NoticeReads, PlatformHead, Slot},
     facts::schema,
@@ -49,22 +49,28 @@ async fn replace(scene: &Scene<'_>, view: NoticeView) {
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
 }
 
-async fn replace_reads(scene: &Scene<'_>, reads: NoticeReads) {
+/// Changes the cached read state. Returns the difference.
+async fn reads(scene: &Scene<'_>, kind: &str, change: impl FnOnce(&mut NoticeReads)) -> Value {
+    let (_, mut reads) = fact(scene).await;
+    change(&mut reads);
     replace(scene, NoticeView::Reads(scene.reader, scene.platform, reads)).await;
+    json!({ "kind": kind, "user": scene.reader, "platform": scene.platform })
 }
 
-async fn title(scene: &Scene<'_>, seq: u64, revision: u64, title: &str) {
-    let mut stored =
-        scene.app.notices.stores.notices.notices(&[scene.notice(1)]).await.unwrap().remove(&scene.notice(1)).unwrap();
+/// Caches a title. Returns the difference.
+async fn title(scene: &Scene<'_>, kind: &str, seq: u64, revision: u64, title: &str) -> Value {
+    let mut stored = scene.app.notices.stores.notices.notices(&[scene.notice(1)]).await.unwrap()[&scene.notice(1)].clone();
     (stored.id, stored.revision) = (scene.notice(seq), revision);
     title.clone_into(&mut stored.content.title);
     scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
+    json!({ "kind": kind, "notice": scene.notice(seq), "revision": revision })
 }
 
-/// Writes the item of a notice.
-async fn put(scene: &Scene<'_>, seq: u64, revision: u64, more: &[(&str, AttributeValue)]) {
+/// Writes the item of a notice that the head does not have. Returns the difference.
+async fn put(scene: &Scene<'_>, seq: u64, revision: u64, more: &[(&str, AttributeValue)]) -> Value {
     let item = [("title", s("put")), ("at", n(1_700_000_000_000_u64)), ("revision", n(revision))];
     scene.put("NoticesTable", with_attributes(schema::notice(scene.notice(seq)), &item), more).await;
+    json!({ "kind": "notice-left", "notice": scene.notice(seq) })
 }
 
 /// Writes the attributes of a head as a restored backup would have them.
@@ -79,20 +85,13 @@ async fn put_back(scene: &Scene<'_>, head: &PlatformHead) {
 /// Damage of a board.
 pub(super) const OF_A_BOARD: &[Damage] = &[
     ("a notice in the head without an item", &async |scene: &Scene| {
-        scene.remove("NoticesTable", schema::notice(scene.notice(4))).await;
+        scene.world.delete_item("NoticesTable", schema::notice(scene.notice(4))).await;
         json!({ "kind": "notice-missing", "notice": scene.notice(4) })
     }),
-    ("a notice that is not in the head", &async |scene: &Scene| {
-        put(scene, 2, 2, &[]).await;
-        json!({ "kind": "notice-left", "notice": scene.notice(2) })
-    }),
-    ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| {
-        put(scene, 5, 9, &[]).await;
-        json!({ "kind": "notice-left", "notice": scene.notice(5) })
-    }),
+    ("a notice that is not in the head", &async |scene: &Scene| put(scene, 2, 2, &[]).await),
+    ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| put(scene, 5, 9, &[]).await),
     ("an expired notice that is not removed", &async |scene: &Scene| {
-        put(scene, 2, 2, &[("until", n(scene.now().ms() - 20 * 24 * 3_600_000))]).await;
-        json!({ "kind": "notice-left", "notice": scene.notice(2) })
+        put(scene, 2, 2, &[("until", n(scene.now().ms() - 20 * 24 * 3_600_000))]).await
     }),
     ("an old head, below a slot that was given and read", &async |scene: &Scene| {
         let (head, _) = fact(scene).await;
@@ -107,8 +106,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     ("slots read that were never given", &async |scene: &Scene| {
         let set = [("read", seqs([3, 9, 70_000])), ("version", n(2))];
         scene.set("NoticeReadsTable", schema::notice_reads(scene.reader, scene.platform), &set).await;
-        let (_, reads) = fact(scene).await;
-        replace_reads(scene, reads).await;
+        replace(scene, NoticeView::Reads(scene.reader, scene.platform, fact(scene).await.1)).await;
         json!({ "kind": "notice-reads-beyond", "user": scene.reader, "platform": scene.platform, "latest": 4 as Slot })
     }),
     ("a platform marked through a notice above its last", &async |scene: &Scene| {
@@ -130,18 +128,13 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a notice read view older than the fact", &async |scene: &Scene| {
-        replace_reads(scene, NoticeReads::default()).await;
-        json!({ "kind": "notice-reads-behind", "user": scene.reader, "platform": scene.platform })
+        reads(scene, "notice-reads-behind", |reads| *reads = NoticeReads::default()).await
     }),
     ("notices read in the view and not in the fact", &async |scene: &Scene| {
-        let (_, reads) = fact(scene).await;
-        replace_reads(scene, NoticeReads { read: [1, 3].into_iter().collect(), ..reads }).await;
-        json!({ "kind": "notice-reads-wrong", "user": scene.reader, "platform": scene.platform })
+        reads(scene, "notice-reads-wrong", |reads| reads.read = [1, 3].into_iter().collect()).await
     }),
     ("a notice read view with a version above the fact", &async |scene: &Scene| {
-        let (_, reads) = fact(scene).await;
-        replace_reads(scene, NoticeReads { version: 70, ..reads }).await;
-        json!({ "kind": "notice-reads-wrong", "user": scene.reader, "platform": scene.platform })
+        reads(scene, "notice-reads-wrong", |reads| reads.version = 70).await
     }),
     ("an unreadable notice read view", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
@@ -154,11 +147,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
         json!({ "kind": "key-of-wrong-type", "key": key })
     }),
-    ("a notice read view without expiry", &async |scene: &Scene| {
-        let key = reads_key(scene);
-        scene.redis().persist::<_, ()>(&key).await.unwrap();
-        json!({ "kind": "key-without-lifetime", "key": key })
-    }),
+    ("a notice read view without expiry", &async |scene: &Scene| scene.persist(&reads_key(scene)).await),
     ("a notice read view in another bucket than its user's", &async |scene: &Scene| {
         let (user, platform) = (scene.reader, scene.platform);
         let key = format!("{{{}}}:n:{user}:{platform}", (user.bucket() + 1) % 4096);
@@ -173,30 +162,20 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     }),
     ("a head view older than its platform, without expiry", &async |scene: &Scene| {
         replace(scene, NoticeView::Head(scene.platform, PlatformHead::default())).await;
-        let key = head_key(scene);
-        scene.redis().persist::<_, ()>(&key).await.unwrap();
-        json!([{ "kind": "platform-head-wrong", "platform": scene.platform }, { "kind": "key-without-lifetime", "key": key }])
+        json!([{ "kind": "platform-head-wrong", "platform": scene.platform }, scene.persist(&head_key(scene)).await])
     }),
     ("an unreadable head view", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(head_key(scene), "bad", 3_600).await.unwrap();
         json!({ "kind": "platform-head-wrong", "platform": scene.platform })
     }),
-    ("another title than the notice's", &async |scene: &Scene| {
-        title(scene, 1, 1, "not what it was").await;
-        json!({ "kind": "title-wrong", "notice": scene.notice(1), "revision": 1 })
-    }),
+    ("another title than the notice's", &async |scene: &Scene| title(scene, "title-wrong", 1, 1, "not what it was").await),
     ("an unreadable title", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(keys::notice_title(scene.notice(3), 3), "x", 3_600).await.unwrap();
         json!({ "kind": "title-damaged", "notice": scene.notice(3), "revision": 3 })
     }),
     ("titles of a future revision and of a future notice", &async |scene: &Scene| {
-        for (seq, revision) in [(1, 6), (5, 1)] {
-            title(scene, seq, revision, "one").await;
-        }
-        json!([
-            { "kind": "title-of-nothing", "notice": scene.notice(1), "revision": 6 },
-            { "kind": "title-of-nothing", "notice": scene.notice(5), "revision": 1 },
-        ])
+        let kind = "title-of-nothing";
+        json!([title(scene, kind, 1, 6, "one").await, title(scene, kind, 5, 1, "one").await])
     }),
     ("a title of the wrong type without expiry", &async |scene: &Scene| {
         let view = View::Title(scene.notice(4), 4);

@@ -1,7 +1,5 @@
 //! One item of every kind that cannot be decoded. Every job continues, reports it, and repairs all other damage.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 use tidemark::{
     domain::{PostText, Reaction},
@@ -14,7 +12,7 @@ use tidemark_tests::{
     user_id, world,
 };
 
-use super::{Scene, fire, flow, walk};
+use super::{Scene, facts, fire, walk};
 use crate::notices::content;
 
 /// Scenes whose readers have read a notice.
@@ -35,7 +33,7 @@ async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
 async fn make_unreadable(scenes: &[Scene<'_>]) {
     let [edge, listed, head, post, pending, reads, reaction, record, rest @ ..] = scenes else { panic!() };
     let [notice_head, notice, notice_reads, profile, liked, text, other_text] = rest else { panic!() };
-    let (orphan, _) = flow::publish(pending, 2).await;
+    let (orphan, _) = facts::publish(pending, 2).await;
     let key = format!("{}#publish#k", record.author);
     record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
     let items: [(&Scene, &str, Item, &str); 13] = [
@@ -84,9 +82,9 @@ fn unreadable_items_of_every_kind_do_not_stop_a_job() {
             world.update_item("CountersTable", schema::walk(walk), &[("position", n(1))], &[]).await;
         }
 
-        let damaged = |report: &Value| -> BTreeSet<String> {
-            let all = report["differences"].as_array().unwrap();
-            all.iter().filter(|difference| difference["kind"] == "item-damaged").map(Value::to_string).collect()
+        let damaged = |report: &Value| -> Vec<Value> {
+            let all = report["differences"].as_array().unwrap().iter();
+            all.filter(|difference| difference["kind"] == "item-damaged").cloned().collect()
         };
         let fan_outs = fire(world, json!({ "job": "fan-outs", "overdue_ms": 0 })).await;
         assert_eq!(damaged(&fan_outs).len(), 1, "{fan_outs}");

@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidemark::{
     App,
     domain::{
@@ -100,6 +100,11 @@ impl<'w> Scene<'w> {
         self.app.stores.clock.now()
     }
 
+    /// The counters of a user, as the user sees them.
+    pub(super) async fn counters(&self, user: UserId) -> Value {
+        self.caller(user).get(&format!("/v1/users/{user}/counters")).await.ok()
+    }
+
     /// Deletes a post of the author and waits until the retraction is done.
     pub(super) async fn delete(&self, seq: u64) {
         self.caller(self.author).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
@@ -158,15 +163,23 @@ impl<'w> Scene<'w> {
         self.world.put_item(table, with_attributes(key, attributes)).await;
     }
 
-    pub(super) async fn remove(&self, table: &str, key: Item) {
-        self.world.delete_item(table, key).await;
-    }
-
     // ---- Redis -----------------------------------------------------------
 
     /// A connection for changes in Redis.
     pub(super) fn redis(&self) -> Connection {
         self.redis.clone()
+    }
+
+    /// Takes the expiry from a key. Returns the difference.
+    pub(super) async fn persist(&self, key: &str) -> Value {
+        self.redis().persist::<_, ()>(key).await.unwrap();
+        json!({ "kind": "key-without-lifetime", "key": key })
+    }
+
+    /// Replaces a key by a string, which is another type. Returns the difference.
+    pub(super) async fn overwrite(&self, key: &str) -> Value {
+        self.redis().set_ex::<_, _, ()>(key, "x", 3_600).await.unwrap();
+        json!({ "kind": "key-of-wrong-type", "key": key })
     }
 
     /// Deletes the reader's view.

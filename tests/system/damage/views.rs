@@ -1,40 +1,52 @@
-//! Damage of relation lists, counters, reactions, heads, summaries, and keys.
+//! Damage of a reader's state and feed, and of relation lists, counters, reactions, heads, summaries, and keys.
 
+use futures::future::LocalBoxFuture;
 use redis::{AsyncCommands, Cmd};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{
-        AuthorHead, Card, PostId, PostSummary, PostText, Rank, Reaction, ReactionCounts, ReactionState, ReadState, UserId,
-        feed::author_prefix,
+        AuthorHead, AuthorState, Card, FeedKey, PostId, PostSummary, PostText, Rank, Reaction, ReactionCounts, ReactionState,
+        ReadState, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix, reader_state::META_FIELD,
     },
+    facts::schema,
     ports::{CardVersion, CountsVersion, FanOutKind, List, Marks},
     views::keys,
 };
+use tidemark_tests::items::n;
 
-use super::{Damage, Scene};
+use super::{Damage, Plant, Scene};
+use Change::{Feed, Field, View};
 
-/// Caches a list of a user, and damages it by the command that `damage` makes for its key.
-async fn damage_list(scene: &Scene<'_>, list: List, damage: impl FnOnce(&str) -> Cmd) {
-    let path = match list {
-        List::Following(user) => format!("/v1/users/{user}/following"),
-        List::Fans(user) => format!("/v1/users/{user}/followers"),
+/// Caches the reader's list of followed authors or the author's list of followers, and damages it by the command that
+/// `damage` makes for its key and the member. Returns the difference.
+async fn damage_list(
+    scene: &Scene<'_>,
+    kind: &str,
+    list: &str,
+    member: UserId,
+    damage: impl FnOnce(String, Vec<u8>) -> Cmd,
+) -> Value {
+    let (user, path, [key, ..]) = match list {
+        "following" => (scene.reader, "following", keys::list(List::Following(scene.reader))),
+        _ => (scene.author, "followers", keys::list(List::Fans(scene.author))),
     };
-    let [key, ..] = keys::list(list);
-    scene.until_cached(&path, &key).await;
-    damage(&key).exec_async(&mut scene.redis()).await.unwrap();
+    scene.until_cached(&format!("/v1/users/{user}/{path}"), &key).await;
+    damage(key, author_prefix(member)).exec_async(&mut scene.redis()).await.unwrap();
+    match kind {
+        "list-damaged" => json!({ "kind": kind, "user": user, "list": list }),
+        _ => json!({ "kind": kind, "user": user, "list": list, "member": member }),
+    }
 }
 
-fn in_list(kind: &str, user: UserId, list: &str, member: UserId) -> Value {
-    json!({ "kind": kind, "user": user, "list": list, "member": member })
-}
-
-async fn summary(scene: &Scene<'_>, post: PostId, title: &str) {
+/// Replaces the summary of a post. Returns the difference.
+async fn summary(scene: &Scene<'_>, kind: &str, seq: u64, title: &str) -> Value {
+    let (post, title) = (scene.post(seq), title.to_owned());
     scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
     let known = scene.app.stores.posts.posts(&[post]).await.unwrap();
     let created_at = known.get(&post).map_or_else(|| scene.now(), |post| post.created_at);
-    let summary =
-        PostSummary { id: post, title: title.to_owned(), created_at, revision: 1, rank: Rank::default(), deleted: false };
+    let summary = PostSummary { id: post, title, created_at, revision: 1, rank: Rank::default(), deleted: false };
     scene.app.readers.stores.post_views.remember(&[(summary, None)], None).await.unwrap();
+    json!({ "kind": kind, "post": post })
 }
 
 /// Replaces the reactions to the author in the reader's view.
@@ -43,35 +55,215 @@ async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
     scene.redis().hset::<_, _, _, ()>(key, scene.author.get(), value).await.unwrap();
 }
 
+/// A difference in the reader's field of the author.
+fn field(scene: &Scene, kind: &str) -> Value {
+    json!({ "kind": kind, "user": scene.reader, "author": scene.author })
+}
+
+/// A difference in the reader's whole view.
+fn view(scene: &Scene, kind: &str) -> Value {
+    json!({ "kind": kind, "user": scene.reader })
+}
+
+/// A difference in one post of the reader's view.
+fn post(scene: &Scene, kind: &str, seq: u64) -> Value {
+    json!({ "kind": kind, "user": scene.reader, "post": scene.post(seq) })
+}
+
+/// Inserts an entry into the feed. Returns the difference.
+async fn ghost(scene: &Scene<'_>, key: FeedKey, why: &str) -> Value {
+    scene.enter(key).await;
+    json!({ "kind": "entry-ghost", "user": scene.reader, "post": key.post, "why": why })
+}
+
+/// Makes sure that the reader has a ranked feed, and damages it by a command for its key.
+async fn damage_ranked(scene: &Scene<'_>, damage: impl FnOnce(&str) -> Cmd) {
+    let [ranked, _] = keys::ranked(scene.reader);
+    scene.until_cached("/v1/feed?order=ranked", &ranked).await;
+    damage(&ranked).exec_async(&mut scene.redis()).await.unwrap();
+}
+
+/// The key of a post in the feed.
+async fn entry(scene: &Scene<'_>, seq: u64) -> FeedKey {
+    scene.fact(scene.post(seq)).await.key()
+}
+
+/// Removes a post from the feed.
+pub(super) async fn lose_entry(scene: &Scene<'_>, seq: u64) {
+    let entry = entry(scene, seq).await.entry();
+    scene.feed(|entries| entries.retain(|known| *known != entry)).await;
+}
+
+/// The kind of a difference, and the change of the reader's view that causes it.
+enum Change {
+    /// In the field of the author.
+    Field(&'static str, fn(&mut AuthorState)),
+    /// In the feed's entries, and a difference in the whole view.
+    Feed(&'static str, fn(&mut Vec<Vec<u8>>)),
+    /// By a command, and a difference in the whole view.
+    View(&'static str, fn(&Scene) -> Cmd),
+}
+
+impl Plant for Change {
+    fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Value> {
+        Box::pin(async move {
+            match self {
+                Field(kind, change) => {
+                    scene.field(change).await;
+                    field(scene, kind)
+                }
+                Feed(kind, change) => {
+                    scene.feed(change).await;
+                    view(scene, kind)
+                }
+                View(kind, command) => {
+                    command(scene).exec_async(&mut scene.redis()).await.unwrap();
+                    view(scene, kind)
+                }
+            }
+        })
+    }
+}
+
+/// Makes every post after `base` unread.
+fn all_unread(field: &mut AuthorState, base: u64) {
+    (field.base, field.read) = (base, Bitmap::default());
+}
+
 pub(super) const ALL: &[Damage] = &[
+    ("a followed author without a field", &async |scene: &Scene| {
+        scene.redis().hdel::<_, _, ()>(&scene.state_key, scene.author.get()).await.unwrap();
+        field(scene, "field-missing")
+    }),
+    ("a field of an author who is not followed", &async |scene: &Scene| {
+        let value: Vec<u8> = scene.redis().hget(&scene.state_key, scene.author.get()).await.unwrap();
+        scene.redis().hset::<_, _, _, ()>(&scene.state_key, scene.stranger.get(), value).await.unwrap();
+        json!({ "kind": "field-ghost", "user": scene.reader, "author": scene.stranger })
+    }),
+    ("a field of an earlier follow", &Field("field-old", |field| field.rev -= 1)),
+    ("a field of a future follow", &Field("field-ahead", |field| field.rev += 1_000)),
+    ("a gate that was opened and never filled", &Field("field-opening", |field| field.opening = true)),
+    ("read state older than the fact", &async |scene: &Scene| {
+        scene.field(|field| all_unread(field, 0)).await;
+        scene.field(|field| field.version = 0).await;
+        field(scene, "reads-behind")
+    }),
+    ("read state with a version above the fact", &Field("field-ahead", |field| field.version += 5)),
+    ("an unread post marked read", &Field("reads-wrong", |field| field.read.set(3 - 1 - field.base))),
+    ("a read post marked unread", &Field("reads-wrong", |field| all_unread(field, 0))),
+    ("a base that hides unread posts", &Field("base-wrong", |field| all_unread(field, 8))),
+    ("a floor that hides posts of the feed", &Field("floor-wrong", |field| field.floor = 2)),
+    ("an author hidden who is not muted", &Field("choice-wrong", |field| field.muted = true)),
+    ("a preference that the reader does not have", &Field("preference-wrong", |field| field.preference = 5)),
+    ("a wrong score", &async |scene: &Scene| {
+        let entry = entry(scene, 2).await.entry();
+        damage_ranked(scene, |key| Cmd::zincr(key, entry, 5)).await;
+        post(scene, "rank-wrong", 2)
+    }),
+    ("a score of a post that the feed does not have", &async |scene: &Scene| {
+        let entry = FeedKey { at: Timestamp::from_ms(5), post: scene.post(99) }.entry();
+        damage_ranked(scene, |key| Cmd::zadd(key, entry, 1)).await;
+        post(scene, "rank-wrong", 99)
+    }),
+    ("an unreadable ranked feed", &async |scene: &Scene| {
+        damage_ranked(scene, |key| Cmd::zadd(key, "nobody", 1)).await;
+        view(scene, "rank-damaged")
+    }),
+    ("a deleted post without its bit", &async |scene: &Scene| {
+        scene.delete(3).await;
+        scene.field(|field| field.deleted = Bitmap::default()).await;
+        post(scene, "deletion-missing", 3)
+    }),
+    ("deliveries forgotten", &async |scene: &Scene| {
+        scene.field(|field| field.through = 3).await;
+        json!([post(scene, "undelivered", 4), post(scene, "undelivered", 5)])
+    }),
+    ("a lost delivery and its lost entry", &async |scene: &Scene| {
+        scene.field(|field| field.through = 4).await;
+        lose_entry(scene, 5).await;
+        post(scene, "undelivered", 5)
+    }),
+    ("deliveries of future posts", &Field("delivered-ahead", |field| field.through = 9)),
+    ("a bit for a future post", &Field("delivered-ahead", |field| field.tail.set(7))),
+    ("a change of mode that the view lacks", &async |scene: &Scene| {
+        let modes = [("mode_changes", n(2)), ("pulled", n(0))];
+        scene.set("PostsTable", schema::head(scene.author), &modes).await;
+        field(scene, "modes-behind")
+    }),
+    ("an entry missing", &async |scene: &Scene| {
+        lose_entry(scene, 3).await;
+        post(scene, "entry-missing", 3)
+    }),
+    ("many entries missing", &async |scene: &Scene| {
+        scene.caller(scene.author).publish_all(["one of many"; 25]).await;
+        scene.world.idle().await;
+        scene.feed(|entries| drop(entries.drain(..26))).await;
+        view(scene, "feed-incomplete")
+    }),
+    ("an entry of a deleted post", &async |scene: &Scene| {
+        let key = entry(scene, 3).await;
+        scene.delete(3).await;
+        ghost(scene, key, "deleted").await
+    }),
+    ("an entry of an author who is not followed", &async |scene: &Scene| {
+        ghost(scene, scene.fact(PostId::new(scene.stranger, 1)).await.key(), "unfollowed").await
+    }),
+    ("an entry of a post that does not exist", &async |scene: &Scene| {
+        ghost(scene, FeedKey { at: scene.now(), post: scene.post(77) }, "unknown").await
+    }),
+    ("an entry with another time than its post's", &async |scene: &Scene| {
+        let key = entry(scene, 5).await;
+        ghost(scene, FeedKey { at: key.at.plus_ms(60_000), ..key }, "unknown").await
+    }),
+    ("a feed out of order", &Feed("feed-disordered", |entries| entries.swap(1, 3))),
+    ("an entry twice", &Feed("feed-disordered", |entries| entries.insert(2, entries[1].clone()))),
+    ("an unreadable feed", &Feed("feed-damaged", |entries| entries.push(b"nonsense".to_vec()))),
+    ("a feed lost", &View("feed-lost", |scene| Cmd::del(&scene.feed_key))),
+    ("a feed whose state is lost", &View("feed-orphan", |scene| Cmd::del(&scene.state_key))),
+    ("a feed that expires before its state", &View("feed-short-lived", |scene| Cmd::expire(&scene.feed_key, 3_600))),
+    ("fields without the rest of the state", &View("state-headless", |scene| Cmd::hdel(&scene.state_key, META_FIELD))),
+    ("an unreadable state", &View("state-damaged", |scene| Cmd::hset(&scene.state_key, scene.author.get(), "short"))),
+    ("a feed that the next post would put out of order", &async |scene: &Scene| {
+        scene.newest(|newest| Timestamp::from_ms(newest.ms() - 1)).await;
+        view(scene, "feed-disordered")
+    }),
+    ("a state without the mark of its feed", &async |scene: &Scene| {
+        let mut meta: Vec<u8> = scene.redis().hget(&scene.state_key, META_FIELD).await.unwrap();
+        meta[0] = 0;
+        scene.redis().hset::<_, _, _, ()>(&scene.state_key, META_FIELD, meta).await.unwrap();
+        view(scene, "feed-unannounced")
+    }),
+    ("a rebuild that was abandoned", &async |scene: &Scene| {
+        let past = Timestamp::from_ms(scene.now().ms() - 60_000);
+        scene.app.stores.reader_views.begin(scene.reader, 7, past, true).await.unwrap();
+        view(scene, "rebuild-abandoned")
+    }),
+    ("a lost read fact below a view", &async |scene: &Scene| {
+        scene.world.delete_item("ReadsTable", schema::reads(scene.reader, scene.author)).await;
+        field(scene, "field-ahead")
+    }),
     ("a followed author missing in the cached list", &async |scene: &Scene| {
-        damage_list(scene, List::Following(scene.reader), |key| Cmd::zrem(key, author_prefix(scene.other))).await;
-        in_list("list-missing", scene.reader, "following", scene.other)
+        damage_list(scene, "list-missing", "following", scene.other, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followed authors", &async |scene: &Scene| {
-        damage_list(scene, List::Following(scene.reader), |key| Cmd::zadd(key, author_prefix(scene.stranger), scene.now().ms()))
-            .await;
-        in_list("list-ghost", scene.reader, "following", scene.stranger)
+        let now = scene.now().ms();
+        damage_list(scene, "list-ghost", "following", scene.stranger, |key, member| Cmd::zadd(key, member, now)).await
     }),
     ("a follower missing in the cached list", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zrem(key, author_prefix(scene.follower))).await;
-        in_list("list-missing", scene.author, "fans", scene.follower)
+        damage_list(scene, "list-missing", "fans", scene.follower, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followers", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zadd(key, author_prefix(scene.stranger), scene.now().ms())).await;
-        in_list("list-ghost", scene.author, "fans", scene.stranger)
+        let now = scene.now().ms();
+        damage_list(scene, "list-ghost", "fans", scene.stranger, |key, member| Cmd::zadd(key, member, now)).await
     }),
     ("a follower in the wrong place of the cached list", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zincr(key, author_prefix(scene.follower), 5_000)).await;
-        in_list("list-time", scene.author, "fans", scene.follower)
+        damage_list(scene, "list-time", "fans", scene.follower, |key, member| Cmd::zincr(key, member, 5_000)).await
     }),
     ("a list without its marker", &async |scene: &Scene| {
-        damage_list(scene, List::Following(scene.reader), |key| Cmd::zremrangebyrank(key, 0, 0)).await;
-        json!({ "kind": "list-damaged", "user": scene.reader, "list": "following" })
+        damage_list(scene, "list-damaged", "following", scene.other, |key, _| Cmd::zremrangebyrank(key, 0, 0)).await
     }),
     ("a list with an invalid member", &async |scene: &Scene| {
-        damage_list(scene, List::Fans(scene.author), |key| Cmd::zadd(key, "nobody", 1)).await;
-        json!({ "kind": "list-damaged", "user": scene.author, "list": "fans" })
+        damage_list(scene, "list-damaged", "fans", scene.follower, |key, _| Cmd::zadd(key, "nobody", 1)).await
     }),
     ("another user's counters", &async |scene: &Scene| {
         for user in [scene.author, scene.other] {
@@ -117,22 +309,15 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("the summary of a deleted post", &async |scene: &Scene| {
         scene.delete(3).await;
-        summary(scene, scene.post(3), "three").await;
-        json!({ "kind": "summary-of-deleted", "post": scene.post(3) })
+        summary(scene, "summary-of-deleted", 3, "three").await
     }),
-    ("a summary with another title", &async |scene: &Scene| {
-        summary(scene, scene.post(2), "not what it was").await;
-        json!({ "kind": "summary-wrong", "post": scene.post(2) })
-    }),
+    ("a summary with another title", &async |scene: &Scene| summary(scene, "summary-wrong", 2, "not what it was").await),
     ("a live post with the summary of a deleted one", &async |scene: &Scene| {
         let key = scene.fact(scene.post(2)).await.key();
         scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
         json!({ "kind": "summary-wrong", "post": scene.post(2) })
     }),
-    ("the summary of a post that does not exist", &async |scene: &Scene| {
-        summary(scene, scene.post(99), "never").await;
-        json!({ "kind": "summary-of-nothing", "post": scene.post(99) })
-    }),
+    ("the summary of a post that does not exist", &async |scene: &Scene| summary(scene, "summary-of-nothing", 99, "never").await),
     ("an unreadable summary", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(&keys::post(scene.post(1))[0], "x", 3_600).await.unwrap();
         json!({ "kind": "summary-damaged", "post": scene.post(1) })
@@ -166,24 +351,12 @@ pub(super) const ALL: &[Damage] = &[
         views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
         json!({ "kind": "marks-wrong", "user": user, "author": author })
     }),
-    ("a view without expiry", &async |scene: &Scene| {
-        scene.redis().persist::<_, ()>(&scene.state_key).await.unwrap();
-        json!({ "kind": "key-without-lifetime", "key": scene.state_key })
-    }),
+    ("a view without expiry", &async |scene: &Scene| scene.persist(&scene.state_key).await),
     ("progress without expiry", &async |scene: &Scene| {
-        let key = keys::pages_done(FanOutKind::Deliver, scene.post(1));
-        scene.redis().persist::<_, ()>(&key).await.unwrap();
-        json!({ "kind": "key-without-lifetime", "key": key })
+        scene.persist(&keys::pages_done(FanOutKind::Deliver, scene.post(1))).await
     }),
-    ("a state of the wrong type", &async |scene: &Scene| {
-        scene.redis().set_ex::<_, _, ()>(&scene.state_key, "x", 3_600).await.unwrap();
-        json!({ "kind": "key-of-wrong-type", "key": scene.state_key })
-    }),
-    ("a list of the wrong type", &async |scene: &Scene| {
-        let [key, ..] = keys::list(List::Fans(scene.author));
-        scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
-        json!({ "kind": "key-of-wrong-type", "key": key })
-    }),
+    ("a state of the wrong type", &async |scene: &Scene| scene.overwrite(&scene.state_key).await),
+    ("a list of the wrong type", &async |scene: &Scene| scene.overwrite(&keys::list(List::Fans(scene.author))[0]).await),
     ("a key in another bucket than its user's", &async |scene: &Scene| {
         let key = format!("{{{}}}:r:{}", (scene.reader.bucket() + 1) % 4096, scene.reader);
         scene.redis().hset::<_, _, _, ()>(&key, "@", "x").await.unwrap();

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
+use futures::{StreamExt, future::join_all, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
@@ -20,33 +20,33 @@ use tidemark_reconcile::{
     diff::{Correction, Counter, Recount},
 };
 use tidemark_tests::{
-    World,
     items::{n, s},
     parameter, world, world_with,
 };
 
-use super::{Scene, everything, fire, listed, reader::lose_entry, walk};
+use super::{Scene, everything, fire, listed, views::lose_entry, walk};
 use crate::notices::content;
 
 fn plan(dry_run: bool, slice: usize) -> Plan {
     Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice, segment: Segment::WHOLE }
 }
 
-/// Scenes with a wrong followings count of each reader, and the expected differences.
-async fn miscounted(world: &World, count: usize) -> (Vec<Scene<'_>>, BTreeSet<String>) {
-    let (scenes, mut expected) = (Scene::several(world, count).await, BTreeSet::new());
-    for scene in &scenes {
+/// Gives the reader of each scene a wrong followings count. Returns the expected differences.
+async fn miscount(scenes: &[Scene<'_>]) -> BTreeSet<String> {
+    let mut expected = BTreeSet::new();
+    for scene in scenes {
         scene.set("CountersTable", schema::followings_counter(scene.reader), &[("count", n(9))]).await;
         let difference = json!({ "kind": "followings-count", "user": scene.reader, "seen": 9, "right": 2 });
         expected.insert(difference.to_string());
     }
-    (scenes, expected)
+    expected
 }
 
 #[test]
-fn a_walk_that_its_deadline_stopped_continues_at_its_position_and_a_dry_run_from_its_own_response() {
+fn a_walk_continues_at_its_stored_position_also_by_the_minute_job_and_a_dry_run_from_its_own_response() {
     world(async |world| {
-        let (_scenes, expected) = miscounted(world, 6).await;
+        let scenes = Scene::several(world, 6).await;
+        let expected = miscount(&scenes).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         for dry_run in [true, false] {
             let (mut found, mut repaired, mut at) = (BTreeSet::new(), 0, Vec::<String>::new());
@@ -70,21 +70,13 @@ fn a_walk_that_its_deadline_stopped_continues_at_its_position_and_a_dry_run_from
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
         let report = fire(world, json!({ "job": "users", "share": 1.0 })).await;
         assert_eq!((&report["found"], &report["next"]), (&json!({}), &json!(null)));
-    });
-}
-
-#[test]
-fn the_minute_job_continues_the_daily_walk() {
-    world(async |world| {
-        let (_scenes, expected) = miscounted(world, 3).await;
-        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
+        // The minute job continues a walk.
+        miscount(&scenes).await;
         let begun = reconcile.walk(&plan(false, 5), None, false, &|| true).await.unwrap().unwrap();
         assert!(begun.next.is_some());
         let minute = fire(world, json!({ "job": "minute", "share": 1.0, "settle_ms": 0 })).await;
         assert_eq!(minute["users"]["next"], Value::Null);
-        let mut found = listed(&[json!(begun)]);
-        found.extend(listed(&[minute["users"].clone()]));
-        assert_eq!(found, expected);
+        assert_eq!(listed(&[json!(begun), minute["users"].clone()]), expected);
     });
 }
 
@@ -94,8 +86,7 @@ fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         let (author, ghost) = (scene.other, scene.stranger);
-        let followers =
-            async || scene.caller(author).get(&format!("/v1/users/{author}/counters")).await.ok()["followers"].clone();
+        let followers = async || scene.counters(author).await["followers"].clone();
         let before = followers().await;
         let walk = async |share: f64| fire(world, json!({ "job": "users", "share": share, "settle_ms": 0 })).await;
         // A listed follower without an edge: the count differs from the list, so the edges of the list are read.
@@ -105,7 +96,7 @@ fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
         assert_eq!(report["repaired"], json!({ "follower-ghost": 1 }), "{report}");
         assert_eq!(followers().await, before);
         // An edge that the author does not list is found from its own side.
-        scene.remove("FollowersTable", schema::follower(author, scene.reader)).await;
+        scene.world.delete_item("FollowersTable", schema::follower(author, scene.reader)).await;
         let report = walk(1.0).await;
         assert_eq!(report["repaired"]["follower-missing"], 1, "{report}");
         assert_eq!(walk(1.0).await["found"], json!({}));
@@ -116,7 +107,8 @@ fn edges_outside_the_sample_change_no_count_that_agrees_with_its_list() {
 #[test]
 fn segments_of_a_walk_are_continued_in_parallel() {
     world_with(parameter("ReconcileConcurrency", 5), async |world| {
-        let (scenes, _) = miscounted(world, 12).await;
+        let scenes = Scene::several(world, 12).await;
+        miscount(&scenes).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let in_progress = async || reconcile.in_progress(Segment::all(4)).await.unwrap();
         let run = async |job: &str| world.reconcile(json!({ "job": job, "share": 1.0, "settle_ms": 0, "slice": 5 })).await;
@@ -127,12 +119,12 @@ fn segments_of_a_walk_are_continued_in_parallel() {
         world.empty_queue("WalkQueue").await;
         assert_eq!(in_progress().await.len(), 4);
         // Each of the segments has a part of the users.
-        let mut of_segments = Vec::new();
-        for segment in Segment::all(4) {
+        let looked_at = async |segment| {
             let plan = Plan { segment, ..plan(true, 5) };
-            of_segments.push(reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap().looked_at);
-        }
-        let whole = reconcile.walk(&plan(true, 5), None, false, &|| false).await.unwrap().unwrap().looked_at;
+            reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap().looked_at
+        };
+        let of_segments: Vec<u64> = stream::iter(Segment::all(4)).then(looked_at).collect().await;
+        let whole = looked_at(Segment::WHOLE).await;
         assert!(of_segments.iter().all(|part| (1..whole).contains(part)), "{of_segments:?} of {whole}");
         assert!(of_segments.iter().sum::<u64>() >= whole, "{of_segments:?} of {whole}");
         world.stack.resume("reconcile").unwrap();
@@ -141,18 +133,15 @@ fn segments_of_a_walk_are_continued_in_parallel() {
             run("minute").await;
         }
         world.idle().await;
-        for minute in 0.. {
-            let left = in_progress().await;
-            if left.is_empty() {
-                break;
+        for _ in 0..10 {
+            if !in_progress().await.is_empty() {
+                run("minute").await;
+                world.idle().await;
             }
-            assert!(minute < 10, "{left:?}");
-            run("minute").await;
-            world.idle().await;
         }
+        assert_eq!(in_progress().await, []);
         for scene in scenes {
-            let counters = scene.caller(scene.reader).get(&format!("/v1/users/{}/counters", scene.reader)).await.ok();
-            assert_eq!(counters["followings"], 2);
+            assert_eq!(scene.counters(scene.reader).await["followings"], 2);
         }
         assert_eq!(walk(world, true, 0).await["differences"], json!([]));
         assert_eq!(fire(world, json!({ "job": "minute" })).await["users"], Value::Null);
@@ -162,7 +151,7 @@ fn segments_of_a_walk_are_continued_in_parallel() {
 #[test]
 fn one_of_two_concurrent_walks_stops() {
     world(async |world| {
-        let (_scenes, expected) = miscounted(world, 3).await;
+        let expected = miscount(&Scene::several(world, 3).await).await;
         let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         let never = || false;
         let (plan, slow) = (plan(false, 10), Plan { settle: Duration::from_millis(50), ..plan(false, 10) });
@@ -278,7 +267,7 @@ fn a_repair_without_effect_does_not_count() {
         // The head has a post that does not exist. It cannot be delivered.
         lose_entry(&scene, 5).await;
         scene.field(|field| field.through = 4).await;
-        scene.remove("PostsTable", schema::post(scene.post(5))).await;
+        scene.world.delete_item("PostsTable", schema::post(scene.post(5))).await;
         let report = world.reconcile(json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 10_000 })).await;
         let undelivered = json!({ "kind": "undelivered", "user": scene.reader, "post": scene.post(5) });
         assert!(report["differences"].as_array().unwrap().contains(&undelivered), "{report}");
@@ -291,7 +280,7 @@ fn an_unlisted_edge_is_repaired_in_any_order_of_the_walk() {
     world(async |world| {
         let scenes = Scene::several(world, 16).await;
         for scene in &scenes {
-            scene.remove("FollowersTable", schema::follower(scene.other, scene.reader)).await;
+            scene.world.delete_item("FollowersTable", schema::follower(scene.other, scene.reader)).await;
         }
         // A step covers a few keys, so readers and authors are in different steps.
         let walk = json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 1 });

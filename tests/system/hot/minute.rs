@@ -6,19 +6,14 @@
 //! `cargo test -p tidemark-tests --test system -- --ignored --exact --nocapture hot::minute::<test>`, with
 //! `TIDEMARK_SECONDS` of deployment time.
 
-use std::{
-    cell::RefCell,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::json;
 use tidemark_local::Weather;
 use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
-use super::{AUTHOR, assert_numbered, counts};
-use crate::at_once;
+use super::{AUTHOR, Readers, are_all_published, follower_count};
 
 const FIRST: u64 = 2_000_000;
 /// Requests that are open at once at most. More means that the machine does not keep up.
@@ -47,9 +42,7 @@ impl Minute<'_> {
             tokio::time::sleep_until(started + at).await;
             (started + at, number)
         });
-        // The latency of each request, and the number of its refusals.
-        let seen = RefCell::new(Vec::new());
-        let answered = arrivals.for_each_concurrent(MOST_OPEN, async |(at, number)| {
+        let answered = arrivals.map(async |(at, number)| {
             let mut refused = 0_u64;
             loop {
                 let response = request(number).await;
@@ -60,11 +53,10 @@ impl Minute<'_> {
                 }
                 tokio::time::sleep(PAUSE * self.slowdown).await;
             }
-            seen.borrow_mut().push((at.elapsed() / self.slowdown, refused));
+            (at.elapsed() / self.slowdown, refused)
         });
-        answered.await;
+        let (mut latencies, refusals): (Vec<_>, Vec<_>) = answered.buffer_unordered(MOST_OPEN).unzip().await;
         let took = started.elapsed();
-        let (mut latencies, refusals): (Vec<Duration>, Vec<u64>) = seen.into_inner().into_iter().unzip();
         latencies.sort_unstable();
         let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
         let refused = refusals.iter().filter(|refused| **refused > 0).count() as u64;
@@ -74,20 +66,12 @@ impl Minute<'_> {
             let (partition, units) = of.max_by(|a, b| a.1.total_cmp(b.1)).map_or(("", 0.0), |((key, _), units)| (key, *units));
             format!("{partition} {:.0} a second", units / self.seconds as f64)
         };
-        println!(
-            "{what}: {number} in {took:.0?} (slowdown {}), {refused} refused at first ({:.3} %), {} refusals, at most {} of one; \
-             p50 {:.0?}, p99 {:.0?}, longest {:.0?}; {} requests to DynamoDB throttled; busiest partitions: reads {}, writes {}",
-            self.slowdown,
-            refused as f64 * 100.0 / number as f64,
-            refusals.iter().sum::<u64>(),
-            refusals.iter().max().unwrap(),
-            at(0.5),
-            at(0.99),
-            at(1.0),
-            consumed.throttled,
-            busiest(false),
-            busiest(true),
-        );
+        let share = refused as f64 * 100.0 / number as f64;
+        println!("{what}: {number} in {took:.0?} (slowdown {}), {refused} refused at first ({share:.3} %)", self.slowdown);
+        println!("{} refusals, at most {} of one", refusals.iter().sum::<u64>(), refusals.iter().max().unwrap());
+        println!("p50 {:.0?}, p99 {:.0?}, longest {:.0?}", at(0.5), at(0.99), at(1.0));
+        println!("{} requests to DynamoDB throttled", consumed.throttled);
+        println!("busiest partitions: reads {}, writes {}", busiest(false), busiest(true));
         assert!(took < length + Duration::from_secs(10), "{what}: the machine does not keep up");
         self.world.stack.slow_down(1);
         self.world.stack.set_weather(Weather::Calm, 1);
@@ -99,10 +83,10 @@ impl Minute<'_> {
     async fn follow(&self, author: u64) {
         let path = format!("/v1/following/{author}");
         let follows = self.send("follows", 1_667, async |number| self.world.user(FIRST + number).put(&path).await).await;
-        assert_eq!(counts(self.world, author).await, follows);
-        let (user, path) = (self.world.user(author), format!("/v1/users/{author}"));
-        assert_eq!(user.get(&format!("{path}/counters")).await.ok()["followers"], follows);
-        assert_eq!(user.walk(&format!("{path}/followers"), 100).await.len() as u64, follows);
+        assert_eq!(follower_count(self.world, author).await, follows);
+        let counters = self.world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
+        assert_eq!(counters["followers"], follows);
+        assert_eq!(self.world.user(author).walk(&format!("/v1/users/{author}/followers"), 100).await.len() as u64, follows);
     }
 
     /// Publishes posts at `rate` a second, with texts of `bytes`.
@@ -111,14 +95,10 @@ impl Minute<'_> {
         let (world, text) = (self.world, "x".repeat(bytes));
         world.follow(1..=READERS, AUTHOR).await;
         world.read_feeds(1..=READERS).await;
-        let publish = async |number| {
-            // An empty text would be stored too.
-            let body = (bytes > 0).then_some(&text);
-            let body = json!({ "title": format!("post {number}"), "body": body });
-            world.user(AUTHOR).post_with_key("/v1/posts", &format!("post-{number}"), &body).await
-        };
-        let posts = self.send("posts", rate, publish).await;
-        assert_numbered(world, posts).await;
+        // An empty text would be stored too.
+        let text = (bytes > 0).then_some(text.as_str());
+        let posts = self.send("posts", rate, async |number| super::publish(world, number, text).await).await;
+        are_all_published(world, posts).await;
         world.assert_unread(1..=READERS, posts).await;
     }
 }
@@ -172,19 +152,11 @@ async fn five_thousand_marks_a_second() {
         world.user(AUTHOR).publish_all(0..POSTS).await;
         world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
         let started = Instant::now();
-        at_once(16, FIRST..FIRST + READERS, async |reader| assert_eq!(world.user(reader).unread_total().await, POSTS)).await;
+        let readers = Readers { world, first: FIRST, number: READERS, posts: POSTS };
+        readers.have_marked(0).await;
         println!("{READERS} readers have their views after {:.0?}", started.elapsed());
-        // Each reader marks posts 1, 2, 3 …
-        let mark = async |number: u64| {
-            let post = number / READERS % POSTS + 1;
-            world.user(FIRST + number % READERS).put(&format!("/v1/posts/{AUTHOR}-{post}/read")).await
-        };
-        let marks = minute.send("marks", 5_000, mark).await;
-        at_once(16, 0..READERS, async |reader| {
-            let marked = (marks / READERS + u64::from(reader < marks % READERS)).min(POSTS);
-            assert_eq!(world.user(FIRST + reader).unread_total().await, POSTS - marked, "reader {reader}");
-        })
-        .await;
+        let marks = minute.send("marks", 5_000, async |number| readers.mark(number).await).await;
+        readers.have_marked(marks).await;
     })
     .await;
 }

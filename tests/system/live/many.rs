@@ -13,11 +13,7 @@ const AUTHOR_OF_ALL: u64 = 9_000_000;
 
 /// Readers from 1 follow the author and have views.
 async fn readers(world: &World, number: u64) {
-    let make_live = |reader: u64| async move {
-        world.user(reader).put(&format!("/v1/following/{AUTHOR_OF_ALL}")).await.ok();
-        world.user(reader).feed_ids().await;
-    };
-    stream::iter(1..=number).map(make_live).buffer_unordered(16).collect::<()>().await;
+    stream::iter(1..=number).for_each_concurrent(16, async |reader| drop(world.live_reader(reader, [AUTHOR_OF_ALL]).await)).await;
     world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
 }
 
@@ -168,13 +164,8 @@ async fn show_latencies(world: &World, mut connections: Vec<LiveConnection>, mut
     }
     latencies.sort_unstable();
     let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
-    println!(
-        "from the publish to the message: p50 {:?}, p99 {:?}; {messages} messages for {} changes",
-        at(0.5),
-        at(0.99),
-        latencies.len()
-    );
-    drop(connections);
+    let (p50, p99, changes) = (at(0.5), at(0.99), latencies.len());
+    println!("from the publish to the message: p50 {p50:?}, p99 {p99:?}; {messages} messages for {changes} changes");
 }
 
 /// Measures the numbers in docs/live.md.
@@ -184,26 +175,18 @@ async fn the_cost_of_watched_readers() {
     let (watched, all) = (number_from("TIDEMARK_WATCHED", 1_000), number_from("TIDEMARK_READERS", 11_000));
     World::run(async |world| {
         readers(world, all).await;
-        let connect = async || connect(world, watched).await;
-        let deliver = async || deliver(world, all).await;
-        let deliver_watched = async || {
-            let connections = connect().await;
-            let micros = deliver().await;
-            stream::iter(connections).for_each(LiveConnection::close).await;
-            world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
-            micros
-        };
         // A delivery to a short feed costs less, so the first ones do not count, and the order changes.
-        deliver().await;
+        deliver(world, all).await;
         let mut ratios = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
-            let (unwatched, with_some) = if round % 2 == 0 {
-                let unwatched = deliver().await;
-                (unwatched, deliver_watched().await)
-            } else {
-                let with_some = deliver_watched().await;
-                (deliver().await, with_some)
-            };
+            let mut micros = [[0.0; 2]; 2];
+            for is_watched in [round % 2 == 1, round % 2 == 0] {
+                let connections = connect(world, if is_watched { watched } else { 0 }).await;
+                micros[usize::from(is_watched)] = deliver(world, all).await;
+                stream::iter(connections).for_each(LiveConnection::close).await;
+                world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
+            }
+            let [unwatched, with_some] = micros;
             println!("[calls, processor] us of Redis for a delivery: {unwatched:.2?}, {with_some:.2?} with {watched} of {all}");
             for (ratios, (watched, unwatched)) in ratios.iter_mut().zip(with_some.into_iter().zip(unwatched)) {
                 ratios.push(watched / unwatched);
@@ -214,7 +197,7 @@ async fn the_cost_of_watched_readers() {
             println!("ratio of {what}: {:.3} (median of {ROUNDS})", ratios[ROUNDS / 2]);
         }
 
-        show_latencies(world, connect().await, POSTS * (2 * ROUNDS as u64 + 1)).await;
+        show_latencies(world, connect(world, watched).await, POSTS * (2 * ROUNDS as u64 + 1)).await;
     })
     .await;
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     damage::proxy::{Fate, Proxy, Request, world_behind_a_proxy},
-    hot::split,
+    hot::{follower_count, split},
 };
 
 const AUTHOR: u64 = 1_000;
@@ -111,8 +111,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
     let edge = edge(world, 1, author).await.unwrap();
     let head = app(world).stores.posts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap_or_default();
     assert_eq!(edge.base, head.latest_seq, "author {author}: posts that were imported before the follow are not new");
-    let counts = app(world).stores.edges.follower_counts(user_id(author)).await.unwrap();
-    assert_eq!(counts.iter().sum::<u64>(), 1);
+    assert_eq!(follower_count(world, author).await, 1);
 }
 
 #[test]
@@ -146,59 +145,51 @@ fn an_import_that_a_later_one_has_replaced_writes_nothing() {
 
 #[test]
 fn posts_imported_after_a_follow_are_read_at_once() {
-    world(async |world| {
-        let legacy = LegacyRedis::with(&author_blogs(AUTHOR, &blogs(120))).await;
-        let reader = world.reader(1, [AUTHOR]).await;
-        assert!(reader.feed_ids().await.is_empty(), "the view is live and empty");
-        let timeline = format!("/v1/authors/{AUTHOR}/posts");
-        assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
-        migrate(world, json!({ "source": legacy.url() })).await;
-        world.idle().await;
-        let live = reader.feed("all").await;
-        assert_eq!(live.len(), 120);
-        assert!(live.iter().all(|(_, read)| *read));
-        assert_eq!(live[0].0, format!("{AUTHOR}-120"));
-        assert_eq!(reader.walk(&timeline, 100).await.len(), 120);
-        assert_eq!(reader.unread_total().await, 0);
-        world.flush_redis().await;
-        assert_eq!(reader.feed("all").await, live, "facts and view agree");
-        let delivery = reader.get(&format!("/v1/posts/{AUTHOR}-7/delivery")).await.ok();
-        assert_eq!(delivery["state"], "done");
-
-        // Later posts are unread.
-        let news = world.publish_and_deliver(AUTHOR, "new").await;
-        assert_eq!((news.as_str(), reader.unread_total().await), ("1000-121", 1));
-    });
+    imported_posts_are_read("author-blogs", 120, &author_blogs(AUTHOR, &blogs(120)), false);
 }
 
 #[test]
 fn the_next_import_completes_one_that_died_before_it_updated_the_followers() {
-    let infos: Vec<Cmd> = blogs(30).iter().map(|blog| info(AUTHOR, blog)).collect();
-    completes_an_interrupted_import("author-blogs", &author_blogs(AUTHOR, &blogs(30)));
+    imported_posts_are_read("author-blogs", 30, &author_blogs(AUTHOR, &blogs(30)), true);
     // No set names these.
-    completes_an_interrupted_import("blog-info", &infos);
+    let infos: Vec<Cmd> = blogs(30).iter().map(|blog| info(AUTHOR, blog)).collect();
+    imported_posts_are_read("blog-info", 30, &infos, true);
 }
 
-fn completes_an_interrupted_import(layout: &str, keys: &[Cmd]) {
+/// Imports this number of posts of an author whom a reader follows. `is_interrupted` says whether an import died before.
+fn imported_posts_are_read(layout: &str, number: u64, keys: &[Cmd], is_interrupted: bool) {
     world(async |world| {
         let legacy = LegacyRedis::with(keys).await;
-        let reader = world.live_reader(1, [AUTHOR]).await;
+        let reader = world.reader(1, [AUTHOR]).await;
+        assert!(reader.feed_ids().await.is_empty(), "the view is live and empty");
         let timeline = format!("/v1/authors/{AUTHOR}/posts");
         assert!(reader.walk(&timeline, 100).await.is_empty(), "the head is in Redis");
-        // The transaction of an import, without the steps after it.
-        let posts = read(AUTHOR, &blogs(30));
-        let now = app(world).stores.clock.now();
-        let import = imports(world).begin_import(user_id(AUTHOR)).await.unwrap();
-        let imported = imports(world).import_posts(import, &posts, 1, true, now).await.unwrap().unwrap();
-        assert_eq!(imported.written.len(), 30);
+        if is_interrupted {
+            // The transaction of an import, without the steps after it.
+            let posts = read(AUTHOR, &blogs(number));
+            let now = app(world).stores.clock.now();
+            let import = imports(world).begin_import(user_id(AUTHOR)).await.unwrap();
+            let imported = imports(world).import_posts(import, &posts, 1, true, now).await.unwrap().unwrap();
+            assert_eq!(imported.written.len() as u64, number);
+        }
         let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
-        assert_eq!(counts(&response, layout), [30, 0, 30, 0]);
+        let [written, there] = if is_interrupted { [0, number] } else { [number, 0] };
+        assert_eq!(counts(&response, layout), [number, written, there, 0]);
         world.idle().await;
-        let feed = reader.feed("all").await;
-        assert_eq!((feed.len(), reader.unread_total().await), (30, 0));
-        assert_eq!(reader.walk(&timeline, 100).await.len(), 30);
+        let live = reader.feed("all").await;
+        assert_eq!((live.len() as u64, reader.unread_total().await), (number, 0));
+        assert!(live.iter().all(|(_, read)| *read));
+        assert_eq!(live[0].0, format!("{AUTHOR}-{number}"));
+        assert_eq!(reader.walk(&timeline, 100).await.len() as u64, number);
         assert!(imports(world).import_records(&[user_id(AUTHOR)]).await.unwrap()[&user_id(AUTHOR)].unsettled.is_none());
         assert!(imports(world).open_imports(&[user_id(AUTHOR)]).await.unwrap().is_empty(), "follows no longer check the head");
+        world.flush_redis().await;
+        assert_eq!(reader.feed("all").await, live, "facts and view agree");
+        let delivery = reader.get(&format!("/v1/posts/{AUTHOR}-7/delivery")).await.ok();
+        assert_eq!(delivery["state"], "done");
+        // Later posts are unread.
+        let news = world.publish_and_deliver(AUTHOR, "new").await;
+        assert_eq!((news, reader.unread_total().await), (format!("{AUTHOR}-{}", number + 1), 1));
     });
 }
 
@@ -332,7 +323,7 @@ fn users_can_follow_unfollow_and_read_during_an_import() {
             assert!(implied <= follows, "user {user}: {implied} unread of {follows}");
         }
         for author in 0..10 {
-            let counts: u64 = app(world).stores.edges.follower_counts(user_id(AUTHOR + author)).await.unwrap().iter().sum();
+            let counts = follower_count(world, AUTHOR + author).await;
             let listed = world.user(1).walk(&format!("/v1/users/{}/followers", AUTHOR + author), 100).await;
             assert_eq!(counts, listed.len() as u64, "author {author}");
         }

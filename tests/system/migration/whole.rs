@@ -17,6 +17,7 @@ use super::{
     legacy::{Legacy, title},
     migrate, publish_notice,
 };
+use crate::hot::follower_count;
 
 /// The number of users of the legacy system. A build with `TIDEMARK_LEGACY` sets another number.
 const USERS: usize = match option_env!("TIDEMARK_LEGACY") {
@@ -122,18 +123,16 @@ async fn read_marks(world: &World, expected: &Legacy) -> bool {
 }
 
 async fn edges(world: &World, expected: &Legacy) -> bool {
-    let some: Vec<_> =
-        expected.follows.keys().step_by(7).take(50).map(|(user, author)| (user_id(*user), user_id(*author))).collect();
-    !app(world).stores.edges.live(&some).await.unwrap().is_empty()
+    let some = expected.follows.keys().step_by(7).take(50).map(|(user, author)| (user_id(*user), user_id(*author)));
+    !app(world).stores.edges.live(&some.collect::<Vec<_>>()).await.unwrap().is_empty()
 }
 
 /// Compares every user's edges, counters, unread posts and read marks, and every author's posts.
 async fn compare(world: &World, expected: &Legacy) {
     for (author, blogs) in &expected.blogs {
         let posts = app(world).stores.posts.timeline(user_id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
-        let posts: Vec<(u64, u64, String)> =
-            posts.into_iter().rev().map(|post| (post.id.seq, post.created_at.ms(), post.title)).collect();
-        let wanted: Vec<(u64, u64, String)> = blogs.iter().zip(1..).map(|(blog, seq)| (seq, blog.at, title(blog.id))).collect();
+        let posts: Vec<_> = posts.into_iter().rev().map(|post| (post.id.seq, post.created_at.ms(), post.title)).collect();
+        let wanted: Vec<_> = blogs.iter().zip(1..).map(|(blog, seq)| (seq, blog.at, title(blog.id))).collect();
         let differs = posts.iter().zip(&wanted).find(|(post, wanted)| post != wanted);
         assert!(posts.len() == wanted.len() && differs.is_none(), "author {author}: {} posts, {differs:?}", posts.len());
     }
@@ -162,8 +161,7 @@ async fn compare(world: &World, expected: &Legacy) {
         }
     }
     for author in expected.blogs.keys() {
-        let counts: u64 = app(world).stores.edges.follower_counts(user_id(*author)).await.unwrap().iter().sum();
-        assert_eq!(counts, followers.get(author).copied().unwrap_or(0), "author {author}");
+        assert_eq!(follower_count(world, *author).await, followers.get(author).copied().unwrap_or(0), "author {author}");
     }
     assert_eq!(expected.users.len(), USERS);
 }
@@ -200,10 +198,8 @@ async fn compare_notices(world: &World, expected: &Legacy) {
 async fn sample(world: &World, expected: &Legacy) {
     for &user in expected.users.iter().step_by(expected.users.len() / SAMPLE) {
         let follows: Vec<u64> = expected.follows.range((user, 0)..=(user, u64::MAX)).map(|((_, author), _)| *author).collect();
-        let unread: BTreeSet<String> = follows
-            .iter()
-            .flat_map(|author| expected.unread_of(user, *author).into_iter().map(move |seq| format!("{author}-{seq}")))
-            .collect();
+        let unread = |author: u64| expected.unread_of(user, author).into_iter().map(move |seq| format!("{author}-{seq}"));
+        let unread: BTreeSet<String> = follows.iter().copied().flat_map(unread).collect();
         let caller = world.user(user);
         let shown: BTreeSet<String> = caller.feed("unread").await.into_iter().map(|(id, _)| id).collect();
         assert_eq!(shown, unread, "user {user}");

@@ -113,19 +113,16 @@ impl LegacySystem {
         self.redis.clone().hget(format!("blog:info:{blog}"), "title").await.unwrap()
     }
 
-    pub(super) async fn titles(&self, author: u64) -> BTreeSet<String> {
-        self.titles_in(&format!("author:blogs:{author}")).await
-    }
-
     pub(super) async fn unread_titles(&self, user: u64) -> BTreeSet<String> {
         let mut titles = BTreeSet::new();
         for author in self.following(user).await {
-            titles.extend(self.titles_in(&format!("user:unread:{user}:{author}")).await);
+            titles.extend(self.titles(&format!("user:unread:{user}:{author}")).await);
         }
         titles
     }
 
-    async fn titles_in(&self, set: &str) -> BTreeSet<String> {
+    /// The titles of the blogs in a set.
+    pub(super) async fn titles(&self, set: &str) -> BTreeSet<String> {
         let mut titles = BTreeSet::new();
         for blog in self.redis.clone().smembers::<_, Vec<u64>>(set).await.unwrap() {
             titles.extend(self.title(blog).await);

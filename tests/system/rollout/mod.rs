@@ -23,28 +23,16 @@ use legacy::LegacySystem;
 /// Users who act at the same time. Each user belongs to one of them.
 const CLIENTS: usize = 8;
 
-/// The actions of the users, which both sides must have in the end.
-#[derive(Debug, Default, Clone)]
-struct Done {
+/// The users of one client, who act one after another.
+struct Client {
+    rng: StdRng,
+    users: Vec<u64>,
+    /// The results of the users' actions, which both sides must have in the end.
     follows: BTreeMap<u64, BTreeSet<u64>>,
     /// Titles of live posts by author.
     posts: BTreeMap<u64, BTreeSet<String>>,
     /// Titles of posts that a user has read.
     read: BTreeMap<u64, BTreeSet<String>>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    here: AtomicU64,
-    there: AtomicU64,
-    failed: AtomicU64,
-}
-
-/// The users of one client, who act one after another.
-struct Client {
-    rng: StdRng,
-    users: Vec<u64>,
-    done: Done,
     /// Pairs that have changed in this phase, and when. A user does not follow and unfollow an author within a second,
     /// which the legacy lists cannot tell apart.
     touched: BTreeMap<(u64, u64), Instant>,
@@ -56,7 +44,10 @@ struct Scene<'a> {
     world: &'a World,
     legacy: &'a LegacySystem,
     authors: &'a [u64],
-    counts: &'a Counts,
+    /// The actions on each side, and the requests that failed.
+    here: AtomicU64,
+    there: AtomicU64,
+    failed: AtomicU64,
 }
 
 impl Scene<'_> {
@@ -64,7 +55,7 @@ impl Scene<'_> {
     fn body(&self, response: Response) -> Value {
         if !(200..300).contains(&response.status) {
             println!("failed: {response:?}");
-            self.counts.failed.fetch_add(1, Ordering::Relaxed);
+            self.failed.fetch_add(1, Ordering::Relaxed);
         }
         response.body
     }
@@ -85,7 +76,7 @@ impl Scene<'_> {
         let user = *client.users.choose(&mut client.rng).unwrap();
         client.acted.insert(user);
         let on = self.get(user, "/v1/me").await["rollout"] == "on";
-        (if on { &self.counts.here } else { &self.counts.there }).fetch_add(1, Ordering::Relaxed);
+        (if on { &self.here } else { &self.there }).fetch_add(1, Ordering::Relaxed);
         // `None` if there is nothing to act on.
         let _: Option<()> = match client.rng.random_range(0..100) {
             0..50 => self.read(client, user, on).await,
@@ -109,7 +100,7 @@ impl Scene<'_> {
         } else {
             self.legacy.read_one(user).await?
         };
-        client.done.read.entry(user).or_default().insert(title);
+        client.read.entry(user).or_default().insert(title);
         Some(())
     }
 
@@ -123,7 +114,7 @@ impl Scene<'_> {
         } else {
             self.legacy.follow(user, author).await;
         }
-        client.done.follows.entry(user).or_default().insert(author);
+        client.follows.entry(user).or_default().insert(author);
         Some(())
     }
 
@@ -144,7 +135,7 @@ impl Scene<'_> {
         } else {
             self.legacy.unfollow(user, author).await;
         }
-        client.done.follows.entry(user).or_default().remove(&author);
+        client.follows.entry(user).or_default().remove(&author);
         Some(())
     }
 
@@ -158,7 +149,7 @@ impl Scene<'_> {
         } else {
             self.legacy.publish(author, &title).await;
         }
-        client.done.posts.entry(author).or_default().insert(title);
+        client.posts.entry(author).or_default().insert(title);
         Some(())
     }
 
@@ -171,7 +162,7 @@ impl Scene<'_> {
         } else {
             self.legacy.delete_one(author).await?
         };
-        client.done.posts.entry(author).or_default().remove(&title);
+        client.posts.entry(author).or_default().remove(&title);
         Some(())
     }
 
@@ -215,17 +206,8 @@ async fn compared(world: &World, legacy: &LegacyRedis, users: usize) -> compare:
 }
 
 /// Runs `actions` actions of each client, with passes all the time.
-async fn traffic(
-    world: &World,
-    legacy: &LegacySystem,
-    authors: &[u64],
-    clients: &mut [Client],
-    actions: usize,
-    passes: bool,
-) -> Counts {
+async fn traffic(scene: &Scene<'_>, clients: &mut [Client], actions: usize, passes: bool) {
     clients.iter_mut().for_each(|client| client.touched.retain(|_, at| at.elapsed() < Duration::from_millis(1_100)));
-    let counts = Counts::default();
-    let scene = &Scene { world, legacy, authors, counts: &counts };
     let over = AtomicBool::new(!passes);
     let act = async {
         join_all(clients.iter_mut().map(async |client| {
@@ -238,12 +220,11 @@ async fn traffic(
     };
     let follow = async {
         while !over.load(Ordering::Relaxed) {
-            pass(world).await;
+            pass(scene.world).await;
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
     join(act, follow).await;
-    counts
 }
 
 #[tokio::test]
@@ -258,8 +239,7 @@ async fn compare_finds_every_kind_of_difference() {
     legacy.read_one(1).await.unwrap();
     legacy.read_one(2).await.unwrap();
     legacy.unfollow(2, 9).await;
-    let source = redis.url();
-    World::run_with(parameter("LegacyRedisUrl", source), async |world| {
+    World::run_with(parameter("LegacyRedisUrl", redis.url()), async |world| {
         while pass(world).await > 0 {}
         world.idle().await;
         let report = compared(world, &redis, 10).await;
@@ -291,16 +271,16 @@ async fn lost(world: &World, legacy: &LegacySystem, clients: &[Client], authors:
             let following = caller.walk(&format!("/v1/users/{user}/following"), 100).await;
             let here: BTreeSet<u64> = following.iter().map(|item| item["user"].as_str().unwrap().parse().unwrap()).collect();
             let there: BTreeSet<u64> = legacy.following(user).await.into_iter().collect();
-            let expected = client.done.follows.get(&user).cloned().unwrap_or_default();
+            let expected = client.follows.get(&user).cloned().unwrap_or_default();
             let mut missing = here.symmetric_difference(&expected).count() + there.symmetric_difference(&expected).count();
             if authors.contains(&user) {
                 let posts = caller.walk(&format!("/v1/authors/{user}/posts"), 100).await;
                 let here: BTreeSet<String> = posts.iter().map(|post| post["title"].as_str().unwrap().to_owned()).collect();
-                let expected = client.done.posts.get(&user).cloned().unwrap_or_default();
+                let expected = client.posts.get(&user).cloned().unwrap_or_default();
                 missing += here.symmetric_difference(&expected).count();
-                missing += legacy.titles(user).await.symmetric_difference(&expected).count();
+                missing += legacy.titles(&format!("author:blogs:{user}")).await.symmetric_difference(&expected).count();
             }
-            if let Some(read) = client.done.read.get(&user) {
+            if let Some(read) = client.read.get(&user) {
                 let unread = caller.walk("/v1/feed?status=unread", 100).await;
                 missing += unread.iter().filter(|post| read.contains(post["title"].as_str().unwrap())).count();
                 missing += legacy.unread_titles(user).await.intersection(read).count();
@@ -319,7 +299,9 @@ fn clients(users: &[u64], rng: &mut StdRng) -> Vec<Client> {
     let client = |number: usize| Client {
         rng: StdRng::seed_from_u64(rng.random()),
         users: users.iter().copied().skip(number).step_by(CLIENTS).collect(),
-        done: Done::default(),
+        follows: BTreeMap::new(),
+        posts: BTreeMap::new(),
+        read: BTreeMap::new(),
         touched: BTreeMap::new(),
         acted: BTreeSet::new(),
         number: 0,
@@ -335,7 +317,7 @@ async fn past(legacy: &LegacySystem, clients: &mut [Client], authors: &[u64], fo
             for &author in authors {
                 if author != user && client.rng.random_bool(share) {
                     legacy.follow(user, author).await;
-                    client.done.follows.entry(user).or_default().insert(author);
+                    client.follows.entry(user).or_default().insert(author);
                 }
             }
         }
@@ -345,7 +327,7 @@ async fn past(legacy: &LegacySystem, clients: &mut [Client], authors: &[u64], fo
             for number in 0..posts {
                 let title = format!("{author} before {number}");
                 legacy.publish(author, &title).await;
-                client.done.posts.entry(author).or_default().insert(title);
+                client.posts.entry(author).or_default().insert(title);
             }
         }
     }
@@ -365,11 +347,11 @@ async fn users_move_in_steps_and_back_without_a_difference_or_a_lost_request() {
     let mut clients = clients(&all, &mut StdRng::seed_from_u64(seed));
     past(&legacy, &mut clients, &authors, follows, posts).await;
 
-    let off = |options: &mut Options| {
+    let mut world = World::start(|options: &mut Options| {
         sides::with(&redis, true)(options);
         parameter("RolloutPercent", 0)(options);
-    };
-    let mut world = World::start(off).await;
+    })
+    .await;
     let started = Instant::now();
     migrate(&world, json!({})).await;
     settle(&world).await;
@@ -379,18 +361,20 @@ async fn users_move_in_steps_and_back_without_a_difference_or_a_lost_request() {
     for percent in [0, 10, 100, 0] {
         world = world.restart_with("RolloutPercent", &percent.to_string()).await;
         let started = Instant::now();
-        let counts = traffic(&world, &legacy, &authors, &mut clients, actions, true).await;
+        let [here, there, failures] = [0, 0, 0].map(AtomicU64::new);
+        let scene = Scene { world: &world, legacy: &legacy, authors: &authors, here, there, failed: failures };
+        traffic(&scene, &mut clients, actions, true).await;
         let took = started.elapsed();
         settle(&world).await;
         let settled = started.elapsed() - took;
         let report = compared(&world, &redis, sample).await;
-        let [here, there, lost] = [counts.here, counts.there, counts.failed].map(AtomicU64::into_inner);
+        let [here, there, lost] = [&scene.here, &scene.there, &scene.failed].map(|count| count.load(Ordering::Relaxed));
         println!("{percent} %: {here} actions here, {there} there, {lost} failed, in {took:?}; idle after {settled:?}; {report}");
         assert!(report.is_empty() && report.users > 0, "{percent} %: {report}");
         assert!((here > 0 || percent == 0) && (there > 0 || percent == 100), "{percent} %");
-        failed += lost;
         // Changes that no pass has seen when the users move.
-        failed += traffic(&world, &legacy, &authors, &mut clients, actions / 8, false).await.failed.into_inner();
+        traffic(&scene, &mut clients, actions / 8, false).await;
+        failed += scene.failed.into_inner();
     }
     settle(&world).await;
     let report = compared(&world, &redis, sample * 5).await;
