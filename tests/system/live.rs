@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{CountsDigest, Modes, PostId, Timestamp},
     ports::{ClaimedUpdate, Connection, LiveTask, Notified, Told},
-    queue::decode_live,
+    queue::decode,
     views::keys,
 };
 use tidemark_tests::{LiveConnection, PATIENCE, World, parameter, request_limits, until, user_id, world, world_with};
@@ -256,7 +256,7 @@ fn unwatched_readers_cost_no_message() {
         let _connection = world.live(READER).await;
         world.user(AUTHOR).publish("watched").await;
         until("one task", async || {
-            let bodies: Vec<LiveTask> = world.messages("LiveQueue").await.iter().map(|body| decode_live(body).unwrap()).collect();
+            let bodies: Vec<LiveTask> = world.messages("LiveQueue").await.iter().map(|body| decode(body).unwrap()).collect();
             let expected = LiveTask::Changed { users: vec![user_id(READER)] };
             assert!(bodies.is_empty() || bodies == [expected], "{bodies:?}");
             !bodies.is_empty()
