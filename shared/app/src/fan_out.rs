@@ -1,7 +1,7 @@
 //! Fan-out: the delivery of a post to the views of its author's followers, page by page.
 //!
-// Publish and delete [start](FanOuts::start) a fan-out. They send a batch for each of up to [`INLINE_PAGES`] pages, or
-// tasks that list ranges of more pages. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
+//! Publish and delete [start](FanOuts::start) a fan-out. They send a batch for each of up to [`INLINE_PAGES`] pages, or
+//! tasks that list ranges of pages if there are more. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
 
 mod ranks;
 
@@ -163,7 +163,7 @@ impl FanOuts {
         self.sync.or_enqueue(self.update(fan_out).await, tell).await
     }
 
-    /// Stores that pages are not in the queue. Without it, reconcile may send them after [`BACKLOG_WAIT_MS`].
+    /// Stores that pages are not in the queue. Without it, reconcile may send them only after [`BACKLOG_WAIT_MS`].
     async fn note_unsent(&self, kind: FanOutKind, post: PostId) {
         logged!(self.stores.posts.note_look(kind, post, Look::Unsent).await, "reconcile may send the pages late", %post);
     }

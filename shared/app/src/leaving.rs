@@ -24,7 +24,7 @@ use crate::{
 use slice::Slice;
 
 /// An erasure that no worker has touched for this time is resumed, if the queue is drained. Otherwise its task may wait
-/// there, for up to [`BACKLOG_WAIT_MS`].
+/// in the queue, and it is resumed after [`BACKLOG_WAIT_MS`].
 const STALLED_MS: u64 = 120_000;
 
 /// Receipts that one call of [`Leaving::resume`] looks at. It begins at a random one, so that all have their turn.

@@ -28,7 +28,7 @@
 //! - [`Hot`]: values of hot keys, in memory for a second.
 //! - [`Recorder`]: collects the values of [`ports::Metric`]s.
 
-/// Returns the value of a result, and logs its error, which costs no more than work. Fields follow the message.
+/// Returns the value of a result; logs an error that must not fail the caller. Fields come after the message.
 macro_rules! logged {
     ($result:expr, $message:literal $(, $($field:tt)+)?) => {
         match $result {

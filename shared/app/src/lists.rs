@@ -1,6 +1,6 @@
 //! [`Lists`]: a user's lists of followed authors, each with a feed and counts of its own.
 //!
-// Membership is part of the edge, and of the author's field in the reader's view. So an unfollow ends it.
+//! Membership is part of the edge, and of the author's field in the reader's view. So an unfollow ends it.
 
 use std::sync::Arc;
 

@@ -39,7 +39,8 @@ pub struct Live {
 impl Live {
     /// Sends tasks for watched readers whose counts have changed. The message names a post if it is known.
     ///
-    /// It does not fail: after a failure the next change, or the next ping, sends the counts.
+    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
+    /// the next ping, sends the counts.
     pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         if users.is_empty() {
             return;
@@ -100,7 +101,8 @@ impl Live {
         Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))
     }
 
-    /// Runs one task, any number of times, in any order. `repeated` says whether it may have run before.
+    /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before.
+    /// After an error, the caller has to give it back to the queue.
     pub async fn run(&self, task: &LiveTask, repeated: bool) -> Result<()> {
         match task {
             LiveTask::Changed { users } => self.tell(users, None, repeated).await,
@@ -117,8 +119,8 @@ impl Live {
         }
     }
 
-    /// Tells these readers' connections the counts, if they lack them, `again` after so many failures. A reader who
-    /// fails is told by a task of its own.
+    /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were
+    /// not told. A reader who fails is told by a task of its own.
     async fn tell(&self, users: &[UserId], again: Option<u8>, repeated: bool) -> Result<()> {
         let claimed = self.stores.live_views.claim(users).await;
         let (mut early, mut updates, mut failed) = (Vec::new(), Vec::new(), Vec::new());

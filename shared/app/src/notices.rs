@@ -18,7 +18,7 @@ use crate::{
     ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Result, Store, StoreError, Task},
 };
 
-/// A read state with this many slots more than twice the live notices loses the slots of dead notices.
+/// A read state loses the slots of dead notices if it has more slots than twice the live notices and this number.
 const SPARE_SLOTS: u64 = 64;
 
 /// Use cases of notices. Clones share the stores.

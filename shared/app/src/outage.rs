@@ -57,7 +57,8 @@ impl Outage {
         Self { stores, known: Arc::default() }
     }
 
-    /// Returns an error while views may lack changes that wait in a task. An unreadable note is no outage.
+    /// Returns an error while views may lack changes that wait in a task; the response then has to come from the facts.
+    /// If the note cannot be read, no outage is assumed.
     pub async fn check(&self) -> Result<()> {
         let now = self.stores.clock.now();
         let known = *self.known();
@@ -74,7 +75,8 @@ impl Outage {
         }
         Ok(())
     }
-    /// Returns what a view returned; an error while views may lack changes.
+
+    /// Returns what a view returned; an error while views may lack changes. Reads the note and the view in parallel.
     pub(crate) async fn checked<T>(&self, view: impl Future<Output = Result<T>>) -> Result<T> {
         let (outage, view) = futures::join!(self.check(), view);
         outage.and(view)

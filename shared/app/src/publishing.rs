@@ -27,7 +27,7 @@ pub enum PostChange<T> {
     /// The post is as requested, by this request or an earlier one.
     Stands(T),
     NotAuthor,
-    /// There is no live post to edit, or no such post was ever published.
+    /// For an edit: there is no such live post. For a deletion: no such post was ever published.
     Unknown,
 }
 

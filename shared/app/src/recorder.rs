@@ -6,12 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidemark_domain::Timestamp;
-
 use crate::ports::{Clock, Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
 
-/// Collects the values of metrics. A process of Lambda has one invocation at a time. The local stack runs invocations
-/// of a function side by side: there, a value may be in the line of another one.
+/// Collects the values of metrics. A process of Lambda has one invocation at a time, so what was recorded since the
+/// last line belongs to the current invocation. The local stack runs invocations of one function side by side: there, a
+/// value may be in the line of another one.
 pub struct Recorder {
     lines: Arc<dyn Metrics>,
     clock: Arc<dyn Clock>,
@@ -55,7 +54,7 @@ impl Recorder {
     /// Returns the time until the deadline of an invocation, which is in milliseconds since the epoch; `None` if it has
     /// passed: `cargo lambda watch` always sends 600,000.
     pub fn time_until(&self, deadline: u64) -> Option<Duration> {
-        time_between(self.clock.now(), deadline)
+        deadline.checked_sub(self.clock.now().ms()).map(Duration::from_millis)
     }
 
     /// Starts an invocation. Its line is written when the result is dropped.
@@ -118,10 +117,6 @@ impl Drop for Invocation<'_> {
     }
 }
 
-fn time_between(now: Timestamp, deadline: u64) -> Option<Duration> {
-    deadline.checked_sub(now.ms()).map(Duration::from_millis)
-}
-
 /// Whole microseconds, so that a number has few digits.
 fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1_000.0
@@ -129,12 +124,28 @@ fn milliseconds(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use tidemark_domain::Timestamp;
+
     use super::*;
+
+    struct Fixed;
+
+    impl Clock for Fixed {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_ms(1_800_000_000_000)
+        }
+    }
+
+    impl Metrics for Fixed {
+        fn write(&self, _: &Line) {}
+    }
 
     #[test]
     fn a_deadline_that_has_passed_at_the_start_is_no_deadline() {
-        let now = Timestamp::from_ms(1_800_000_000_000);
-        let left = [1_800_000_010_000, 0, 600_000].map(|deadline| time_between(now, deadline));
-        assert_eq!(left, [Some(Duration::from_secs(10)), None, None]);
+        let recorder = Recorder::new(Arc::new(Fixed), Arc::new(Fixed));
+        assert_eq!(recorder.time_until(1_800_000_010_000), Some(Duration::from_secs(10)));
+        for none in [0, 600_000] {
+            assert_eq!(recorder.time_until(none), None);
+        }
     }
 }

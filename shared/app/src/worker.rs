@@ -22,7 +22,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Runs a task, or sends it again with a delay. Returns false if the message has to go back to the queue.
+    /// Runs a task. If it fails, sends it again with a delay. Returns false if the message has to go back to the queue.
     pub async fn work(&self, message: &str, task: &Task, out_of_time: OutOfTime<'_>) -> bool {
         let later = &self.fan_outs.sync.later;
         match self.run(task, out_of_time).await {

@@ -1,4 +1,4 @@
-// The results of a publish, a deletion and a follow, computed from the facts before them.
+//! The results of a publish, a deletion and a follow, computed from the facts before them.
 
 use std::collections::BTreeSet;
 

@@ -37,7 +37,8 @@ impl FeedKey {
     }
 }
 
-/// Returns the bytes after the time in all entries of this author alone, and the member of a relation list.
+/// Returns the bytes that follow the time in all entries of one author, and in no entry of another. A relation list
+/// uses them as the member.
 pub fn author_prefix(author: UserId) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(14);
     push_ordered(&mut bytes, author.get());
@@ -92,7 +93,7 @@ mod tests {
     fn an_entry_takes_a_few_bytes() {
         assert_eq!(key(1, 1042, 17).entry(), [0, 0, 0, 0, 0, 1, 2, 4, 18, 1, 17]);
         for other in [&b"timeat\x09aaaaaaaaa\x01\x01"[..], b"timeat\x01\x01", b"time"] {
-            assert_eq!(FeedKey::from_entry(other), None);
+            assert_eq!(FeedKey::from_entry(other), None, "{other:?}");
         }
     }
 }

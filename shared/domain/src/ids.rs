@@ -14,7 +14,7 @@ pub const LAST_POST: Seq = u32::MAX as Seq;
 /// The number of buckets of users. A bucket is the Redis hash tag, and decides the order of follower pages.
 pub const BUCKETS: u16 = 4096;
 
-/// The number of partitions of an author's followers, in the order of buckets: a shard is 256 buckets.
+/// The number of partitions of an author's followers, in the order of buckets: a shard is 256 consecutive ones.
 pub const SHARDS: u16 = 16;
 
 /// The reason why a text is not an identifier.

@@ -1,6 +1,7 @@
 //! The invariants of the system, and predicates with which tests, debug builds or reconcile check some of them.
 //!
-//! Each predicate names its invariant. System tests and reconcile check the others, which hold across stores.
+//! Each predicate names its invariant; those of N1 and V2 are methods of their types. System tests and reconcile check
+//! the others, which hold across stores.
 //!
 //! | id | invariant |
 //! |---|---|

@@ -15,7 +15,8 @@ pub struct UnreadChange {
 }
 
 impl UnreadChange {
-    /// Returns the change that has led to this state, by the post that was noted or, if newer, delivered last.
+    /// Returns the change that has led to this state. A mark or a deletion was noted with its post and time. A delivery
+    /// was not: the newest post was delivered last, if it is newer.
     pub fn of(state: &ReaderState, noted: Option<(PostId, Timestamp)>, at: Timestamp) -> Self {
         let delivered = state.heard().filter(|(_, author)| author.newest_at > Timestamp::default());
         let newest = delivered.map(|(id, author)| (PostId::new(id, author.newest_delivered()), author.newest_at));
@@ -25,7 +26,8 @@ impl UnreadChange {
     }
 }
 
-/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). Connections are compared by it.
+/// A fingerprint of all unread counts of a reader (FNV-1a, 64 bits). A connection that was told the same one knows the
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountsDigest(pub u64);
 

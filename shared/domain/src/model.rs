@@ -31,7 +31,7 @@ pub struct Edge {
     pub muted: Option<Timestamp>,
     /// The time since which the user blocks the author. `None` if not. A block ends follows in both directions.
     pub blocked: Option<Timestamp>,
-    /// The numbers of the user's lists that have the author. A number of a deleted list may remain.
+    /// The numbers of the user's lists that have the author; none after the follow. Those of deleted lists may remain.
     pub lists: BTreeSet<u32>,
     /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
     pub preference: i8,
@@ -51,7 +51,7 @@ pub struct AuthorHead {
     pub modes: Modes,
     /// The number of live posts in `deleted`: these are archived.
     pub archived: u64,
-    /// Sequence numbers of archived posts. An old head has all of `deleted` here.
+    /// Sequence numbers of archived posts. A head from before this field existed has all of `deleted` here.
     pub archive: SeqSet,
 }
 
@@ -129,7 +129,7 @@ impl ReadState {
         self.read.remove(seq)
     }
 
-    /// Marks everything up to `seq` read, unless it is below the watermark: then posts that are unread stay so.
+    /// Marks everything up to `seq` read. A `seq` below the watermark changes nothing: posts that are unread stay so.
     pub fn mark_through(&mut self, seq: Seq) -> bool {
         seq >= self.through && self.mark_all(seq)
     }

@@ -101,8 +101,11 @@ pub struct Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveNotice {
     pub seq: Seq,
+    /// The place of the notice in the read bitmap of its platform.
     pub slot: Slot,
+    /// The version of the head that wrote the content.
     pub revision: u64,
+    /// From this time on the notice is in no list and no count.
     pub expires_at: Option<Timestamp>,
 }
 

@@ -12,8 +12,8 @@ pub const INLINE_PAGES: u16 = 5;
 
 /// Returns the number of pages for this many followers: at least one, at most one for each bucket.
 ///
-/// A page is a fixed range of buckets, so it stays the same page whatever follows come, and two lists of it are both
-/// valid. Its bit in the progress means that the whole range was handled.
+/// A page is a fixed range of buckets, so its identity does not depend on follows in the meantime. If two workers list
+/// a page at two times, both results are valid. Its bit in the progress means that the whole range was handled.
 pub fn page_count(followers: u64) -> u16 {
     u16::try_from(followers.div_ceil(PAGE_FOLLOWERS)).unwrap_or(BUCKETS).clamp(1, BUCKETS)
 }

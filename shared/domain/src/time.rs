@@ -35,7 +35,7 @@ impl Timestamp {
         Self::from_ms(self.0.saturating_add(ms))
     }
 
-    /// Parses an RFC 3339 time of any offset, to the millisecond; `None` for others, or outside 1970…9999.
+    /// Parses an RFC 3339 time of any offset, cut to the millisecond; `None` for others, or outside 1970…9999.
     pub fn parse(text: &str) -> Option<Self> {
         let ms = u64::try_from(parse_ms(text)?).ok()?;
         (ms <= MAX_MS).then_some(Self(ms))

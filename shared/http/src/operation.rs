@@ -1,4 +1,4 @@
-// Routes and their operations in `openapi.yaml`. A function declares its routes with [`routes!`](crate::routes!).
+//! Routes and their operations in `openapi.yaml`. A function declares its routes with [`routes!`](crate::routes!).
 
 use serde_json::{Value, json};
 use utoipa::{
@@ -22,7 +22,8 @@ pub struct Route {
 
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// Builds the operation of a route from the responses of every route; each method adds what its name says.
+/// Builds the operation of a route. It begins with the responses that every route may return; each method adds what
+/// follows from its name.
 #[must_use]
 pub struct Operation {
     object: Value,

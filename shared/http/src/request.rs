@@ -151,7 +151,7 @@ impl Request {
         claims.any(|claim| words(claim).iter().any(|word| word == scope)) || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
-    /// The `Idempotency-Key` header and a fingerprint of the parsed body, `meaning`; 400 if the key is not printable.
+    /// The `Idempotency-Key` header and a fingerprint of the parsed body, `meaning`; 400 if the key is not valid.
     pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
         let Some(value) = self.event.headers.get("Idempotency-Key") else { return Ok(None) };
         let printable = (1..=MAX_KEY).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));

@@ -74,8 +74,8 @@ impl Response {
         self
     }
 
-    /// Tells clients not to keep it. One with an `ETag` may be kept and has to be confirmed.
     pub(super) fn into_response(self) -> ApiGatewayV2httpResponse {
+        // Clients must not keep a response, except for one with an `ETag`, which they have to confirm.
         let kept = if self.headers.contains_key("etag") { "private, no-cache" } else { "no-store" };
         let this = self.header("cache-control", kept);
         let mut response = ApiGatewayV2httpResponse::default();

@@ -6,7 +6,7 @@
 //! time, with a pause after it. They need no progress: the queue repeats a task until it is done, and reconcile
 //! compares scores with the facts.
 //!
-// The posts of an author who was ever pulled are not rescored: the first page of each ranked walk compares them.
+//! The posts of an author who was ever pulled are not rescored: the first page of each ranked walk compares them.
 
 use std::{ops::Range, time::Duration};
 
@@ -22,7 +22,8 @@ use crate::{
     ports::{Moved, MovedPost, Result, Task},
 };
 
-/// The pause after a [`Task::Rescore`], for each page of followers: about ten times as long as its work.
+/// The pause after a [`Task::Rescore`], for each page of followers: about ten times as long as the work on a page. So
+/// users who react to an author's posts cannot keep the workers busy.
 const EACH_PAGE: Duration = Duration::from_millis(100);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -44,7 +45,8 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Changes the step of a post as long as its reactions imply another, and updates the views if it did so last.
+    /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also
+    /// in an earlier attempt, it updates the views.
     pub async fn rank(&self, id: PostId, token: u64) -> Result<()> {
         // From now on a reaction sends another task. Every earlier reaction is in the counts that are read next.
         self.stores.post_views.begin_rank(id).await?;

@@ -44,7 +44,8 @@ const MOST_ENCODED_TEXT: usize = 4 << 20;
 const MOST_RANGES: usize = 1_000;
 
 impl Leaving {
-    /// Returns at most `limit` objects of an export, and where it continues. Changes meanwhile may be missing.
+    /// Returns at most `limit` objects of an export, and where it continues; `None` at its end. Objects that change
+    /// meanwhile may be old or new.
     pub async fn export(&self, user: UserId, mut at: Place, limit: usize) -> Result<(Vec<Exported>, Option<Place>)> {
         let mut items = Vec::new();
         while at.section < SECTIONS {

@@ -8,7 +8,8 @@ use tidemark_domain::{CountsDigest, PostId, Seq, Timestamp, UnreadChange, UserId
 
 use crate::error::Result;
 
-/// The watched readers for whom the caller of a change sends a task. For others, a queued task will do.
+/// The watched readers for whom the caller of a change sends a task. For the others, a queued task will have the
+/// change, or the reader is not watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notified {
     /// The caller sends a task now.
@@ -17,6 +18,7 @@ pub struct Notified {
     pub later: Vec<UserId>,
 }
 
+/// The result of [`LiveViews::claim`] for one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedUpdate {
     /// The caller reads the counts and builds the message.
@@ -35,6 +37,7 @@ pub enum ClaimedUpdate {
     Unwatched,
 }
 
+/// The result of [`LiveViews::watch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
     /// The counts that the connection was told; `None` if that is unknown.
@@ -62,7 +65,8 @@ pub trait LiveViews: Send + Sync {
     async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()>;
     /// Notes that counts of these readers have changed. A delivery notes this itself.
     async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified>;
-    /// Begins to build messages. Then it is unknown what connections know. One result for each reader, in order.
+    /// Begins to build the messages for these readers. From then on it is unknown what their connections know. Returns
+    /// one result for each reader, in order.
     async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>>;
     /// Stores what connections know. Readers of whom a later message was built are left out.
     async fn told(&self, told: &[Told]) -> Result<()>;
@@ -116,6 +120,7 @@ pub struct LivePost {
     /// The number of the author's post.
     #[serde(default)]
     pub seq: Seq,
+    /// The number of messages that did not reach a connection.
     #[serde(default)]
     pub tries: u8,
 }

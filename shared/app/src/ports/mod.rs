@@ -3,7 +3,7 @@
 //! Views are filled under a lease. `lease_…` takes the leases of missing records before the facts are read, unless
 //! another process has them, and returns those that it took. `fill_…` or `store_…` stores facts if the caller still has
 //! the lease: a change or a loss of the record takes it away. `replace_…` replaces a stored record with a later
-//! version, and takes the lease. A missing record stays missing, and the next read fills it.
+//! version, and takes the lease from a process that fills it. A missing record stays missing. The next read fills it.
 
 mod facts;
 mod live;

@@ -94,6 +94,7 @@ impl Budget {
     }
 }
 
+/// The result of [`LimitViews::spend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// The time that the user must wait, if the bucket is empty.
@@ -140,7 +141,8 @@ pub trait Erasures: Send + Sync {
     /// Counts some of the user's reactions of a kind, or of the authors of whose posts the user has marked some. Begins
     /// after an item. Returns the last item that was counted; `None` at the end.
     async fn count_some(&self, user: UserId, reaction: Option<Reaction>, after: Option<String>) -> Result<(u64, Option<String>)>;
-    /// Returns at most `limit` users in the user's pairs, tombstones included, and in live pairs with the user.
+    /// Returns at most `limit` users whom the user's pairs name, tombstones included, or who have a pair that names the
+    /// user, tombstones excluded.
     async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>>;
     /// Removes both pairs of two users who follow each other no more, with their read states and reactions.
     async fn remove_pair(&self, user: UserId, other: UserId) -> Result<()>;

@@ -112,8 +112,10 @@ pub enum Task {
     Move {
         author: UserId,
         posts: Vec<MovedPost>,
+        /// Number of pages of the whole fan-out.
         pages: u16,
         from: u16,
+        /// The page after the last.
         to: u16,
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
@@ -145,7 +147,7 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "is_zero")]
         tries: u8,
     },
-    /// An edit did not reach its view: store the post and its text.
+    /// An edit did not reach its view: store the post and its text. `in_advance` as for [`Task::Card`].
     Post {
         post: PostId,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -11,6 +11,7 @@ use tidemark_domain::{
 use super::{facts::CountsVersion, live::Notified};
 use crate::error::Result;
 
+/// The result of [`ReaderViews::begin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     /// The caller owns the rebuild.
@@ -21,6 +22,7 @@ pub enum Begun {
     Ready,
 }
 
+/// The result of [`ReaderViews::open_gate`] for one author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// The gate is open, and the facts have to be merged.
@@ -77,6 +79,7 @@ impl Ranked {
     }
 }
 
+/// The result of [`ReaderViews::deliver`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivered {
     /// The number of users whose view follows the author.
@@ -118,10 +121,11 @@ pub trait ReaderViews: Send + Sync {
     /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes the oldest
     /// entries beyond the cap, and old tombstones.
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()>;
-    /// Adds a post to these views, except to ranked feeds. A damaged view is deleted, and rebuilt when it is read.
+    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds. A damaged
+    /// view is deleted, and the next read rebuilds it.
     async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered>;
-    /// Removes a deleted post from these views; the author has `deletions` of them. A damaged view is deleted. Returns
-    /// the watched readers who follow the author.
+    /// Removes a deleted post from the views of these users. A damaged view is deleted. `deletions` is the author's
+    /// number of deletions. Returns the watched readers who follow the author.
     async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Vec<UserId>>;
 }
 
@@ -265,7 +269,8 @@ pub trait PostViews: Send + Sync {
     async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()>;
     /// Returns the posts of an author whose steps have changed.
     async fn moved(&self, author: UserId) -> Result<Moved>;
-    /// Removes the moved posts without a later change, notes the time of the next task, and returns how many remain.
+    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further `Task::Rescore`
+    /// should run before `next`. Returns how many posts remain.
     async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64>;
     async fn forget_counts(&self, post: PostId) -> Result<()>;
 }
@@ -273,7 +278,8 @@ pub trait PostViews: Send + Sync {
 /// Readers' reactions by author, so that a page reads no facts.
 #[async_trait]
 pub trait ReactionViews: Send + Sync {
-    /// Returns the token of the reader's view, which is created with `token` if there is none, for [`Self::fill`].
+    /// Returns the token of the reader's view, which is created with `token` if there is none. Facts for [`Self::fill`]
+    /// are read after this call.
     async fn open(&self, user: UserId, token: u64) -> Result<u64>;
     /// Stores facts that were read after the view was opened, unless it is gone or has later versions.
     async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<()>;
@@ -323,7 +329,7 @@ pub trait RelationViews: Send + Sync {
     /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
     /// a change. The result depends only on the edges, so any number of these updates may run, in any order.
     async fn apply(&self, edges: &[Edge]) -> Result<()>;
-    /// Returns the cached counters, as [`Self::slice`] does. Takes the lease if they are missing or damaged.
+    /// Returns the cached counters, as old as those of [`Self::slice`]. Takes the lease if they are missing or damaged.
     async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>>;
     async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()>;
     /// Removes counters and their lease, and notes that `changed_by` made a change.

@@ -266,7 +266,7 @@ impl Readers {
         Ok(found.into_values().collect())
     }
 
-    /// Returns the counts of a post, from the facts unless they come `of_views`, or if Redis is unavailable.
+    /// Returns the counts of a post. Without `of_views`, or if Redis is unavailable, they come from the facts.
     async fn counts_or_exact(&self, id: PostId, known: Option<ReactionCounts>, of_views: bool) -> Result<ReactionCounts> {
         if of_views {
             match self.counts_of(id, known).await {

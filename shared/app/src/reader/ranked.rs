@@ -1,7 +1,10 @@
 //! Pages of the ranked feed.
 //!
-// A ranked feed has the stored entries of the feed by time, ordered by score. Workers fill it, and a ranked read adds
-// what it lacks. Without Redis, the page is computed from the newest posts in the facts.
+//! A ranked feed has the stored entries of the feed by time, ordered by score. Workers fill it, and a ranked read adds
+//! what it lacks. Without Redis, the page is computed from the newest posts in the facts.
+//!
+//! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
+//! no post is returned twice, and a post that has not moved is returned once.
 
 use std::{
     cmp::Reverse,

@@ -74,7 +74,8 @@ impl Source<FeedKey> for Places<'_> {
 }
 
 impl Readers {
-    /// Returns what a view needs of these authors, whose gates are open; from the `facts_alone` for a repair.
+    /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for
+    /// repairs: a record in Redis may be the cause of what they repair.
     pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors> {
         if facts_alone {
             return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });
