@@ -3,8 +3,7 @@
 //! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
 //! race leaves its post as a *draft* in one of the author's places. The one that waits longest writes all drafts in one
 //! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. From its record a
-//! publish learns that its post is written, so every post of a group has one. It also prevents that a post is written
-//! twice, if a late repetition stores its draft again.
+//! publish learns that its post is written. The record also keeps a late repetition from writing the post again.
 //!
 //! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds.
 

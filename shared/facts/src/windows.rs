@@ -43,7 +43,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Distributes sets. `stored` is the item with whole sets. `moves` allows to move up to [`MOST_WINDOWS`] out.
+    /// Distributes sets. `stored` is the item with whole sets. With `moves`, up to [`MOST_WINDOWS`] move out.
     pub fn new(key: &Item, stored: Option<&Item>, sets: &[(Attribute, &SeqSet)], moves: bool) -> Result<Self> {
         let listed = stored.map(listed).unwrap_or_default();
         let mut layout = Self { sets: Vec::new(), listed, windows: Vec::new() };

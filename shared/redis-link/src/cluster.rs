@@ -141,10 +141,8 @@ impl Cluster {
             }
             open = again;
         }
-        responses
-            .into_iter()
-            .map(|response| response.unwrap_or_else(|| Err(unavailable(operation, "no request was sent"))))
-            .collect()
+        let unsent = || Err(unavailable(operation, "no request was sent"));
+        responses.into_iter().map(|response| response.unwrap_or_else(unsent)).collect()
     }
 
     /// Sends every open bundle once. Adds the final responses.

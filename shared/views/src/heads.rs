@@ -21,15 +21,15 @@ const NUMBERS: usize = 5;
 #[async_trait]
 impl HeadViews for Redis {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
-        let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).collect();
+        let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)[0].clone()).collect();
         let values = self.strings("heads", &keys, Consistency::Eventual).await?;
         // A value that cannot be read counts as unknown and comes from the facts.
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }
 
     async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>> {
-        let times_key = |&author: &UserId| keys::times(author)[0].clone();
-        let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).chain(authors.iter().map(times_key)).collect();
+        let heads = authors.iter().map(|&author| keys::head(author)[0].clone());
+        let keys: Vec<String> = heads.chain(authors.iter().map(|&author| keys::times(author)[0].clone())).collect();
         let mut heads = self.strings("authors", &keys, Consistency::Strong).await?;
         let times = heads.split_off(authors.len());
         let known = |(head, times)| KnownAuthor { head: current(head, decode), times: current(times, decode_times) };
@@ -57,11 +57,6 @@ impl HeadViews for Redis {
     async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<()> {
         self.store(keys::times(author), token, encode_times(times), keys::TIMES_LIFETIME).await
     }
-}
-
-fn head_key(author: UserId) -> String {
-    let [head, _] = keys::head(author);
-    head
 }
 
 /// Version and record of a head. Every publish raises the first summand, and every deletion the second. Heads of a

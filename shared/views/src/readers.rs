@@ -195,11 +195,11 @@ impl ReaderViews for Redis {
         // Authors and entries share the calls. The last one carries the low end, when all entries above it are stored.
         let calls = seed.authors.len().div_ceil(AUTHORS_PER_SEED).max(entries.len().div_ceil(ENTRIES_PER_SEED)).max(1);
         for call in 0..calls {
-            let authors = part(&seed.authors, call, AUTHORS_PER_SEED);
+            let authors = seed.authors.chunks(AUTHORS_PER_SEED).nth(call).unwrap_or_default();
             let token = seed.token.map_or_else(Vec::new, token_arg);
             let low = seed.low.filter(|_| call + 1 == calls).map_or_else(Vec::new, |low| low.entry());
             let states = authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode()));
-            let entries = part(&entries, call, ENTRIES_PER_SEED).iter().map(FeedKey::entry);
+            let entries = entries.chunks(ENTRIES_PER_SEED).nth(call).unwrap_or_default().iter().map(FeedKey::entry);
             let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
             let args = (LIFETIMES, FEED_CAP, token, low, facts);
             let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), args).await?;
@@ -327,11 +327,6 @@ pub fn decode_marks(record: &[u8]) -> Option<Marks> {
         _ => return None,
     };
     Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked })
-}
-
-/// The part of `all` for the call with number `call`; empty past the end.
-fn part<T>(all: &[T], call: usize, size: usize) -> &[T] {
-    all.chunks(size).nth(call).unwrap_or_default()
 }
 
 #[cfg(test)]
