@@ -15,7 +15,8 @@ use super::{
 };
 use crate::connection::Redis;
 
-/// Numbers after the version, before the deleted posts: latest_seq, latest_at, posts, changes, pulled (8 bytes each).
+/// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
+/// deleted posts follows them.
 const NUMBERS: usize = 5;
 
 #[async_trait]
@@ -59,8 +60,9 @@ impl HeadViews for Redis {
     }
 }
 
-/// Version and record of a head. Every publish raises the first summand, and every deletion the second. Heads of a
-/// publish and a deletion at the same time may have one version and lack each other's change, so a caller reads again.
+/// Version and record of a head. Every publish raises the first summand, and every deletion the second. Two heads of
+/// one version may differ: those of a publish and a deletion at the same time. Each lacks the other's change, so a
+/// caller reads the head again after its change.
 fn encode(head: &AuthorHead) -> (u64, Vec<u8>) {
     let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;

@@ -33,8 +33,8 @@ const PLACES_PER_CALL: usize = 8 * USERS_PER_CALL;
 /// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// The age from which on `touch` removes the tombstone of an unfollow from a view. It blocks a follow that was read
-/// before the unfollow and is applied after it. A delivery needs none: without a field it changes nothing.
+/// The age from which on `touch` removes the tombstone of an unfollow from a view. A tombstone blocks a follow that was
+/// read before the unfollow and is applied after it. A delivery needs none: without a field it changes nothing.
 const VIEW_TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 /// The lifetimes of a view's state and feed, in ms.
@@ -316,8 +316,8 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes version, whether the author blocks the user, and [the posts](super::record). Records of earlier releases do
-/// not say whether, and are `None`.
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::record). Returns
+/// `None` if it does not say whether the author blocks the user, as records of earlier releases.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;
