@@ -64,9 +64,7 @@ pub struct App {
     pub failures: Arc<dyn Failures>,
     /// Sends the events that continue segments of a walk.
     pub walks: SqsEvents,
-    /// The adapter of the facts.
     pub facts: DynamoFacts,
-    /// The adapter of the views.
     pub redis: Redis,
 }
 

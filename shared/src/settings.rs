@@ -40,8 +40,8 @@ pub struct Settings {
     pub pull_threshold: u64,
     /// `RANK_HALF_LIFE` (720): minutes by which a post must be newer to have one point more in ranked feeds.
     pub rank_half_life: Duration,
-    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, none): a user's requests a
-    /// minute.
+    /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute
+    /// of one user.
     pub limits: PerMinute,
     /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
     pub user_claim: String,

@@ -1,4 +1,5 @@
-//! Logs and metrics: one JSON object on each line, in CloudWatch's form. docs/LOGGING.md lists the events.
+//! Logs and metrics: one JSON object on each line, in CloudWatch's form. docs/LOGGING.md lists the logged events, and
+//! the data that must not be logged.
 
 use std::{collections::BTreeMap, io::Write};
 

@@ -6,8 +6,9 @@
 //!
 //! The counters also protect follows from an import of older posts. `imports_begun` is a fence, which an import raises
 //! in every part before its first post. A follow reads the first part of its shard, then the author's head, and
-//! requires that its part has no higher fence than that. While `imports_ended` is below `imports_begun`, it also
-//! requires the head that it read ([decision 23](../../../docs/adr/0023-counters-grow-and-are-a-fence.md)).
+//! requires that its part has no higher fence than the one that was read. While `imports_ended` is below
+//! `imports_begun`, a follow also requires that the head is still the one that it read ([decision
+//! 23](../../../docs/adr/0023-counters-grow-and-are-a-fence.md)).
 
 use aws_sdk_dynamodb::types::ReturnValue;
 use tidemark_domain::{UserId, ids::SHARDS};
@@ -71,7 +72,8 @@ impl FollowerShard {
     }
 }
 
-/// Finds counters to split: those that hold up a change twice in a row, because two may meet by chance.
+/// Finds the counters to split: those that hold up a change twice in a row. Two changes that meet by chance split
+/// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct HeldUp(Option<UserId>);
 
@@ -117,7 +119,8 @@ impl CounterItem {
 }
 
 impl DynamoFacts {
-    /// All parts of an author's shards, the first part first; none without an item. Split shards take a second trip.
+    /// All parts of an author's shards, the first part of each first. Shards that are split take a second trip. A shard
+    /// without an item has no parts.
     pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16]> {
         let mut shards: [Vec<CounterItem>; 16] = Default::default();
         let mut keys: Vec<Item> = (0..SHARDS).map(|shard| schema::followers_counter(author, shard)).collect();

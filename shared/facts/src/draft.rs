@@ -2,9 +2,9 @@
 //!
 //! The author's head gives the numbers, so publishes of one author write it one after another. A publish that lost this
 //! race leaves its post as a *draft* in one of the author's places. The one that waits longest writes all drafts in one
-//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. From its record a
-//! publish learns that its post is written, so every post of a group has one. It also prevents that a post is written
-//! twice, if a late repetition stores its draft again.
+//! transaction: the head, the posts, their idempotency records, and the deletion of the drafts. A publish learns from
+//! its record that its post is written, so in a group every post has a record, also without an `Idempotency-Key`. The
+//! record also ensures that a post is written once, if a late repetition stores its draft again.
 //!
 //! A publish that ends without its post deletes its draft. If it cannot, the draft is ignored after a few seconds.
 
@@ -26,7 +26,8 @@ use super::{
     write::{Cancelled, Write, absent, at_most, is},
 };
 
-/// The places of an author. With four writes for each post and one of the head, a transaction has at most 97 of 100.
+/// The places of an author, and so the most posts of a group: with four writes for each post and one of the head, a
+/// transaction has at most 97 of the 100 that it may have.
 const PLACES: u64 = 24;
 
 /// After this many looks, a publish no longer leaves the write to the one that waits longest.

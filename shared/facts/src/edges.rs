@@ -65,10 +65,11 @@ struct Making {
 impl Making {
     /// Notes the outcome of a follow if the stored edge decides it. Returns whether it does.
     fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
-        let is_later = self.kind == Kind::Imported && stored.since >= follow.since;
+        // A tombstone prevails over an imported follow that is not later.
+        let prevails = self.kind == Kind::Imported && stored.since >= follow.since;
         if stored.blocked.is_some() {
             self.outcomes.insert(stored.author, Followed::Blocked);
-        } else if stored.following || is_later {
+        } else if stored.following || prevails {
             let own = if self.tried.contains(stored) { Followed::Created } else { Followed::Existing };
             self.outcomes.insert(stored.author, own(stored.clone()));
         }
@@ -267,7 +268,8 @@ impl DynamoFacts {
                     continue;
                 }
                 making.refused = failed(0);
-                // Perhaps only because the edge is counted already. A second attempt shows that.
+                // The counter may refuse only because the edge is counted already. A second attempt shows which is the
+                // case.
                 if making.refused && before {
                     return making.settle(chunk[0].author, Followed::LimitReached);
                 }

@@ -62,7 +62,7 @@ impl Erasures for DynamoFacts {
             return self.send("put_erasure", receipt).await;
         }
         let listed = Write::update(&self.tables.identities, schema::running_part(user)).take(RunningItem::running, one(user));
-        // Others of the same part begin or end.
+        // Erasures of the same part begin and end, and hold the list.
         self.transact_when_free("put_erasure", vec![receipt, listed]).await
     }
 

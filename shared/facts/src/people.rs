@@ -34,7 +34,8 @@ impl Profiles for DynamoFacts {
             let version = known.as_ref().map_or(0, |known| known.version) + 1;
             let next = Profile { user, version, content: content.clone(), updated_at: now };
             let written = self.write_profile(&next, known.and_then(|known| known.content.card.handle), now).await;
-            // The first condition is that of the profile, which another device of the user has changed.
+            // The handle's condition is the second. The first is that of the profile itself, which another device of
+            // the user has changed.
             if let Ok(Err(Cancelled::Conditions(failed))) = &written
                 && *failed == [1]
             {

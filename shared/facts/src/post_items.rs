@@ -18,7 +18,8 @@ pub fn unfinished_shard(author: UserId) -> String {
     schema::unfinished_shard(index_shard(author))
 }
 
-/// The item of a new post. `order` is its place among its author's posts: its time unless it is archived.
+/// The item of a new post. `order` decides its place among its author's posts. It is the post's own time unless the
+/// post is archived.
 pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
     let &Delivery { mode, state, followers, pages, finished_at, .. } = &post.delivery;
     PostItem {

@@ -129,7 +129,8 @@ impl Posts for DynamoFacts {
                 }
                 match texts.remove(&id).unwrap_or_else(|| Ok((1, PostText::default()))) {
                     Ok((of, text)) if of == revision => _ = found.insert(id, (post, Some(text))),
-                    // They may be from before and after an edit. The same difference twice is damage.
+                    // The two items may be from before and after an edit. The same difference twice is damage: items
+                    // are read consistently, so the second read has the edit.
                     Ok((of, _)) if different.insert(id, (revision, of)) != Some((revision, of)) => left.push(id),
                     Ok((of, _)) => {
                         error!(%id, revision, of, "the text of a post is of another revision");

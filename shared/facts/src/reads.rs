@@ -68,7 +68,8 @@ impl Reads for DynamoFacts {
             let after = ReadState { version: known + 1, ..marked(&before, read) };
             (before, after)
         } else {
-            // The windows were written since then, so the previous state is lost. All marks may be new.
+            // The windows were written since then, so the previous state is lost. The current state contains the
+            // marks. It is safe to assume that all of them are new.
             (marked(&before, !read), before)
         };
         if pending + seqs.len() > MOST_PENDING

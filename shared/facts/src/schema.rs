@@ -33,13 +33,15 @@
 //! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number, and is ignored after 12 s (see [`super::draft`]) | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
 //!
 //! One transaction writes:
-//! - for a follow or an unfollow, both edges and both counters; a follow checks the pair's reactions for blocks;
+//! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and
+//!   author for blocks;
 //! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
 //! - for a publish, head, post, body and idempotency record, or these of several posts that waited, and their drafts;
 //! - for a deletion, head, post and body; for an edit, post and text;
 //! - for a notice, the notice and its platform's head;
 //! - for a read state of notices, the state and the counters of the slots that changed;
-//! - for a reaction, the reaction (given only without a block), its two counts in one partition, its entry by time;
+//! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time; a given reaction
+//!   requires that its item has no block;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.
@@ -48,8 +50,9 @@
 //! items of their own. `windows` names them, each with the token that its item must carry ([`super::windows`]).
 //!
 //! `changes` grows with every write of the counted items. A repair sets a count only if `changes` is still the number
-//! from before it listed them. For a head's `posts`, `latest_seq` and `deletions` serve this purpose. The last writer
-//! has a token: of a post `write_token`, of its step `step_by`, of the messages of its fan-out `sent_by`.
+//! that it read before it listed them. For a head's `posts`, `latest_seq` and `deletions` serve this purpose. By its
+//! token, a publish knows its own post (`write_token`), a `rank` task its own change of a step (`step_by`), and a run
+//! of reconcile that it is the one that sends a fan-out's pages (`sent_by`).
 
 mod keys;
 

@@ -16,7 +16,8 @@ pub fn post_of_record(keys: &serde_dynamo::Item) -> Option<PostId> {
     Some(PostId::new(author.into(), schema::post_seq(&item)?))
 }
 
-/// Whether a stream record of the table `following` may have begun or ended a follow, and not only changed a mute, say.
+/// Whether a stream record of the table `following`, with these images, may have begun or ended a follow. It is false
+/// if only a mute, a block, a list or a preference has changed.
 pub fn may_change_follow(old: &serde_dynamo::Item, new: &serde_dynamo::Item) -> bool {
     let follow = |image: &serde_dynamo::Item| {
         let EdgeItem { following, since, .. } = serde_dynamo::from_item(image.clone()).ok()?;

@@ -6,7 +6,7 @@
 //! One transaction writes the item and its windows. If a reader of an item finds a window with another token, the
 //! window was written in between, and the reader reads the item again.
 //!
-//! A window of few bytes moves back. Its own item remains until the next move of that window replaces it.
+//! A window of few bytes moves back into its item. Its own item remains until the next move of that window replaces it.
 
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Distributes sets. `stored` is the item with whole sets. `moves` allows to move up to [`MOST_WINDOWS`] out.
+    /// Distributes sets. `stored` is the item with whole sets. With `moves`, up to [`MOST_WINDOWS`] move out.
     pub fn new(key: &Item, stored: Option<&Item>, sets: &[(Attribute, &SeqSet)], moves: bool) -> Result<Self> {
         let listed = stored.map(listed).unwrap_or_default();
         let mut layout = Self { sets: Vec::new(), listed, windows: Vec::new() };
@@ -146,7 +146,8 @@ impl DynamoFacts {
         named.keys().filter_map(|name| schema::named_window(name)).filter_map(|(set, at)| schema::window(&key, set, at)).collect()
     }
 
-    /// Makes sets whole, and changes the items' order. `windows` remains. A set with damaged windows is unreadable.
+    /// Returns the items with whole sets, in any order. The attribute `windows` remains. If the windows of a set are
+    /// damaged, its attribute becomes one that cannot be read.
     pub(crate) async fn completed(&self, operation: &'static str, table: &str, items: Vec<Item>) -> Result<Vec<Item>> {
         let (mut incomplete, mut whole): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| WINDOWS.of(item).is_some());
         let mut attempts = attempts(operation);

@@ -99,7 +99,8 @@ pub fn unchanged(attribute: Attribute, seen: Option<&Item>) -> Condition {
     still(attribute, seen.and_then(|item| attribute.of(item)).cloned())
 }
 
-/// The names and values of a request, if there are any. All names have placeholders: many words are reserved.
+/// The names and values of a request. Every name gets a placeholder, because DynamoDB reserves many words. A map is
+/// absent while it would be empty, which DynamoDB refuses.
 #[derive(Debug, Clone, Default)]
 struct Placeholders {
     names: Option<HashMap<String, String>>,
@@ -257,7 +258,12 @@ impl DynamoFacts {
     }
 
     /// The same. Returns the attributes that `returned` asks for, or `None` if a condition did not hold.
-    pub async fn send_returning(&self, operation: &'static str, write: Write, returned: ReturnValue) -> Result<Option<Item>> {
+    pub(crate) async fn send_returning(
+        &self,
+        operation: &'static str,
+        write: Write,
+        returned: ReturnValue,
+    ) -> Result<Option<Item>> {
         let mut attempts = attempts(operation);
         loop {
             attempts.next().await?;

@@ -1,4 +1,5 @@
-//! A circuit breaker, so that a hanging Redis costs a function some waits and not all of its time.
+//! A circuit breaker. After some failures in a row it stops calls to Redis for a while. So a hanging Redis costs a
+//! function some waits and not all of its time.
 
 use std::{
     array,
@@ -18,7 +19,8 @@ use crate::{LinkError, Result};
 
 const FAILURES: u32 = 3;
 
-/// How long the breaker stays open: the n-th time in a row, the n-th pause, and then always `LONGEST_PAUSE`.
+/// The times that the breaker stays open. Each failed attempt leads to the next pause; after the last one every pause
+/// is `LONGEST_PAUSE`.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
@@ -67,7 +69,8 @@ impl Breaker {
         Self { state: Config::new().failure_policy(policy).instrument(Log).build() }
     }
 
-    /// Runs an operation; as `open` says while the breaker is open. Only [`LinkError::Unavailable`] is a failure.
+    /// Runs an operation, or handles it as `open` says while the breaker is open. Only [`LinkError::Unavailable`]
+    /// counts as a failure.
     pub(crate) async fn run<T>(&self, operation: &'static str, open: While, call: impl Future<Output = Result<T>>) -> Result<T> {
         if open == While::Tried && !self.state.is_call_permitted() {
             let late = |_| LinkError::Unavailable { operation, source: "no response while the circuit breaker is open".into() };

@@ -44,7 +44,7 @@ impl Bundle {
 /// The response to a [`Bundle`], or to all of a trip.
 #[derive(Debug)]
 pub struct Reply {
-    /// One value for each command. Only a value of a trip may be an error.
+    /// One value for each command. In the response to a trip, a value may be an error.
     pub values: Vec<Value>,
     /// The epoch of the server that returned the values.
     pub epoch: Epoch,

@@ -1,7 +1,8 @@
 //! A cluster. Commands go to the nodes that serve their slots, in parallel, and follow a slot that moves.
 //!
-//! A lost master affects only the readers whose views it holds. The cluster connection of the `redis` crate sends no
-//! commands while it looks for a lost node. All operations are idempotent, so they may be repeated on another node.
+//! Every node has a connection and a breaker of its own, so a lost master affects only the readers whose views it
+//! holds. The cluster connection of the `redis` crate sends no commands while it looks for a lost node. All operations
+//! are idempotent, so they may be repeated on another node.
 
 mod attempt;
 
@@ -103,7 +104,7 @@ impl Cluster {
         Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, paced, patience, library })
     }
 
-    /// Runs each bundle on the node of its slot; bundles of one node in their order. Returns a reply for each.
+    /// Runs each bundle on the node of its slot, bundles of one node in their order. Returns the replies in order.
     pub(crate) async fn run(self: &Arc<Self>, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply>> {
         // The time of bulk work is mostly its wait for its turn.
         let bulk = bundles.iter().any(|bundle| bundle.bulk.is_some());
@@ -141,10 +142,8 @@ impl Cluster {
             }
             open = again;
         }
-        responses
-            .into_iter()
-            .map(|response| response.unwrap_or_else(|| Err(unavailable(operation, "no request was sent"))))
-            .collect()
+        let unsent = || Err(unavailable(operation, "no request was sent"));
+        responses.into_iter().map(|response| response.unwrap_or_else(unsent)).collect()
     }
 
     /// Sends every open bundle once. Adds the final responses.
@@ -174,7 +173,8 @@ impl Cluster {
         let ping = [redis::cmd("PING")];
         let pings = topology.primaries();
         let responses = join_all(pings.iter().map(|member| member.node.send(operation, &ping))).await;
-        responses.into_iter().find_map(Result::err).map_or(Ok(()), Err).inspect_err(|_| self.refresh_behind(&topology))
+        let responses: Result<Vec<Reply>> = responses.into_iter().collect();
+        responses.map(drop).inspect_err(|_| self.refresh_behind(&topology))
     }
 
     /// One step of a walk over the keys of one primary after another. The first byte of the cursor numbers the primary.
@@ -289,7 +289,8 @@ impl Cluster {
         let mut responses = values.into_iter();
         if check {
             if responses.next().and_then(Epoch::of_value) != Some(epoch) || epoch == Epoch::NONE {
-                // A replica became master on this connection. Records since then count as missing.
+                // A replica became master on this connection. Records since then carry the previous epoch, so they
+                // count as missing.
                 warn!(node = %member.address, "a node took over from another; its views are rebuilt");
                 member.node.learn_again().await;
                 let again = |open: &Open| Outcome::Again { way: open.way.clone(), refresh: false, pause: false, failed: None };

@@ -69,12 +69,12 @@ impl Link {
         matches!(&*self.0, Servers::Node(_))
     }
 
-    /// Whether a response may be older if it need not be strong.
+    /// Whether a response of eventual consistency may differ from one of strong consistency.
     pub fn reads_replicas(&self) -> bool {
         matches!(&*self.0, Servers::Cluster(cluster) if cluster.replica_reads)
     }
 
-    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. It begins and ends with 0.
+    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. The cursor 0 begins and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         match &*self.0 {
             Servers::Node(node) => node.scan(operation, cursor, options).await,

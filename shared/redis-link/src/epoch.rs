@@ -1,4 +1,4 @@
-//! The life of a Redis server in which a view was written, which `lua/epoch.lua` names.
+//! The epoch: the life of a Redis server in which a view was written. `lua/epoch.lua` names it.
 //!
 //! A server that restarts from an older dump, or a replica that becomes master without the last writes, holds views
 //! that lack acknowledged changes. So a connection learns the epoch of its server, or of a replica's master, and every
@@ -33,7 +33,7 @@ impl Epoch {
         let mut told: Result<Option<String>, RedisError> = Self::command().query_async(connection).await;
         if told.as_ref().is_err_and(unknown_function) {
             let load: Result<String, _> = redis::cmd("FUNCTION").arg("LOAD").arg(LIBRARY).query_async(connection).await;
-            // Otherwise another connection has loaded it, or this is a replica, which receives it from its master.
+            // Any other error: another connection has loaded it, or this is a replica and gets it from its master.
             if let Some(error) = load.err().filter(RedisError::is_io_error) {
                 return Err(error);
             }

@@ -56,7 +56,15 @@ impl RedisOptions {
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL may contain a password.
-        f.debug_struct("RedisOptions").field("cluster", &self.cluster).finish_non_exhaustive()
+        let Self { url: _, cluster, ca_file, replica_reads, connect_timeout, response_timeout, paced } = self;
+        f.debug_struct("RedisOptions")
+            .field("cluster", cluster)
+            .field("ca_file", ca_file)
+            .field("replica_reads", replica_reads)
+            .field("connect_timeout", connect_timeout)
+            .field("response_timeout", response_timeout)
+            .field("paced", paced)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The pace of bulk work on one node: fast, with a short queue.
 //!
 //! A node runs one command at a time, so a reader waits for all the bulk work that was sent before. At the end of a
-//! trip with bulk work, `lua/turn.lua` therefore says when the next trip of the process comes: readers come in between.
-//! A process that misses its turn asks for another one.
+//! trip with bulk work, `lua/turn.lua` therefore says when the next trip of the process comes. So the trips of all
+//! processes follow each other at a distance, and readers come in between. A process that misses its turn asks for
+//! another one.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,8 @@ pub(crate) const CALL: usize = 5;
 /// The longest time until a turn. The node does not tell more.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// A trip that begins later than this has missed its turn. After a busy moment, all trips would come at once.
+/// A trip that begins later than this after its turn has missed it. Trips that a busy processor has held up would
+/// otherwise all come at once.
 const LATE: Duration = Duration::from_micros(100);
 
 /// Linux wakes a sleeping thread at least 50 µs too late, so it sleeps this much less.
@@ -40,7 +42,8 @@ pub(crate) struct Pace {
     next: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// The right to make the next trip. A trip that fails causes no rest: the breaker does.
+/// The right to make the next trip. A trip that fails causes no rest: the breaker keeps trips from a node that does not
+/// respond.
 pub(crate) struct Turn<'a>(MutexGuard<'a, Option<Instant>>);
 
 impl Pace {

@@ -96,7 +96,8 @@ impl Redis {
         replies.map(|reply| one(reply).map_err(view_error)).collect()
     }
 
-    /// The strings with these keys and their epochs. They count as missing if only their node is unavailable.
+    /// The strings with these keys, each with the epoch of its server. If some nodes respond and others do not, the
+    /// strings of the latter count as missing, so they come from the facts.
     pub(crate) async fn strings(
         &self,
         operation: &'static str,
@@ -144,7 +145,7 @@ impl Redis {
         Ok((strings, other))
     }
 
-    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. It begins and ends with 0.
+    /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. The cursor 0 begins and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
         self.0.scan(operation, cursor, options).await.map_err(view_error)
     }
@@ -162,8 +163,10 @@ pub(crate) fn damaged(detail: impl Into<String>) -> StoreError {
 }
 
 pub(crate) fn fcall(function: Function, keys: &[String], args: impl ToRedisArgs) -> Cmd {
-    let call = redis::cmd("FCALL").arg(function.name()).arg(keys.len()).arg(keys).arg(args).clone();
-    debug_assert!(call.args_iter().len() <= MAX_ARGUMENTS + 3, "{function:?}: {} arguments", call.args_iter().len());
+    let call = redis::cmd("FCALL").arg(function.name()).arg(keys.len()).arg(keys).arg(args).take();
+    // Without the command, the function and the number of keys.
+    let arguments = call.args_iter().len() - 3;
+    debug_assert!(arguments <= MAX_ARGUMENTS, "{function:?}: {arguments} arguments");
     call
 }
 
@@ -175,7 +178,7 @@ pub fn transaction(commands: impl IntoIterator<Item = Cmd>) -> Bundle {
 
 /// The command that sets a string with this lifetime.
 pub(crate) fn set(key: &str, value: impl ToRedisArgs, lifetime: Duration) -> Cmd {
-    redis::cmd("SET").arg(key).arg(value).arg("PX").arg(ms(lifetime)).clone()
+    redis::cmd("SET").arg(key).arg(value).arg("PX").arg(ms(lifetime)).take()
 }
 
 /// A lifetime in milliseconds.

@@ -15,21 +15,22 @@ use super::{
 };
 use crate::connection::Redis;
 
-/// Numbers after the version, before the deleted posts: latest_seq, latest_at, posts, changes, pulled (8 bytes each).
+/// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
+/// deleted posts follows them.
 const NUMBERS: usize = 5;
 
 #[async_trait]
 impl HeadViews for Redis {
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
-        let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).collect();
+        let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)[0].clone()).collect();
         let values = self.strings("heads", &keys, Consistency::Eventual).await?;
         // A value that cannot be read counts as unknown and comes from the facts.
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }
 
     async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>> {
-        let times_key = |&author: &UserId| keys::times(author)[0].clone();
-        let keys: Vec<String> = authors.iter().map(|&author| head_key(author)).chain(authors.iter().map(times_key)).collect();
+        let heads = authors.iter().map(|&author| keys::head(author)[0].clone());
+        let keys: Vec<String> = heads.chain(authors.iter().map(|&author| keys::times(author)[0].clone())).collect();
         let mut heads = self.strings("authors", &keys, Consistency::Strong).await?;
         let times = heads.split_off(authors.len());
         let known = |(head, times)| KnownAuthor { head: current(head, decode), times: current(times, decode_times) };
@@ -59,13 +60,9 @@ impl HeadViews for Redis {
     }
 }
 
-fn head_key(author: UserId) -> String {
-    let [head, _] = keys::head(author);
-    head
-}
-
-/// Version and record of a head. Every publish raises the first summand, and every deletion the second. Heads of a
-/// publish and a deletion at the same time may have one version and lack each other's change, so a caller reads again.
+/// Version and record of a head. Every publish raises the first summand, and every deletion the second. Two heads of
+/// one version may differ: those of a publish and a deletion at the same time. Each lacks the other's change, so a
+/// caller reads the head again after its change.
 fn encode(head: &AuthorHead) -> (u64, Vec<u8>) {
     let version = head.latest_seq + u64::from(head.deletions());
     let Modes { changes, pulled } = head.modes;

@@ -125,10 +125,12 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// The longest time for filling a list or counting.
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long a change is noted: longer than a first page, and older counts, stay in memory.
+/// The time that Redis remembers that a user has begun or ended a follow or a block, has reacted, or has deleted a post
+/// of another user. It is longer than a first page stays in memory, and than counts from before the reaction are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
-/// The same with replicas, which report 60 s without contact to their primary (`repl-timeout`) and are not read.
+/// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and
+/// its response is not used. So no response is more stale than that.
 pub(crate) const CHANGED_LIFETIME_REPLICAS: Duration = Duration::from_secs(90);
 
 pub(crate) const POST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -142,7 +144,8 @@ pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 /// The time that a read state of notices, and marks of an author who is not followed, live after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a reaction that has enqueued a task speaks for the next ones, also if its sender was killed before.
+/// The time that a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no
+/// reaction within this time enqueues one.
 pub(crate) const RANK_LIFETIME: Duration = Duration::from_secs(2);
 
 /// How long an author's moved posts are kept after the last change. Usually a task takes them within a minute.
@@ -391,17 +394,18 @@ pub fn owner(key: &str) -> Option<Owner> {
     let record = rest.strip_suffix(":lease").unwrap_or(rest);
     let first = rest.split(':').next()?;
     let of_user = |user: &str| user.parse().ok().map(|user: UserId| (user, Owner::User(user)));
+    let pair = || record.split_once(':').and_then(|(user, other)| Some((user.parse::<UserId>().ok()?, other)));
     let (user, owner) = match name {
         "r" | "f" | "x" | "w" | "l" | "a" | "s" | "changed" => of_user(rest)?,
         "h" | "t" => of_user(record)?,
         "following" | "fans" | "counters" | "u" | "k" => of_user(first)?,
-        "n" | "m" => {
-            let (user, other) = record.split_once(':')?;
-            let user = user.parse().ok()?;
-            (
-                user,
-                if name == "n" { Owner::NoticeReads(user, other.parse().ok()?) } else { Owner::Marks(user, other.parse().ok()?) },
-            )
+        "n" => {
+            let (user, platform) = pair()?;
+            (user, Owner::NoticeReads(user, platform.parse().ok()?))
+        }
+        "m" => {
+            let (user, author) = pair()?;
+            (user, Owner::Marks(user, author.parse().ok()?))
         }
         "p" | "b" | "q" => first.parse().ok().map(|post: PostId| (post.author, Owner::Post(post)))?,
         "pages" | "handled" => return tag.parse().ok().map(Owner::Post),

@@ -33,8 +33,8 @@ const PLACES_PER_CALL: usize = 8 * USERS_PER_CALL;
 /// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
-/// The age from which on `touch` removes the tombstone of an unfollow from a view. It blocks a follow that was read
-/// before the unfollow and is applied after it. A delivery needs none: without a field it changes nothing.
+/// The age from which on `touch` removes the tombstone of an unfollow from a view. A tombstone blocks a follow that was
+/// read before the unfollow and is applied after it. A delivery needs none: without a field it changes nothing.
 const VIEW_TOMBSTONE_SECONDS: u64 = 24 * 3600;
 
 /// The lifetimes of a view's state and feed, in ms.
@@ -195,11 +195,11 @@ impl ReaderViews for Redis {
         // Authors and entries share the calls. The last one carries the low end, when all entries above it are stored.
         let calls = seed.authors.len().div_ceil(AUTHORS_PER_SEED).max(entries.len().div_ceil(ENTRIES_PER_SEED)).max(1);
         for call in 0..calls {
-            let authors = part(&seed.authors, call, AUTHORS_PER_SEED);
+            let authors = seed.authors.chunks(AUTHORS_PER_SEED).nth(call).unwrap_or_default();
             let token = seed.token.map_or_else(Vec::new, token_arg);
             let low = seed.low.filter(|_| call + 1 == calls).map_or_else(Vec::new, |low| low.entry());
             let states = authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode()));
-            let entries = part(&entries, call, ENTRIES_PER_SEED).iter().map(FeedKey::entry);
+            let entries = entries.chunks(ENTRIES_PER_SEED).nth(call).unwrap_or_default().iter().map(FeedKey::entry);
             let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
             let args = (LIFETIMES, FEED_CAP, token, low, facts);
             let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), args).await?;
@@ -315,8 +315,8 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const NOT_BLOCKED: u8 = b'-';
 
-/// Decodes version, whether the author blocks the user, and [the posts](super::record). Records of earlier releases do
-/// not say whether, and are `None`.
+/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::record). Returns
+/// `None` if it does not say whether the author blocks the user, as records of earlier releases.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;
@@ -326,11 +326,6 @@ pub fn decode_marks(record: &[u8]) -> Option<Marks> {
         _ => return None,
     };
     Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked })
-}
-
-/// The part of `all` for the call with number `call`; empty past the end.
-fn part<T>(all: &[T], call: usize, size: usize) -> &[T] {
-    all.chunks(size).nth(call).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Records, most of which begin with a version, the sets of numbers in some, and the leases for storing them.
+//! Records (most begin with a version), the sets of numbers in some of them, and the leases for storing records.
 
 use std::time::Duration;
 

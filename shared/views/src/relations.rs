@@ -149,7 +149,7 @@ impl Redis {
 }
 
 fn range(key: &str, args: impl ToRedisArgs) -> Cmd {
-    redis::cmd("ZRANGE").arg(key).arg(args).arg("WITHSCORES").clone()
+    redis::cmd("ZRANGE").arg(key).arg(args).arg("WITHSCORES").take()
 }
 
 /// A member that cannot be read makes an error of the list. Pages come from the facts until it expires.

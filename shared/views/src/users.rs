@@ -33,6 +33,7 @@ impl Redis {
         keys_of: impl Fn(UserId) -> Vec<String>,
         args: &(impl ToRedisArgs + Sync),
     ) -> Result<Vec<(&'a [UserId], T)>> {
+        // One user may wait for the call.
         let is_bulk = users.len() > 1;
         let call = |users: &[UserId]| {
             let keys: Vec<String> = users.iter().flat_map(|&user| keys_of(user)).collect();

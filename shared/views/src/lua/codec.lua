@@ -1,10 +1,12 @@
 -- The packed values of a view; author_state, reader_state and feed of shared/domain describe the layouts. A value that
--- is too short ends the call with an error. The caller then calls for each user alone.
+-- is too short ends the call with an error: users before it in the call keep their changes, and users after it get
+-- none. The caller then calls for each user alone.
 
 local META = '@'
 local BUILDING, FEED, RANKED, WATCHED = 1, 2, 4, 8
--- The newest entries of a feed may be in fields of the state hash, oldest first. The flags from 16 on are their number;
--- a field beyond it has an entry that is in the list too. `append` moves them to the list.
+-- The newest entries of a feed may be in fields of the state hash, oldest first: a delivery writes to that hash anyway.
+-- The flags from 16 on are their number; a field beyond it has an entry that is in the list too. `append` moves them to
+-- the list.
 local RECENT, MOST_RECENT, RECENT_FIELDS = 16, 8, {}
 for i = 1, MOST_RECENT do RECENT_FIELDS[i] = '+' .. i end
 -- Positions in the meta: the deadline, the token, the newest entry's time, the epoch, and the end of the fixed part.
@@ -136,7 +138,7 @@ local function set_delivered(e, seq)
   return true
 end
 
--- The order of a feed: by time, then by author and sequence number. `<` is not used: it follows the locale.
+-- The order of a feed: by time, then by the bytes of author and sequence number. `<` would follow the server's locale.
 local function less(a, b)
   local at, bt = struct.unpack('>I6', a), struct.unpack('>I6', b)
   if at ~= bt then return at < bt end
@@ -234,7 +236,7 @@ local function append(state, feed, meta, entry)
   return string.char(string.byte(meta) % RECENT) .. string.sub(meta, 2), length
 end
 
--- The same before a change of the list. Returns the meta; false if the view was lost.
+-- Moves the recent entries to the list, before a change of the list. Returns the meta; false if the view was lost.
 local function flush(state, feed, meta)
   local after = append(state, feed, meta)
   if not after then
@@ -288,7 +290,7 @@ end
 -- Who sends the message about a change: the caller, at once or after the least time, or nobody if one is queued.
 local NOW, LATER, ON_ITS_WAY = 1, 2, 3
 
--- When the last message of a complete view may be built; nil for a view that is being rebuilt.
+-- The time from which the last message of a complete view may be built; nil for a view that is being rebuilt.
 local function deadline_of(meta)
   return not has_flag(meta, BUILDING) and struct.unpack('<I6', meta, DEADLINE) or nil
 end

@@ -62,7 +62,8 @@ local function deliver_one(state, feed, known, meta, value, argv, cap)
   end
 end
 
--- Whether the next post in order changes only two numbers of this value: neither it nor a later one is known.
+-- Whether the delivery of the next post in order changes only two numbers of this value: no post after it is delivered
+-- yet, and it is not deleted itself.
 local function is_in_order(value, flags, seq)
   if flags % OLDER < BITMAPS then return true end
   if flags % OLDER >= MODES or flags % PREFERENCE >= LISTS then return false end

@@ -6,9 +6,8 @@
 -- Keeps    V1: the tombstone blocks an older follow that arrives later.
 local function drop(keys, argv, epoch)
   local state, feed = keys[1], keys[2]
-  local values = redis.call('HMGET', state, META, argv[1])
-  local meta, value = values[1], values[2]
-  if not meta or string.sub(meta, EPOCH, META_BYTES) ~= epoch then return false end
+  local meta, value = meta_of(state, epoch), redis.call('HGET', state, argv[1])
+  if not meta then return false end
   local rev = tonumber(argv[2])
   if value and rev_of(value) > rev then return 0 end
   redis.call('HSET', state, argv[1], tombstone(rev))

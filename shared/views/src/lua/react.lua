@@ -1,4 +1,4 @@
--- react: stores a reader's reactions from the facts. Commutative: a fact's version orders its values.
+-- react: stores a reader's reactions from the facts. Idempotent and commutative: a fact's version orders its values.
 --
 -- KEYS     [1] the reader's reactions
 -- ARGV     [1] token of the view that was open before the facts were read, '' for any view  [2] lifetime ms

@@ -1,4 +1,5 @@
--- relate: applies the current state of an edge to a cached relation list. Commutative: the time of a change orders it.
+-- relate: applies the current state of an edge to a cached relation list. Idempotent and commutative: the time of a
+-- change orders it.
 --
 -- KEYS     [1] list  [2] departures  [3] lease for filling it
 -- ARGV     [1] '1' follows, '0' does not  [2] since ms  [3] member  [4] maximum number of members, 0 without a maximum

@@ -24,7 +24,8 @@ local function retract(keys, argv, epoch)
         if index >= 0 then
           e.deleted = with_bit(e.deleted, index)
         elseif e.older > 0 and seq <= e.horizon then
-          -- Only the facts know whether this post was one of the unread posts up to the horizon.
+          -- Only the facts know whether this post was one of the unread posts up to the horizon. The next read
+          -- loads them.
           e.flags = bit.bor(e.flags, OPENING)
         end
         -- The post will never be delivered. Without its bit `through` could not move past it.

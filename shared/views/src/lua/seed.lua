@@ -1,4 +1,5 @@
--- seed: merges author states and entries from the facts into a view, also a read state alone.
+-- seed: merges author states and entries from the facts into a view. It also applies a change of read state, which
+-- makes no statement about deliveries.
 --
 -- KEYS     [1] state hash  [2] feed  [3] ranked feed  [4] moves
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] token or ''
