@@ -94,12 +94,8 @@ pub struct ReactionShard {
     pub total: ShardCounts,
 }
 
-/// The stored counts of likes and favorites in one item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ShardCounts {
-    pub likes: StoredCount,
-    pub favorites: StoredCount,
-}
+/// The stored counts of likes and favorites in one item, in the order of [`Reaction::ALL`].
+pub type ShardCounts = [StoredCount; 2];
 
 impl ReactionShard {
     /// The entries that the users' lists must have for posts of this author, each with the version of the reactions.
@@ -112,15 +108,6 @@ impl ReactionShard {
             }
         }
         entries
-    }
-}
-
-impl ShardCounts {
-    fn of(&self, reaction: Reaction) -> StoredCount {
-        match reaction {
-            Reaction::Like => self.likes,
-            Reaction::Favorite => self.favorites,
-        }
     }
 }
 
@@ -312,15 +299,15 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Differen
     let given = given_in([stored]);
     let seqs: BTreeSet<Seq> = given.keys().chain(stored.posts.keys()).copied().collect();
     let mut found = Vec::new();
-    for reaction in Reaction::ALL {
+    for (index, reaction) in Reaction::ALL.into_iter().enumerate() {
         found.extend(seqs.iter().filter_map(|seq| {
-            let count = stored.posts.get(seq).copied().unwrap_or_default().of(reaction);
+            let count = stored.posts.get(seq).copied().unwrap_or_default()[index];
             let of = Counter::PostReactions { post: PostId::new(author, *seq), shard, reaction };
             count.differs(Kind::PostReactions, of, given.get(seq).map_or(0, |counts| counts.of(reaction)))
         }));
         let of = Counter::AuthorReactions { author, shard, reaction };
         let total = given.values().map(|counts| counts.of(reaction)).sum();
-        found.extend(stored.total.of(reaction).differs(Kind::AuthorReactions, of, total));
+        found.extend(stored.total[index].differs(Kind::AuthorReactions, of, total));
     }
     found
 }

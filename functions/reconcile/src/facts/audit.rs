@@ -148,7 +148,7 @@ impl StoredFacts {
                 continue;
             }
             let ReactionCountsItem { likes, favorites, changes, .. } = read(item, Ok)?;
-            let counts = ShardCounts { likes: stored_count(likes, changes), favorites: stored_count(favorites, changes) };
+            let counts: ShardCounts = [likes, favorites].map(|count| stored_count(count, changes));
             match post {
                 Some(seq) => drop(shard.posts.insert(seq, counts)),
                 None => shard.total = counts,
