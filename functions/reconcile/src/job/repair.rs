@@ -48,7 +48,7 @@ impl Reconcile {
                 stores.post_views.remember(&[(tombstone, None)], None).await?;
             }
             Remedy::Rank { post } => self.app.fan_outs.rank(post, (stores.random)()).await?,
-            Remedy::Forget(ref view) => self.views.clear(std::slice::from_ref(view)).await?,
+            Remedy::Forget(ref view) => self.app.redis.clear(std::slice::from_ref(view)).await?,
         }
         Ok(true)
     }
