@@ -8,7 +8,7 @@ use std::{
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
-    Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId,
+    Edge, NoticeId, Platform, PostId, Reaction, ReactionState, ReadState, Relation, SeqSet, Slot, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
@@ -16,18 +16,18 @@ use tidemark_facts::{
     distinct,
     edges::read_edge,
     followers::read_follower,
-    item::{Attribute, Count, Item, string},
+    item::{Attribute, Count, Item, number, string},
     notices::noticed,
     people::{read_handle, read_profile},
     post_items::{body_of, post_of},
     reactions::read_reactions,
     reads::read_reads,
     schema::{
-        self, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
-        WalkItem,
+        self, CounterItem, EdgeItem, FollowerItem, HeadItem, NoticeItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem,
+        RecordItem, WalkItem,
     },
     unavailable,
-    write::{Write, below, count_queried, is, is_not_of_type, queried, still},
+    write::{Write, below, between, count_queried, is, is_not_of_type, only, queried, still},
 };
 use tracing::warn;
 
@@ -36,6 +36,7 @@ use crate::{
     diff::{
         Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
         facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
+        notices::StoredNotice,
     },
     job::Segment,
 };
@@ -337,6 +338,47 @@ impl StoredFacts {
         Ok(Some(items).filter(|items| items.len() <= MOST_IN_SHARD))
     }
 
+    /// The notices of a platform: also those that its head does not list, and expired ones.
+    pub(crate) async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
+        let [first, last] = [0, MAX_SEQ].map(|seq| string(schema::notice_sort_key(seq)));
+        let notices = [is(NoticeItem::platform, number(platform.get())), between(NoticeItem::item, first, last)];
+        let query = self.query(&self.tables.notices, notices).consistent_read(true);
+        // Without the texts, which may be long.
+        let query = only(query, &[NoticeItem::platform, NoticeItem::item, NoticeItem::until]);
+        let items = queried("stored_notices", query, usize::MAX).await?;
+        let key = NoticeItem::item;
+        let read_seq = |item: &Item| schema::notice_seq(&key.read::<String>(item)?).ok_or_else(|| key.damaged(item));
+        // The key alone shows that a notice exists.
+        let until = |item: &Item| NoticeItem::until.optional::<u64>(item);
+        let expires_at = |item: &Item| until(item).ok().flatten().map(Timestamp::from_ms);
+        let stored = |item: Item| Ok(StoredNotice { seq: read_seq(&item)?, expires_at: expires_at(&item) });
+        let Decoded { found, mut damaged } = listing(items.clone(), stored)?;
+        damaged.extend(listing(items, |item| until(&item))?.damaged);
+        Ok(Decoded { found, damaged })
+    }
+
+    /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
+    pub(crate) async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
+        let mut blocks: Vec<u64> = slots.iter().map(|&slot| schema::reader_block(slot).0).collect();
+        blocks.dedup();
+        let counter = |block| schema::notice_readers(platform, schema::reader_shard(user), block);
+        let keys = blocks.into_iter().map(counter).collect();
+        let items = self.get("counted_slots", &self.tables.counters, keys).await?;
+        let mut counted = SeqSet::default();
+        for &slot in slots {
+            let (block, attribute) = schema::reader_block(slot);
+            let key = counter(block);
+            let Some(item) = items.iter().find(|item| CounterItem::counter.of(item) == CounterItem::counter.of(&key)) else {
+                continue;
+            };
+            let count = attribute.optional::<Count>(item)?;
+            if Count::or_zero(count, attribute, schema::key_text("counters", item)) > 0 {
+                counted.insert(slot);
+            }
+        }
+        Ok(counted)
+    }
+
     /// Whether the platforms have published up to these notices. A deleted notice leaves no other trace.
     async fn were_published(&self, notices: &[NoticeId]) -> Result<bool, StoreError> {
         let heads = try_join_all(notices.iter().map(|notice| self.head(notice.platform))).await?;
@@ -388,7 +430,7 @@ fn stored_head(item: Item) -> Result<StoredHead, StoreError> {
 }
 
 /// Decodes each item separately. An item that cannot be read is damaged, and the others are found.
-pub(super) fn listing<T>(items: Vec<Item>, read: impl Fn(Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
+fn listing<T>(items: Vec<Item>, read: impl Fn(Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
     decoded(items, |_| Ok(()), |_, item| read(item))
 }
 
