@@ -379,8 +379,7 @@ impl Imports {
         item.map_or_else(|| Ok(SeqSet::default()), |item| set_of(&item, attribute))
     }
 
-    /// Makes a blog the author's next post, and updates `head`. Returns the post, and its time in the order of the
-    /// author's posts.
+    /// Makes a blog the author's next post, and updates `head`. Returns the post, and the time by which it is ordered.
     fn append(&self, head: &mut AuthorHead, blog: &Blog, followers: u64, now: Timestamp) -> (Post, Timestamp) {
         let seq = head.latest_seq + 1;
         let archived = blog.created_at < head.latest_at;

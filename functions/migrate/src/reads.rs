@@ -56,8 +56,7 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
     let (read, written): (u64, u64) = (by_author.values().map(SeqSet::len).sum(), written.iter().sum());
     key.tally.wrote(written);
     key.tally.found(read - written);
-    // Authors without new marks too: the run that wrote their marks may have been interrupted before it updated the
-    // view.
+    // Authors without new marks too: the run that wrote their marks may have ended before it updated the view.
     if !run.dry_run && !authors.is_empty() {
         sync_view(run, user, &authors).await?;
     }

@@ -27,9 +27,8 @@ use plan::{Job, Run};
 /// A walk ends this long before the function's deadline. Its last step, and the note of its position, take less time.
 const RESERVE_MS: u64 = 15_000;
 
-/// Runs the job that the event names: `minute`, its parts `fan-outs` and `marks`, or `users`. With `"dry_run":true` it
-/// lists differences and repairs nothing. `plan::Run` has the other settings. A message of the walk queue is such an
-/// event.
+/// Runs the job that the event, or a message of the walk queue, names: `minute`, its parts `fan-outs` and `marks`, or
+/// `users`. With `"dry_run":true` it lists differences and repairs nothing. `plan::Run` has the other settings.
 ///
 /// # Errors
 /// The event has an unknown job or setting, or a store is unavailable.

@@ -80,8 +80,8 @@ pub struct StoredBlock {
 /// The reactions that the users of one shard have given to one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
-    /// Whether no item is damaged, and the shard has at most the number of items that reconcile looks at. The counts
-    /// of a bigger shard are exact by construction, and would change before they could be checked.
+    /// Whether no item is damaged, and reconcile looks at a shard of this size. The counts of a bigger one are exact by
+    /// construction, and would change before they could be checked.
     pub whole: bool,
     pub users: Vec<(UserId, ReactionState)>,
     /// The blocks (user, other) of which an item has a flag.
@@ -116,8 +116,7 @@ impl ReactionShard {
 pub struct ListedShard {
     /// Without followers that cannot be read, or whose edges cannot be read.
     pub followers: Vec<Relation>,
-    /// Whether no follower and no edge of one is damaged, and the shard has at most the number of items that reconcile
-    /// looks at.
+    /// Whether no follower and no edge of one is damaged, and reconcile looks at a shard of this size.
     pub whole: bool,
 }
 

@@ -12,8 +12,7 @@ use tidemark_views::keys::View;
 
 use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
 
-/// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
-/// never given.
+/// The most slots above a platform's latest slot that are looked up: more than a platform has live notices.
 pub(crate) const MOST_ABOVE: usize = 4_096;
 
 /// The fields of a notice that its head must agree with.
@@ -46,8 +45,7 @@ pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
     reads.read.above(head.latest_slot).take(MOST_ABOVE).collect()
 }
 
-/// Compares a read state with the head. `counted` are the slots [`above`] the head's latest slot that the numbers of
-/// readers count.
+/// Compares a read state with the head. `counted` are the slots [`above`] it that the numbers of readers count.
 pub(crate) fn of_reads(
     user: UserId,
     platform: Platform,

@@ -76,8 +76,7 @@ impl StoredFacts {
         listing(self.of_user("edges_of", &self.tables.following, user).await?, read_edge)
     }
 
-    /// Returns the stored pairs (user, other) of these blocks, with their flags. Pairs that cannot be read are left
-    /// out.
+    /// The stored pairs (user, other) of these blocks, and their flags, without pairs that cannot be read.
     pub async fn blocks(&self, blocks: &[(UserId, UserId)]) -> Result<Vec<StoredBlock>, StoreError> {
         let keys = blocks.iter().map(|&(user, other)| schema::edge(user, other)).collect();
         let items = self.get("blocks", &self.tables.following, keys).await?;
@@ -245,8 +244,7 @@ impl StoredFacts {
             .await
             .map_err(|error| unavailable("unfinished", error))?;
         let place = |item: &Item| Ok::<_, StoreError>(UnfinishedAt { time: PostItem::time.read(item)?, post: post_of(item)? });
-        // If the key of the last item is not a post's, the part has no next one. The next look begins with the newest
-        // again.
+        // If the key of the last item is not a post's, there is no next part. The next look begins with the newest.
         let next = response.last_evaluated_key().and_then(|item| place(item).ok());
         Ok((listing(response.items.unwrap_or_default(), |item| post_of(&item))?, next))
     }
@@ -266,8 +264,7 @@ impl StoredFacts {
         items.iter().map(body_of).collect()
     }
 
-    /// A part of all edges by follower, tombstones included, and where the next part begins. The edges of one user are
-    /// consecutive.
+    /// A part of all edges by follower, tombstones included, and where the next part begins.
     pub(crate) async fn some_edges(
         &self,
         after: Option<(String, String)>,
@@ -282,8 +279,7 @@ impl StoredFacts {
         Ok((listing(items, read_edge)?, last.and_then(pair)))
     }
 
-    /// The keys of a part of all idempotency records, without posts that wait for a number, and where the next part
-    /// begins.
+    /// The same of the keys of all idempotency records, without posts that wait for a number.
     pub(crate) async fn some_records(
         &self,
         after: Option<&str>,
@@ -460,8 +456,7 @@ fn decoded<K: Copy, T, A: Default + Extend<T>>(
     Ok(decoded)
 }
 
-/// The count of all parts of a counter. The sum of their change numbers serves as its change number, because each only
-/// grows.
+/// The count of all parts of a counter. Its change number is the sum of theirs, because each only grows.
 pub(super) fn count_of_parts(parts: &[CounterItem]) -> StoredCount {
     let changes = parts.iter().map(|part| part.changes.map_or(Some(0), |Count(changes)| changes));
     StoredCount { count: CounterItem::total(parts), changes: changes.sum() }

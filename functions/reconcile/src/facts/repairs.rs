@@ -261,8 +261,7 @@ impl StoredFacts {
         self.send(NOTICES, self.put_head(platform, &before, &head)).await
     }
 
-    /// Cuts a read state at its head, as the next version. The removed slots are not counted, so no number of readers
-    /// changes.
+    /// The removed slots are not counted, so no number of readers changes.
     async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, StoreError> {
         let (head, before) = self.state(platform, user).await?;
         if !before.is_beyond(head.latest_seq, head.latest_slot) {
