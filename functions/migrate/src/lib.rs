@@ -58,8 +58,7 @@ pub struct Request {
     /// The position where a dry run continues. A real run stores its position.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// The notice here that each legacy notice, `{platform}:{notice}`, was published as. The source has no text of a
-    /// notice, so the match cannot be derived.
+    /// The notice here that each legacy notice, `{platform}:{notice}`, was published as. The source does not say.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub notices: BTreeMap<String, NoticeId>,
     /// Imports follows although tombstones of unfollows since the first run may have expired.

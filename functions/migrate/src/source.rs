@@ -1,5 +1,4 @@
-//! The legacy Redis. It is read in bounded pieces, without `KEYS`. Each write is one script. A repeated script changes
-//! nothing.
+//! The legacy Redis: reads in bounded pieces, without `KEYS`, and writes of one script each, which may be repeated.
 
 use std::time::Duration;
 

@@ -167,8 +167,7 @@ impl UserFacts {
     }
 }
 
-/// Returns the differences. `missing` are edges (user, author) that are known not to be listed. The right counts of
-/// their authors include them.
+/// `missing` are edges (user, author) that are known not to be listed. The right counts of their authors include them.
 pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Difference> {
     let user = facts.user;
     let mut found = edges(facts, missing);

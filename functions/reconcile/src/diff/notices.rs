@@ -1,5 +1,4 @@
-//! Compares platform heads with their notices, read states with the slots that were given, and the views of both with
-//! the facts.
+//! Compares platform heads with notices, read states with the slots that were given, and views of both with the facts.
 //!
 //! A slot above a platform's latest slot was never given, or the head was put back to an earlier state. The numbers of
 //! readers show which, because they change in the transaction that marks a slot read. A slot that is counted was given:
@@ -73,8 +72,7 @@ pub(crate) struct StoredSlots {
     pub read: SeqSet,
 }
 
-/// Compares the view of a read state with the fact. Slots without a live notice make no difference, because each write
-/// may leave them out.
+/// Compares the view of a read state with the fact. Each write may leave out slots without a live notice.
 pub(crate) fn of_slots(
     user: UserId,
     platform: Platform,

@@ -1,5 +1,4 @@
-//! Repairs of facts that contradict each other: one write or transaction each, on condition that the facts are as the
-//! look found them.
+//! Repairs of facts: one write or transaction each, on condition that the facts are as the look found them.
 
 use tidemark_app::ports::{Notices, Posts, Reads, StoreError};
 use tidemark_domain::{DeliveryState, NoticeId, Platform, PlatformHead, PostId, ReadState, Slot, Timestamp, UserId, invariants};

@@ -128,8 +128,7 @@ impl Reconcile {
         self.settle(views, plan, report).await;
     }
 
-    /// Looks twice, repairs the differences that both looks found, and looks a third time. Returns the differences for
-    /// which a repair was tried.
+    /// Looks twice, tries to repair the differences that both looks found, and looks again. Returns these differences.
     async fn settle(&self, targets: Vec<Target>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
         let first = self.look(targets, plan, report).await;
         if first.found.is_empty() {
