@@ -80,8 +80,7 @@ fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
     }
 }
 
-/// Imports an author's followers. Most edges exist from the followers' own lists, so the edges are looked up first, a
-/// hundred at a time.
+/// Imports an author's followers. Most edges exist from the followers' own lists, so they are looked up first.
 pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, members: &[Member]) -> Result<(), MigrateError> {
     let run = key.run;
     let relations = relations(key, author, unit_ms, members);

@@ -1,5 +1,4 @@
-//! Writes what an import read from legacy keys into DynamoDB. Each legacy fact is imported once, also if it was changed
-//! here since.
+//! Writes imports into DynamoDB. Each legacy fact is imported once, also if it was changed here since.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -324,8 +323,7 @@ impl Imports {
         let mut attempts = attempts("import_reads");
         loop {
             attempts.next().await?;
-            // One item has the state and the imported marks. It is read at once and guarded by one version, so an
-            // unmark in between is not overwritten.
+            // One item, and one version, has the state and the imported marks: no unmark in between is overwritten.
             let (state, known) = match self.get_one("import_reads", &self.tables.reads, reads(user, author)).await? {
                 Some(item) => (read_reads(item.clone())?.1, set_of(&item, ReadsItem::imported)?),
                 None => Default::default(),
@@ -379,8 +377,7 @@ impl Imports {
         item.map_or_else(|| Ok(SeqSet::default()), |item| set_of(&item, attribute))
     }
 
-    /// Makes a blog the author's next post, and updates `head`. Returns the post, and its time in the order of the
-    /// author's posts.
+    /// Makes a blog the author's next post, and updates `head`. Returns the post, and the time by which it is ordered.
     fn append(&self, head: &mut AuthorHead, blog: &Blog, followers: u64, now: Timestamp) -> (Post, Timestamp) {
         let seq = head.latest_seq + 1;
         let archived = blog.created_at < head.latest_at;

@@ -78,8 +78,7 @@ async fn changes(
     Ok(rest)
 }
 
-/// Ends follows that were ended there. A follow that began here after this pass stays, and is looked at by the next
-/// one.
+/// Ends follows that were ended there. The next pass looks at a follow that began here after this pass.
 async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let authors: Vec<UserId> = missing.iter().filter_map(UserId::new).collect();
     let edges = run.app.stores.edges.edges(user, &authors).await?;

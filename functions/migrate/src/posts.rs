@@ -25,8 +25,7 @@ const FOLLOWERS: usize = 1_000;
 /// Followers whose read states are written concurrently.
 const PARALLEL: usize = 8;
 
-/// The position of an author's key when time was up. Its entries that are mapped or unreadable were counted; the others
-/// were not.
+/// The position of an author's key when time was up. Its mapped and its unreadable entries were counted.
 const REST: u64 = 0;
 
 /// Imports `author:blogs:{author}`.
@@ -127,8 +126,7 @@ async fn infos_of(run: &Run<'_>, ids: &[BlogId]) -> Result<Vec<(BlogId, Result<B
     ids.iter().zip(fields).map(read).collect()
 }
 
-/// Author and sequence number of the posts that these blogs became. A dry run also returns the blogs that would become
-/// posts, without a number.
+/// Author and number of the posts that these blogs became. A dry run adds those that they would become, without number.
 pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<BlogId, (UserId, Option<Seq>)>, MigrateError> {
     let mapped = run.imports.mapped(ids).await?;
     let mut known: HashMap<_, _> = mapped.into_iter().map(|(id, post)| (id, (post.author, Some(post.seq)))).collect();
@@ -140,8 +138,7 @@ pub(crate) async fn resolve(run: &Run<'_>, ids: &[BlogId]) -> Result<HashMap<Blo
     Ok(known)
 }
 
-/// Imports blogs of one author in the order of time. If it `may_stop`, it counts them towards the limit, and returns
-/// [`REST`] when time is up.
+/// Imports blogs of one author in the order of time. If it `may_stop`, it obeys the limits and may return [`REST`].
 async fn import(
     run: &Run<'_>,
     author: UserId,

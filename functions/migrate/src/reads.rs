@@ -56,8 +56,7 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
     let (read, written): (u64, u64) = (by_author.values().map(SeqSet::len).sum(), written.iter().sum());
     key.tally.wrote(written);
     key.tally.found(read - written);
-    // Authors without new marks too: the run that wrote their marks may have been interrupted before it updated the
-    // view.
+    // Authors without new marks too: the run that wrote their marks may have ended before it updated the view.
     if !run.dry_run && !authors.is_empty() {
         sync_view(run, user, &authors).await?;
     }
@@ -83,8 +82,7 @@ async fn mark_again(
     Ok(())
 }
 
-/// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot be
-/// updated: a worker updates it later.
+/// Updates the read state of these authors in the reader's view, if there is one. If it cannot, a worker does later.
 pub(crate) async fn sync_view(run: &Run<'_>, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
     let shown = match run.app.stores.reader_views.view(user, 0).await {
         Ok(None) => return Ok(()),

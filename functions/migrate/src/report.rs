@@ -11,8 +11,7 @@ const EXAMPLES: usize = 5;
 /// The most characters of a key or member that are shown.
 const SHOWN: usize = 80;
 
-/// Counts of entries: set members, sorted set members, hashes, bits. Every entry that was read is written, already
-/// there, or unreadable.
+/// Counts of members, hashes and bits. Every entry that was read is written, already there, or unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) keys: u64,

@@ -37,8 +37,7 @@ const INFOS: usize = 200;
 /// An invocation ends this long before its deadline.
 const RESERVE_MS: u64 = 20_000;
 
-/// The tombstone of an unfollow lives seven days. A run that ends a day earlier finds the tombstones of all unfollows
-/// since it began.
+/// A run that ends within this time finds the tombstones of all unfollows since it began. They live seven days.
 const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 
 /// Authors whose post times are cached.
@@ -54,8 +53,7 @@ pub(crate) struct Run<'a> {
     pub(crate) now: Timestamp,
     /// The notice here that each legacy notice was published as.
     pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
-    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
-    /// never changes.
+    /// Times of posts without archived ones, by author and latest sequence number, which no later value replaces.
     pub(crate) times: Cache<(UserId, Seq), Times>,
     pub(crate) stop_at: u64,
     pub(crate) limit: u64,
@@ -152,8 +150,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     response(&request, &progress, overtaken)
 }
 
-/// The progress with which a slice begins, and its version. A dry run continues at its cursor, and a real run where it
-/// stored.
+/// The progress with which a slice begins, and its version: that of the cursor in a dry run, otherwise the stored one.
 async fn progress_of(
     run: &Run<'_>,
     request: &Request,
@@ -287,8 +284,7 @@ async fn pieces(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Opti
     }
 }
 
-/// Imports members of a list. Returns those that agree with the facts from now on, and the position of the rest if time
-/// is up.
+/// Imports members of a list. Returns those that agree with the facts now, and the position of the rest if time is up.
 pub(crate) async fn import(
     key: &mut Key<'_>,
     layout: Layout,

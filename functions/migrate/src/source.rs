@@ -1,5 +1,4 @@
-//! The legacy Redis. It is read in bounded pieces, without `KEYS`. Each write is one script. A repeated script changes
-//! nothing.
+//! The legacy Redis: reads in bounded pieces, without `KEYS`, and writes of one script each, which may be repeated.
 
 use std::time::Duration;
 
@@ -14,8 +13,7 @@ const KEYS_PER_SCAN: usize = 1_000;
 /// The approximate number of members that one `SSCAN` or `ZSCAN` looks at.
 const MEMBERS_PER_SCAN: usize = 500;
 
-/// The timeout of connections and commands. A loaded server may be slow, and an unreachable one must not use up the
-/// invocation.
+/// The timeout of connections and commands. An unreachable server must not use up the invocation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time that the source systems keep `blog:info`, and read and unread sets.

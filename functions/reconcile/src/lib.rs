@@ -27,9 +27,8 @@ use plan::{Job, Run};
 /// A walk ends this long before the function's deadline. Its last step, and the note of its position, take less time.
 const RESERVE_MS: u64 = 15_000;
 
-/// Runs the job that the event names: `minute`, its parts `fan-outs` and `marks`, or `users`. With `"dry_run":true` it
-/// lists differences and repairs nothing. `plan::Run` has the other settings. A message of the walk queue is such an
-/// event.
+/// Runs the job that the event, or a message of the walk queue, names: `minute`, its parts `fan-outs` and `marks`, or
+/// `users`. With `"dry_run":true` it lists differences and repairs nothing. `plan::Run` has the other settings.
 ///
 /// # Errors
 /// The event has an unknown job or setting, or a store is unavailable.
@@ -85,8 +84,7 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
     })
 }
 
-/// Sends an event for each segment whose walk is in progress, so that as many executions continue them. The next minute
-/// replaces a message that is lost.
+/// Sends an event for each segment whose walk is in progress. The next minute replaces a message that is lost.
 async fn send_segments(
     reconcile: &Reconcile,
     event: &Value,

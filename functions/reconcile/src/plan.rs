@@ -11,12 +11,10 @@ use crate::{FlowPlan, Plan, Position, Segment};
 /// Reconcile leaves a fan-out that is younger than this to its workers.
 const OVERDUE_MS: u64 = 30_000;
 
-/// The number of times that a fan-out is resumed before it is given up. Each attempt waits twice as long as the one
-/// before, some four hours in total.
+/// A fan-out is resumed this often. Each attempt waits twice as long as the one before, some four hours in total.
 const MOST_ATTEMPTS: u32 = 8;
 
-/// The share of users whose views are compared in a day: one in twenty, so that the samples reach every user within
-/// three weeks.
+/// The share of users whose views are compared in a day. The samples reach every user within three weeks.
 pub(crate) const SHARE: f64 = 0.05;
 
 /// The least time that a difference lasts before it is repaired. A request takes less time from its fact to its views,

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    ops::Deref,
     time::Duration,
 };
 
@@ -33,14 +32,6 @@ use crate::diff::{
 
 #[derive(Debug, Clone)]
 pub struct StoredViews(pub Redis);
-
-impl Deref for StoredViews {
-    type Target = Redis;
-
-    fn deref(&self) -> &Redis {
-        &self.0
-    }
-}
 
 /// All that Redis has of one user: the keys that exist, and the views. One of a wrong type counts as absent.
 #[derive(Debug, Clone, Default)]
@@ -85,14 +76,14 @@ impl StoredViews {
     /// The owners of the next keys, about `count` keys, and the next cursor, zero at the end. A full pass finds every
     /// key that exists all the time.
     pub async fn owners(&self, cursor: u64, count: usize) -> Result<(BTreeSet<Owner>, u64), StoreError> {
-        let (next, found) = self.scan("owners", cursor, &["COUNT", &count.to_string()]).await?;
+        let (next, found) = self.0.scan("owners", cursor, &["COUNT", &count.to_string()]).await?;
         Ok((found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect(), next))
     }
 
     /// The readers among the next keys whose rebuild has passed its deadline, and the next cursor.
     pub async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), StoreError> {
         let options = ["MATCH", keys::ANY_READER_STATE, "COUNT", &count.to_string(), "TYPE", KeyType::Hash.name()];
-        let (next, found) = self.scan("abandoned", cursor, &options).await?;
+        let (next, found) = self.0.scan("abandoned", cursor, &options).await?;
         let user = |key: &Vec<u8>| match keys::owner(std::str::from_utf8(key).ok()?) {
             Some(Owner::User(user)) => Some(user),
             _ => None,
@@ -102,7 +93,7 @@ impl StoredViews {
             return Ok((users, next));
         }
         let get = |user: &UserId| redis::cmd("HGET").arg(keys::reader_state(*user)).arg(META_FIELD).clone();
-        let metas: Vec<(Record, Epoch)> = self.each_in_epoch("abandoned", users.iter().map(get).collect()).await?;
+        let metas: Vec<(Record, Epoch)> = self.0.each_in_epoch("abandoned", users.iter().map(get).collect()).await?;
         let abandoned = |(meta, epoch): &(Record, Epoch)| {
             let meta = meta.as_deref().and_then(ReaderMeta::decode);
             meta.is_some_and(|meta| meta.building && meta.deadline < now && meta.epoch == epoch.as_bytes())
@@ -135,7 +126,7 @@ impl StoredViews {
             get("HGETALL", moves),
         ];
         type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Record, Record, Record, Fields, Scores, Fields);
-        let (all, epoch): (All, _) = self.query_in_epoch("of_user", transaction(commands)).await?;
+        let (all, epoch): (All, _) = self.0.query_in_epoch("of_user", transaction(commands)).await?;
         let (fields, entries, following, fans, counters, head, card, reactions, scores, moves) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
         let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
@@ -156,7 +147,7 @@ impl StoredViews {
         let ([summary, _], [counts, ..]) = (keys::post(post), keys::counts(post));
         let get = |key: String| redis::cmd("GET").arg(readable(&keys, key)).clone();
         let commands = transaction([summary, keys::text(post), counts].map(get));
-        let ((summary, text, counts), epoch): ((Record, Record, Record), _) = self.query_in_epoch("of_post", commands).await?;
+        let ((summary, text, counts), epoch): ((Record, Record, Record), _) = self.0.query_in_epoch("of_post", commands).await?;
         Ok(StoredPostViews {
             summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)),
             text: in_epoch(text, epoch, posts::decode_any_text),
@@ -182,12 +173,12 @@ impl StoredViews {
     pub(crate) async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
         let keys = self.found(vec![View::Title(notice, revision)]).await?;
         let key = readable(&keys, keys::notice_title(notice, revision));
-        let title: Record = self.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
+        let title: Record = self.0.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
         Ok((keys, Stored::read(title, |title| notices::decode_title(&title))))
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
-        self.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
+        self.0.query("exists", redis::cmd("EXISTS").arg(key).clone()).await
     }
 
     /// Reads a view whose first key is a string that contains all of it.
@@ -200,7 +191,7 @@ impl StoredViews {
         let key = keys::of_view(&view).into_iter().next().map(|(key, _)| key).unwrap_or_default();
         let keys = self.found(vec![view]).await?;
         let get = redis::cmd("GET").arg(readable(&keys, key)).clone();
-        let (record, epoch): (Record, _) = self.query_in_epoch(operation, get).await?;
+        let (record, epoch): (Record, _) = self.0.query_in_epoch(operation, get).await?;
         Ok((keys, in_epoch(record, epoch, decode)))
     }
 
@@ -209,7 +200,7 @@ impl StoredViews {
         let keys_of = |view| keys::of_view(view).into_iter().map(move |(key, expected)| (key, view, expected));
         let keys: Vec<(String, &View, KeyType)> = views.iter().flat_map(keys_of).collect();
         let commands = |(key, ..): &(String, &View, KeyType)| ["TYPE", "PTTL"].map(|name| redis::cmd(name).arg(key).clone());
-        let replies: Vec<redis::Value> = self.each("found", keys.iter().flat_map(commands).collect()).await?;
+        let replies: Vec<redis::Value> = self.0.each("found", keys.iter().flat_map(commands).collect()).await?;
         let damaged = |_| StoreError::DamagedView { detail: "type or lifetime of a key".to_owned() };
         let mut found = Vec::with_capacity(keys.len());
         for ((key, view, expected), reply) in keys.into_iter().zip(replies.as_chunks::<2>().0) {

@@ -80,8 +80,8 @@ pub struct StoredBlock {
 /// The reactions that the users of one shard have given to one author.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReactionShard {
-    /// Whether no item is damaged, and the shard has at most the number of items that reconcile looks at. The counts
-    /// of a bigger shard are exact by construction, and would change before they could be checked.
+    /// Whether no item is damaged, and reconcile looks at a shard of this size. The counts of a bigger one are exact by
+    /// construction, and would change before they could be checked.
     pub whole: bool,
     pub users: Vec<(UserId, ReactionState)>,
     /// The blocks (user, other) of which an item has a flag.
@@ -94,12 +94,8 @@ pub struct ReactionShard {
     pub total: ShardCounts,
 }
 
-/// The stored counts of likes and favorites in one item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ShardCounts {
-    pub likes: StoredCount,
-    pub favorites: StoredCount,
-}
+/// The stored counts of likes and favorites in one item, in the order of [`Reaction::ALL`].
+pub type ShardCounts = [StoredCount; 2];
 
 impl ReactionShard {
     /// The entries that the users' lists must have for posts of this author, each with the version of the reactions.
@@ -115,22 +111,12 @@ impl ReactionShard {
     }
 }
 
-impl ShardCounts {
-    fn of(&self, reaction: Reaction) -> StoredCount {
-        match reaction {
-            Reaction::Like => self.likes,
-            Reaction::Favorite => self.favorites,
-        }
-    }
-}
-
 /// The followers that one shard lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListedShard {
     /// Without followers that cannot be read, or whose edges cannot be read.
     pub followers: Vec<Relation>,
-    /// Whether no follower and no edge of one is damaged, and the shard has at most the number of items that reconcile
-    /// looks at.
+    /// Whether no follower and no edge of one is damaged, and reconcile looks at a shard of this size.
     pub whole: bool,
 }
 
@@ -181,8 +167,7 @@ impl UserFacts {
     }
 }
 
-/// Returns the differences. `missing` are edges (user, author) that are known not to be listed. The right counts of
-/// their authors include them.
+/// `missing` are edges (user, author) that are known not to be listed. The right counts of their authors include them.
 pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Difference> {
     let user = facts.user;
     let mut found = edges(facts, missing);
@@ -312,15 +297,15 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Differen
     let given = given_in([stored]);
     let seqs: BTreeSet<Seq> = given.keys().chain(stored.posts.keys()).copied().collect();
     let mut found = Vec::new();
-    for reaction in Reaction::ALL {
+    for (index, reaction) in Reaction::ALL.into_iter().enumerate() {
         found.extend(seqs.iter().filter_map(|seq| {
-            let count = stored.posts.get(seq).copied().unwrap_or_default().of(reaction);
+            let count = stored.posts.get(seq).copied().unwrap_or_default()[index];
             let of = Counter::PostReactions { post: PostId::new(author, *seq), shard, reaction };
             count.differs(Kind::PostReactions, of, given.get(seq).map_or(0, |counts| counts.of(reaction)))
         }));
         let of = Counter::AuthorReactions { author, shard, reaction };
         let total = given.values().map(|counts| counts.of(reaction)).sum();
-        found.extend(stored.total.of(reaction).differs(Kind::AuthorReactions, of, total));
+        found.extend(stored.total[index].differs(Kind::AuthorReactions, of, total));
     }
     found
 }

@@ -1,5 +1,4 @@
-//! Compares platform heads with their notices, read states with the slots that were given, and the views of both with
-//! the facts.
+//! Compares platform heads with notices, read states with the slots that were given, and views of both with the facts.
 //!
 //! A slot above a platform's latest slot was never given, or the head was put back to an earlier state. The numbers of
 //! readers show which, because they change in the transaction that marks a slot read. A slot that is counted was given:
@@ -12,8 +11,7 @@ use tidemark_views::keys::View;
 
 use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
 
-/// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
-/// never given.
+/// The most slots above a platform's latest slot that are looked up: more than a platform has live notices.
 pub(crate) const MOST_ABOVE: usize = 4_096;
 
 /// The fields of a notice that its head must agree with.
@@ -46,8 +44,7 @@ pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
     reads.read.above(head.latest_slot).take(MOST_ABOVE).collect()
 }
 
-/// Compares a read state with the head. `counted` are the slots [`above`] the head's latest slot that the numbers of
-/// readers count.
+/// Compares a read state with the head. `counted` are the slots [`above`] it that the numbers of readers count.
 pub(crate) fn of_reads(
     user: UserId,
     platform: Platform,
@@ -75,8 +72,7 @@ pub(crate) struct StoredSlots {
     pub read: SeqSet,
 }
 
-/// Compares the view of a read state with the fact. Slots without a live notice make no difference, because each write
-/// may leave them out.
+/// Compares the view of a read state with the fact. Each write may leave out slots without a live notice.
 pub(crate) fn of_slots(
     user: UserId,
     platform: Platform,

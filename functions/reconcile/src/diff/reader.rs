@@ -238,9 +238,8 @@ impl Sides<'_> {
         posts.collect()
     }
 
-    /// Compares the scores of a ranked feed. Posts that it lacks are no difference, because the next ranked read adds
-    /// them. Scores of posts by authors who were ever pulled are no difference either, because every ranked read
-    /// compares them.
+    /// Compares the scores of a ranked feed. Posts that it lacks are no difference: the next ranked read adds them. Nor
+    /// are scores of posts by authors who were ever pulled: every ranked read compares them.
     fn of_ranks(&self, feed: &[FeedKey], ranked: &StoredRanks) -> Vec<Difference> {
         let user = self.user;
         let Some(half_life) = ranked.half_life.filter(|_| self.state.meta.ranked) else { return Vec::new() };

@@ -8,7 +8,7 @@ use std::{
 use futures::future::try_join_all;
 use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
-    Edge, NoticeId, PostId, Reaction, ReactionState, ReadState, Relation, Timestamp, UserId,
+    Edge, NoticeId, Platform, PostId, Reaction, ReactionState, ReadState, Relation, SeqSet, Slot, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
@@ -16,18 +16,18 @@ use tidemark_facts::{
     distinct,
     edges::read_edge,
     followers::read_follower,
-    item::{Attribute, Count, Item, string},
+    item::{Attribute, Count, Item, number, string},
     notices::noticed,
     people::{read_handle, read_profile},
     post_items::{body_of, post_of},
     reactions::read_reactions,
     reads::read_reads,
     schema::{
-        self, CounterItem, EdgeItem, FollowerItem, HeadItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
-        WalkItem,
+        self, CounterItem, EdgeItem, FollowerItem, HeadItem, NoticeItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem,
+        RecordItem, WalkItem,
     },
     unavailable,
-    write::{Write, below, count_queried, is, is_not_of_type, queried, still},
+    write::{Write, below, between, count_queried, is, is_not_of_type, only, queried, still},
 };
 use tracing::warn;
 
@@ -36,6 +36,7 @@ use crate::{
     diff::{
         Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
         facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
+        notices::StoredNotice,
     },
     job::Segment,
 };
@@ -75,8 +76,7 @@ impl StoredFacts {
         listing(self.of_user("edges_of", &self.tables.following, user).await?, read_edge)
     }
 
-    /// Returns the stored pairs (user, other) of these blocks, with their flags. Pairs that cannot be read are left
-    /// out.
+    /// The stored pairs (user, other) of these blocks, and their flags, without pairs that cannot be read.
     pub async fn blocks(&self, blocks: &[(UserId, UserId)]) -> Result<Vec<StoredBlock>, StoreError> {
         let keys = blocks.iter().map(|&(user, other)| schema::edge(user, other)).collect();
         let items = self.get("blocks", &self.tables.following, keys).await?;
@@ -148,7 +148,7 @@ impl StoredFacts {
                 continue;
             }
             let ReactionCountsItem { likes, favorites, changes, .. } = read(item, Ok)?;
-            let counts = ShardCounts { likes: stored_count(likes, changes), favorites: stored_count(favorites, changes) };
+            let counts: ShardCounts = [likes, favorites].map(|count| stored_count(count, changes));
             match post {
                 Some(seq) => drop(shard.posts.insert(seq, counts)),
                 None => shard.total = counts,
@@ -244,8 +244,7 @@ impl StoredFacts {
             .await
             .map_err(|error| unavailable("unfinished", error))?;
         let place = |item: &Item| Ok::<_, StoreError>(UnfinishedAt { time: PostItem::time.read(item)?, post: post_of(item)? });
-        // If the key of the last item is not a post's, the part has no next one. The next look begins with the newest
-        // again.
+        // If the key of the last item is not a post's, there is no next part. The next look begins with the newest.
         let next = response.last_evaluated_key().and_then(|item| place(item).ok());
         Ok((listing(response.items.unwrap_or_default(), |item| post_of(&item))?, next))
     }
@@ -265,8 +264,7 @@ impl StoredFacts {
         items.iter().map(body_of).collect()
     }
 
-    /// A part of all edges by follower, tombstones included, and where the next part begins. The edges of one user are
-    /// consecutive.
+    /// A part of all edges by follower, tombstones included, and where the next part begins.
     pub(crate) async fn some_edges(
         &self,
         after: Option<(String, String)>,
@@ -281,8 +279,7 @@ impl StoredFacts {
         Ok((listing(items, read_edge)?, last.and_then(pair)))
     }
 
-    /// The keys of a part of all idempotency records, without posts that wait for a number, and where the next part
-    /// begins.
+    /// The same of the keys of all idempotency records, without posts that wait for a number.
     pub(crate) async fn some_records(
         &self,
         after: Option<&str>,
@@ -337,6 +334,47 @@ impl StoredFacts {
         Ok(Some(items).filter(|items| items.len() <= MOST_IN_SHARD))
     }
 
+    /// The notices of a platform: also those that its head does not list, and expired ones.
+    pub(crate) async fn stored_notices(&self, platform: Platform) -> Result<Decoded<Vec<StoredNotice>>, StoreError> {
+        let [first, last] = [0, MAX_SEQ].map(|seq| string(schema::notice_sort_key(seq)));
+        let notices = [is(NoticeItem::platform, number(platform.get())), between(NoticeItem::item, first, last)];
+        let query = self.query(&self.tables.notices, notices).consistent_read(true);
+        // Without the texts, which may be long.
+        let query = only(query, &[NoticeItem::platform, NoticeItem::item, NoticeItem::until]);
+        let items = queried("stored_notices", query, usize::MAX).await?;
+        let key = NoticeItem::item;
+        let read_seq = |item: &Item| schema::notice_seq(&key.read::<String>(item)?).ok_or_else(|| key.damaged(item));
+        // The key alone shows that a notice exists.
+        let until = |item: &Item| NoticeItem::until.optional::<u64>(item);
+        let expires_at = |item: &Item| until(item).ok().flatten().map(Timestamp::from_ms);
+        let stored = |item: Item| Ok(StoredNotice { seq: read_seq(&item)?, expires_at: expires_at(&item) });
+        let Decoded { found, mut damaged } = listing(items.clone(), stored)?;
+        damaged.extend(listing(items, |item| until(&item))?.damaged);
+        Ok(Decoded { found, damaged })
+    }
+
+    /// The slots among these that at least one user in this user's shard of the numbers of readers has read.
+    pub(crate) async fn counted_slots(&self, user: UserId, platform: Platform, slots: &[Slot]) -> Result<SeqSet, StoreError> {
+        let mut blocks: Vec<u64> = slots.iter().map(|&slot| schema::reader_block(slot).0).collect();
+        blocks.dedup();
+        let counter = |block| schema::notice_readers(platform, schema::reader_shard(user), block);
+        let keys = blocks.into_iter().map(counter).collect();
+        let items = self.get("counted_slots", &self.tables.counters, keys).await?;
+        let mut counted = SeqSet::default();
+        for &slot in slots {
+            let (block, attribute) = schema::reader_block(slot);
+            let key = counter(block);
+            let Some(item) = items.iter().find(|item| CounterItem::counter.of(item) == CounterItem::counter.of(&key)) else {
+                continue;
+            };
+            let count = attribute.optional::<Count>(item)?;
+            if Count::or_zero(count, attribute, schema::key_text("counters", item)) > 0 {
+                counted.insert(slot);
+            }
+        }
+        Ok(counted)
+    }
+
     /// Whether the platforms have published up to these notices. A deleted notice leaves no other trace.
     async fn were_published(&self, notices: &[NoticeId]) -> Result<bool, StoreError> {
         let heads = try_join_all(notices.iter().map(|notice| self.head(notice.platform))).await?;
@@ -388,7 +426,7 @@ fn stored_head(item: Item) -> Result<StoredHead, StoreError> {
 }
 
 /// Decodes each item separately. An item that cannot be read is damaged, and the others are found.
-pub(super) fn listing<T>(items: Vec<Item>, read: impl Fn(Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
+fn listing<T>(items: Vec<Item>, read: impl Fn(Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
     decoded(items, |_| Ok(()), |_, item| read(item))
 }
 
@@ -418,8 +456,7 @@ fn decoded<K: Copy, T, A: Default + Extend<T>>(
     Ok(decoded)
 }
 
-/// The count of all parts of a counter. The sum of their change numbers serves as its change number, because each only
-/// grows.
+/// The count of all parts of a counter. Its change number is the sum of theirs, because each only grows.
 pub(super) fn count_of_parts(parts: &[CounterItem]) -> StoredCount {
     let changes = parts.iter().map(|part| part.changes.map_or(Some(0), |Count(changes)| changes));
     StoredCount { count: CounterItem::total(parts), changes: changes.sum() }

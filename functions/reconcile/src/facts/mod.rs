@@ -1,7 +1,6 @@
 //! The facts as they are stored, damaged ones included, and their repairs.
 
 mod audit;
-mod notices;
 mod repairs;
 
 use std::{collections::HashMap, ops::Deref};

@@ -1,8 +1,7 @@
-//! Repairs of facts that contradict each other: one write or transaction each, on condition that the facts are as the
-//! look found them.
+//! Repairs of facts: one write or transaction each, on condition that the facts are as the look found them.
 
-use tidemark_app::ports::{Posts, Reads, StoreError};
-use tidemark_domain::{DeliveryState, PostId, ReadState, Timestamp, UserId, invariants};
+use tidemark_app::ports::{Notices, Posts, Reads, StoreError};
+use tidemark_domain::{DeliveryState, NoticeId, Platform, PlatformHead, PostId, ReadState, Slot, Timestamp, UserId, invariants};
 use tidemark_facts::{
     decode::read,
     heads::read_head,
@@ -10,7 +9,8 @@ use tidemark_facts::{
     post_items::unfinished_shard,
     reactions::counted,
     schema::{
-        self, CounterItem, EdgeItem, HeadItem, PostItem, ProfileItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
+        self, CounterItem, EdgeItem, HeadItem, NoticeItem, PlatformHeadItem, PostItem, ProfileItem, ReactedItem,
+        ReactionCountsItem, ReactionItem, RecordItem,
     },
     windows::Layout,
     write::{Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
@@ -23,6 +23,7 @@ use crate::{
 };
 
 const OPERATION: &str = "repair";
+const NOTICES: &str = "repair_notices";
 
 impl StoredFacts {
     /// Writes a correction; false if the facts have changed since the look.
@@ -210,7 +211,7 @@ impl StoredFacts {
     async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
         let authors = [author];
         // The head is read last, so it includes every post that the read state covers.
-        let Some(mut state) = self.reads(user, &authors).await?.remove(&author) else { return Ok(false) };
+        let Some(mut state) = Reads::reads(&**self, user, &authors).await?.remove(&author) else { return Ok(false) };
         let head = self.heads(&authors).await?.remove(&author).unwrap_or_default();
         if invariants::reads_only_what_exists(&head, &state) {
             return Ok(false);
@@ -228,5 +229,52 @@ impl StoredFacts {
         }
         let same = RecordItem::ATTRIBUTES.iter().map(|attribute| unchanged(*attribute, Some(&item)));
         self.send(OPERATION, same.fold(Write::delete(table, key), Write::when)).await
+    }
+
+    async fn unlist(&self, notice: NoticeId) -> Result<bool, StoreError> {
+        let before = self.head(notice.platform).await?;
+        let mut head = before.clone();
+        if !head.remove(&[notice.seq]) {
+            return Ok(false);
+        }
+        let check = Write::check(&self.tables.notices, schema::notice(notice)).when(absent(NoticeItem::title));
+        self.send_all(NOTICES, vec![self.put_head(notice.platform, &before, &head), check]).await
+    }
+
+    async fn delete_left(&self, notice: NoticeId) -> Result<bool, StoreError> {
+        let head = self.head(notice.platform).await?;
+        if head.live.iter().any(|live| live.seq == notice.seq) {
+            return Ok(false);
+        }
+        let delete = Write::delete(&self.tables.notices, schema::notice(notice));
+        self.send_all(NOTICES, vec![self.head_is_still(notice.platform, &head), delete]).await
+    }
+
+    /// Raises a head's latest slot to a slot that was given. Live notices keep their slots.
+    async fn raise_slots(&self, platform: Platform, given: Slot) -> Result<bool, StoreError> {
+        let before = self.head(platform).await?;
+        if before.latest_slot >= given {
+            return Ok(false);
+        }
+        let head = PlatformHead { version: before.version + 1, latest_slot: given, ..before.clone() };
+        self.send(NOTICES, self.put_head(platform, &before, &head)).await
+    }
+
+    /// The removed slots are not counted, so no number of readers changes.
+    async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, StoreError> {
+        let (head, before) = self.state(platform, user).await?;
+        if !before.is_beyond(head.latest_seq, head.latest_slot) {
+            return Ok(false);
+        }
+        let mut after = before.clone();
+        after.cut(head.latest_seq, head.latest_slot);
+        after.version += 1;
+        let put = self.put_notice_reads(user, platform, &after, before.version);
+        self.send_all(NOTICES, vec![self.head_is_still(platform, &head), put]).await
+    }
+
+    fn head_is_still(&self, platform: Platform, head: &PlatformHead) -> Write {
+        let check = Write::check(&self.tables.notices, schema::platform_head(platform));
+        check.when(still_number(PlatformHeadItem::version, head.version))
     }
 }

@@ -49,8 +49,7 @@ pub enum ReconcileError {
 pub struct Plan {
     /// Lists differences and repairs nothing.
     pub dry_run: bool,
-    /// The share of users, 0 to 1, whose views are compared. Of the users without views, the same share has its facts
-    /// compared.
+    /// The share of users, 0 to 1, whose views are compared, and of users without views, whose facts are compared.
     pub share: f64,
     /// The least time that a difference lasts before it is repaired.
     pub settle: Duration,
@@ -129,8 +128,7 @@ impl Reconcile {
         self.settle(views, plan, report).await;
     }
 
-    /// Looks twice, repairs the differences that both looks found, and looks a third time. Returns the differences for
-    /// which a repair was tried.
+    /// Looks twice, tries to repair the differences that both looks found, and looks again. Returns these differences.
     async fn settle(&self, targets: Vec<Target>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
         let first = self.look(targets, plan, report).await;
         if first.found.is_empty() {
@@ -206,8 +204,7 @@ impl Looked {
         }
     }
 
-    /// Adds a target that could not be looked at. If the cause is an item that cannot be read, that item is the
-    /// difference.
+    /// Adds a target that could not be looked at. If an item that cannot be read is the cause, it is the difference.
     fn failed(&mut self, target: Target, error: ReconcileError) {
         if let ReconcileError::Store(StoreError::DamagedItem { table, key, .. }) = error {
             return self.found(target, vec![DamagedItem { table, key }.into()]);

@@ -12,8 +12,7 @@ impl Reconcile {
     pub(super) async fn repair(&self, remedy: &Remedy) -> Result<bool, ReconcileError> {
         let Remedy::Correct(correction) = remedy else { return self.update(remedy).await };
         let done = self.facts.correct(correction).await?;
-        // The views are also updated if `done` is false: an earlier attempt whose response was lost may have changed
-        // the fact.
+        // Also if `done` is false: an earlier attempt whose response was lost may have changed the fact.
         for remedy in correction.views() {
             self.update(&remedy).await?;
         }
@@ -48,7 +47,7 @@ impl Reconcile {
                 stores.post_views.remember(&[(tombstone, None)], None).await?;
             }
             Remedy::Rank { post } => self.app.fan_outs.rank(post, (stores.random)()).await?,
-            Remedy::Forget(ref view) => self.views.clear(std::slice::from_ref(view)).await?,
+            Remedy::Forget(ref view) => self.app.redis.clear(std::slice::from_ref(view)).await?,
         }
         Ok(true)
     }

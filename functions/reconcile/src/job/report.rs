@@ -86,8 +86,7 @@ impl Report {
         }
     }
 
-    /// Writes the counts of all kinds together, and of each kind. A line has one value of each dimension, so these are
-    /// lines of their own.
+    /// Writes a line of the counts of all kinds together, and one of each kind, which is a dimension.
     pub(crate) fn emit(&self, recorder: &Recorder, job: &str) {
         let write = |kind: Option<Kind>, counts: &[(Metric, u64)]| {
             let named = [("Job", Some(job)), ("Kind", kind.map(Kind::id))];

@@ -25,9 +25,8 @@ const MOST_LISTED: usize = 1_000;
 const MOST_TEXTS: usize = 50;
 
 impl Reconcile {
-    /// Loads all facts of one user: counts first, then the items that they count. The other side of an edge costs a
-    /// read unit of its own. It is loaded if one of the two users is in the sample, and if the count differs from the
-    /// list. The others count as right.
+    /// Loads counts first, then the items that they count. The other side of an edge costs a read unit of its own. It
+    /// is loaded if one of both users is in the sample, or the count differs from the list. Otherwise it is right.
     pub(super) async fn user_facts(&self, user: UserId, share: f64) -> Result<UserFacts, ReconcileError> {
         let mut facts = self.own_facts(user).await?;
         self.add_other_sides(&mut facts, share).await?;
