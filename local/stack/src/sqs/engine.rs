@@ -39,6 +39,8 @@ pub(super) fn bytes(input: &SendMessageInput) -> usize {
     input.message_body.len() + input.message_attributes.iter().map(attribute).sum::<usize>()
 }
 
+type Accepted = Result<Message, SqsError>;
+
 struct Cell {
     queue: Queue,
     messages: Mutex<Messages>,
@@ -102,13 +104,9 @@ impl Queues {
     }
 
     /// Sends messages to this queue, whatever their URLs. Each is accepted, and then on disk, or refused on its own.
-    pub(crate) async fn send(
-        &self,
-        name: &str,
-        inputs: Vec<SendMessageInput>,
-    ) -> Result<Vec<Result<Message, SqsError>>, SqsError> {
+    pub(crate) async fn send(&self, name: &str, inputs: Vec<SendMessageInput>) -> Result<Vec<Accepted>, SqsError> {
         let cell = self.cell(name)?;
-        let results: Vec<Result<Message, SqsError>> = inputs.into_iter().map(|input| accept(&cell.queue, input)).collect();
+        let results: Vec<Accepted> = inputs.into_iter().map(|input| accept(&cell.queue, input)).collect();
         let accepted: Vec<Message> = results.iter().filter_map(|result| result.as_ref().ok().cloned()).collect();
         let accepted = self.in_weather(accepted);
         if !accepted.is_empty() {
@@ -280,7 +278,7 @@ impl Queues {
 }
 
 /// Makes a message of a request. It keeps the message group: a standard queue with groups is a fair queue.
-fn accept(queue: &Queue, input: SendMessageInput) -> Result<Message, SqsError> {
+fn accept(queue: &Queue, input: SendMessageInput) -> Accepted {
     if input.message_body.is_empty() {
         return Err(SqsError::missing_parameter("The request must contain the parameter MessageBody."));
     }
