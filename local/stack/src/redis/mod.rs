@@ -128,10 +128,6 @@ impl Redis {
         }
     }
 
-    pub(crate) fn is_own(&self) -> bool {
-        matches!(self, Self::Children(_))
-    }
-
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
         match self {
             Self::External(options) => vec![options.clone()],

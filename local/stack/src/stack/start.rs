@@ -69,7 +69,7 @@ impl Stack {
             retry_delay: options.retry_delay,
             endpoints,
             connections: Connections::default(),
-            own_redis: if redis.is_own() { redis.nodes() } else { Vec::new() },
+            own_redis: if matches!(redis, Redis::Children(_)) { redis.nodes() } else { Vec::new() },
         });
         connect_faults(&core);
         let stopping = CancellationToken::new().drop_guard();
@@ -153,7 +153,7 @@ impl Stores {
         for table in plan.template.tables.values() {
             let arn = match &plan.elsewhere {
                 Some(elsewhere) => elsewhere.ensure_table(table).await?,
-                None => dynamodb.ensure(table).map(|()| dynamodb.stream_arn(table).ok())?,
+                None => dynamodb.ensure(table)?,
             };
             streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
         }
