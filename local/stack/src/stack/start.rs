@@ -69,7 +69,7 @@ impl Stack {
             retry_delay: options.retry_delay,
             endpoints,
             connections: Connections::default(),
-            own_redis: if matches!(redis, Redis::Children(_)) { redis.nodes() } else { Vec::new() },
+            own_redis: if redis.is_own() { redis.nodes() } else { Vec::new() },
         });
         connect_faults(&core);
         let stopping = CancellationToken::new().drop_guard();
