@@ -18,6 +18,7 @@ pub(crate) fn now_seconds() -> i64 {
 }
 
 /// Formats `seconds` since the epoch as RFC 3339.
-pub(crate) fn rfc3339(seconds: i64) -> String {
+pub(crate) fn rfc3339(seconds: impl TryInto<i64>) -> String {
+    let seconds = seconds.try_into().unwrap_or_default();
     OffsetDateTime::from_unix_timestamp(seconds).ok().and_then(|t| t.format(&Rfc3339).ok()).unwrap_or_default()
 }

@@ -217,8 +217,7 @@ impl Core {
     }
 
     fn consumes(&self, queue: &str) -> bool {
-        let events = self.units.values().flat_map(|unit| &unit.function.events);
-        events.into_iter().any(|event| matches!(&event.source, EventSource::Sqs(source) if source.queue == queue))
+        self.template.sources().any(|(_, source)| matches!(source, EventSource::Sqs(source) if source.queue == queue))
     }
 }
 

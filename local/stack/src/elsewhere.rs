@@ -172,8 +172,8 @@ struct TailState {
     records: VecDeque<Record>,
 }
 
-/// The stream of one table, read by one function. It has one shard. Sequence numbers elsewhere have up to 40 digits: here [`Record::sequence`] counts the records
-/// from the oldest one, which must not have expired when a stack is restarted.
+/// The stream of one table, read by one function. It has one shard. Sequence numbers elsewhere have up to 40 digits:
+/// here [`Record::sequence`] counts the records from the oldest one, which must not have expired at a restart.
 pub(crate) struct Tail {
     elsewhere: Elsewhere,
     arn: String,

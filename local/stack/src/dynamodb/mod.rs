@@ -86,13 +86,9 @@ impl DynamoDb {
         Ok(Self { endpoint, log, database, stop: stop.drop_guard(), threads: vec![server] })
     }
 
-    /// Creates the missing parts of a table: the table, its indexes, its stream, its expiry.
-    pub(crate) fn ensure(&self, table: &Table) -> Result<()> {
+    /// Creates the missing parts of a table: the table, its indexes, its stream, its expiry. Returns the stream's ARN.
+    pub(crate) fn ensure(&self, table: &Table) -> Result<Option<String>> {
         tables::ensure(&self.database, table).with_context(|| format!("table `{}`", table.logical_id))
-    }
-
-    pub(crate) fn stream_arn(&self, table: &Table) -> Result<String> {
-        tables::stream_arn(&self.database, &table.name)
     }
 
     /// Starts to remove expired items, and stream records that the log reports as consumed.

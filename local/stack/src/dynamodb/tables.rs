@@ -1,6 +1,6 @@
 //! Creates the tables of the template in the database.
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use dynoxide::Database;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::template::{Index, Table};
 
 /// Creates the table, or adds to an existing table what is new in the template. Never drops anything.
-pub(super) fn ensure(database: &Database, table: &Table) -> Result<()> {
+pub(super) fn ensure(database: &Database, table: &Table) -> Result<Option<String>> {
     match describe(database, &table.name)? {
         None => drop(database.create_table(request(creation(table))?).context("cannot create it")?),
         Some(existing) => update(database, table, &existing)?,
@@ -21,12 +21,8 @@ pub(super) fn ensure(database: &Database, table: &Table) -> Result<()> {
             database.update_time_to_live(input).context("cannot enable expiry")?;
         }
     }
-    Ok(())
-}
-
-pub(super) fn stream_arn(database: &Database, table: &str) -> Result<String> {
-    let arn = describe(database, table)?.and_then(|d| d.get("LatestStreamArn")?.as_str().map(str::to_owned));
-    arn.ok_or_else(|| anyhow!("table `{table}` has no stream"))
+    let description = describe(database, &table.name)?.unwrap_or_default();
+    Ok(description["LatestStreamArn"].as_str().map(str::to_owned))
 }
 
 /// The request that creates a table.

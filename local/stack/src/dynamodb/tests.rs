@@ -143,13 +143,13 @@ async fn a_second_start_keeps_all_data() {
     let folder = tempfile::tempdir().unwrap();
     let (mut engine, client) = start_in(folder.path(), &Surroundings::default());
     follow(&client, 1).await;
-    let arn = engine.stream_arn(&template().tables["FollowingTable"]).unwrap();
+    let arn = engine.ensure(&template().tables["FollowingTable"]).unwrap().unwrap();
     drop(client);
     engine.stop();
     drop(engine);
 
     let (engine, client) = start_in(folder.path(), &Surroundings::default());
-    assert_eq!(engine.stream_arn(&template().tables["FollowingTable"]).unwrap(), arn);
+    assert_eq!(engine.ensure(&template().tables["FollowingTable"]).unwrap().unwrap(), arn);
     let item =
         client.get_item().table_name("FollowingTable").key("user", number(1)).key("author", number(2)).send().await.unwrap();
     assert!(item.item.is_some());

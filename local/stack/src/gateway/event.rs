@@ -110,7 +110,7 @@ fn request_context(parts: &Parts, route: &Route, request_id: &str) -> Value {
         "requestId": request_id,
         "routeKey": route.key(),
         "stage": "$default",
-        "time": clock::rfc3339(i64::try_from(now / 1_000).unwrap_or_default()),
+        "time": clock::rfc3339(now / 1_000),
         "timeEpoch": now,
     })
 }

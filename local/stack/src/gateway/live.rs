@@ -11,12 +11,12 @@ use axum::{
     body::Bytes,
     extract::{
         FromRequestParts, Path, Request, State,
-        ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+        ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade},
     },
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderMap, StatusCode, header};
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 use tokio::{
     sync::mpsc::{UnboundedSender, unbounded_channel},
@@ -94,7 +94,7 @@ impl Connection {
             "requestId": request_id,
             "extendedRequestId": request_id,
             "requestTimeEpoch": clock::now_ms(),
-            "requestTime": clock::rfc3339(i64::try_from(clock::now_ms() / 1_000).unwrap_or_default()),
+            "requestTime": clock::rfc3339(clock::now_seconds()),
             "stage": "live",
             "apiId": "local",
             "accountId": ACCOUNT,
@@ -108,11 +108,11 @@ impl Connection {
 /// `GET /v1/live?token=…` with an upgrade. Any other request goes to the HTTP API.
 pub(super) async fn open(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
-    let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> =
-        WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-    let Ok(upgrade) = upgrade else { return api(State(gateway), Request::from_parts(parts, body)).await };
-    let query: BTreeMap<String, String> =
-        form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+    let Ok(upgrade) = WebSocketUpgrade::from_request_parts(&mut parts, &()).await else {
+        return api(State(gateway), Request::from_parts(parts, body)).await;
+    };
+    let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+    let query: BTreeMap<String, String> = query.into_owned().collect();
     let caller = match authorize(&gateway, query.get("token").map_or("", String::as_str)) {
         Ok(caller) => caller,
         Err(refusal) => return refusal.response(),
@@ -124,7 +124,8 @@ pub(super) async fn open(State(gateway): State<Arc<Gateway>>, request: Request) 
         host: event::text(&parts.headers, &header::HOST).to_owned(),
         user_agent: event::text(&parts.headers, &header::USER_AGENT).to_owned(),
     };
-    let headers = lines_of(&parts.headers);
+    let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes())));
+    let headers: BTreeMap<_, _> = headers.collect();
     let response = invoke(&gateway, "$connect", |request_id| {
         json!({
             "headers": headers,
@@ -163,10 +164,6 @@ async fn invoke(gateway: &Gateway, route: &str, event: impl FnOnce(&str) -> Valu
     let unit = gateway.core.units.get(function)?;
     let request_id = new_id();
     gateway.core.invoke_as(unit, &request_id, event(&request_id)).await.ok()
-}
-
-fn lines_of(headers: &HeaderMap) -> BTreeMap<&str, String> {
-    headers.iter().map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
 }
 
 /// Serves a connection until it ends, and then tells the function.
@@ -266,11 +263,10 @@ pub(super) async fn post(State(gateway): State<Arc<Gateway>>, Path(id): Path<Str
 
 /// `GET /@connections/{id}`.
 pub(super) async fn describe(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Response {
-    let time = |ms: u64| clock::rfc3339(i64::try_from(ms / 1_000).unwrap_or_default());
     match gateway.core.connections.open().get(&id) {
         Some(open) => Json(json!({
-            "connectedAt": time(open.connected_at),
-            "lastActiveAt": time(open.active_at),
+            "connectedAt": clock::rfc3339(open.connected_at / 1_000),
+            "lastActiveAt": clock::rfc3339(open.active_at / 1_000),
             "identity": { "sourceIp": "127.0.0.1", "userAgent": open.user_agent },
         }))
         .into_response(),

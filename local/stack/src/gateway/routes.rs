@@ -59,8 +59,7 @@ pub(crate) struct Routes(Vec<Route>);
 impl Routes {
     /// Collects the routes of a template. Fails if two functions own the same route.
     pub(crate) fn of(template: &Template) -> Result<Self> {
-        let events = template.functions.values().flat_map(|function| function.events.iter().map(move |event| (function, event)));
-        Self::collect(events.filter_map(|(function, event)| match &event.source {
+        Self::collect(template.sources().filter_map(|(function, source)| match source {
             EventSource::Http(route) => Some((function.logical_id.as_str(), route)),
             _ => None,
         }))

@@ -75,8 +75,8 @@ pub(crate) fn position_key(function: &str, table: &str) -> String {
     format!("{function}/{table}")
 }
 
-/// The indexes of a batch's items that failed; `None` if the whole batch failed. As in Lambda, it has also failed if the
-/// result has the wrong shape, or if its `batchItemFailures` names an item that is not in the batch.
+/// The indexes of a batch's items that failed; `None` if the whole batch failed. As in Lambda, it has also failed after
+/// a result of the wrong shape, or one whose `batchItemFailures` names an item that is not in the batch.
 fn failed_items(unit: &Unit, report: bool, response: &Invoked, batch: &[&str]) -> Option<Vec<usize>> {
     let failures = &response.as_ref().ok()?["batchItemFailures"];
     if !report || failures.is_null() {

@@ -48,8 +48,8 @@ async fn gather(context: &Context, source: &SqsSource) -> Vec<Message> {
             Err(error) => tracing::error!(queue = source.queue, "cannot receive: {error:#}"),
         }
         let full = batch.is_empty() || batch.len() >= source.batch_size || Instant::now() >= deadline;
-        if full || context.stop.is_cancelled() || tokio::time::timeout_at(deadline, queues.arrival(&source.queue)).await.is_err()
-        {
+        let more = tokio::time::timeout_at(deadline, queues.arrival(&source.queue));
+        if full || context.stop.is_cancelled() || more.await.is_err() {
             return batch;
         }
     }
@@ -65,13 +65,8 @@ async fn handle(context: &Context, unit: &Unit, source: &SqsSource, batch: &[Mes
     let has_failed = |index: &usize| failed.as_ref().is_none_or(|failed| failed.contains(index));
     let (failed, done): (Vec<_>, Vec<_>) = batch.iter().enumerate().partition(|(index, _)| has_failed(index));
     if !failed.is_empty() {
-        tracing::warn!(
-            function = unit.function.binary,
-            queue = source.queue,
-            failed = failed.len(),
-            of = batch.len(),
-            "messages failed and will be received again"
-        );
+        let (function, queue) = (&unit.function.binary, &source.queue);
+        tracing::warn!(function, queue, failed = failed.len(), of = batch.len(), "messages failed and will be received again");
     }
     for (_, message) in failed {
         // This has no effect if the message is already visible again.

@@ -160,13 +160,9 @@ impl Reader<'_> {
     /// Sends the ids of the abandoned records to the failure destination and continues after them.
     async fn give_up(&self, batch: &[Record], request_id: &str, attempts: u32, error: Option<&InvokeError>) {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return };
-        tracing::error!(
-            function = self.unit.function.binary,
-            table = self.source.table,
-            records = batch.len(),
-            from = first.sequence_number(),
-            "stream records are abandoned"
-        );
+        let (function, table) = (&self.unit.function.binary, &self.source.table);
+        let from = first.sequence_number();
+        tracing::error!(function, table, records = batch.len(), from, "stream records are abandoned");
         let message = json!({
             "requestContext": {
                 "requestId": request_id,

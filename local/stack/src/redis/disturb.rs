@@ -121,12 +121,12 @@ async fn hang(node: &RedisOptions, time: Duration) -> Result<()> {
 
 impl Redis {
     pub(crate) async fn hang(&mut self, time: Duration) -> Result<()> {
-        try_join_all(self.children()?.servers.iter().map(async |server| hang(&server.options(), time).await)).await?;
+        try_join_all(self.own()?.servers.iter().map(async |server| hang(&server.options(), time).await)).await?;
         Ok(())
     }
 
     pub(crate) async fn dump(&mut self) -> Result<()> {
-        try_join_all(self.children()?.servers.iter().map(dump)).await?;
+        try_join_all(self.own()?.servers.iter().map(dump)).await?;
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Redis {
     pub(crate) async fn restart_from_dump(&mut self, node: Option<usize>) -> Result<()> {
         let servers = match node {
             Some(node) => std::slice::from_mut(self.node(node)?),
-            None => self.children()?.servers.as_mut_slice(),
+            None => self.own()?.servers.as_mut_slice(),
         };
         let stopped = join_all(servers.iter_mut().map(|server| server.stop(RedisData::Lose))).await;
         stopped.into_iter().collect::<Result<()>>()?;
@@ -143,15 +143,15 @@ impl Redis {
             std::fs::copy(&snapshot, server.folder.join(DUMP)).context("no snapshot exists: take one first")?;
         }
         try_join_all(servers.iter_mut().map(Server::start)).await?;
-        self.children()?.are_whole().await
+        self.is_whole().await
     }
 
     /// Starts a replica, waits until it has all data, and cuts it off from the master. Later writes do not reach it.
     pub(crate) async fn start_replica(&mut self) -> Result<()> {
-        let children = self.children()?;
-        ensure!(!children.is_cluster(), "only a single node can have a replica that is cut off");
-        ensure!(children.replica.is_none(), "a replica exists already");
-        let master = children.servers.first().context("the stack has no Redis server")?;
+        let own = self.own()?;
+        ensure!(!own.is_cluster(), "only a single node can have a replica that is cut off");
+        ensure!(own.replica.is_none(), "a replica exists already");
+        let master = own.servers.first().context("the stack has no Redis server")?;
         let folder = replica_folder(master)?;
         let [port] = free_ports()?;
         let mut replica = Server::new(&master.binary, &folder, port, master.certificates.clone(), None);
@@ -164,18 +164,18 @@ impl Redis {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         command::<()>(&replica.options(), &replica_of("NO", "ONE")).await?;
-        children.replica = Some(Box::new(replica));
+        own.replica = Some(replica);
         Ok(())
     }
 
     /// Kills the master and starts the replica in its place, at the same address.
     pub(crate) async fn promote_replica(&mut self) -> Result<()> {
-        let children = self.children()?;
-        let Some(mut replica) = children.replica.take() else { bail!("no replica exists: start one first") };
-        let master = children.servers.first_mut().context("the stack has no Redis server")?;
+        let own = self.own()?;
+        let Some(mut replica) = own.replica.take() else { bail!("no replica exists: start one first") };
+        let master = own.servers.first_mut().context("the stack has no Redis server")?;
         master.stop(RedisData::Lose).await?;
         replica.move_to(master.port, &master.folder).await?;
-        *master = *replica;
+        *master = replica;
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use certificates::Certificates;
 pub(crate) use disturb::{flush, storms};
 use futures::future::{join_all, try_join_all};
@@ -70,18 +70,12 @@ impl FromStr for RedisSetup {
 }
 
 #[derive(Debug)]
-pub enum Redis {
-    /// A server that the stack does not own.
-    External(RedisOptions),
-    /// Servers that the stack started.
-    Children(Children),
-}
-
-#[derive(Debug)]
-pub struct Children {
+pub struct Redis {
+    /// The server at `REDIS_URL`, which the stack does not own. It then owns none.
+    external: Option<RedisOptions>,
     servers: Vec<Server>,
     /// A replica of the only server. It is cut off from that server.
-    replica: Option<Box<Server>>,
+    replica: Option<Server>,
     replica_reads: bool,
 }
 
@@ -99,7 +93,7 @@ impl Redis {
             let hosts: Vec<String> = options.clients()?.iter().map(|c| c.get_connection_info().addr().to_string()).collect();
             let ping: Result<()> = command(&options, &redis::cmd("PING")).await;
             ping.with_context(|| format!("Redis does not respond at {} (REDIS_URL)", hosts.join(", ")))?;
-            return Ok(Self::External(options));
+            return Ok(Self { external: Some(options), servers: Vec::new(), replica: None, replica_reads });
         }
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let folder = folder.canonicalize()?;
@@ -111,8 +105,8 @@ impl Redis {
         let mut last = None;
         // Another process may take a free port before the child binds it.
         for _ in 0..5 {
-            match Children::start(setup, replica_reads, binary, &folder, certificates.as_ref()).await {
-                Ok(children) => return Ok(Self::Children(children)),
+            match start_servers(setup, binary, &folder, certificates.as_ref()).await {
+                Ok(servers) => return Ok(Self { external: None, servers, replica: None, replica_reads }),
                 Err(error) if error.downcast_ref::<Missing>().is_some() => return Err(error),
                 Err(error) => last = Some(error),
             }
@@ -122,98 +116,80 @@ impl Redis {
 
     /// The connection options of this Redis.
     pub fn options(&self) -> RedisOptions {
-        match self {
-            Self::External(options) => options.clone(),
-            Self::Children(children) => children.options(),
+        if let Some(external) = &self.external {
+            return external.clone();
         }
-    }
-
-    pub(crate) fn is_own(&self) -> bool {
-        matches!(self, Self::Children(_))
+        let nodes = self.nodes();
+        let urls: Vec<&str> = nodes.iter().map(|node| node.url.as_str()).collect();
+        let ca_file = nodes.first().and_then(|node| node.ca_file.clone());
+        let (cluster, replica_reads) = (self.is_cluster(), self.replica_reads);
+        RedisOptions { cluster, ca_file, replica_reads, ..RedisOptions::new(urls.join(",")) }
     }
 
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
-        match self {
-            Self::External(options) => vec![options.clone()],
-            Self::Children(children) => children.servers.iter().map(Server::options).collect(),
-        }
+        self.external.iter().cloned().chain(self.servers.iter().map(Server::options)).collect()
     }
 
     /// Stops the children. An external server is not stopped.
     pub async fn stop(&mut self, data: RedisData) -> Result<()> {
-        match self {
-            Self::External(_) => Ok(()),
-            Self::Children(children) => {
-                // The replica's data is dropped, because it would be older than the master's.
-                children.replica = None;
-                let stopped = join_all(children.servers.iter_mut().map(|server| server.stop(data))).await;
-                stopped.into_iter().collect()
-            }
-        }
+        // The replica's data is dropped, because it would be older than the master's.
+        self.replica = None;
+        let stopped = join_all(self.servers.iter_mut().map(|server| server.stop(data))).await;
+        stopped.into_iter().collect()
     }
 
     pub(crate) async fn restart(&mut self) -> Result<()> {
-        let children = self.children()?;
-        try_join_all(children.servers.iter_mut().map(Server::start)).await?;
-        children.are_whole().await
+        try_join_all(self.own()?.servers.iter_mut().map(Server::start)).await?;
+        self.is_whole().await
     }
 
-    fn children(&mut self) -> Result<&mut Children> {
-        match self {
-            Self::External(_) => bail!("the stack cannot disturb the Redis at REDIS_URL, because the stack does not own it"),
-            Self::Children(children) => Ok(children),
-        }
+    pub(crate) fn is_own(&self) -> bool {
+        self.external.is_none()
+    }
+
+    fn own(&mut self) -> Result<&mut Self> {
+        ensure!(self.is_own(), "the stack cannot disturb the Redis at REDIS_URL, because the stack does not own it");
+        Ok(self)
     }
 
     pub(crate) fn node(&mut self, node: usize) -> Result<&mut Server> {
-        self.children()?.servers.get_mut(node).ok_or_else(|| anyhow!("node {node} does not exist"))
-    }
-}
-
-impl Children {
-    async fn start(
-        setup: RedisSetup,
-        replica_reads: bool,
-        binary: &Path,
-        folder: &Path,
-        certificates: Option<&Certificates>,
-    ) -> Result<Self> {
-        let mut servers = Vec::new();
-        for index in 0..setup.cluster.map_or(1, |cluster| cluster.masters * (1 + cluster.replicas)) {
-            let [port, bus_port] = free_ports()?;
-            let clustered = setup.cluster.map(|cluster| Clustered { bus_port, node_timeout: cluster.node_timeout });
-            let mut folder = folder.to_owned();
-            if clustered.is_some() {
-                folder.push(index.to_string());
-                // Remove what the server stored about its former cluster.
-                let _ = std::fs::remove_dir_all(&folder);
-                std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-            }
-            servers.push(Server::new(binary, &folder, port, certificates.cloned(), clustered));
-        }
-        try_join_all(servers.iter_mut().map(Server::start)).await?;
-        if let Some(cluster) = setup.cluster {
-            cluster::form(&servers, cluster.masters).await?;
-        }
-        Ok(Self { servers, replica: None, replica_reads })
+        self.own()?.servers.get_mut(node).ok_or_else(|| anyhow!("node {node} does not exist"))
     }
 
-    /// Waits until every slot is served, if they are a cluster.
-    async fn are_whole(&self) -> Result<()> {
+    /// Waits until every slot is served, if the servers are a cluster.
+    async fn is_whole(&self) -> Result<()> {
         if self.is_cluster() { cluster::is_whole(&self.servers).await } else { Ok(()) }
     }
 
     fn is_cluster(&self) -> bool {
         self.servers.iter().any(|server| server.clustered.is_some())
     }
+}
 
-    fn options(&self) -> RedisOptions {
-        let nodes: Vec<RedisOptions> = self.servers.iter().map(Server::options).collect();
-        let urls: Vec<&str> = nodes.iter().map(|node| node.url.as_str()).collect();
-        let ca_file = nodes.first().and_then(|node| node.ca_file.clone());
-        let (cluster, replica_reads) = (self.is_cluster(), self.replica_reads);
-        RedisOptions { cluster, ca_file, replica_reads, ..RedisOptions::new(urls.join(",")) }
+async fn start_servers(
+    setup: RedisSetup,
+    binary: &Path,
+    folder: &Path,
+    certificates: Option<&Certificates>,
+) -> Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for index in 0..setup.cluster.map_or(1, |cluster| cluster.masters * (1 + cluster.replicas)) {
+        let [port, bus_port] = free_ports()?;
+        let clustered = setup.cluster.map(|cluster| Clustered { bus_port, node_timeout: cluster.node_timeout });
+        let mut folder = folder.to_owned();
+        if clustered.is_some() {
+            folder.push(index.to_string());
+            // Remove what the server stored about its former cluster.
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        servers.push(Server::new(binary, &folder, port, certificates.cloned(), clustered));
     }
+    try_join_all(servers.iter_mut().map(Server::start)).await?;
+    if let Some(cluster) = setup.cluster {
+        cluster::form(&servers, cluster.masters).await?;
+    }
+    Ok(servers)
 }
 
 fn free_ports<const N: usize>() -> Result<[u16; N]> {

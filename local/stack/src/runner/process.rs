@@ -146,12 +146,8 @@ pub(crate) struct Processes {
 impl Processes {
     /// Starts the processes. A process that ends is replaced.
     pub(crate) fn start(function: &Function, settings: WorkerSettings) -> Result<Self> {
-        ensure!(
-            settings.binary.is_file(),
-            "function `{}`: the binary {} does not exist",
-            function.logical_id,
-            settings.binary.display()
-        );
+        let binary = &settings.binary;
+        ensure!(binary.is_file(), "function `{}`: the binary {} does not exist", function.logical_id, binary.display());
         let pool = Arc::new(Pool {
             arn: function.arn(),
             state: Mutex::default(),

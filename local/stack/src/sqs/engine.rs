@@ -39,6 +39,8 @@ pub(super) fn bytes(input: &SendMessageInput) -> usize {
     input.message_body.len() + input.message_attributes.iter().map(attribute).sum::<usize>()
 }
 
+type Accepted = Result<Message, SqsError>;
+
 struct Cell {
     queue: Queue,
     messages: Mutex<Messages>,
@@ -97,22 +99,14 @@ impl Queues {
     }
 
     fn cell(&self, name: &str) -> Result<&Cell, SqsError> {
-        let missing = || {
-            SqsError::non_existent_queue(format!(
-                "The specified queue does not exist: {name}. Queues are declared in template.yaml."
-            ))
-        };
-        self.cells.get(name).ok_or_else(missing)
+        let missing = || format!("The specified queue does not exist: {name}. Queues are declared in template.yaml.");
+        self.cells.get(name).ok_or_else(|| SqsError::non_existent_queue(missing()))
     }
 
     /// Sends messages to this queue, whatever their URLs. Each is accepted, and then on disk, or refused on its own.
-    pub(crate) async fn send(
-        &self,
-        name: &str,
-        inputs: Vec<SendMessageInput>,
-    ) -> Result<Vec<Result<Message, SqsError>>, SqsError> {
+    pub(crate) async fn send(&self, name: &str, inputs: Vec<SendMessageInput>) -> Result<Vec<Accepted>, SqsError> {
         let cell = self.cell(name)?;
-        let results: Vec<Result<Message, SqsError>> = inputs.into_iter().map(|input| accept(&cell.queue, input)).collect();
+        let results: Vec<Accepted> = inputs.into_iter().map(|input| accept(&cell.queue, input)).collect();
         let accepted: Vec<Message> = results.iter().filter_map(|result| result.as_ref().ok().cloned()).collect();
         let accepted = self.in_weather(accepted);
         if !accepted.is_empty() {
@@ -127,18 +121,16 @@ impl Queues {
         if !self.conditions.is_storm() {
             return messages;
         }
-        let late = |mut message: Message, by: usize| {
-            message.due_ms += u64::try_from(by).unwrap_or(0);
-            message
-        };
+        let late = || u64::try_from(self.conditions.below(STORM_LATEST_MS)).unwrap_or(0);
         let mut all = Vec::with_capacity(messages.len());
-        for message in messages {
+        for mut message in messages {
             if self.conditions.storm(STORM_DOUBLES) {
-                let double = Message { id: new_id(), ..message.clone() };
-                all.push(late(double, self.conditions.below(STORM_LATEST_MS)));
+                all.push(Message { id: new_id(), due_ms: message.due_ms + late(), ..message.clone() });
             }
-            let by = if self.conditions.storm(STORM_DELAYS) { self.conditions.below(STORM_LATEST_MS) } else { 0 };
-            all.push(late(message, by));
+            if self.conditions.storm(STORM_DELAYS) {
+                message.due_ms += late();
+            }
+            all.push(message);
         }
         all
     }
@@ -222,17 +214,14 @@ impl Queues {
     pub(crate) async fn delete(&self, name: &str, handles: &[String]) -> Result<Vec<Result<(), SqsError>>, SqsError> {
         let cell = self.cell(name)?;
         let mut deleted = Vec::new();
-        let mut results = Vec::with_capacity(handles.len());
-        {
-            let mut messages = lock(&cell.messages);
-            for handle in handles {
-                results.push(message_id(handle).map(|id| {
-                    if messages.delete(&id, handle) {
-                        deleted.push(id);
-                    }
-                }));
+        let delete = |handle: &String| {
+            let id = message_id(handle)?;
+            if lock(&cell.messages).delete(&id, handle) {
+                deleted.push(id);
             }
-        }
+            Ok(())
+        };
+        let results = handles.iter().map(delete).collect();
         if !deleted.is_empty() {
             journal::delete(&self.store, deleted).await?;
         }
@@ -289,15 +278,14 @@ impl Queues {
 }
 
 /// Makes a message of a request. It keeps the message group: a standard queue with groups is a fair queue.
-fn accept(queue: &Queue, input: SendMessageInput) -> Result<Message, SqsError> {
+fn accept(queue: &Queue, input: SendMessageInput) -> Accepted {
     if input.message_body.is_empty() {
         return Err(SqsError::missing_parameter("The request must contain the parameter MessageBody."));
     }
     if bytes(&input) > queue.maximum_bytes {
         let limit = queue.maximum_bytes;
-        return Err(SqsError::invalid_parameter_value(format!(
-            "One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
-        )));
+        let reason = format!("One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes.");
+        return Err(SqsError::invalid_parameter_value(reason));
     }
     if input.message_attributes.len() > 10 {
         return Err(SqsError::invalid_parameter_value("Number of message attributes exceeds the allowed maximum [10]."));
@@ -305,9 +293,8 @@ fn accept(queue: &Queue, input: SendMessageInput) -> Result<Message, SqsError> {
     let delay = match input.delay_seconds {
         None => u64::from(queue.delay_seconds),
         Some(seconds) => u64::try_from(seconds).ok().filter(|seconds| *seconds <= 900).ok_or_else(|| {
-            SqsError::invalid_parameter_value(
-                "Value for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.",
-            )
+            let reason = "Value for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.";
+            SqsError::invalid_parameter_value(reason)
         })?,
     };
     let sent_ms = clock::now_ms();

@@ -132,17 +132,13 @@ async fn send_batch(queues: &Queues, name: &str, input: &Value) -> Result<Value,
 async fn receive(queues: &Queues, name: &str, input: ReceiveMessageInput) -> Result<Value, SqsError> {
     let seconds = |value: i32, maximum: u64, parameter: &str| {
         let valid = u64::try_from(value).ok().filter(|value| *value <= maximum).map(Duration::from_secs);
-        valid.ok_or_else(|| {
-            SqsError::invalid_parameter_value(format!(
-                "Value {value} for parameter {parameter} is invalid. Reason: Must be between 0 and {maximum}."
-            ))
-        })
+        let reason = || format!("Value {value} for parameter {parameter} is invalid. Reason: Must be between 0 and {maximum}.");
+        valid.ok_or_else(|| SqsError::invalid_parameter_value(reason()))
     };
     let most = input.max_number_of_messages.unwrap_or(1);
     if !(1..=10).contains(&most) {
-        return Err(SqsError::invalid_parameter_value(format!(
-            "Value {most} for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10, if provided."
-        )));
+        let parameter = "parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10, if provided.";
+        return Err(SqsError::invalid_parameter_value(format!("Value {most} for {parameter}")));
     }
     let wait = match input.wait_time_seconds {
         Some(value) => seconds(value, 20, "WaitTimeSeconds")?,
@@ -193,11 +189,8 @@ pub(crate) fn system_attributes(message: &Message) -> HashMap<String, String> {
 
 fn change_visibility(queues: &Queues, name: &str, input: &Value) -> Result<Value, SqsError> {
     let seconds = input["VisibilityTimeout"].as_u64().filter(|seconds| *seconds <= 43_200);
-    let seconds = seconds.ok_or_else(|| {
-        SqsError::invalid_parameter_value(
-            "Value for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.",
-        )
-    })?;
+    let reason = "Value for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.";
+    let seconds = seconds.ok_or_else(|| SqsError::invalid_parameter_value(reason))?;
     queues.set_visibility(name, text(input, "ReceiptHandle"), Duration::from_secs(seconds))?;
     Ok(json!({}))
 }
@@ -220,10 +213,8 @@ pub(crate) fn attributes(queues: &Queues, name: &str, wanted: impl Fn(&str) -> b
     ];
     if let Some(redrive) = redrive {
         let target = &queues.definition(&redrive.target)?.arn;
-        all.push((
-            "RedrivePolicy",
-            json!({ "deadLetterTargetArn": target, "maxReceiveCount": redrive.max_receives }).to_string(),
-        ));
+        let policy = json!({ "deadLetterTargetArn": target, "maxReceiveCount": redrive.max_receives });
+        all.push(("RedrivePolicy", policy.to_string()));
     }
     Ok(all.into_iter().filter(|(name, _)| wanted(name)).collect())
 }

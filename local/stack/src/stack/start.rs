@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join_all;
 use rusqlite::Connection;
 use tokio::{
@@ -41,14 +41,8 @@ impl Stack {
     pub async fn start(options: Options) -> Result<Self> {
         let data = DataDir::open(&options.data).await?;
         let plan = Plan::read(&options).await?;
-        let redis = Redis::start(
-            options.external_redis(),
-            options.redis,
-            options.redis_replica_reads,
-            &options.redis_server,
-            &data.path.join("redis"),
-        )
-        .await?;
+        let (external, folder) = (options.external_redis(), data.path.join("redis"));
+        let redis = Redis::start(external, options.redis, options.redis_replica_reads, &options.redis_server, &folder).await?;
         let surroundings = Surroundings::new(options.weather, options.weather_seed.unwrap_or_else(any_seed));
         let metrics = Arc::new(Metrics::new()?);
         let mut stores = Stores::open(&plan, &data, &surroundings, &metrics).await?;
@@ -159,7 +153,7 @@ impl Stores {
         for table in plan.template.tables.values() {
             let arn = match &plan.elsewhere {
                 Some(elsewhere) => elsewhere.ensure_table(table).await?,
-                None => dynamodb.ensure(table).map(|()| dynamodb.stream_arn(table).ok())?,
+                None => dynamodb.ensure(table)?,
             };
             streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
         }
@@ -177,31 +171,26 @@ impl Stores {
     /// The position of each function in the streams that it reads: the known one, or the end that the template names.
     fn positions(&self, template: &Template, elsewhere: Option<&Elsewhere>) -> Result<BTreeMap<String, Position>> {
         let mut positions = BTreeMap::new();
-        for function in template.functions.values() {
-            for event in &function.events {
-                let EventSource::Stream(source) = &event.source else { continue };
-                let (table, arn) = template
-                    .tables
-                    .get(&source.table)
-                    .zip(self.streams.get(&source.table))
-                    .with_context(|| format!("table `{}` has no stream", source.table))?;
-                let key = position_key(&function.logical_id, &source.table);
-                let sequence = match self.known.get(&key) {
-                    Some(sequence) => *sequence,
-                    None if source.from_oldest => 0,
-                    None => self.dynamodb.log.newest(&table.name)?,
-                };
-                self.dynamodb.log.consumed(&table.name, &key, sequence);
-                let position = Position {
-                    table: source.table.clone(),
-                    table_name: table.name.clone(),
-                    arn: arn.clone(),
-                    view: table.stream_view.clone().unwrap_or_default(),
-                    sequence: AtomicI64::new(sequence),
-                    tail: elsewhere.map(|elsewhere| Tail::new(elsewhere.clone(), arn.clone())),
-                };
-                positions.insert(key, position);
-            }
+        for (function, source) in template.sources() {
+            let EventSource::Stream(source) = source else { continue };
+            let stream = template.tables.get(&source.table).zip(self.streams.get(&source.table));
+            let (table, arn) = stream.with_context(|| format!("table `{}` has no stream", source.table))?;
+            let key = position_key(&function.logical_id, &source.table);
+            let sequence = match self.known.get(&key) {
+                Some(sequence) => *sequence,
+                None if source.from_oldest => 0,
+                None => self.dynamodb.log.newest(&table.name)?,
+            };
+            self.dynamodb.log.consumed(&table.name, &key, sequence);
+            let position = Position {
+                table: source.table.clone(),
+                table_name: table.name.clone(),
+                arn: arn.clone(),
+                view: table.stream_view.clone().unwrap_or_default(),
+                sequence: AtomicI64::new(sequence),
+                tail: elsewhere.map(|elsewhere| Tail::new(elsewhere.clone(), arn.clone())),
+            };
+            positions.insert(key, position);
         }
         Ok(positions)
     }
@@ -251,10 +240,8 @@ async fn start_runner(
     let Some(runtime_api) = runtime_api.filter(|_| as_process(options, function)) else {
         return Ok(Arc::new(InProcess::start(function, &environment, options.lines.clone()).await?));
     };
-    let folder = options
-        .bin_dir
-        .as_ref()
-        .ok_or_else(|| anyhow!("functions can run as processes only if the folder of their binaries is given"))?;
+    let folder = options.bin_dir.as_ref();
+    let folder = folder.context("functions can run as processes only if the folder of their binaries is given")?;
     let logs = data.path.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let settings = WorkerSettings {

@@ -161,6 +161,11 @@ impl Template {
         self.functions.get(name).or_else(|| self.functions.values().find(|function| function.binary == name))
     }
 
+    /// The event sources of all functions.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&Function, &EventSource)> {
+        self.functions.values().flat_map(|function| function.events.iter().map(move |event| (function, &event.source)))
+    }
+
     fn check_redrives(&self) -> Result<()> {
         for queue in self.queues.values() {
             if let Some(redrive) = &queue.redrive {

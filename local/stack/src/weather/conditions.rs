@@ -197,7 +197,7 @@ impl Conditions {
         least + most.saturating_sub(least).mul_f64(lock(&self.randomness).generator.random::<f64>())
     }
 
-    /// Picks a time from the log-normal distribution with this median and 99th percentile, at most five times the latter.
+    /// Picks a time, log-normal with this median and 99th percentile. The longest is five times the 99th percentile.
     pub(crate) fn log_normal(&self, median: Duration, p99: Duration) -> Duration {
         /// The 99th percentile of the standard normal distribution.
         const Z99: f64 = 2.326_347_9;
