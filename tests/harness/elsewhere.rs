@@ -1,6 +1,5 @@
-//! Stores that are not the stack's: `make test-elsewhere` starts emulators and lists their addresses in
-//! `TIDEMARK_TEST_STORES`. Each world has one for itself, because names of tables and queues are the same in all
-//! worlds.
+//! Emulators that `make test-elsewhere` starts and lists in `TIDEMARK_TEST_STORES`. Each world has one for itself,
+//! because names of tables and queues are the same in all worlds.
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 

@@ -9,7 +9,6 @@ pub mod items;
 mod legacy;
 mod live;
 mod model;
-mod queues;
 mod redis;
 pub mod template;
 

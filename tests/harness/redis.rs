@@ -18,14 +18,8 @@ use crate::{World, variable};
 /// Tests that do not apply to a cluster, with the reason.
 const ONE_NODE_ONLY: [(&str, &str); 3] = [
     ("cost::a_publish_costs_what_the_page_says", "counts calls for 35 followers each; on a cluster a call covers one bucket"),
-    (
-        "feed::an_unread_page_costs_as_much_as_any_page",
-        "counts commands; on a cluster a page's titles are one MGET for each slot",
-    ),
-    (
-        "notice_counts::a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers",
-        "counts what one node reads from its connections",
-    ),
+    ("feed::an_unread_page_costs_as_much_as_any_page", "counts commands; on a cluster titles are one MGET for each slot"),
+    ("notice_counts::a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers", "counts reads of one node"),
 ];
 
 /// The timeout of the test's own Redis commands. A test may send 100,000 commands at once.
@@ -43,8 +37,7 @@ pub(crate) fn reason_to_skip(setup: &RedisSetup) -> Option<&'static str> {
     setup.cluster.and_then(|_| ONE_NODE_ONLY.iter().find(this)).map(|(_, reason)| *reason)
 }
 
-/// A connection to all of Redis. A command with a key goes to the node of the key, a command without a key to every
-/// master.
+/// A connection to all of Redis. A command without a key goes to every master.
 #[derive(Clone)]
 pub enum Connection {
     Node(MultiplexedConnection),
@@ -245,8 +238,8 @@ impl World {
         }
     }
 
-    /// The processor time of the threads that run commands, in microseconds, summed over all nodes. Other processes on
-    /// the machine do not count, unlike in [`Self::redis_micros`].
+    /// The processor time of the threads that run commands, in microseconds, summed over all nodes. Unlike in
+    /// [`Self::redis_micros`], other processes do not count.
     pub async fn redis_processor_micros(&self) -> f64 {
         let (user, system) = ("used_cpu_user_main_thread", "used_cpu_sys_main_thread");
         1e6 * (self.sum::<f64>("cpu", user).await + self.sum::<f64>("cpu", system).await)

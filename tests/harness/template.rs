@@ -1,5 +1,4 @@
-//! The template in the form that tests use: its text, its resources as JSON, and the permissions of each function's
-//! role.
+//! The template in the form that tests use: as JSON, and the permissions of each function's role.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -92,8 +92,7 @@ fn a_mute_outlives_follows() {
     });
 }
 
-/// Lists of followers and counters are cached anew after a change, by reads that hold leases. A big author's would be
-/// lost to every mute.
+/// After a change, lists of followers and counters are cached anew. A big author's would be lost to every mute.
 #[test]
 fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
     world(async |world| {

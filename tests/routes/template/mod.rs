@@ -2,7 +2,6 @@
 //! below.
 
 mod documents;
-mod policies;
 mod settings;
 
 use std::{
