@@ -80,8 +80,8 @@ fn every_function_finds_the_route_of_an_event_that_has_none() {
     });
 }
 
-/// The path, the function and the event of all samples. Samples that publish notices, set a profile or make a list come first, samples that delete posts and
-/// notices come last.
+/// The path, the function and the event of all samples. Those that publish notices, set a profile or make a list come
+/// first, those that delete posts and notices come last.
 fn samples() -> Vec<(PathBuf, String, Value)> {
     let mut samples = files(&repository().join("events"), "json");
     let deletes = |path: &Path| path.file_name().unwrap().to_str().unwrap().starts_with("delete");

@@ -15,7 +15,6 @@ mod hang;
 mod herd;
 mod histories;
 mod hot;
-mod lag;
 mod leaving;
 mod live;
 mod migration;

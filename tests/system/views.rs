@@ -55,17 +55,19 @@ fn random_edge(rng: &mut StdRng, seed: u64) -> Edge {
     }
 }
 
-/// Removes a recent entry of the feed, or its list.
-async fn lose_entries(redis: &mut Connection, user: UserId, recent: bool) {
+/// A view without its list or a recent entry is damaged. Deliveries of these posts lose it.
+async fn assert_is_lost(
+    views: &dyn ReaderViews,
+    redis: &mut Connection,
+    user: UserId,
+    recent: bool,
+    posts: impl Iterator<Item = FeedKey>,
+) {
     if recent {
         redis.hdel::<_, _, ()>(keys::reader_state(user), RECENT_FIELDS[0]).await.unwrap();
     } else {
         redis.del::<_, ()>(keys::feed(user)).await.unwrap();
     }
-}
-
-/// A view without its list or a recent entry is damaged. Deliveries of these posts lose it.
-async fn is_lost_by_deliveries(views: &dyn ReaderViews, user: UserId, posts: impl Iterator<Item = FeedKey>) {
     assert!(views.view(user, 100).await.is_err(), "it is damaged");
     for key in posts {
         deliver(views, user, key).await;
@@ -121,8 +123,8 @@ fn recent_entries_are_part_of_the_feed_for_every_script() {
                     assert_eq!(views.unranked(user, half_life).await.unwrap(), []);
                 }
                 _ => {
-                    lose_entries(&mut redis, user, change == 7 && !view.state.recent.is_empty()).await;
-                    is_lost_by_deliveries(&views, user, (posts + 1..=posts + 9).map(key)).await;
+                    let recent = change == 7 && !view.state.recent.is_empty();
+                    assert_is_lost(&views, &mut redis, user, recent, (posts + 1..=posts + 9).map(key)).await;
                     continue;
                 }
             }
