@@ -33,6 +33,7 @@ use crate::{
         proxy::{CANCELLED, Fate, Proxy, world_behind_a_proxy},
     },
     delivery::delivery,
+    operations::put_or_delete,
 };
 
 const CLIENTS: usize = 48;
@@ -322,11 +323,7 @@ fn a_quiet_authors_counter_has_one_part() {
         let user = world.user(1);
         join_all((0..8).map(async |turn| {
             for _ in 0..5 {
-                if turn % 2 == 0 {
-                    user.put("/v1/following/50").await
-                } else {
-                    user.delete("/v1/following/50").await
-                };
+                put_or_delete(&user, "/v1/following/50", turn % 2 == 0).await;
             }
         }))
         .await;

@@ -127,10 +127,6 @@ async fn assert_edge(world: &World, user: u64, author: u64, exists: bool, seed: 
 const CLIENTS: usize = 500;
 const WANTED: usize = 50;
 
-fn mapped(test: impl AsyncFnOnce(&World)) {
-    world_with(parameter("UserIds", "mapped"), test);
-}
-
 async fn id(user: &User) -> String {
     user.get("/v1/me").await.ok()["id"].as_str().unwrap().to_owned()
 }
@@ -147,7 +143,7 @@ async fn beside_a_flush<T>(world: &World, requests: impl IntoIterator<Item = imp
 
 #[test]
 fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
-    mapped(async |world| {
+    world_with(parameter("UserIds", "mapped"), async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("claim-{}", client % WANTED)))).collect();
         let ids = beside_a_flush(world, callers.iter().map(id)).await;
         let mut by_claim = BTreeMap::<usize, BTreeSet<&String>>::new();
@@ -164,7 +160,7 @@ fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
 
 #[test]
 fn five_hundred_clients_get_fifty_handles_once_each() {
-    mapped(async |world| {
+    world_with(parameter("UserIds", "mapped"), async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("client-{client}")))).collect();
         let ids = join_all(callers.iter().map(id)).await;
         let handle = |client: usize| format!("handle_{}", client % WANTED);
