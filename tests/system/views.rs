@@ -49,7 +49,7 @@ fn random_edge(rng: &mut StdRng, seed: u64) -> Edge {
         since: at(0),
         rev: 10,
         muted: rng.random_bool(0.4).then(|| at(1)),
-        lists: if rng.random_bool(0.4) { [1, 70_000].into() } else { [].into() },
+        lists: if rng.random_bool(0.4) { [7].into() } else { [].into() },
         preference: if rng.random_bool(0.4) { rng.random_range(-10..=10) } else { 0 },
         ..Edge::never(user_id(seed + 1), user_id(900_000 + seed))
     }
@@ -247,7 +247,8 @@ async fn apply(views: &dyn ReaderViews, user: UserId, facts: &Facts, operation: 
 async fn history(views: &dyn ReaderViews, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let base = rng.random_range(0..20_u64);
-    let edge = Edge { since: at(base), base, floor: base.saturating_sub(5), ..random_edge(&mut rng, seed) };
+    let lists = if rng.random_bool(0.3) { [1, 70_000].into() } else { [].into() };
+    let edge = Edge { since: at(base), base, floor: base.saturating_sub(5), lists, ..random_edge(&mut rng, seed) };
     let (user, author, first) = (edge.user, edge.author, edge.clone());
     let head = AuthorHead { latest_seq: base, latest_at: at(base), ..Default::default() };
     let mut facts = Facts { edge, head, reads: ReadState::default() };
