@@ -52,9 +52,7 @@ async fn chaos(first: u64, together: u64, time: Duration) {
     loop {
         let found = round(&world, seed, together).await;
         println!("round with seed {seed}: {} differences, {:.0?} so far", found.len(), started.elapsed());
-        for finding in &found {
-            println!("  {finding}");
-        }
+        found.iter().for_each(|finding| println!("  {finding}"));
         wrong.extend(found);
         seed += together;
         if started.elapsed() >= time {

@@ -220,9 +220,11 @@ fn a_walk_costs_what_the_page_says() {
         let mut measured = Vec::new();
         for authors in [10_u64, 50] {
             let followed = 1_001..=1_000 + authors;
+            let ids: Vec<String> = followed.clone().map(|author| author.to_string()).collect();
             for reader in 1..=READERS {
-                world.live_reader(reader, followed.clone()).await;
+                world.user(reader).post("/v1/following", &json!({ "authors": ids })).await.ok();
             }
+            world.read_feeds(1..=READERS).await;
             publish_and_deliver_all(world, followed, ["compared"]).await;
             for (share, _) in WALK_UNITS {
                 proxy.meter();

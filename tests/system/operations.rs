@@ -89,7 +89,7 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
         }
         26..46 => publish(callers, rng, model, user).await,
         46..52 => {
-            let (kind, name) = reaction(rng);
+            let (kind, name) = if rng.random() { (Kind::Like, "like") } else { (Kind::Favorite, "favorite") };
             let given = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/{name}");
             let response = put_or_delete(&caller, &path, given).await;
@@ -244,11 +244,6 @@ fn published(callers: &Callers<'_>, model: &mut Model, user: u64, weight: i64, s
         let seq = model.publish(user);
         model.weigh((user, seq), weight);
     }
-}
-
-/// Picks one of the two reactions. Returns it with the end of its path.
-fn reaction(rng: &mut StdRng) -> (Kind, &'static str) {
-    if rng.random() { (Kind::Like, "like") } else { (Kind::Favorite, "favorite") }
 }
 
 /// Concurrent changes of several devices and the author. Marks and deletions have the same result in any order.

@@ -127,10 +127,6 @@ async fn assert_edge(world: &World, user: u64, author: u64, exists: bool, seed: 
 const CLIENTS: usize = 500;
 const WANTED: usize = 50;
 
-fn mapped(test: impl AsyncFnOnce(&World)) {
-    world_with(parameter("UserIds", "mapped"), test);
-}
-
 async fn id(user: &User) -> String {
     user.get("/v1/me").await.ok()["id"].as_str().unwrap().to_owned()
 }
@@ -147,7 +143,7 @@ async fn beside_a_flush<T>(world: &World, requests: impl IntoIterator<Item = imp
 
 #[test]
 fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
-    mapped(async |world| {
+    world_with(parameter("UserIds", "mapped"), async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("claim-{}", client % WANTED)))).collect();
         let ids = beside_a_flush(world, callers.iter().map(id)).await;
         let mut by_claim = BTreeMap::<usize, BTreeSet<&String>>::new();
@@ -164,7 +160,7 @@ fn five_hundred_first_calls_of_fifty_claims_get_fifty_user_ids() {
 
 #[test]
 fn five_hundred_clients_get_fifty_handles_once_each() {
-    mapped(async |world| {
+    world_with(parameter("UserIds", "mapped"), async |world| {
         let callers: Vec<User> = (0..CLIENTS).map(|client| world.stranger(Some(&format!("client-{client}")))).collect();
         let ids = join_all(callers.iter().map(id)).await;
         let handle = |client: usize| format!("handle_{}", client % WANTED);
@@ -206,14 +202,6 @@ fn after_a_storm_of_likes_the_count_is_the_number_of_distinct_likers() {
     });
 }
 
-/// Gives or takes back reactions, one after the other: user, like or favorite, given or not.
-async fn react(world: &World, post: &str, plan: &[(u64, bool, bool)]) {
-    for &(user, likes, given) in plan {
-        let path = format!("/v1/posts/{post}/{}", if likes { "like" } else { "favorite" });
-        put_or_delete(&world.user(user), &path, given).await.ok();
-    }
-}
-
 /// The likes and favorites that an author has received.
 async fn received(world: &World, author: u64) -> Value {
     let counters = world.user(1).get(&format!("/v1/users/{author}/counters")).await.ok();
@@ -239,14 +227,21 @@ async fn storm_of_likes(world: &World, seed: u64) -> usize {
     .await;
     assert_eq!(counts().await, json!([likers.len(), 0]), "storm {seed}");
 
-    // Then every client has users of its own. The last request for each user counts.
+    // Then every client has users of its own: a user, like or favorite, given or taken back. The last request for each
+    // counts.
     let plans: Vec<Vec<(u64, bool, bool)>> = (0..LIKING_CLIENTS)
         .map(|client| {
             let own: Vec<u64> = users.iter().copied().skip(client).step_by(LIKING_CLIENTS).collect();
             (0..20).map(|_| (own[rng.random_range(0..own.len())], rng.random(), rng.random())).collect()
         })
         .collect();
-    join_all(plans.iter().map(|plan| react(world, &post, plan))).await;
+    join_all(plans.iter().map(async |plan| {
+        for &(user, likes, given) in plan {
+            let path = format!("/v1/posts/{post}/{}", if likes { "like" } else { "favorite" });
+            put_or_delete(&world.user(user), &path, given).await.ok();
+        }
+    }))
+    .await;
     let mut favorites = BTreeSet::new();
     for &(user, likes, given) in plans.iter().flatten() {
         let set = if likes { &mut likers } else { &mut favorites };
