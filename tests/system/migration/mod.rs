@@ -18,7 +18,6 @@ use tidemark_tests::{LegacyRedis, World, until, user_id, world};
 
 use crate::damage::items;
 
-/// The import use cases on the world's facts.
 fn imports(world: &World) -> Imports {
     Imports(app(world).facts.clone())
 }
@@ -82,7 +81,6 @@ fn counts(response: &Value, layout: &str) -> [u64; 4] {
     ["read", "written", "already_there", "unreadable"].map(|name| response["layouts"][layout][name].as_u64().unwrap())
 }
 
-/// Publishes a notice on these platforms.
 async fn publish_notice(world: &World, platforms: &[u16]) -> Vec<Value> {
     let notice = json!({ "platforms": platforms, "title": "Notice" });
     world.administrator().post("/v1/notices", &notice).await.items()
