@@ -226,15 +226,9 @@ async fn an_author_leaves_beside_traffic_kills_and_lost_responses() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes an hour"]
 async fn a_big_author_leaves_beside_traffic_kills_and_lost_responses() {
-    big_author(
-        number_from("TIDEMARK_FOLLOWERS", 100_000),
-        number_from("TIDEMARK_POSTS", 1_000),
-        usize::MAX,
-        // A killed task waits for its message's visibility timeout of three minutes.
-        Duration::from_secs(240),
-        Duration::from_secs(15),
-    )
-    .await;
+    let (followers, posts) = (number_from("TIDEMARK_FOLLOWERS", 100_000), number_from("TIDEMARK_POSTS", 1_000));
+    // A killed task waits for its message's visibility timeout of three minutes.
+    big_author(followers, posts, usize::MAX, Duration::from_secs(240), Duration::from_secs(15)).await;
 }
 
 /// The other author whom a reader follows.
