@@ -1,5 +1,5 @@
-//! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection. A
-//! connection receives what it missed after its next ping, whatever other connections have received.
+//! Live updates: what reaches a connection, and what happens without Redis, without a worker and without a connection.
+//! A connection receives what it missed after its next ping, whatever other connections have received.
 
 mod many;
 

@@ -33,7 +33,6 @@ async fn move_slot(traffic: &Traffic<'_>, slot: u16, source: usize, target: usiz
     moved
 }
 
-/// State that the readers share.
 struct Traffic<'a> {
     world: &'a World,
     over: AtomicBool,

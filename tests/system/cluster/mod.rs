@@ -40,7 +40,6 @@ fn with_replica_reads(options: &mut Options) {
     options.redis_replica_reads = true;
 }
 
-/// The slot of a user's keys.
 async fn slot_of(world: &World, id: u64) -> u16 {
     ask(world, 0, &format!("CLUSTER KEYSLOT {}", keys::reader_state(user_id(id)))).await
 }
@@ -57,13 +56,11 @@ async fn at_home(world: &World, master: usize, first: u64, count: usize) -> Vec<
     at_home.take(count).collect().await
 }
 
-/// The process id of a node.
 async fn pid(world: &World, index: usize) -> String {
     let info: String = ask(world, index, "INFO server").await;
     info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim().to_owned()
 }
 
-/// Sends a signal to a node.
 fn signal(pid: &str, name: &str) {
     assert!(std::process::Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap().success());
 }

@@ -186,7 +186,6 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     }),
 ];
 
-/// Damage without a board.
 pub(super) const ALL: &[Damage] = &[
     ("an unreadable idempotency record of notices", &async |scene: &Scene| {
         let key = format!("{}#notices#half", scene.author);

@@ -28,7 +28,6 @@ pub(crate) struct Request {
     pub(crate) function: String,
     /// For example `Query`.
     pub(crate) operation: String,
-    /// The JSON of the request.
     pub(crate) body: Value,
 }
 
@@ -153,7 +152,6 @@ impl Proxy {
         }
     }
 
-    /// Forwards all requests again.
     pub(crate) fn forward_all(&self) {
         self.rule.lock().unwrap().take();
     }

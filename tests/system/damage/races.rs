@@ -157,7 +157,6 @@ fn lose(proxy: &Proxy, function: &'static str, code: &'static str) {
 
 const UNSURE: [&str; 2] = ["TransactionInProgressException", "InternalServerError"];
 
-/// Asserts that no fan-out is unfinished.
 async fn assert_finished(world: &World) {
     let report = fire(world, json!({ "job": "fan-outs", "dry_run": true, "overdue_ms": 0 })).await;
     assert_eq!(report["unfinished"], 0, "{report}");

@@ -69,7 +69,6 @@ impl<'w> Scene<'w> {
         scene
     }
 
-    /// A scene without work that is left.
     pub(super) async fn settled(world: &'w World) -> Self {
         Self::several(world, 1).await.remove(0)
     }
@@ -153,8 +152,6 @@ impl<'w> Scene<'w> {
         assert_eq!(listed.len(), head.live_at(board.now).count(), "{name}");
     }
 
-    // ---- DynamoDB --------------------------------------------------------
-
     pub(super) async fn set(&self, table: &str, key: Item, attributes: &[(&str, AttributeValue)]) {
         self.world.update_item(table, key, attributes, &[]).await;
     }
@@ -163,9 +160,6 @@ impl<'w> Scene<'w> {
         self.world.put_item(table, with_attributes(key, attributes)).await;
     }
 
-    // ---- Redis -----------------------------------------------------------
-
-    /// A connection for changes in Redis.
     pub(super) fn redis(&self) -> Connection {
         self.redis.clone()
     }
@@ -182,7 +176,6 @@ impl<'w> Scene<'w> {
         json!({ "kind": "key-of-wrong-type", "key": key })
     }
 
-    /// Deletes the reader's view.
     pub(super) async fn without_view(&self) {
         self.redis().del::<_, ()>(&[&self.state_key, &self.feed_key]).await.unwrap();
     }
@@ -232,7 +225,6 @@ impl<'w> Scene<'w> {
         self.redis().hset::<_, _, _, ()>(&self.state_key, META_FIELD, meta).await.unwrap();
     }
 
-    /// A post as the facts have it.
     pub(super) async fn fact(&self, post: PostId) -> Post {
         self.app.stores.posts.posts(&[post]).await.unwrap().remove(&post).unwrap()
     }

@@ -49,7 +49,6 @@ async fn summary(scene: &Scene<'_>, kind: &str, seq: u64, title: &str) -> Value 
     json!({ "kind": kind, "post": post })
 }
 
-/// Replaces the reactions to the author in the reader's view.
 async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
     let key = keys::reactions(scene.reader);
     scene.redis().hset::<_, _, _, ()>(key, scene.author.get(), value).await.unwrap();
@@ -88,7 +87,6 @@ async fn entry(scene: &Scene<'_>, seq: u64) -> FeedKey {
     scene.fact(scene.post(seq)).await.key()
 }
 
-/// Removes a post from the feed.
 pub(super) async fn lose_entry(scene: &Scene<'_>, seq: u64) {
     let entry = entry(scene, seq).await.entry();
     scene.feed(|entries| entries.retain(|known| *known != entry)).await;

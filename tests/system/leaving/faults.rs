@@ -40,7 +40,6 @@ pub(super) async fn reconcile_hours_later(world: &World) {
     world.resume_fan_outs().await;
 }
 
-/// What is stored of the erasure.
 async fn receipt(world: &World) -> Item {
     world.item("IdentitiesTable", schema::erasure(user_id(LEAVING))).await.unwrap()
 }

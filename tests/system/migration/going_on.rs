@@ -156,7 +156,7 @@ fn the_next_import_completes_one_that_died_before_it_updated_the_followers() {
     imported_posts_are_read("blog-info", 30, &infos, true);
 }
 
-/// Imports this number of posts of an author whom a reader follows. `is_interrupted` says whether an import died before.
+/// Imports this number of posts of an author whom a reader follows. `is_interrupted`: an import died before.
 fn imported_posts_are_read(layout: &str, number: u64, keys: &[Cmd], is_interrupted: bool) {
     world(async |world| {
         let legacy = LegacyRedis::with(keys).await;

@@ -185,7 +185,6 @@ impl Legacy {
     }
 }
 
-/// `blog:info` of a blog.
 pub(super) fn info(author: u64, blog: &Blog) -> Cmd {
     let mut info = cmd("HSET");
     info.arg(Layout::BlogInfo.key(blog.id)).arg("id").arg(blog.id).arg("userId").arg(author);

@@ -18,7 +18,6 @@ use tidemark_tests::{LegacyRedis, World, until, user_id, world};
 
 use crate::damage::items;
 
-/// The import use cases on the world's facts.
 fn imports(world: &World) -> Imports {
     Imports(app(world).facts.clone())
 }
@@ -82,7 +81,6 @@ fn counts(response: &Value, layout: &str) -> [u64; 4] {
     ["read", "written", "already_there", "unreadable"].map(|name| response["layouts"][layout][name].as_u64().unwrap())
 }
 
-/// Publishes a notice on these platforms.
 async fn publish_notice(world: &World, platforms: &[u16]) -> Vec<Value> {
     let notice = json!({ "platforms": platforms, "title": "Notice" });
     world.administrator().post("/v1/notices", &notice).await.items()
@@ -177,24 +175,6 @@ fn damaged_keys(future: u64) -> Vec<Cmd> {
     .to_vec()
 }
 
-/// The reasons of damaged keys, and how often each is found.
-const REASONS: [(&str, &str); 10] = [
-    (
-        "author-blogs",
-        "info-incomplete 1, key-without-id 1, no-info 1, not-a-time 1, not-an-id 3, other-author 1, time-ahead 1, title-length 1, \
-         wrong-type 2",
-    ),
-    ("blog-info", "info-incomplete 1, key-without-id 1, not-a-time 1, time-ahead 1, title-length 1, wrong-type 1"),
-    ("user-read", "key-without-id 1, not-an-id 1, unknown-post 1, wrong-type 1"),
-    ("blog-read", "not-an-id 1"),
-    ("u-follow", "not-a-time 4, not-an-id 3, self-follow 1"),
-    ("fans", "time-ahead 1"),
-    ("u-fans", "wrong-type 1"),
-    ("following", "key-without-id 1"),
-    ("feed", "not-a-time 1, not-followed 1, unknown-post 1"),
-    ("notices", "key-without-id 1, not-an-id 1, unknown-notice 1, wrong-type 1"),
-];
-
 #[test]
 fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
     world(async |world| {
@@ -211,7 +191,22 @@ fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
             let reasons = response["layouts"][layout]["reasons"].as_object().unwrap();
             reasons.iter().map(|(reason, found)| format!("{reason} {}", found["count"])).collect::<Vec<_>>().join(", ")
         };
-        for (layout, expected) in REASONS {
+        for (layout, expected) in [
+            (
+                "author-blogs",
+                "info-incomplete 1, key-without-id 1, no-info 1, not-a-time 1, not-an-id 3, other-author 1, time-ahead 1, title-length 1, \
+                 wrong-type 2",
+            ),
+            ("blog-info", "info-incomplete 1, key-without-id 1, not-a-time 1, time-ahead 1, title-length 1, wrong-type 1"),
+            ("user-read", "key-without-id 1, not-an-id 1, unknown-post 1, wrong-type 1"),
+            ("blog-read", "not-an-id 1"),
+            ("u-follow", "not-a-time 4, not-an-id 3, self-follow 1"),
+            ("fans", "time-ahead 1"),
+            ("u-fans", "wrong-type 1"),
+            ("following", "key-without-id 1"),
+            ("feed", "not-a-time 1, not-followed 1, unknown-post 1"),
+            ("notices", "key-without-id 1, not-an-id 1, unknown-notice 1, wrong-type 1"),
+        ] {
             assert_eq!(reasons(layout), expected, "{layout}");
         }
         assert_eq!(world.user(3).get("/v1/notices/unread?platform=1").await.ok(), json!({ "unread": 0, "read": 1 }));

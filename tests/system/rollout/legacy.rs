@@ -28,7 +28,6 @@ fn now() -> u64 {
 }
 
 impl LegacySystem {
-    /// Starts an empty legacy system.
     pub(super) async fn start() -> (LegacyRedis, Self) {
         let redis = LegacyRedis::start().await;
         let system = Self { redis: redis.connect().await, blogs: AtomicU64::new(0) };
@@ -121,7 +120,6 @@ impl LegacySystem {
         titles
     }
 
-    /// The titles of the blogs in a set.
     pub(super) async fn titles(&self, set: &str) -> BTreeSet<String> {
         let mut titles = BTreeSet::new();
         for blog in self.redis.clone().smembers::<_, Vec<u64>>(set).await.unwrap() {

@@ -21,15 +21,12 @@ async fn contents(redis: &LegacyRedis) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for key in connection.keys::<_, Vec<String>>("*").await.unwrap() {
         let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut connection).await.unwrap();
-        let mut content: Vec<String> = match kind.as_str() {
-            "set" => connection.smembers(&key).await.unwrap(),
+        let content: Vec<String> = match kind.as_str() {
+            "set" => redis::cmd("SORT").arg(&key).arg("ALPHA").query_async(&mut connection).await.unwrap(),
             "zset" => connection.zrange_withscores(&key, 0, -1).await.unwrap(),
             "hash" => redis::cmd("HGETALL").arg(&key).query_async(&mut connection).await.unwrap(),
             _ => vec![connection.get(&key).await.unwrap()],
         };
-        if kind == "set" {
-            content.sort();
-        }
         all.insert(key, content);
     }
     all
@@ -43,7 +40,7 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
         legacy.run("CONFIG SET requirepass other").await;
         let (reader, author) = (world.reader(1, [9]).await, world.user(9));
         reader.put("/v1/following/8").await.ok();
-        let posts = [author.publish("first").await, author.publish("second").await, author.publish("third").await];
+        let posts = author.publish_all(["first", "second", "third"]).await;
         reader.put(&format!("/v1/posts/{}/read", posts[0])).await.ok();
         author.delete(&format!("/v1/posts/{}", posts[1])).await;
         reader.delete("/v1/following/8").await.ok();
