@@ -176,8 +176,8 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
     found.extend(facts.reads.iter().filter_map(|(&author, reads)| {
         let head = &facts.read_heads.get(&author)?.head;
         let subject = Subject::Reads { user, author, latest: head.latest_seq };
-        let beyond = Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author });
-        (!invariants::reads_only_what_exists(head, reads)).then_some(beyond)
+        let beyond = || Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author });
+        (!invariants::reads_only_what_exists(head, reads)).then(beyond)
     }));
     found.extend(facts.blocks.iter().filter(|block| block.flags != [block.blocked; 2]).map(|block| {
         let StoredBlock { user, other: author, blocked, rev, .. } = *block;
