@@ -169,13 +169,20 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
 
 /// The posts in a legacy unread set. Members that are not posts of the author are left out.
 async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, MigrateError> {
-    let members = match run.source.members(Shape::Set, key).await {
-        Err(SourceError::WrongType) => return Ok(SeqSet::default()),
-        members => members?,
-    };
-    let ids: Vec<u64> = members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
-    let posts = run.imports.mapped(&ids).await?.into_values();
-    Ok(posts.filter(|post| post.author == author).map(|post| post.seq).collect())
+    let mut unread = SeqSet::default();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let (members, next) = match run.source.piece(Shape::Set, key, at).await {
+            Err(SourceError::WrongType) => return Ok(unread),
+            piece => piece?,
+        };
+        let ids: Vec<BlogId> = members.iter().filter_map(|(member, _)| legacy::id(member).ok()).collect();
+        for post in run.imports.mapped(&ids).await?.into_values().filter(|post| post.author == author) {
+            unread.insert(post.seq);
+        }
+        cursor = next;
+    }
+    Ok(unread)
 }
 
 /// The author's latest sequence number at a time, 0 before the first post.

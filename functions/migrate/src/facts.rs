@@ -323,7 +323,8 @@ impl Imports {
         let mut attempts = attempts("import_reads");
         loop {
             attempts.next().await?;
-            // One item, and one version, has the state and the imported marks: no unmark in between is overwritten.
+            // State and imported marks are one item, which is read at once and guarded by one version. So an unmark in
+            // between is not overwritten.
             let (state, known) = match self.get_one("import_reads", &self.tables.reads, reads(user, author)).await? {
                 Some(item) => (read_reads(item.clone())?.1, set_of(&item, ReadsItem::imported)?),
                 None => Default::default(),

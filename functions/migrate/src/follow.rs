@@ -78,7 +78,7 @@ async fn changes(
     Ok(rest)
 }
 
-/// Ends follows that were ended there. The next pass looks at a follow that began here after this pass.
+/// Ends follows that were ended there. A follow that began here after this pass stays, and the next one looks at it.
 async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let authors: Vec<UserId> = missing.iter().filter_map(UserId::new).collect();
     let edges = run.app.stores.edges.edges(user, &authors).await?;
@@ -105,6 +105,7 @@ async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tal
     Ok(removed)
 }
 
+/// Deletes posts whose blogs were deleted there.
 async fn delete(run: &Run<'_>, author: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let blogs: Vec<u64> = missing.iter().collect();
     let posts: Vec<PostId> = run.imports.mapped(&blogs).await?.into_values().filter(|post| post.author == author).collect();

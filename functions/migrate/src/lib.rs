@@ -58,7 +58,8 @@ pub struct Request {
     /// The position where a dry run continues. A real run stores its position.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// The notice here that each legacy notice, `{platform}:{notice}`, was published as. The source does not say.
+    /// The notice here that each legacy notice, `{platform}:{notice}`, was published as. The source has no text of a
+    /// notice, so the match cannot be derived.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub notices: BTreeMap<String, NoticeId>,
     /// Imports follows although tombstones of unfollows since the first run may have expired.
@@ -88,7 +89,8 @@ pub(crate) enum MigrateError {
         "the first run of this source began on {0}: an unfollow may look like a follow never imported; see docs/migration.md"
     )]
     TooLate(Timestamp),
-    /// The source is another server process. If it lost data, its empty lists would end follows and delete posts.
+    /// The source is another server process than at the last pass. If it lost data, its empty lists would end follows
+    /// and delete posts.
     #[error("the legacy Redis was restarted: check that it has its data, and begin a pass with \"again\"; see docs/rollout.md")]
     Restarted,
     /// The whole key cannot be imported. It is counted.

@@ -42,7 +42,8 @@ pub(crate) async fn bitmap(key: &mut Key<'_>, notice: LegacyNotice) -> Result<Op
     }
 }
 
-/// Imports the new readers in one block, so that a notice that was marked unread here stays unread.
+/// Imports the readers in one block. Bits that were imported before are left out, so that a notice that was marked
+/// unread here stays unread.
 async fn import(
     key: &mut Key<'_>,
     notice: LegacyNotice,

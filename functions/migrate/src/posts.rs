@@ -25,7 +25,7 @@ const FOLLOWERS: usize = 1_000;
 /// Followers whose read states are written concurrently.
 const PARALLEL: usize = 8;
 
-/// The position of an author's key when time was up. Its mapped and its unreadable entries were counted.
+/// The position of an author's key when time was up. Only its entries that are mapped or unreadable were counted.
 const REST: u64 = 0;
 
 /// Imports `author:blogs:{author}`.

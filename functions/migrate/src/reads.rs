@@ -82,7 +82,8 @@ async fn mark_again(
     Ok(())
 }
 
-/// Updates the read state of these authors in the reader's view, if there is one. If it cannot, a worker does later.
+/// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot be
+/// updated: a worker updates it later.
 pub(crate) async fn sync_view(run: &Run<'_>, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
     let shown = match run.app.stores.reader_views.view(user, 0).await {
         Ok(None) => return Ok(()),

@@ -53,7 +53,8 @@ pub(crate) struct Run<'a> {
     pub(crate) now: Timestamp,
     /// The notice here that each legacy notice was published as.
     pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
-    /// Times of posts without archived ones, by author and latest sequence number, which no later value replaces.
+    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
+    /// never changes.
     pub(crate) times: Cache<(UserId, Seq), Times>,
     pub(crate) stop_at: u64,
     pub(crate) limit: u64,
@@ -226,6 +227,7 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
     Ok(())
 }
 
+/// Looks for lists that no longer exist.
 async fn sweep(run: &Run<'_>, progress: &mut Progress) -> Result<(), MigrateError> {
     let after = progress.sweep.take().filter(|after| !after.is_empty());
     let (lists, next) = run.imports.lists_seen(after).await?;

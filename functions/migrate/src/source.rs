@@ -13,7 +13,8 @@ const KEYS_PER_SCAN: usize = 1_000;
 /// The approximate number of members that one `SSCAN` or `ZSCAN` looks at.
 const MEMBERS_PER_SCAN: usize = 500;
 
-/// The timeout of connections and commands. An unreachable server must not use up the invocation.
+/// The timeout of connections and commands. A loaded server may be slow, and an unreachable one must not use up the
+/// invocation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time that the source systems keep `blog:info`, and read and unread sets.

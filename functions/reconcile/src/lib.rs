@@ -84,7 +84,8 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
     })
 }
 
-/// Sends an event for each segment whose walk is in progress. The next minute replaces a message that is lost.
+/// Sends an event for each segment whose walk is in progress, so that as many executions continue them. The next minute
+/// replaces a message that is lost.
 async fn send_segments(
     reconcile: &Reconcile,
     event: &Value,

@@ -11,7 +11,8 @@ use crate::{FlowPlan, Plan, Position, Segment};
 /// Reconcile leaves a fan-out that is younger than this to its workers.
 const OVERDUE_MS: u64 = 30_000;
 
-/// A fan-out is resumed this often. Each attempt waits twice as long as the one before, some four hours in total.
+/// The number of times that a fan-out is resumed before it is given up. Each attempt waits twice as long as the one
+/// before, some four hours in total.
 const MOST_ATTEMPTS: u32 = 8;
 
 /// The share of users whose views are compared in a day. The samples reach every user within three weeks.

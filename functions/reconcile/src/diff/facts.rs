@@ -53,6 +53,7 @@ impl StoredCount {
 pub struct StoredHead {
     /// A count in it that cannot be read is zero.
     pub head: AuthorHead,
+    /// The number of live posts.
     pub posts: StoredCount,
     /// The number of deletions; `None` if it is not stored.
     pub deletions: Option<u64>,
@@ -132,6 +133,7 @@ pub struct UserFacts {
     /// The time since which each followed author lists the user; `None` if it cannot be read or is not looked at today.
     pub listed: HashMap<UserId, Option<Timestamp>>,
     pub followers: Vec<ListedShard>,
+    /// The listed followers who have a live edge, and those whose edges are not looked at today.
     pub live_followers: HashSet<UserId>,
     pub follower_counts: [StoredCount; SHARDS as usize],
     /// The user's head as an author; `None` if it cannot be read.
@@ -176,8 +178,8 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
     found.extend(facts.reads.iter().filter_map(|(&author, reads)| {
         let head = &facts.read_heads.get(&author)?.head;
         let subject = Subject::Reads { user, author, latest: head.latest_seq };
-        let beyond = Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author });
-        (!invariants::reads_only_what_exists(head, reads)).then_some(beyond)
+        let beyond = || Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author });
+        (!invariants::reads_only_what_exists(head, reads)).then(beyond)
     }));
     found.extend(facts.blocks.iter().filter(|block| block.flags != [block.blocked; 2]).map(|block| {
         let StoredBlock { user, other: author, blocked, rev, .. } = *block;

@@ -37,7 +37,8 @@ pub struct Difference {
     pub subject: Subject,
     #[serde(skip)]
     pub remedy: Remedy,
-    /// The version of the fact; zero if it makes no difference. A fact that changes is another difference.
+    /// The version of the fact; zero if it makes no difference. If the fact changes before the second look, that look
+    /// finds another difference.
     #[serde(skip)]
     pub version: u64,
 }

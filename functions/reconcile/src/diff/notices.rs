@@ -11,7 +11,8 @@ use tidemark_views::keys::View;
 
 use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
 
-/// The most slots above a platform's latest slot that are looked up: more than a platform has live notices.
+/// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
+/// never given.
 pub(crate) const MOST_ABOVE: usize = 4_096;
 
 /// The fields of a notice that its head must agree with.
@@ -44,7 +45,7 @@ pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
     reads.read.above(head.latest_slot).take(MOST_ABOVE).collect()
 }
 
-/// Compares a read state with the head. `counted` are the slots [`above`] it that the numbers of readers count.
+/// Compares a read state with the head. `counted` are the slots of [`above`] that the numbers of readers count.
 pub(crate) fn of_reads(
     user: UserId,
     platform: Platform,
@@ -72,7 +73,8 @@ pub(crate) struct StoredSlots {
     pub read: SeqSet,
 }
 
-/// Compares the view of a read state with the fact. Each write may leave out slots without a live notice.
+/// Compares the view of a read state with the fact. Slots without a live notice make no difference, because each write
+/// may leave them out.
 pub(crate) fn of_slots(
     user: UserId,
     platform: Platform,

@@ -94,13 +94,14 @@ pub(crate) fn of_reactions(
     let differs = stored.iter().filter_map(|(&author, known)| {
         let right = right.get(&author).unwrap_or(&nothing);
         let subject = Subject::Pair { user, author };
-        let difference = if known.version < right.version {
+        if known == right {
+            None
+        } else if known.version < right.version {
             let sync = Difference::new(Kind::ReactionsBehind, subject, Remedy::SyncPair { user, author });
-            sync.in_version(right.version.into())
+            Some(sync.in_version(right.version.into()))
         } else {
-            Difference::new(Kind::ReactionsWrong, subject, forget.clone())
-        };
-        (known != right).then_some(difference)
+            Some(Difference::new(Kind::ReactionsWrong, subject, forget.clone()))
+        }
     });
     differs.collect()
 }

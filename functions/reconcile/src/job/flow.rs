@@ -113,7 +113,8 @@ impl Reconcile {
         Ok(report)
     }
 
-    /// Resumes erasures that no worker continues. Returns how many could not be looked at.
+    /// Resumes erasures that no worker continues. Returns how many could not be looked at: fan-outs do not wait for
+    /// them.
     async fn resume_erasures(&self, drained: bool, out_of_time: OutOfTime<'_>) -> u64 {
         match self.app.leaving.resume(drained, out_of_time).await {
             Ok(Resumed { resumed, incomplete, failed }) => {

@@ -49,7 +49,8 @@ pub enum ReconcileError {
 pub struct Plan {
     /// Lists differences and repairs nothing.
     pub dry_run: bool,
-    /// The share of users, 0 to 1, whose views are compared, and of users without views, whose facts are compared.
+    /// The share of users, 0 to 1, whose views are compared. Of the users without views, the same share has its facts
+    /// compared.
     pub share: f64,
     /// The least time that a difference lasts before it is repaired.
     pub settle: Duration,
@@ -73,7 +74,9 @@ enum Target {
     Facts(UserId),
     /// An idempotency record, by its key.
     Record(String),
+    /// The tombstone of an unfollow.
     Tombstone(UserId, UserId),
+    /// A platform's head and its notices.
     Platform(Platform),
     NoticeReads(UserId, Platform),
     /// All that Redis has of an owner of keys.

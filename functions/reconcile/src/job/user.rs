@@ -26,7 +26,8 @@ const MOST_TEXTS: usize = 50;
 
 impl Reconcile {
     /// Loads counts first, then the items that they count. The other side of an edge costs a read unit of its own. It
-    /// is loaded if one of both users is in the sample, or the count differs from the list. Otherwise it is right.
+    /// is loaded if one of the two users is in the sample, or the count differs from the list. Otherwise it counts as
+    /// right.
     pub(super) async fn user_facts(&self, user: UserId, share: f64) -> Result<UserFacts, ReconcileError> {
         let mut facts = self.own_facts(user).await?;
         self.add_other_sides(&mut facts, share).await?;
@@ -158,7 +159,7 @@ fn readable<T, K>(decoded: Decoded<T, K>, damaged: &mut BTreeSet<DamagedItem>) -
     decoded.found
 }
 
-/// The same, and whether these are all items; none if there are too many.
+/// The same, and whether these are all items. A shard with too many, which is `None`, has none here.
 fn shard<T: Default>(stored: Option<Decoded<T>>, damaged: &mut BTreeSet<DamagedItem>) -> (T, bool) {
     let whole = stored.as_ref().is_some_and(|stored| stored.damaged.is_empty());
     (readable(stored.unwrap_or_default(), damaged), whole)
