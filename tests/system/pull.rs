@@ -208,7 +208,7 @@ struct Held(Mutex<Vec<Task>>);
 
 #[async_trait]
 impl TaskQueue for Held {
-    async fn send_after(&self, tasks: &[Task], _delay: Duration) -> Result<(), StoreError> {
+    async fn send_again(&self, tasks: &[Task], _tries: u8, _delay: Duration) -> Result<(), StoreError> {
         self.0.lock().unwrap().extend_from_slice(tasks);
         Ok(())
     }

@@ -80,7 +80,7 @@ async fn like_all(world: &World, posts: &[String]) {
     let app = world.stack.app("fan-out").unwrap();
     for (liker, id) in (1_000..).zip(posts) {
         world.user(liker).put(&format!("/v1/posts/{id}/like")).await.ok();
-        app.worker.run(&Task::Rank { post: id.parse().unwrap(), token: liker, tries: 0 }, &|| false).await.unwrap();
+        app.worker.run(&Task::Rank { post: id.parse().unwrap(), token: liker }, &|| false).await.unwrap();
     }
 }
 
@@ -111,7 +111,7 @@ fn changes_of_many_posts_of_an_author_are_one_fan_out() {
         let before = sent().await;
         like_all(world, &posts).await;
         assert_eq!(sent().await - before, 20 + 1, "a task for each post's step, and one for the author");
-        let rescore = Task::Rescore { author: user_id(AUTHOR), tries: 0 };
+        let rescore = Task::Rescore { author: user_id(AUTHOR) };
         for _ in 0..3 {
             app.worker.run(&rescore, &|| false).await.unwrap();
         }
@@ -182,10 +182,10 @@ fn late_and_repeated_messages_end_in_the_newest_step() {
         assert_eq!(points, [expected(1, 5), expected(2, 3), expected(3, 0)]);
         // A task of the queue for posts that do not need it changes nothing.
         for _ in 0..2 {
-            app.worker.run(&Task::Rank { post: posts[0].id, token: 5, tries: 0 }, &|| false).await.unwrap();
-            app.worker.run(&Task::Rescore { author: user_id(AUTHOR), tries: 0 }, &|| false).await.unwrap();
+            app.worker.run(&Task::Rank { post: posts[0].id, token: 5 }, &|| false).await.unwrap();
+            app.worker.run(&Task::Rescore { author: user_id(AUTHOR) }, &|| false).await.unwrap();
             let of_facts = posts.iter().map(MovedPost::new).collect();
-            let pages = Task::Move { author: user_id(AUTHOR), posts: of_facts, pages: 1, from: 0, to: 1, tries: 0 };
+            let pages = Task::Move { author: user_id(AUTHOR), posts: of_facts, pages: 1, from: 0, to: 1 };
             app.worker.run(&pages, &|| false).await.unwrap();
         }
         assert_eq!(stored(views, user_id(7)).await, points);

@@ -328,7 +328,7 @@ fn a_list_task_sends_no_page_that_is_done() {
         for page in [0, 2] {
             app.stores.progress.page_done(FanOutKind::Deliver, post.id, page, 1).await.unwrap();
         }
-        app.worker.run(&Task::List { fan_out, from: 0, to: 4, tries: 0 }, &|| false).await.unwrap();
+        app.worker.run(&Task::List { fan_out, from: 0, to: 4 }, &|| false).await.unwrap();
         assert_eq!(world.waiting("FanOutQueue").await, 2, "only the other two pages");
         world.resume("fan-out").await;
     });

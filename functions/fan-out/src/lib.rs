@@ -6,11 +6,14 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures::{StreamExt, stream};
 use lambda_runtime::LambdaEvent;
-use tidemark::{App, ports::Task, queue};
-use tracing::error;
+use tidemark::{
+    App,
+    ports::Task,
+    queue::{self, Tried},
+};
 
 /// Messages of one event that are processed concurrently: an event has three. One reads facts while another has the
 /// turn at Redis.
@@ -29,30 +32,18 @@ pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchR
     let stop_at = deadline.min(app.stores.clock.now().ms() + SLICE.as_millis() as u64);
     let (mut tasks, mut failures) = (Vec::new(), Vec::new());
     for message in event.payload.records {
-        match decode(message) {
-            Ok(task) => tasks.push(task),
+        match queue::received::<Tried<Task>>(message.message_id, message.body) {
+            Ok(message) => tasks.push(message),
             Err(malformed) => failures.push(malformed),
         }
     }
-    tasks.sort_by_key(|(_, task)| size(task));
-    let failed = stream::iter(tasks).map(|(id, task)| work(app, id, task, stop_at)).buffered(PARALLEL);
+    tasks.sort_by_key(|(_, tried)| size(&tried.task));
+    let failed = stream::iter(tasks).map(|(id, tried)| work(app, id, tried, stop_at)).buffered(PARALLEL);
     failures.extend(failed.filter_map(async |failure| failure).collect::<Vec<_>>().await);
     invocation.worked(records, failures.len());
     let mut response = SqsBatchResponse::default();
     response.set_failures(failures);
     Ok(response)
-}
-
-/// Decodes a message. Returns its id instead if it is malformed.
-fn decode(message: SqsMessage) -> Result<(String, Task), String> {
-    let id = message.message_id.unwrap_or_default();
-    match queue::decode(message.body.as_deref().unwrap_or_default()) {
-        Ok(task) => Ok((id, task)),
-        Err(error) => {
-            error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");
-            Err(id)
-        }
-    }
 }
 
 /// The sort key of a task. Small tasks run first, so that a small author's followers do not wait for a big author's
@@ -73,8 +64,8 @@ fn size(task: &Task) -> usize {
 }
 
 /// Runs the task of a message. Returns the id of the message if it has to return to the queue.
-async fn work(app: &App, id: String, task: Task, stop_at: u64) -> Option<String> {
+async fn work(app: &App, id: String, Tried { task, tries }: Tried<Task>, stop_at: u64) -> Option<String> {
     let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    let done = app.worker.work(&id, &task, &out_of_time).await;
+    let done = app.worker.work(&id, (&task, tries), &out_of_time).await;
     (!done).then_some(id)
 }

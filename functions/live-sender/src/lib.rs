@@ -19,9 +19,9 @@ use tidemark::{
     domain::UserId,
     http::live::ServerMessage,
     ports::{Connection, LivePost, LiveQueue, LiveTask, Metrics, StoreError, Told},
-    queue::{SqsLive, decode_posts, is_repeated},
+    queue::{self, Posts, SqsLive, is_repeated},
 };
-use tracing::{error, warn};
+use tracing::warn;
 
 use connections::{Connections, Posted};
 
@@ -70,13 +70,9 @@ pub async fn handle(sender: &Sender, event: LambdaEvent<SqsEvent>) -> Result<Sqs
 
 /// Posts what a message has. Returns the id of the message if it failed.
 async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
-    let id = message.message_id.clone().unwrap_or_default();
-    let posts = match decode_posts(message.body.as_deref().unwrap_or_default()) {
-        Ok(posts) => posts,
-        Err(error) => {
-            error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");
-            return Some(id);
-        }
+    let (id, Posts { posts }) = match queue::received(message.message_id, message.body) {
+        Ok(received) => received,
+        Err(id) => return Some(id),
     };
     // An earlier attempt was interrupted. Its remaining messages may be stale.
     let done = if is_repeated(&message.attributes) { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };

@@ -15,7 +15,7 @@ use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidemark::{App, queue};
-use tracing::{error, warn};
+use tracing::warn;
 
 /// Messages of one event that are processed concurrently.
 const PARALLEL: usize = 5;
@@ -61,13 +61,9 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Er
 
 /// Runs the task in a message. Returns the id of the message if it failed.
 async fn work(app: &App, message: SqsMessage) -> Option<String> {
-    let id = message.message_id.unwrap_or_default();
-    let task = match queue::decode(message.body.as_deref().unwrap_or_default()) {
-        Ok(task) => task,
-        Err(error) => {
-            error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");
-            return Some(id);
-        }
+    let (id, task) = match queue::received(message.message_id, message.body) {
+        Ok(received) => received,
+        Err(id) => return Some(id),
     };
     match app.live.run(&task, queue::is_repeated(&message.attributes)).await {
         Ok(()) => None,

@@ -159,7 +159,7 @@ impl FanOuts {
     /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
     /// Redis knew before the change. So it comes before the first delivery.
     async fn show(&self, fan_out: FanOut) -> Result<()> {
-        let tell = || vec![Task::Tell { fan_out, tries: 0 }];
+        let tell = || vec![Task::Tell { fan_out }];
         self.sync.or_enqueue(self.update(fan_out).await, tell).await
     }
 
@@ -303,7 +303,7 @@ impl FanOuts {
 
     async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task> {
         let followers = self.stores.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
-        Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect(), tries: 0 })
+        Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect() })
     }
 
     /// Delivers or retracts the post. Returns false if nothing may be stored about it ([`Self::post`]).
@@ -373,7 +373,7 @@ impl FanOuts {
 }
 
 fn list_task(fan_out: FanOut, pages: Range<u16>) -> Task {
-    Task::List { fan_out, from: pages.start, to: pages.end, tries: 0 }
+    Task::List { fan_out, from: pages.start, to: pages.end }
 }
 
 #[cfg(test)]

@@ -159,5 +159,5 @@ impl Leaving {
 }
 
 fn task(user: UserId, erasure: &Erasure, closes: bool) -> Task {
-    Task::Erase { user, chain: erasure.chain, closes, tries: 0 }
+    Task::Erase { user, chain: erasure.chain, closes }
 }

@@ -352,7 +352,7 @@ impl NoticeBoard {
             NoticeRecord::Head(platform) => (platform, None),
             NoticeRecord::Reads(user, platform) => (platform, Some(user)),
         };
-        self.later.instead(&error, &[Task::Notices { platform, user, tries: 0 }]).await?;
+        self.later.instead(&error, &[Task::Notices { platform, user }]).await?;
         Ok(false)
     }
 }

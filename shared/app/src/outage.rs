@@ -145,18 +145,18 @@ impl Later {
         logged!(self.stores.queue.send_after(&[task], IN_ADVANCE).await, "no task was left in advance");
     }
 
-    /// Sends a failed task again with a delay, if it has had fewer than `most` attempts. A message that the queue
-    /// redelivers would wait for the visibility timeout each time, and become a dead letter in a long outage.
+    /// Sends a task that has now failed `tries` times again with a delay, if it has had fewer than `most` attempts. A
+    /// message that the queue redelivers would wait for the visibility timeout each time, and become a dead letter in a
+    /// long outage.
     ///
     /// Returns false if no attempt is left or the queue does not accept the task, which the caller then gives back.
-    pub(crate) async fn again(&self, task: &Task, most: u8) -> bool {
-        let (task, tries) = task.tried_once_more();
+    pub(crate) async fn again(&self, task: &Task, tries: u8, most: u8) -> bool {
         if tries >= most {
             return false;
         }
-        let pause = pause(&task, tries);
-        let note = self.extend_note(&task, pause);
-        futures::join!(note, self.stores.queue.send_after(std::slice::from_ref(&task), pause)).1.is_ok()
+        let pause = pause(task, tries);
+        let sent = self.stores.queue.send_again(std::slice::from_ref(task), tries, pause);
+        futures::join!(self.extend_note(task, pause), sent).1.is_ok()
     }
 
     /// Extends the note after a task has failed or is done, because other tasks of the same outage may still wait.

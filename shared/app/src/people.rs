@@ -36,13 +36,13 @@ impl People {
     }
 
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet> {
-        self.later.in_advance(Task::Card { user, in_advance: true, tries: 0 }).await;
+        self.later.in_advance(Task::Card { user, in_advance: true }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
         // Even if the facts had the content: an earlier request may have ended before its view.
         if let ProfileSet::Stands(profile) = &set
             && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
         {
-            self.later.instead(&error, &[Task::Card { user, in_advance: false, tries: 0 }]).await?;
+            self.later.instead(&error, &[Task::Card { user, in_advance: false }]).await?;
         }
         Ok(set)
     }

@@ -86,11 +86,11 @@ impl Publishing {
             let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
             return Ok(if live { PostChange::NotAuthor } else { PostChange::Unknown });
         }
-        self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true, tries: 0 }).await;
+        self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true }).await;
         let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(PostChange::Unknown) };
         // Even if the facts had the text: an earlier request may have ended before its view.
         let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
-        self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false, tries: 0 }]).await?;
+        self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false }]).await?;
         Ok(PostChange::Stands(post))
     }
 

@@ -71,7 +71,7 @@ impl ViewSync {
         {
             return reacted;
         }
-        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq), tries: 0 }];
+        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq) }];
         self.or_enqueue(shown.and(forgotten).and(reacted), later).await
     }
 
@@ -81,7 +81,7 @@ impl ViewSync {
         if !stores.post_views.expire_counts(post, user).await? {
             return Ok(());
         }
-        let rank = Task::Rank { post, token: (stores.random)(), tries: 0 };
+        let rank = Task::Rank { post, token: (stores.random)() };
         let sent = stores.queue.send_after(&[rank], RANK_DELAY).await;
         if sent.is_err() {
             // Without the task, the next reaction must send one.

@@ -22,8 +22,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Runs a task. If it fails, sends it again with a delay. Returns false if the message has to go back to the queue.
-    pub async fn work(&self, message: &str, task: &Task, out_of_time: OutOfTime<'_>) -> bool {
+    /// Runs a task that has failed `tries` times. If it fails again, sends it again with a delay. Returns false if the
+    /// message has to go back to the queue.
+    pub async fn work(&self, message: &str, (task, tries): (&Task, u8), out_of_time: OutOfTime<'_>) -> bool {
         let later = &self.fan_outs.sync.later;
         match self.run(task, out_of_time).await {
             Ok(()) => {
@@ -32,7 +33,7 @@ impl Worker {
             }
             Err(error) => {
                 warn!(message_id = message, error = &error as &dyn std::error::Error, "task failed");
-                later.again(task, most_tries(&error, task)).await
+                later.again(task, tries.saturating_add(1), most_tries(&error, task)).await
             }
         }
     }
@@ -42,20 +43,20 @@ impl Worker {
     pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<()> {
         let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
         match task {
-            Task::Batch { fan_out, page, followers, .. } => fan_outs.page(*fan_out, *page, followers).await,
-            Task::List { fan_out, from, to, .. } => fan_outs.list(*fan_out, *from..*to, out_of_time).await,
-            Task::Tell { fan_out, .. } => fan_outs.late_start(*fan_out).await,
-            Task::Rank { post, token, .. } => fan_outs.rank(*post, *token).await,
-            Task::Rescore { author, .. } => fan_outs.rescore(*author).await,
-            Task::Move { author, posts, pages, from, to, .. } => {
+            Task::Batch { fan_out, page, followers } => fan_outs.page(*fan_out, *page, followers).await,
+            Task::List { fan_out, from, to } => fan_outs.list(*fan_out, *from..*to, out_of_time).await,
+            Task::Tell { fan_out } => fan_outs.late_start(*fan_out).await,
+            Task::Rank { post, token } => fan_outs.rank(*post, *token).await,
+            Task::Rescore { author } => fan_outs.rescore(*author).await,
+            Task::Move { author, posts, pages, from, to } => {
                 fan_outs.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
             }
-            Task::Notices { platform, user, .. } => self.notices.sync(*platform, *user).await,
+            Task::Notices { platform, user } => self.notices.sync(*platform, *user).await,
             Task::Post { post, .. } => sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
             Task::Erase { user, chain, .. } => Leaving { fan_outs: fan_outs.clone() }.run(*user, *chain, out_of_time).await,
-            Task::Rebuild { user, .. } => sync.readers.rebuild(*user, true).await.map(|_| ()),
-            Task::Sync { user, author, reacted, .. } => {
+            Task::Rebuild { user } => sync.readers.rebuild(*user, true).await.map(|_| ()),
+            Task::Sync { user, author, reacted } => {
                 sync.pair(*user, *author).await?;
                 let Some(seq) = reacted else { return Ok(()) };
                 let post = PostId::new(*author, *seq);

@@ -16,8 +16,9 @@ use aws_sdk_sqs::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tidemark_app::ports::{Backlog, Failures, Source, Store, StoreError, Task, TaskQueue};
+use tracing::error;
 
-pub use live::{SqsLive, decode_posts};
+pub use live::{Posts, SqsLive};
 
 /// Version of the message layout. A worker refuses other versions, and their messages go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -37,6 +38,19 @@ struct Versioned<T> {
     v: u8,
     #[serde(flatten)]
     content: T,
+}
+
+/// A task, and how often it has failed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Tried<T> {
+    #[serde(flatten)]
+    pub task: T,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tries: u8,
+}
+
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 /// The message is not a task of this version.
@@ -64,6 +78,18 @@ pub fn encode(content: &impl Serialize) -> Result<String, StoreError> {
 pub fn decode<T: DeserializeOwned>(body: &str) -> Result<T, MalformedTask> {
     let Versioned { v, content } = serde_json::from_str(body)?;
     if v == VERSION { Ok(content) } else { Err(MalformedTask::Version(v)) }
+}
+
+/// Decodes a received message. Returns its id and content; the id alone if the message is malformed.
+pub fn received<T: DeserializeOwned>(id: Option<String>, body: Option<String>) -> Result<(String, T), String> {
+    let id = id.unwrap_or_default();
+    match decode(&body.unwrap_or_default()) {
+        Ok(content) => Ok((id, content)),
+        Err(error) => {
+            error!(message_id = id, %error, "malformed message, leaving it to the dead-letter queue");
+            Err(id)
+        }
+    }
 }
 
 impl SqsTasks {
@@ -167,8 +193,11 @@ impl TaskQueue for SqsTasks {
         Ok(Backlog { waiting: numbers[0] + numbers[1], in_flight: numbers[2] })
     }
 
-    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<(), StoreError> {
-        let messages = tasks.iter().map(|task| Ok((encode(task)?, group(task)))).collect::<Result<Vec<_>, StoreError>>()?;
+    async fn send_again(&self, tasks: &[Task], tries: u8, delay: Duration) -> Result<(), StoreError> {
+        let messages = tasks
+            .iter()
+            .map(|task| Ok((encode(&Tried { task, tries })?, group(task))))
+            .collect::<Result<Vec<_>, StoreError>>()?;
         send_all(&self.client, &self.queue_url, &messages, delay).await
     }
 
@@ -207,24 +236,26 @@ mod tests {
             modes: Modes::default(),
         };
         let tasks = [
-            Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX], tries: 0 },
-            Task::Batch { fan_out, page: 1, followers: vec![], tries: 0 }.tried_once_more().0,
-            Task::List { fan_out, from: 0, to: 2, tries: 0 },
-            Task::Tell { fan_out, tries: 0 },
-            Task::sync("1".parse().unwrap(), "7".parse().unwrap()),
-            Task::sync("1".parse().unwrap(), "7".parse().unwrap()).tried_once_more().0,
-            Task::Notices { platform: "7".parse().unwrap(), user: None, tries: 0 },
-            Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()), tries: 0 },
-            Task::Rank { post: "7-3".parse().unwrap(), token: u64::MAX, tries: 0 },
-            Task::Rescore { author: "7".parse().unwrap(), tries: 0 },
-            Task::Move {
-                author: "7".parse().unwrap(),
-                posts: vec![MovedPost { seq: 3, at: Timestamp::from_ms(5), weight: -1, step: 2, changes: 4 }],
-                pages: 9,
-                from: 2,
-                to: 4,
-                tries: 1,
-            },
+            (Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX] }, 0),
+            (Task::Batch { fan_out, page: 1, followers: vec![] }, 1),
+            (Task::List { fan_out, from: 0, to: 2 }, 0),
+            (Task::Tell { fan_out }, 0),
+            (Task::sync("1".parse().unwrap(), "7".parse().unwrap()), 0),
+            (Task::sync("1".parse().unwrap(), "7".parse().unwrap()), 1),
+            (Task::Notices { platform: "7".parse().unwrap(), user: None }, 0),
+            (Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()) }, 0),
+            (Task::Rank { post: "7-3".parse().unwrap(), token: u64::MAX }, 0),
+            (Task::Rescore { author: "7".parse().unwrap() }, 0),
+            (
+                Task::Move {
+                    author: "7".parse().unwrap(),
+                    posts: vec![MovedPost { seq: 3, at: Timestamp::from_ms(5), weight: -1, step: 2, changes: 4 }],
+                    pages: 9,
+                    from: 2,
+                    to: 4,
+                },
+                1,
+            ),
         ];
         let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
         let moved = r#"{"seq":3,"at":"1970-01-01T00:00:00.005Z","weight":-1,"step":2,"changes":4}"#;
@@ -241,9 +272,10 @@ mod tests {
             r#"{"v":1,"type":"rescore","author":"7"}"#.to_owned(),
             format!(r#"{{"v":1,"type":"move","author":"7","posts":[{moved}],"pages":9,"from":2,"to":4,"tries":1}}"#),
         ];
-        for (task, body) in tasks.iter().zip(bodies) {
-            assert_eq!(encode(task).unwrap(), body);
-            assert_eq!(&decode::<Task>(&body).unwrap(), task);
+        for ((task, tries), body) in tasks.into_iter().zip(bodies) {
+            assert_eq!(encode(&Tried { task: &task, tries }).unwrap(), body);
+            let decoded: Tried<Task> = decode(&body).unwrap();
+            assert_eq!((decoded.task, decoded.tries), (task, tries));
         }
     }
 

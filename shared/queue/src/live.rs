@@ -10,7 +10,7 @@ use aws_sdk_sqs::Client;
 use serde::{Deserialize, Serialize};
 use tidemark_app::ports::{LivePost, LiveQueue, LiveTask, StoreError};
 
-use crate::{MalformedTask, decode, encode, send_all};
+use crate::{encode, send_all};
 
 /// Readers in one message of the queue of posts. A worker posts them in parallel.
 const READERS_PER_MESSAGE: usize = 20;
@@ -23,14 +23,10 @@ pub struct SqsLive {
     posts_url: String,
 }
 
+/// A message of the queue of posts.
 #[derive(Serialize, Deserialize)]
-struct Posts {
-    posts: Vec<LivePost>,
-}
-
-/// Decodes a message of the queue of posts.
-pub fn decode_posts(body: &str) -> Result<Vec<LivePost>, MalformedTask> {
-    decode(body).map(|Posts { posts }| posts)
+pub struct Posts {
+    pub posts: Vec<LivePost>,
 }
 
 /// The message group: a reader. A reader with many messages does not delay the others.
@@ -69,6 +65,7 @@ impl LiveQueue for SqsLive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode;
     use tidemark_app::ports::{Connection, Told};
     use tidemark_domain::{CountsDigest, Timestamp, UnreadChange, UserId};
 
@@ -102,7 +99,7 @@ mod tests {
         let posts = vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, CountsDigest(8), 1)];
         let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","counts":8,"total":9,"author":"7","unread":2,"seq":3,"tries":1}]}"#;
         assert_eq!(encode(&Posts { posts: posts.clone() }).unwrap(), body);
-        assert_eq!(decode_posts(body).unwrap(), posts);
+        assert_eq!(decode::<Posts>(body).unwrap().posts, posts);
         assert_eq!(posts[0].post(), Some("7-3".parse().unwrap()));
     }
 
@@ -110,7 +107,7 @@ mod tests {
     fn malformed_messages_are_refused() {
         for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"changed","users":["1"]}"#, "[1]"] {
             assert!(decode::<LiveTask>(body).is_err(), "{body}");
-            assert!(decode_posts(body).is_err(), "{body}");
+            assert!(decode::<Posts>(body).is_err(), "{body}");
         }
     }
 }

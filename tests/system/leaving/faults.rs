@@ -45,7 +45,7 @@ async fn receipt(world: &World) -> Item {
 }
 
 fn erase(chain: u64, closes: bool) -> Task {
-    Task::Erase { user: user_id(LEAVING), chain, closes, tries: 0 }
+    Task::Erase { user: user_id(LEAVING), chain, closes }
 }
 
 /// The tasks that wait in the queue. The workers are paused.
@@ -217,9 +217,9 @@ fn a_page_that_comes_after_the_erasure_writes_nothing() {
             let (post, at) = (PostId::new(user_id(LEAVING), seq), Timestamp::from_ms(1));
             let fan_out = FanOut { kind, post, at, pages: 1, deletions: 2, modes: Default::default() };
             for task in [
-                Task::Batch { fan_out, page: 0, followers: vec![1], tries: 0 },
-                Task::Batch { fan_out, page: 0, followers: vec![], tries: 0 },
-                Task::Tell { fan_out, tries: 0 },
+                Task::Batch { fan_out, page: 0, followers: vec![1] },
+                Task::Batch { fan_out, page: 0, followers: vec![] },
+                Task::Tell { fan_out },
             ] {
                 worker.run(&task, &|| false).await.unwrap();
             }

@@ -80,7 +80,7 @@ impl FanOuts {
 
     /// The task is noted only after it was sent. If this ends in between, another change sends another task.
     async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<()> {
-        self.stores.queue.send_after(&[Task::Rescore { author, tries: 0 }], delay).await?;
+        self.stores.queue.send_after(&[Task::Rescore { author }], delay).await?;
         let at = self.stores.clock.now().plus_ms(delay.as_millis() as u64);
         self.stores.post_views.note_rescore(author, at).await
     }
@@ -145,5 +145,5 @@ impl FanOuts {
 }
 
 fn move_task(author: UserId, posts: &[MovedPost], pages: u16, range: Range<u16>) -> Task {
-    Task::Move { author, posts: posts.to_vec(), pages, from: range.start, to: range.end, tries: 0 }
+    Task::Move { author, posts: posts.to_vec(), pages, from: range.start, to: range.end }
 }

@@ -56,7 +56,7 @@ impl MovedPost {
     }
 }
 
-/// A message of the fan-out queue. `tries` is how often it has failed.
+/// Work of the fan-out queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Task {
@@ -66,8 +66,6 @@ pub enum Task {
         page: u16,
         /// Ids of the followers, in the order of their buckets.
         followers: Vec<u64>,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// Pages to list and to send as batches.
     List {
@@ -75,15 +73,9 @@ pub enum Task {
         from: u16,
         /// The page after the last.
         to: u16,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// The author's counters and head, or the summary of a deleted post, could not be updated when the fan-out began.
-    Tell {
-        fan_out: FanOut,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
-    },
+    Tell { fan_out: FanOut },
     /// A change of this pair did not reach its view: update the views of the pair from the facts.
     Sync {
         user: UserId,
@@ -91,23 +83,15 @@ pub enum Task {
         /// The post whose counts changed, after a reaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reacted: Option<Seq>,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// Reactions to a post: change its step if they imply another, and tell ranked feeds.
     Rank {
         post: PostId,
         /// Names this task, so that its repetition knows a change that it has made.
         token: u64,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// Steps of an author's posts have changed: move them in the ranked feeds of all followers.
-    Rescore {
-        author: UserId,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
-    },
+    Rescore { author: UserId },
     /// Move these posts in the ranked feeds of these pages of followers.
     Move {
         author: UserId,
@@ -117,15 +101,9 @@ pub enum Task {
         from: u16,
         /// The page after the last.
         to: u16,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// Many changes of one reader did not reach the view: rebuild it.
-    Rebuild {
-        user: UserId,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
-    },
+    Rebuild { user: UserId },
     /// A user has asked to leave: continue the erasure.
     Erase {
         user: UserId,
@@ -135,8 +113,6 @@ pub enum Task {
         /// Whether Redis may still say that the user may call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         closes: bool,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// A changed profile did not reach its view: replace the user's card.
     Card {
@@ -144,16 +120,12 @@ pub enum Task {
         /// Whether the task was left before the change, whose request updates the view itself.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         in_advance: bool,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// An edit did not reach its view: store the post and its text. `in_advance` as for [`Task::Card`].
     Post {
         post: PostId,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         in_advance: bool,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
     /// A change of notices did not reach its view: replace the platform's head, or the user's read state on it.
     Notices {
@@ -161,8 +133,6 @@ pub enum Task {
         /// `None` for the head.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         user: Option<UserId>,
-        #[serde(default, skip_serializing_if = "is_zero")]
-        tries: u8,
     },
 }
 
@@ -176,35 +146,15 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 impl Task {
     /// Creates the task that updates all views of one pair.
     pub fn sync(user: UserId, author: UserId) -> Self {
-        Self::Sync { user, author, reacted: None, tries: 0 }
+        Self::Sync { user, author, reacted: None }
     }
 
     /// Creates the tasks after changes of read states. Many changes become one rebuild, which costs less.
     pub fn sync_reads(user: UserId, authors: &[UserId]) -> Vec<Self> {
         match authors.len() {
             0..=MOST_SYNCS => authors.iter().map(|&author| Self::sync(user, author)).collect(),
-            _ => vec![Self::Rebuild { user, tries: 0 }],
+            _ => vec![Self::Rebuild { user }],
         }
-    }
-
-    /// Returns the task after one more failure, with its number of failures.
-    pub fn tried_once_more(&self) -> (Self, u8) {
-        let mut task = self.clone();
-        let (Self::Batch { tries, .. }
-        | Self::List { tries, .. }
-        | Self::Tell { tries, .. }
-        | Self::Sync { tries, .. }
-        | Self::Rank { tries, .. }
-        | Self::Rescore { tries, .. }
-        | Self::Move { tries, .. }
-        | Self::Rebuild { tries, .. }
-        | Self::Erase { tries, .. }
-        | Self::Card { tries, .. }
-        | Self::Post { tries, .. }
-        | Self::Notices { tries, .. }) = &mut task;
-        *tries = tries.saturating_add(1);
-        let tries = *tries;
-        (task, tries)
     }
 
     /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
@@ -233,8 +183,12 @@ pub struct Backlog {
 pub trait TaskQueue: Send + Sync {
     /// Returns the backlog. SQS updates these numbers within about a minute.
     async fn backlog(&self) -> Result<Backlog>;
-    /// Enqueues all tasks, with a delay that may be up to a second longer. After an error some of them may be missing.
-    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<()>;
+    /// Enqueues all tasks, which have failed `tries` times, with a delay that may be up to a second longer. After an
+    /// error some of them may be missing.
+    async fn send_again(&self, tasks: &[Task], tries: u8, delay: Duration) -> Result<()>;
+    async fn send_after(&self, tasks: &[Task], delay: Duration) -> Result<()> {
+        self.send_again(tasks, 0, delay).await
+    }
     async fn send(&self, tasks: &[Task]) -> Result<()> {
         self.send_after(tasks, Duration::ZERO).await
     }

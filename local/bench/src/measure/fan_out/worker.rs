@@ -127,12 +127,7 @@ impl Worker {
             .chunks(PAGE)
             .zip(0..)
             .map(|(followers, page)| {
-                queue::encode(&Task::Batch {
-                    fan_out,
-                    page,
-                    followers: followers.iter().map(|user| user.get()).collect(),
-                    tries: 0,
-                })
+                queue::encode(&Task::Batch { fan_out, page, followers: followers.iter().map(|user| user.get()).collect() })
             })
             .collect::<Result<_, _>>()?;
         ensure!(bodies.len() >= processes, "too few followers for {processes} processes");
