@@ -332,11 +332,10 @@ impl<'a> Line<'a> {
         body: Option<Value>,
         wrong: impl FnOnce(&mut Self, &Response) -> Option<String>,
     ) -> Response {
-        let key = format!("{:x}", rand::random::<u64>());
+        let (key, sent, world) = (format!("{:x}", rand::random::<u64>()), Instant::now(), self.run.world);
         let headers = [("idempotency-key", key.as_str())];
         // The writer of other traffic has no users, and publishes without a key.
         let headers = if path == "/v1/posts" && self.users.contains(&user) { &headers[..] } else { &[] };
-        let (sent, world) = (Instant::now(), self.run.world);
         let caller = world.user(user).patiently(world.stack.open_requests(), Arc::clone(&self.run.unanswered));
         let response = caller.send(method, path, headers, body.map(|body| body.to_string())).await;
         let (took, degraded) = (sent.elapsed(), response.header("degraded").is_some());
