@@ -175,8 +175,10 @@ impl Cell<'_> {
                 world.user(self.reader).get("/v1/unread").await
             }
             "import" => response(self.import().await),
-            // Only posts and lists are made with a key.
-            line => request(world, &self.cast(line), &[("idempotency-key", "once")]).await,
+            line => {
+                let key: &[_] = if [PUBLISH, MAKE_LIST].contains(&line) { &[("idempotency-key", "once")] } else { &[] };
+                request(world, &self.cast(line), key).await
+            }
         }
     }
 

@@ -131,6 +131,17 @@ fn a_delivery_after_an_unfollow_leaves_no_ghost() {
 }
 
 #[test]
+fn a_delivery_after_a_deletion_does_not_show_the_post() {
+    world(async |world| {
+        let (reader, late) = held_delivery(world).await;
+        world.user(99).delete("/v1/posts/99-1").await.ok();
+        world.resume("fan-out").await;
+        deliver(world, &late).await;
+        assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec![], 0));
+    });
+}
+
+#[test]
 fn repeated_and_late_stream_records_change_nothing() {
     world(async |world| {
         let reader = world.user(1);
@@ -179,6 +190,15 @@ fn a_task_that_always_fails_becomes_a_dead_letter_unchanged() {
         world.send_message("FanOutQueue", &body).await;
         world.idle().await;
         assert_eq!(world.messages("FanOutDeadLetters").await, [body], "the dead letter is the original message");
+    });
+}
+
+#[test]
+fn only_failed_messages_are_reported() {
+    world(async |world| {
+        let bodies = ["nonsense", r#"{"v":1,"type":"sync","user":"1","author":"2"}"#, "{}"].map(str::to_owned);
+        let response = deliver(world, &bodies).await;
+        assert_eq!(response["batchItemFailures"], json!([{ "itemIdentifier": "late-0" }, { "itemIdentifier": "late-2" }]));
     });
 }
 

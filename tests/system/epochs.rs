@@ -94,8 +94,8 @@ async fn prepare(world: &World) {
     for author in AUTHORS {
         world.follow(READERS, author).await;
     }
-    publish_and_deliver_all(world, AUTHORS, 1..=5).await;
     publish_notices(world, &[7], ["one", "two"]).await;
+    publish_and_deliver_all(world, AUTHORS, 1..=5).await;
     views(world).await;
 }
 

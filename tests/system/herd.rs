@@ -33,7 +33,7 @@ fn units(world: &World) -> f64 {
     world.stack.consumption().read_of("PostsTable", AUTHOR)
 }
 
-/// Raises the follower count, so that the author counts as big. The test's readers are few.
+/// Sets the follower count to 1,600, so that the author counts as big. The test's readers are few.
 async fn make_big(world: &World) {
     for shard in 0..SHARDS {
         let counter = schema::followers_counter(user_id(AUTHOR), shard);

@@ -72,6 +72,7 @@ fn a_mark_repeated_while_redis_is_unavailable_reaches_the_surviving_view() {
         let reader = world.reader(1, [10, 20, 30, 40, 50]).await;
         publish_and_deliver_all(world, [10, 20, 30, 40, 50], ["one"]).await;
         reader.put("/v1/posts/20-1/read").await.ok();
+        world.idle().await;
         assert_eq!(reader.unread_total().await, 4);
 
         fact(world, 10, |reads| reads.mark([1])).await;

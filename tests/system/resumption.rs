@@ -10,7 +10,7 @@ use futures::{StreamExt, future::join_all, stream};
 use serde_json::{Value, json};
 use tidemark::{
     Stores,
-    domain::{Post, PostId},
+    domain::{Post, PostId, Timestamp},
     facts::schema,
     fan_out::FanOuts,
     ports::{FanOut, FanOutKind, Task},
@@ -177,7 +177,10 @@ fn a_thousand_fan_outs_that_were_given_up_do_not_delay_others() {
     followed(async |world| {
         // Old posts whose pages always fail.
         let old = (10_001..=11_000).map(|author| {
+            let at = Timestamp::from_ms(1_000_000 + author);
             let attributes = [
+                ("at", n(at.ms())),
+                ("time", s(schema::post_time(at, 1))),
                 ("state", s("pending")),
                 ("followers", n(1)),
                 ("pages", n(1)),
@@ -413,4 +416,11 @@ async fn an_outage_of_the_queue_under_traffic() {
         assert!(sent * 10 <= lost * 11);
     })
     .await;
+}
+
+#[test]
+fn an_unknown_job_is_refused() {
+    world(async |world| {
+        assert!(world.stack.fire("reconcile", Some(json!({ "job": "everything" }))).await.is_err());
+    });
 }

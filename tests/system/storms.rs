@@ -227,8 +227,8 @@ async fn storm_of_likes(world: &World, seed: u64) -> usize {
     .await;
     assert_eq!(counts().await, json!([likers.len(), 0]), "storm {seed}");
 
-    // Then every client has users of its own: a user, like or favorite, given or taken back. The last request for each
-    // counts.
+    // Then every client has users of its own, and the last request for each user counts. A step is a user, true for a
+    // like, and true for a reaction that is given.
     let plans: Vec<Vec<(u64, bool, bool)>> = (0..LIKING_CLIENTS)
         .map(|client| {
             let own: Vec<u64> = users.iter().copied().skip(client).step_by(LIKING_CLIENTS).collect();

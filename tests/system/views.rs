@@ -48,9 +48,9 @@ fn random_edge(rng: &mut StdRng, seed: u64) -> Edge {
         following: true,
         since: at(0),
         rev: 10,
-        muted: rng.random_bool(0.4).then(|| at(1)),
-        lists: if rng.random_bool(0.4) { [7].into() } else { [].into() },
-        preference: if rng.random_bool(0.4) { rng.random_range(-10..=10) } else { 0 },
+        muted: rng.random_bool(0.5).then(|| at(1)),
+        lists: if rng.random_bool(0.5) { [7].into() } else { [].into() },
+        preference: if rng.random_bool(0.5) { rng.random_range(-10..=10) } else { 0 },
         ..Edge::never(user_id(seed + 1), user_id(900_000 + seed))
     }
 }
