@@ -167,6 +167,7 @@ fn received(message: &Value) -> Message {
 struct TailState {
     /// `None` before the first read.
     iterator: Option<String>,
+    /// The number of records read so far.
     read: i64,
     /// The records that the function has not handled.
     records: VecDeque<Record>,

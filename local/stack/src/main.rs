@@ -18,6 +18,9 @@ use terminal::Terminal;
 struct Arguments {
     #[command(flatten)]
     options: Options,
+    /// Functions to run as processes, by binary name and separated by commas, or `all`.
+    #[arg(long, env = "TIDEMARK_PROCESS_FUNCTIONS", value_delimiter = ',')]
+    process_functions: Vec<String>,
     /// A template parameter, as `Name=value`. The variable `TIDEMARK_PARAM_<Name>` has the same effect.
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, String)>,
@@ -40,6 +43,8 @@ fn parameter(text: &str) -> Result<(String, String), String> {
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut arguments = Arguments::parse();
+    let named = arguments.process_functions.into_iter().filter(|name| !name.is_empty());
+    arguments.options.process_functions = named.collect();
     arguments.options.all_processes = arguments.options.process_functions.remove("all");
     let variables = std::env::vars().filter_map(|(name, value)| Some((name.strip_prefix("TIDEMARK_PARAM_")?.to_owned(), value)));
     arguments.options.parameters.extend(variables.chain(arguments.parameters));

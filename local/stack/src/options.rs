@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
     io::ErrorKind,
     net::{SocketAddr, ToSocketAddrs as _},
     num::ParseIntError,
@@ -17,13 +16,13 @@ use tidemark::views::RedisOptions;
 use crate::{redis::RedisSetup, weather::Weather};
 
 /// Options of a [`Stack`](crate::Stack). [`Options::new`] has the defaults of a library, the attributes those of a
-/// command line. A text or path that is empty counts as not given.
+/// command line. An empty URL or certificate path counts as not given.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Address of the API. Port 0 picks a free port.
     #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000", value_parser = address)]
     pub addr: SocketAddr,
-    /// Data directory. A stack that starts on it again has the data of the earlier run.
+    /// Data directory. A stack that starts on it again has the data of the earlier run. In RAM it is faster.
     #[arg(long, env = "TIDEMARK_DATA", default_value = "./.tidemark")]
     pub data: PathBuf,
     /// Path of the template.
@@ -53,13 +52,13 @@ pub struct Options {
     /// Environment of all functions. It overrides the environment of the template and of the stack.
     #[arg(skip)]
     pub environment: BTreeMap<String, String>,
-    /// Functions to run as processes, by binary name and separated by commas, or `all`.
-    #[arg(long, env = "TIDEMARK_PROCESS_FUNCTIONS", default_value = "", value_parser = names)]
+    /// Binary names of the functions that run as processes. The others run in this process.
+    #[arg(skip)]
     pub process_functions: BTreeSet<String>,
     /// Run every function as processes.
     #[arg(skip)]
     pub all_processes: bool,
-    /// Directory of the functions' binaries.
+    /// Directory of the functions' binaries. Functions that run as processes need it.
     #[arg(long, env = "TIDEMARK_BIN_DIR")]
     pub bin_dir: Option<PathBuf>,
     /// Number of processes for each function that runs as processes.
@@ -78,7 +77,8 @@ pub struct Options {
     #[arg(long, env = "TIDEMARK_WEATHER_SEED")]
     pub weather_seed: Option<u64>,
     /// Milliseconds before a failed message (in calm weather) or a failed stream batch is tried again.
-    #[arg(long = "retry-delay-ms", env = "TIDEMARK_RETRY_DELAY_MS", default_value = "1000", value_parser = milliseconds)]
+    #[arg(long = "retry-delay-ms", value_name = "RETRY_DELAY_MS", value_parser = milliseconds)]
+    #[arg(env = "TIDEMARK_RETRY_DELAY_MS", default_value = "1000")]
     pub retry_delay: Duration,
     /// Gets the [lines](tidemark::telemetry) of functions in this process. Without it they go to the debug log.
     #[arg(skip)]
@@ -130,10 +130,6 @@ impl Options {
 /// Parameters without limits for one user: a tool or a test is one user who sends many requests.
 fn unlimited() -> BTreeMap<String, String> {
     ["Posts", "Follows", "Reactions", "Marks", "Reads"].map(|kind| (format!("Limit{kind}"), "0".to_owned())).into()
-}
-
-fn names(text: &str) -> Result<BTreeSet<String>, Infallible> {
-    Ok(text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 fn milliseconds(text: &str) -> Result<Duration, ParseIntError> {

@@ -70,6 +70,7 @@ impl DynamoDb {
             .enable_all()
             .build()
             .context("cannot start the threads of DynamoDB")?;
+        let log = Arc::new(StreamLog::open(path)?);
         let service = service::Service::new(database.clone(), template, surroundings.clone(), Arc::clone(metrics));
         let signal = stop.clone();
         let server = std::thread::Builder::new().name("local-dynamodb".to_owned()).spawn(move || {
@@ -82,7 +83,6 @@ impl DynamoDb {
             // A client that keeps a request open must not delay the end of the stack.
             runtime.shutdown_timeout(Duration::from_secs(2));
         })?;
-        let log = Arc::new(StreamLog::open(path)?);
         Ok(Self { endpoint, log, database, stop: stop.drop_guard(), threads: vec![server] })
     }
 

@@ -10,7 +10,10 @@ use crate::template::{Index, Table};
 /// Creates the table, or adds to an existing table what is new in the template. Never drops anything.
 pub(super) fn ensure(database: &Database, table: &Table) -> Result<Option<String>> {
     match describe(database, &table.name)? {
-        None => drop(database.create_table(request(creation(table))?).context("cannot create it")?),
+        None => {
+            database.create_table(request(creation(table))?).context("cannot create it")?;
+            tracing::debug!(table = table.name, "created table");
+        }
         Some(existing) => update(database, table, &existing)?,
     }
     if let Some(attribute) = &table.ttl_attribute {

@@ -46,7 +46,7 @@ pub(super) async fn reference() -> Html<&'static str> {
 /// The renderer. The page says how to get it after a 404.
 pub(super) async fn renderer() -> Response {
     match tokio::fs::read(RENDERER).await {
-        Ok(script) => ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response(),
+        Ok(script) => ([(header::CONTENT_TYPE, SCRIPT)], script).into_response(),
         Err(_) => (StatusCode::NOT_FOUND, "run `make reference`").into_response(),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! All disturbances use the real server's own commands, without a proxy. A calm stack therefore pays nothing, and TLS
 //! and clusters can be disturbed too. A hang is `DEBUG SLEEP`: the server accepts connections and reads no commands.
-//! It runs the commands that it received when the hang ends. A dropped connection is `CLIENT KILL`.
+//! It runs the commands that it received when the hang ends, although their callers have given up. A dropped
+//! connection is `CLIENT KILL`.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -34,7 +34,7 @@ impl Source {
         }
     }
 
-    /// Lets a message return after its receiver failed: after `delay`, or when its visibility timeout ends.
+    /// Lets a message return after its receiver failed: after `delay`, or without one when its visibility timeout ends.
     pub(crate) async fn failed(&self, name: &str, handle: &str, delay: Option<Duration>) -> Result<()> {
         match (self.elsewhere(name), delay) {
             (Some((elsewhere, queue)), Some(delay)) => {

@@ -50,6 +50,7 @@ async fn the_gateway_refuses_requests_before_any_function_as_api_gateway_does() 
     let large = client.post(format!("{}/v1/posts", stack.base_url())).header("authorization", "Bearer 1 feed");
     let (status, body, _) = refusal(large.body(vec![b'x'; (10 << 20) + 1])).await;
     assert_eq!((status, body), (413, json!({ "message": "Request Entity Too Large" })));
+    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,6 +89,7 @@ async fn the_local_routes_report_and_pause_the_stack() {
     assert_eq!((feed.status().as_u16(), keys().await > 0), (200, true));
     assert_eq!((post("/_local/redis/flush").await, keys().await), (200, 0));
     assert!(stack.app("publish").is_some() && stack.app("nobody").is_none());
+    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,6 +117,7 @@ async fn the_weather_can_be_set_at_the_start_and_changed_later() {
     assert_eq!(serde_json::to_value(stack.status().await.unwrap()).unwrap()["weather"], "storm");
     assert_eq!(put(r#"{"weather":"calm"}"#).await.0, 200);
     assert_eq!(stack.weather().0, Weather::Calm);
+    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,6 +212,7 @@ async fn redis_can_hang_and_restart_with_older_data() {
     stack.stop_redis(RedisData::Lose).await.unwrap();
     stack.start_redis().await.unwrap();
     assert_eq!(ask::<u64>(&stack, &["DBSIZE"]).await.unwrap(), 0, "Redis is empty after a restart without the snapshot");
+    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,4 +236,5 @@ async fn a_promoted_replica_lacks_writes_after_its_cut_off() {
     stack.stop_redis(RedisData::Keep).await.unwrap();
     stack.start_redis().await.unwrap();
     assert_eq!(ask::<String>(&stack, &["GET", "key"]).await.unwrap(), "old", "the replica is the stack's Redis now");
+    stack.stop().await.unwrap();
 }

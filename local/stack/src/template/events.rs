@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, error::Error, str::FromStr, time::Duration};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::{Template, kind, values::optional};
+use super::{
+    Template, kind,
+    values::{is_true, optional},
+};
 use crate::schedule::Expression;
 
 #[derive(Clone, Debug)]
@@ -104,6 +107,7 @@ pub(super) fn read(name: &str, event: &Value, apis: &Apis, template: &Template) 
         "SQS" => EventSource::Sqs(sqs(properties, template)?),
         "DynamoDB" => EventSource::Stream(stream(properties, template)?),
         "ScheduleV2" => EventSource::Schedule(schedule(properties)?),
+        "Schedule" => bail!("the local stack does not support `Schedule`: use `ScheduleV2`"),
         other => {
             tracing::warn!(event = name, kind = other, "the local stack does not support this event source");
             return Ok(None);
@@ -157,7 +161,7 @@ fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
         batching_window: batching_window(properties)?,
         // -1 means without limit.
         maximum_retries: number::<i64>(properties, "MaximumRetryAttempts")?.and_then(|most| most.try_into().ok()),
-        bisect: properties["BisectBatchOnFunctionError"] == true,
+        bisect: is_true(properties, "BisectBatchOnFunctionError"),
         on_failure: on_failure.map(|arn| queue_named(arn, template)).transpose().context("the failure destination")?,
         report_failures: reports_failures(properties),
         from_oldest: properties["StartingPosition"] != "LATEST",
@@ -166,7 +170,10 @@ fn stream(properties: &Value, template: &Template) -> Result<StreamSource> {
 
 fn schedule(properties: &Value) -> Result<ScheduleSource> {
     let expression = required(properties, "ScheduleExpression")?.parse()?;
-    let input = properties["Input"].as_str().map_or(Ok(Value::Null), serde_json::from_str).context("`Input` is not JSON")?;
+    let input = match &properties["Input"] {
+        Value::String(text) => serde_json::from_str(text).context("`Input` is not JSON")?,
+        other => other.clone(),
+    };
     Ok(ScheduleSource { expression, input, enabled: properties["State"] != "DISABLED" })
 }
 

@@ -114,7 +114,11 @@ impl Template {
     /// Resolves the text of a template. Fails if a resource refers to something that does not exist, and names it.
     pub fn parse(text: &str, bindings: &Bindings) -> Result<Self> {
         let root = document(text)?;
-        let declared = root["Resources"].as_object().context("the template has no `Resources` section")?;
+        let declared = root["Resources"].as_object().filter(|declared| !declared.is_empty());
+        let declared = declared.context("the template has no `Resources` section")?;
+        for name in ["Parameters", "Conditions"] {
+            ensure!(root[name].is_null() || root[name].is_object(), "section `{name}` must be a mapping");
+        }
         let mut scope = Scope {
             parameters: parameters::read(&root["Parameters"], bindings)?,
             conditions: root["Conditions"].clone(),

@@ -4,7 +4,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ACCOUNT, REGION, events::number, kind, values::Scope};
+use super::{
+    ACCOUNT, REGION,
+    events::number,
+    kind,
+    values::{Scope, is_true},
+};
 
 /// One `AWS::DynamoDB::Table`.
 #[derive(Clone, Debug)]
@@ -168,6 +173,7 @@ impl Queue {
 
 impl Redrive {
     fn read(policy: &Value) -> Result<Self> {
+        ensure!(policy.is_object(), "`RedrivePolicy` must be a mapping");
         let target = policy["deadLetterTargetArn"].as_str().context("`RedrivePolicy` names no queue")?;
         let max_receives = number(policy, "maxReceiveCount")?.context("`RedrivePolicy` has no `maxReceiveCount`")?;
         ensure!((1..=1000).contains(&max_receives), "`maxReceiveCount` must be from 1 to 1000");
@@ -185,8 +191,4 @@ fn indexes(properties: &Value, name: &str) -> Result<Vec<Index>> {
         Ok(Index { name: id.to_owned(), definition })
     };
     properties[name].as_array().into_iter().flatten().map(index).collect()
-}
-
-fn is_true(properties: &Value, name: &str) -> bool {
-    properties[name] == true || properties[name] == "true"
 }

@@ -88,6 +88,8 @@ fn an_error_in_the_template_names_its_resource() {
             "FilterCriteria: {Filters: []}",
             ["RelationProjectorFunction", "FilterCriteria"],
         ),
+        ("FAN_OUT_QUEUE_URL: !Ref FanOutQueue", "FAN_OUT_QUEUE_URL: !Ref FanOutQueue.Arn", ["Globals", "FanOutQueue.Arn"]),
+        ("Type: ScheduleV2", "Type: Schedule", ["MigrateFunction", "does not support `Schedule`"]),
         ("rate(1 minute)", "rate(1 fortnight)", ["ReconcileFunction", "fortnight"]),
     ] {
         let text = real();

@@ -148,7 +148,7 @@ impl Scope {
             "AWS::StackId" => {
                 "arn:aws:cloudformation:us-east-1:000000000000:stack/tidemark-local/00000000-0000-0000-0000-000000000000"
             }
-            _ => match self.attributes.get(name) {
+            _ => match self.attributes.get(name).filter(|_| !name.contains('.')) {
                 Some(value) => value,
                 None => {
                     self.known(name)?;
@@ -242,6 +242,11 @@ pub(super) fn scalar(value: &Value) -> Result<String> {
 /// The scalar property `name`, as text.
 pub(super) fn optional(properties: &Value, name: &str) -> Result<Option<String>> {
     properties.get(name).map(scalar).transpose()
+}
+
+/// Whether the property `name` is `true`, as a boolean or as a string.
+pub(super) fn is_true(properties: &Value, name: &str) -> bool {
+    properties[name] == true || properties[name] == "true"
 }
 
 fn text(value: &Value) -> Result<&str> {
