@@ -152,8 +152,8 @@ impl Readers<'_> {
     async fn have_marked(&self, marks: u64) {
         let check = async |reader: u64| {
             let marked = (marks / self.number + u64::from(reader < marks % self.number)).min(self.posts);
-            let unread = self.world.user(self.first + reader).unread_total().await;
-            assert_eq!(unread, self.posts - marked, "reader {reader}");
+            let reader = self.first + reader;
+            assert_eq!(self.world.user(reader).unread_total().await, self.posts - marked, "reader {reader}");
         };
         stream::iter(0..self.number).for_each_concurrent(16, check).await;
     }

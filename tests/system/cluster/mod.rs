@@ -1,5 +1,5 @@
-//! Tests on a cluster of three masters: a moving slot, a lost master, reads from replicas. They do not depend on the
-//! Redis that the other tests use.
+//! Tests on a cluster of three masters: a moving slot, a lost master, reads from replicas. And Redis over TLS, as in a
+//! deployment. They do not depend on the Redis that the other tests use.
 
 mod failover;
 mod migration;
@@ -35,6 +35,7 @@ async fn ask<T: redis::FromRedisValue>(world: &World, node: usize, text: &str) -
     command(text).query_async(&mut connection).await.unwrap()
 }
 
+/// Data that may be a moment old comes from replicas. Data that the caller can have changed comes from masters.
 fn with_replica_reads(options: &mut Options) {
     with_replicas(1)(options);
     options.redis_replica_reads = true;

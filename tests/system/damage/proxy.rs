@@ -117,8 +117,8 @@ impl Proxy {
         self.rule(move |asked| std::future::ready(rule(asked)).boxed());
     }
 
-    /// Decides about the requests that [`Request::is`] with these arguments, by the number of such requests before.
-    /// Returns their number.
+    /// Decides about the requests for which [`Request::is`] returns true, by the number of such requests before.
+    /// Returns the number of these requests, which grows.
     pub(crate) fn decide_about(
         &self,
         [function, operation, names]: [&'static str; 3],

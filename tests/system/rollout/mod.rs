@@ -12,9 +12,10 @@ use std::{
 
 use futures::future::{join, join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::Options;
-use tidemark_tests::{LegacyRedis, PATIENCE, Response, World, number_from, parameter};
+use tidemark_tests::{LegacyRedis, PATIENCE, World, number_from, parameter};
 use tidemark_tools::{api::Api, compare};
 
 use crate::migration::migrate;
@@ -51,17 +52,18 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The body of a response. A failed request counts.
-    fn body(&self, response: Response) -> Value {
+    /// Returns the body of the response. A failed request counts.
+    async fn request(&self, method: Method, user: u64, path: &str, body: Option<Value>) -> Value {
+        let response = self.world.user(user).send(method.clone(), path, &[], body.map(|body| body.to_string())).await;
         if !(200..300).contains(&response.status) {
-            println!("failed: {response:?}");
+            println!("failed: {method} {path} by {user}: {} {}", response.status, response.body);
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
         response.body
     }
 
     async fn get(&self, user: u64, path: &str) -> Value {
-        self.body(self.world.user(user).get(path).await)
+        self.request(Method::GET, user, path, None).await
     }
 
     /// Any post of a page: its id and its title.
@@ -110,7 +112,7 @@ impl Scene<'_> {
             return None;
         }
         if on {
-            self.body(self.world.user(user).put(&format!("/v1/following/{author}")).await);
+            self.request(Method::PUT, user, &format!("/v1/following/{author}"), None).await;
         } else {
             self.legacy.follow(user, author).await;
         }
@@ -131,7 +133,7 @@ impl Scene<'_> {
             return None;
         }
         if on {
-            self.body(self.world.user(user).delete(&format!("/v1/following/{author}")).await);
+            self.request(Method::DELETE, user, &format!("/v1/following/{author}"), None).await;
         } else {
             self.legacy.unfollow(user, author).await;
         }
@@ -145,7 +147,7 @@ impl Scene<'_> {
         client.number += 1;
         let title = format!("{author} number {} of {}", client.number, client.users[0]);
         if on {
-            self.body(self.world.user(author).post("/v1/posts", &json!({ "title": title })).await);
+            self.request(Method::POST, author, "/v1/posts", Some(json!({ "title": title }))).await;
         } else {
             self.legacy.publish(author, &title).await;
         }
@@ -157,7 +159,7 @@ impl Scene<'_> {
         let (author, on) = self.author(client).await?;
         let title = if on {
             let [id, title] = self.any_post(client, author, &format!("/v1/authors/{author}/posts?limit=20")).await?;
-            self.body(self.world.user(author).delete(&format!("/v1/posts/{id}")).await);
+            self.request(Method::DELETE, author, &format!("/v1/posts/{id}"), None).await;
             title
         } else {
             self.legacy.delete_one(author).await?

@@ -46,6 +46,7 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
         reader.delete("/v1/following/8").await.ok();
         until("the streams wait", async || world.stack.status().await.unwrap().streams.values().all(|stream| stream.behind > 0))
             .await;
+        // An empty password.
         legacy.run("CONFIG SET requirepass ").await;
         world.idle().await;
         assert_eq!(legacy.following(1).await, [9]);
