@@ -311,7 +311,7 @@ impl World {
         post
     }
 
-    /// Each of these authors publishes one post after the other, in turn. Waits until no work is left.
+    /// Publishes so many rounds of posts, one of each author, in their order. Waits until no work is left.
     pub async fn deliver_posts(&self, authors: impl IntoIterator<Item = u64> + Clone, posts_of_each: usize) {
         for _ in 0..posts_of_each {
             for author in authors.clone() {

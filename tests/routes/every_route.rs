@@ -108,6 +108,7 @@ fn the_type_of_a_problem_leads_to_its_description() {
     });
 }
 
+// API Gateway and the local stack handle requests of other origins from the same template.
 const PAGE: &str = "https://app.example.com";
 
 async fn preflight(user: &User, path: &str, origin: &str) -> Response {

@@ -122,7 +122,9 @@ fn deleted_posts_disappear_from_pages_and_counts_before_and_after_their_retracti
 fn an_unread_page_costs_as_much_as_any_page() {
     world(async |world| {
         let reader = world.reader(1, 10..15).await;
-        world.deliver_posts(10..15, 100).await;
+        for author in 10..15 {
+            world.deliver_posts([author], 100).await;
+        }
         for author in 10..15 {
             reader.post("/v1/reads", &json!({ "author": author.to_string(), "through": 100 })).await.ok();
         }

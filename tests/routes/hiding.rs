@@ -157,8 +157,9 @@ async fn friends(world: &World) -> (User, User) {
     let (blocker, blocked) = (world.user(BLOCKER), world.user(BLOCKED));
     for (user, other) in [(&blocker, BLOCKED), (&blocked, BLOCKER)] {
         user.follow([other]).await;
+        user.publish("hello").await;
     }
-    world.deliver_posts([BLOCKER, BLOCKED], 1).await;
+    world.idle().await;
     for (user, other) in [(&blocker, BLOCKED), (&blocked, BLOCKER)] {
         user.put(&format!("/v1/posts/{other}-1/like")).await.ok();
         assert_eq!(user.feed_ids().await, [format!("{other}-1")]);

@@ -90,6 +90,7 @@ fn lists_belong_to_their_user() {
         }
         assert_eq!(reader.put("/v1/lists/7-1/authors/9").await.problem(), (422, "/problems/not-following"));
         assert_eq!(reader.delete("/v1/lists/7-1/authors/9").await.ok(), json!({ "member": false }));
+        assert_eq!(reader.put("/v1/lists/7-1/authors/x").await.field(), "author");
         assert_eq!(texts(&reader.walk("/v1/lists/7-1/authors", 1).await, "user"), ["2", "1"]);
 
         // A deleted list is gone, and its number is not given again.

@@ -110,7 +110,7 @@ fn a_page_reads_flags_and_titles_in_one_round_trip() {
         // Lost or damaged data is read from the facts again.
         let key = redis.keys::<_, Vec<String>>("*:x:1").await.unwrap().remove(0);
         redis.del::<_, ()>(&key).await.unwrap();
-        assert_eq!(liked().await, 20);
+        assert_eq!(liked().await, 20, "lost");
         for (field, damage) in [("12", "xxxxxxxx"), ("@", "of another layout")] {
             redis.hset::<_, _, _, ()>(&key, field, damage).await.unwrap();
             assert_eq!(liked().await, 20, "{damage}");

@@ -155,7 +155,7 @@ fn every_route_and_trigger_has_a_sample_event() {
             let method = sample["routeKey"].as_str().unwrap().split(' ').next();
             let http = json!({ "method": method, "path": sample["rawPath"] });
             let context = json!({ "routeKey": sample["routeKey"], "http": http });
-            assert!(has(&sample["requestContext"], &context), "{path:?}");
+            assert!(has(&sample["requestContext"], &context), "{path:?} has not {context}");
         }
     }
 }

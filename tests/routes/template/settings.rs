@@ -339,18 +339,17 @@ fn no_resource_has_a_name_or_a_metrics_namespace_that_a_second_stack_would_share
     }
     let named = "TableName QueueName FunctionName TopicName AlarmName DashboardName RoleName ManagedPolicyName LogGroupName
         ReplicationGroupId";
-    for (id, resource) in document["Resources"].as_object().unwrap() {
-        let own = named.split_whitespace().filter(|name| resource["Properties"][*name].is_string());
-        assert_eq!(own.count(), 0, "{id} has a fixed name");
-    }
-
     let own = json!({ "Fn::Sub": "Tidemark/${AWS::StackName}" });
+    for (id, resource) in document["Resources"].as_object().unwrap() {
+        let names = named.split_whitespace().filter(|name| resource["Properties"][*name].is_string());
+        assert_eq!(names.count(), 0, "{id} has a fixed name");
+        for namespace in namespaces(resource) {
+            let of_aws = namespace.as_str().is_some_and(|name| name.starts_with("AWS/"));
+            assert!(of_aws || *namespace == own, "{id}: {namespace}");
+        }
+    }
     assert_eq!(document["Globals"]["Function"]["Environment"]["Variables"]["METRICS_NAMESPACE"], own);
     assert_eq!(resolved().function("reconcile").unwrap().environment["METRICS_NAMESPACE"], "Tidemark/tidemark-local");
-    for namespace in namespaces(&document["Resources"]) {
-        let of_aws = namespace.as_str().is_some_and(|name| name.starts_with("AWS/"));
-        assert!(of_aws || *namespace == own, "{namespace}");
-    }
     let dashboard = document["Resources"]["Dashboard"].to_string();
     assert_eq!(dashboard.matches("Tidemark").count(), dashboard.matches("Tidemark/${AWS::StackName}").count());
 }
