@@ -1,5 +1,5 @@
-//! Streams: records become invocations, in order. A table has one shard here. A batch must succeed or be given up before
-//! the next one starts.
+//! Streams: records become invocations, in order. A table has one shard here. A batch must succeed or be given up
+//! before the next one starts.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
