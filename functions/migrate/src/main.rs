@@ -1,8 +1,6 @@
 //! Wiring of the `migrate` function.
 
-use lambda_runtime::Error;
-
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), lambda_runtime::Error> {
     tidemark::run(tidemark_migrate::handle).await
 }

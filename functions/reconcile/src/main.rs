@@ -1,8 +1,6 @@
 //! Wiring of the `reconcile` function.
 
-use lambda_runtime::Error;
-
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), lambda_runtime::Error> {
     tidemark::run(tidemark_reconcile::handle).await
 }
