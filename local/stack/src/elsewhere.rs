@@ -21,14 +21,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const WATCH: Duration = Duration::from_millis(100);
 /// The largest batch of SQS.
 const BATCH: usize = 10;
-const SETTABLE: [&str; 6] = [
-    "VisibilityTimeout",
-    "MessageRetentionPeriod",
-    "DelaySeconds",
-    "MaximumMessageSize",
-    "ReceiveMessageWaitTimeSeconds",
-    "RedrivePolicy",
-];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Elsewhere {
@@ -82,7 +74,9 @@ impl Elsewhere {
         // A dead-letter queue must exist before the queue that names it.
         let (sources, targets): (Vec<&Queue>, Vec<&Queue>) = queues.definitions().partition(|queue| queue.redrive.is_some());
         for queue in targets.into_iter().chain(sources) {
-            let attributes = attributes(queues, &queue.name, |name| SETTABLE.contains(&name))?;
+            // Not those that SQS computes.
+            let settable = |name: &str| name != "QueueArn" && !name.starts_with("ApproximateNumber");
+            let attributes = attributes(queues, &queue.name, settable)?;
             self.call("AmazonSQS.CreateQueue", &json!({ "QueueName": queue.name, "Attributes": attributes })).await?;
         }
         Ok(())

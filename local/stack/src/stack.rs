@@ -98,7 +98,7 @@ impl Stack {
     /// Panics if the function runs as processes.
     pub fn app(&self, function: &str) -> Option<&App> {
         let runner = &self.core.unit(function)?.runner;
-        assert!(!runner.is_processes(), "`{function}` does not run in this process");
+        assert!(runner.pids().is_empty(), "`{function}` does not run in this process");
         runner.app()
     }
 

@@ -234,6 +234,8 @@ async fn a_transaction_holds_its_items_until_its_response() {
     let token = || client.transact_write_items().set_transact_items(Some(four_items(1))).client_request_token("same");
     let first = tokio::spawn(token().send());
     held.notified().await;
+    // The transaction continues without its caller.
+    first.abort();
     let error = token().send().await.unwrap_err().into_service_error();
     assert!(error.is_transaction_in_progress_exception(), "{error:?}");
     let other = client.transact_write_items().set_transact_items(Some(four_items(17))).send().await.unwrap_err();
@@ -241,9 +243,12 @@ async fn a_transaction_holds_its_items_until_its_response() {
     assert_eq!(reasons(&error), ["None", "None", "TransactionConflict", "None"], "the transactions share a counter");
     let put = client.put_item().table_name("CountersTable").item("counter", text("2#1"));
     assert_eq!(put.send().await.unwrap_err().into_service_error().code(), Some("TransactionConflictException"));
+    assert_eq!(surroundings.open.count(), 1);
     go.notify_one();
-    first.await.unwrap().unwrap();
+    surroundings.open.end().await;
     client.transact_write_items().set_transact_items(Some(four_items(17))).send().await.unwrap();
+    let counter = client.get_item().table_name("CountersTable").key("counter", text("2#1")).consistent_read(true);
+    assert_eq!(counter.send().await.unwrap().item.unwrap()["amount"], number(2), "both were done");
 }
 
 #[tokio::test(flavor = "multi_thread")]

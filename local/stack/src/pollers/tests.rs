@@ -209,6 +209,15 @@ impl Bench {
         }
     }
 
+    /// Holds back a function during `work`, so that it finds all of the work at once. Waits until everything is done.
+    async fn at_once(&self, function: &str, work: impl Future<Output = ()>) {
+        self.unit(function).gate.pause().await;
+        work.await;
+        assert!(!self.core.status().await.unwrap().idle, "held work counts as work");
+        self.unit(function).gate.resume();
+        self.idle().await;
+    }
+
     async fn idle(&self) {
         self.until(async || self.core.status().await.unwrap().idle).await;
     }
@@ -243,11 +252,7 @@ fn well() -> Arc<Scripted> {
 async fn a_failed_message_returns_alone_until_it_is_a_dead_letter() {
     let worker = Scripted::new(|names| Ok(names.iter().filter(|name| name.starts_with("bad")).cloned().collect()));
     let bench = Bench::start(&worker, &well());
-    bench.unit("worker").gate.pause().await;
-    bench.send(&["good", "bad", "fine"]).await;
-    assert!(!bench.core.status().await.unwrap().idle, "held messages count as work");
-    bench.unit("worker").gate.resume();
-    bench.idle().await;
+    bench.at_once("worker", bench.send(&["good", "bad", "fine"])).await;
     assert_eq!(worker.batches(), [vec!["good", "bad", "fine"], vec!["bad"], vec!["bad"]]);
     let dead = bench.core.queues.own.receive_now("Dead", 10, None).unwrap();
     assert_eq!(dead[0].body, "bad");
@@ -276,10 +281,7 @@ async fn outside_calm_weather_a_failed_message_returns_after_its_queues_visibili
 async fn an_error_or_a_result_that_names_unknown_items_fails_the_whole_batch() {
     let worker = Scripted::in_turn([Ok(json!(["stranger"])), Err(failure()), Ok(json!({}))]);
     let bench = Bench::start(&worker, &well());
-    bench.unit("worker").gate.pause().await;
-    bench.send(&["a", "b"]).await;
-    bench.unit("worker").gate.resume();
-    bench.idle().await;
+    bench.at_once("worker", bench.send(&["a", "b"])).await;
     let mut handled: Vec<String> = worker.batches().concat();
     handled.sort();
     assert_eq!(handled, ["a", "a", "a", "b", "b", "b"]);
@@ -299,6 +301,9 @@ async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
     assert!(futures::poll!(pause.as_mut()).is_pending(), "the first invocation is in flight");
     drop(held);
     pause.await;
+    let open = bench.core.surroundings.open.enter();
+    assert!(!bench.core.status().await.unwrap().idle, "a request that outlives its invocation counts as work");
+    drop(open);
     assert!(bench.core.queues.own.counts("Jobs").is_empty(), "the message was deleted");
     bench.send(&["second"]).await;
     assert_eq!((worker.batches().len(), bench.core.queues.own.counts("Jobs").visible), (1, 1));
@@ -311,12 +316,11 @@ async fn a_pause_waits_for_invocations_in_flight_and_leaves_the_rest() {
 async fn stream_records_are_delivered_in_order_in_batches() {
     let projector = well();
     let bench = Bench::start(&well(), &projector);
-    bench.unit("projector").gate.pause().await;
-    bench.write(&["item1", "item2", "item3", "item4", "item5"]);
-    let status = bench.core.status().await.unwrap();
-    assert!(!status.idle && status.streams["Items"].behind == 5);
-    bench.unit("projector").gate.resume();
-    bench.idle().await;
+    let written = async {
+        bench.write(&["item1", "item2", "item3", "item4", "item5"]);
+        assert_eq!(bench.core.status().await.unwrap().streams["Items"].behind, 5);
+    };
+    bench.at_once("projector", written).await;
     assert_eq!(projector.batches(), [vec!["item1", "item2", "item3", "item4"], vec!["item5"]]);
 
     let bench = Bench::start_in(bench.stop().await, &well(), &projector);
@@ -330,10 +334,7 @@ async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
     let projector =
         Scripted::new(|names| if names.iter().any(|name| name == "item3") { Err(failure()) } else { Ok(Value::Null) });
     let bench = Bench::start(&well(), &projector);
-    bench.unit("projector").gate.pause().await;
-    bench.write(&["item1", "item2", "item3", "item4"]);
-    bench.unit("projector").gate.resume();
-    bench.idle().await;
+    bench.at_once("projector", async { bench.write(&["item1", "item2", "item3", "item4"]) }).await;
     let expected: [&[&str]; 6] =
         [&["item1", "item2", "item3", "item4"], &["item1", "item2"], &["item3", "item4"], &["item3"], &["item3"], &["item4"]];
     assert_eq!(projector.batches(), expected);
@@ -349,10 +350,7 @@ async fn a_failing_stream_batch_is_split_retried_and_given_up_alone() {
 async fn a_partly_failed_stream_batch_continues_at_its_first_failure() {
     let projector = Scripted::in_turn([Ok(json!(["item4", "item3"])), Ok(json!(["item3"])), Ok(json!([]))]);
     let bench = Bench::start(&well(), &projector);
-    bench.unit("projector").gate.pause().await;
-    bench.write(&["item1", "item2", "item3", "item4"]);
-    bench.unit("projector").gate.resume();
-    bench.idle().await;
+    bench.at_once("projector", async { bench.write(&["item1", "item2", "item3", "item4"]) }).await;
     let expected: [&[&str]; 3] = [&["item1", "item2", "item3", "item4"], &["item3", "item4"], &["item3", "item4"]];
     assert_eq!(projector.batches(), expected);
     assert!(bench.core.queues.own.counts("Failures").is_empty());

@@ -49,10 +49,6 @@ pub(crate) trait Runner: Send + Sync {
         Vec::new()
     }
 
-    fn is_processes(&self) -> bool {
-        false
-    }
-
     /// Replaces a process if it is idle. Returns whether it was.
     fn retire(&self, _pid: u32) -> bool {
         false

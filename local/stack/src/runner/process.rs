@@ -190,10 +190,6 @@ impl Runner for Processes {
         lock(&self.pool.state).live.values().copied().filter(|pid| *pid != 0).collect()
     }
 
-    fn is_processes(&self) -> bool {
-        true
-    }
-
     fn retire(&self, pid: u32) -> bool {
         let mut state = lock(&self.pool.state);
         let worker = state.live.iter().find(|(_, of)| **of == pid).map(|(worker, _)| *worker);

@@ -59,9 +59,7 @@ pub(super) async fn dispatch(queues: &Queues, operation: SqsOperation, body: &[u
 
 async fn manage(queues: &Queues, operation: &SqsOperation, input: &Value) -> Result<Value, SqsError> {
     match operation {
-        SqsOperation::CreateQueue | SqsOperation::GetQueueUrl => {
-            Ok(json!({ "QueueUrl": queues.definition(text(input, "QueueName"))?.url }))
-        }
+        SqsOperation::GetQueueUrl => Ok(json!({ "QueueUrl": queues.definition(text(input, "QueueName"))?.url })),
         SqsOperation::ListQueues => {
             let prefix = text(input, "QueueNamePrefix");
             let urls: Vec<&str> = queues.definitions().filter(|q| q.name.starts_with(prefix)).map(|q| q.url.as_str()).collect();
@@ -71,12 +69,6 @@ async fn manage(queues: &Queues, operation: &SqsOperation, input: &Value) -> Res
             let asked = input["AttributeNames"].as_array().map(Vec::as_slice).unwrap_or_default();
             let wanted = |name: &str| asked.iter().any(|one| one == "All" || one == name);
             Ok(json!({ "Attributes": attributes(queues, queue(input)?, wanted)? }))
-        }
-        SqsOperation::ListDeadLetterSourceQueues => {
-            let target = queue(input)?;
-            queues.definition(target)?;
-            let sources = queues.definitions().filter(|q| q.redrive.as_ref().is_some_and(|r| r.target == target));
-            Ok(json!({ "queueUrls": sources.map(|q| q.url.as_str()).collect::<Vec<_>>() }))
         }
         SqsOperation::PurgeQueue => {
             queues.purge(queue(input)?).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_sqs::{
-    Client,
+    Client, Config,
     config::{BehaviorVersion, Credentials, Region},
     error::ProvideErrorMetadata as _,
     types::{
@@ -60,24 +60,14 @@ impl Endpoint {
         let queues = Arc::new(Queues::new(declared, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions)));
         let stop = CancellationToken::new();
         let server = serve(listener, Arc::clone(&queues), surroundings.clone(), stop.clone());
-        let config = aws_sdk_sqs::Config::builder()
+        let config = Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .endpoint_url(&endpoint)
             .region(Region::new("us-east-1"))
-            .credentials_provider(Credentials::new("local", "local", None, None, "test"))
-            .build();
-        let url = |id: &str| template.queues[id].url.clone();
-        Self {
-            client: Client::from_conf(config),
-            jobs: url("Jobs"),
-            dead: url("Dead"),
-            queues,
-            store,
-            surroundings,
-            stop,
-            server,
-            folder,
-        }
+            .credentials_provider(Credentials::new("local", "local", None, None, "test"));
+        let client = Client::from_conf(config.build());
+        let [jobs, dead] = ["Jobs", "Dead"].map(|id| template.queues[id].url.clone());
+        Self { client, jobs, dead, queues, store, surroundings, stop, server, folder }
     }
 
     async fn send(&self, body: &str) -> String {

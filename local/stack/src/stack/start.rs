@@ -51,18 +51,19 @@ impl Stack {
         let ending = CancellationToken::new().drop_guard();
         let queues = Arc::clone(&stores.queues);
         let queue_server = sqs::serve(plan.queue_listener, queues, surroundings.clone(), ending.token().clone());
-        let functions = Functions::start(&options, &plan.template, &endpoints, &data).await?;
+        let entries = Arc::new(AtomicU64::new(0));
+        let (units, runtime_api) = start_functions(&options, &plan.template, &endpoints, &data, &entries).await?;
         let positions = stores.positions(&plan.template, plan.elsewhere.as_ref())?;
         stores.dynamodb.keep_tidy()?;
 
         let core = Arc::new(Core {
             template: plan.template,
-            units: functions.units,
+            units,
             queues: sqs::Source { own: stores.queues, elsewhere: plan.elsewhere },
             log: Arc::clone(&stores.dynamodb.log),
             store: stores.store,
             positions,
-            entries: functions.entries,
+            entries,
             surroundings,
             metrics,
             wrote: Notify::new(),
@@ -82,7 +83,7 @@ impl Stack {
             redis_nodes: redis.nodes(),
             redis: Mutex::new(redis),
             dynamodb: stores.dynamodb,
-            runtime_api: functions.runtime_api,
+            runtime_api,
             pollers,
             gateway,
             queue_server,
@@ -201,29 +202,26 @@ fn read_positions(connection: &Connection) -> rusqlite::Result<BTreeMap<String, 
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-struct Functions {
-    units: BTreeMap<String, Unit>,
-    entries: Arc<AtomicU64>,
-    /// Runs if any function runs as processes.
-    runtime_api: Option<RuntimeApi>,
-}
-
-impl Functions {
-    async fn start(options: &Options, template: &Template, endpoints: &Endpoints, data: &DataDir) -> Result<Self> {
-        let runtime_api = match template.functions.values().any(|function| as_process(options, function)) {
-            true => Some(RuntimeApi::start().await?),
-            false => None,
-        };
-        let entries = Arc::new(AtomicU64::new(0));
-        let units = template.functions.values().map(async |function| {
-            let environment = runner::environment(function, endpoints, &options.environment);
-            let runner = start_runner(options, function, Arc::clone(&environment), runtime_api.as_ref(), data).await?;
-            let gate = Arc::new(Gate::new(Arc::clone(&entries)));
-            anyhow::Ok((function.logical_id.clone(), Unit { function: function.clone(), environment, runner, gate }))
-        });
-        let units = try_join_all(units).await?.into_iter().collect();
-        Ok(Self { units, entries, runtime_api })
-    }
+/// Starts the functions. The Runtime API runs if any function runs as processes.
+async fn start_functions(
+    options: &Options,
+    template: &Template,
+    endpoints: &Endpoints,
+    data: &DataDir,
+    entries: &Arc<AtomicU64>,
+) -> Result<(BTreeMap<String, Unit>, Option<RuntimeApi>)> {
+    let runtime_api = match template.functions.values().any(|function| as_process(options, function)) {
+        true => Some(RuntimeApi::start().await?),
+        false => None,
+    };
+    let units = template.functions.values().map(async |function| {
+        let environment = runner::environment(function, endpoints, &options.environment);
+        let runner = start_runner(options, function, Arc::clone(&environment), runtime_api.as_ref(), data).await?;
+        let gate = Arc::new(Gate::new(Arc::clone(entries)));
+        anyhow::Ok((function.logical_id.clone(), Unit { function: function.clone(), environment, runner, gate }))
+    });
+    let units = try_join_all(units).await?.into_iter().collect();
+    Ok((units, runtime_api))
 }
 
 fn as_process(options: &Options, function: &Function) -> bool {

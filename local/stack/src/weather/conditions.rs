@@ -32,11 +32,7 @@ pub enum Weather {
 
 impl fmt::Display for Weather {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Calm => "calm",
-            Self::Aws => "aws",
-            Self::Storm => "storm",
-        })
+        self.serialize(f)
     }
 }
 

@@ -4,13 +4,15 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::lock::lock;
 
@@ -38,8 +40,6 @@ pub enum FaultAction {
     LoseResponse,
     /// The service performs the request, and the response is delayed by this time.
     Hang(Duration),
-    /// The service performs the request after this time, even if the caller has given up.
-    DoLate(Duration),
     /// The service processes no item of a batch and returns all items as unprocessed.
     LeaveUnprocessed,
     /// The service performs the request, then the stack kills every invocation in flight of the calling function: a
@@ -141,29 +141,20 @@ pub(crate) struct Call<'a> {
 }
 
 /// A planted fault. Dropping the handle does not remove the fault.
-#[derive(Clone, Debug)]
-pub struct Planted {
-    fired: watch::Receiver<usize>,
-}
+#[derive(Clone, Debug, Default)]
+pub struct Planted(Arc<AtomicUsize>);
 
 impl Planted {
     /// The number of requests that the fault has affected.
     pub fn fired(&self) -> usize {
-        *self.fired.borrow()
-    }
-
-    /// Waits until the fault has affected this number of requests.
-    pub async fn has_fired(&self, times: usize) {
-        let mut fired = self.fired.clone();
-        // The sender may end with its last firing. The value stays readable.
-        let _ = fired.wait_for(|fired| *fired >= times).await;
+        self.0.load(Ordering::SeqCst)
     }
 }
 
 struct Rule {
     fault: Fault,
     seen: usize,
-    fired: watch::Sender<usize>,
+    planted: Planted,
 }
 
 type Killer = Box<dyn Fn(&str) -> usize + Send + Sync>;
@@ -177,11 +168,11 @@ pub struct Faults {
 impl Faults {
     /// Plants a fault. If several match a request, the oldest one applies.
     pub fn add(&self, fault: Fault) -> Planted {
-        let (sender, fired) = watch::channel(0);
+        let planted = Planted::default();
         if fault.times > 0 {
-            lock(&self.rules).push(Rule { fault, seen: 0, fired: sender });
+            lock(&self.rules).push(Rule { fault, seen: 0, planted: planted.clone() });
         }
-        Planted { fired }
+        planted
     }
 
     /// Removes all faults that have not happened yet.
@@ -207,12 +198,11 @@ impl Faults {
         })?;
         let rule = rules.get_mut(index)?;
         let action = rule.fault.action.clone();
-        let fired = rule.fired.clone();
+        rule.planted.0.fetch_add(1, Ordering::SeqCst);
         if rule.seen >= rule.fault.after + rule.fault.times {
             rules.remove(index);
         }
         drop(rules);
-        fired.send_modify(|fired| *fired += 1);
         tracing::info!(operation = request.operation, function = request.function, ?action, "a planted fault happens");
         Some(action)
     }
@@ -231,7 +221,6 @@ impl Faults {
         match &fault {
             FaultAction::FailBefore(code) => return Some(refuse(code)),
             FaultAction::LeaveUnprocessed => return Some(unprocessed()),
-            FaultAction::DoLate(time) => tokio::time::sleep(*time).await,
             _ => {}
         }
         let (response, _held) = request.await;

@@ -124,17 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn scattered_lines_of_one_follower_share_a_batch() {
+    fn scattered_lines_of_one_follower_share_a_batch_without_repeated_ones() {
         let mut window = window([(7, 1), (8, 1), (7, 2), (8, 2)]);
+        assert!(!push(&mut window, [(7, 1)]));
+        assert_eq!(window.len(), 4);
         assert_eq!(window.take(), batch(7, [1, 2]));
         assert_eq!(window.take(), batch(8, [1, 2]));
-    }
-
-    #[test]
-    fn a_repeated_line_is_left_out_of_its_batch() {
-        let mut window = window([(7, 1)]);
-        assert!(!push(&mut window, [(7, 1)]));
-        assert_eq!(window.len(), 1);
     }
 
     #[test]
