@@ -79,3 +79,24 @@ impl Drop for Pass {
         self.0.state.send_modify(|state| state.active -= 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pause_waits_for_invocations_in_flight_and_starts_no_other() {
+        let gate = Arc::new(Gate::new(Arc::default()));
+        let pass = gate.enter().await;
+        let mut pause = std::pin::pin!(gate.pause());
+        assert!(poll!(pause.as_mut()).is_pending(), "an invocation is in flight");
+        drop(pass);
+        assert!(poll!(pause.as_mut()).is_ready());
+        let mut enter = std::pin::pin!(gate.enter());
+        assert!(poll!(enter.as_mut()).is_pending(), "the gate is closed");
+        gate.resume();
+        assert!(poll!(enter.as_mut()).is_ready());
+    }
+}
