@@ -174,6 +174,7 @@ impl App {
 }
 
 /// Calls `handle` for each event until the process ends. Fails if a setting is missing or wrong.
+#[tokio::main]
 pub async fn run<E, R, F>(handle: impl AsyncFn(&App, LambdaEvent<E>) -> Result<R, F>) -> Result<(), Error>
 where
     E: DeserializeOwned,
