@@ -35,28 +35,19 @@ use tidemark_views::Redis;
 #[derive(Clone)]
 pub struct App {
     pub settings: Settings,
-    /// Publishing, reading and deleting posts, and reactions.
     pub publishing: Publishing,
     pub following: Following,
     pub lists: Lists,
-    /// Marks posts read and unread.
     pub marking: Marking,
-    /// Feeds, timelines and unread counts.
     pub readers: Readers,
-    /// Follower and followee lists, and counters.
     pub relations: Relations,
     pub notices: NoticeBoard,
     pub people: People,
     pub leaving: Leaving,
-    /// The claims of a token, and the checks of the caller.
     pub admission: Admission,
-    /// Delivers posts to the feeds of followers, and retracts them.
     pub fan_outs: FanOuts,
-    /// The tasks of the queue.
     pub worker: Worker,
-    /// Tells connections that counts have changed.
     pub live: Live,
-    /// Updates views after changes.
     pub sync: ViewSync,
     /// The ports of the use cases, for jobs that need more than one of them.
     pub stores: Arc<Stores>,
@@ -174,6 +165,7 @@ impl App {
 }
 
 /// Calls `handle` for each event until the process ends. Fails if a setting is missing or wrong.
+#[tokio::main]
 pub async fn run<E, R, F>(handle: impl AsyncFn(&App, LambdaEvent<E>) -> Result<R, F>) -> Result<(), Error>
 where
     E: DeserializeOwned,

@@ -150,7 +150,6 @@ mod tests {
         assert_eq!(dimensions(&[("Job", "users"), ("Kind", "entry-missing")]), json!([["Job", "Kind"]]));
     }
 
-    /// A recorder whose lines arrive at the receiver.
     fn recorder() -> (Recorder, Receiver<Value>) {
         let (sender, lines) = channel();
         let out = move |line: &str| sender.send(serde_json::from_str(line).unwrap()).unwrap();

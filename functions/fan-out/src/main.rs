@@ -1,6 +1,5 @@
 //! Wiring of the `fan-out` function.
 
-#[tokio::main]
-async fn main() -> Result<(), lambda_runtime::Error> {
-    tidemark::run(tidemark_fan_out::handle).await
+fn main() -> Result<(), lambda_runtime::Error> {
+    tidemark::run(tidemark_fan_out::handle)
 }

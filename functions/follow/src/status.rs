@@ -10,7 +10,6 @@ use tidemark::{
     relations::Status,
 };
 
-/// The most users in one request.
 const MAX_USERS: usize = 100;
 
 /// The relation between the caller and one user.
@@ -39,7 +38,6 @@ pub(crate) async fn counters(app: &App, request: &Request) -> Result<Response, P
     Ok(Response::json(200, &Counters::from(counters)).degraded(degraded))
 }
 
-/// Reads `?only=following`.
 fn only_following(request: &Request) -> Result<bool, Problem> {
     match request.query("only") {
         None => Ok(false),

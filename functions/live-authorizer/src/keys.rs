@@ -30,7 +30,6 @@ const MOST_BYTES: usize = 1 << 20;
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// The issuer's keys cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     #[error("the keys of the issuer cannot be read: {0}")]

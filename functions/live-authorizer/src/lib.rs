@@ -30,7 +30,6 @@ pub struct ConnectRequest {
     pub query_string_parameters: Option<BTreeMap<String, String>>,
 }
 
-/// The settings and the issuer's keys.
 pub struct Authorizer {
     settings: AuthorizerSettings,
     keys: Keys,

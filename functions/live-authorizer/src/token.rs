@@ -12,7 +12,6 @@ const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::RS384, Algorith
 /// The greatest accepted difference between the clocks of issuer and function, in seconds.
 const LEEWAY: u64 = 60;
 
-/// A token is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("not a token, or its signature is wrong: {0}")]

@@ -8,7 +8,6 @@ pub(crate) struct Connections {
     client: Client,
 }
 
-/// The outcome of a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Posted {
     Done,

@@ -34,7 +34,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The longest time of one attempt at a service, and of all attempts. A slow connection must not hold the others.
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(4)];
 
-/// The clients of the function.
 pub struct Sender {
     connections: Connections,
     queue: SqsLive,
@@ -109,9 +108,7 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let told = (!told.is_empty()).then(|| LiveTask::Told { told: told.into_values().collect() });
     let gone = (!gone.is_empty()).then_some(LiveTask::Gone { connections: gone });
     let tasks: Vec<LiveTask> = told.into_iter().chain(gone).collect();
-    if !tasks.is_empty() {
-        sender.queue.send(&tasks, Duration::ZERO).await?;
-    }
+    sender.queue.send(&tasks, Duration::ZERO).await?;
     tell_again(sender, unreached.into_values()).await
 }
 
@@ -123,5 +120,5 @@ async fn tell_again(sender: &Sender, posts: impl Iterator<Item = &LivePost>) -> 
     }
     let tasks: Vec<LiveTask> =
         by_tries.into_iter().map(|(tries, users)| LiveTask::Again { users: users.into_iter().collect(), tries }).collect();
-    if tasks.is_empty() { Ok(()) } else { sender.queue.send(&tasks, AGAIN).await }
+    sender.queue.send(&tasks, AGAIN).await
 }

@@ -10,7 +10,6 @@ use tidemark::{
 };
 use tracing::{info, warn};
 
-/// The response to an event of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -36,7 +35,6 @@ impl Response {
     }
 }
 
-/// Handles one event of a connection.
 pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) -> Response {
     let context = event.request_context;
     let connection = context.connection_id.unwrap_or_default();
@@ -99,14 +97,9 @@ async fn receive(app: &App, user: UserId, connection: &str, text: &str) -> Respo
     if let Some(refused) = refused(app, user).await {
         return Response { status: 200, ..refused };
     }
-    match parse_ping(text) {
-        Ok(()) => renew(app, user, connection).await,
-        Err(detail) => Response::message(ServerMessage::error(Refusal::InvalidMessage, detail)),
+    if let Err(detail) = parse_ping(text) {
+        return Response::message(ServerMessage::error(Refusal::InvalidMessage, detail));
     }
-}
-
-/// A refusal that the client repeats later. `$connect` uses the status, `$default` the message.
-async fn renew(app: &App, user: UserId, connection: &str) -> Response {
     match app.live.ping(user, connection).await {
         Ok(()) => Response::message(ServerMessage::Pong),
         Err(error) => {
@@ -116,6 +109,7 @@ async fn renew(app: &App, user: UserId, connection: &str) -> Response {
     }
 }
 
+/// A refusal that the client repeats later. `$connect` uses the status, `$default` the message.
 fn unavailable(error: &StoreError) -> Response {
     let message = ServerMessage::error(Refusal::Unavailable, format!("{error}; send the ping again"));
     Response { status: 503, degraded: error.store() == Store::Views, message: Some(message) }

@@ -20,7 +20,6 @@ use tracing::warn;
 /// Messages of one event that are processed concurrently.
 const PARALLEL: usize = 5;
 
-/// An event of the function.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Event {
@@ -28,7 +27,6 @@ pub enum Event {
     Connection(Box<ApiGatewayWebsocketProxyRequest>),
 }
 
-/// The response to an event.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Response {

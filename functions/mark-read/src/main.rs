@@ -1,6 +1,5 @@
 //! Wiring of the `mark-read` function.
 
-#[tokio::main]
-async fn main() -> Result<(), lambda_runtime::Error> {
-    tidemark::run(tidemark_mark_read::handle).await
+fn main() -> Result<(), lambda_runtime::Error> {
+    tidemark::run(tidemark_mark_read::handle)
 }

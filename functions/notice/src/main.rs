@@ -1,6 +1,5 @@
 //! Wiring of the `notice` function.
 
-#[tokio::main]
-async fn main() -> Result<(), lambda_runtime::Error> {
-    tidemark::run(tidemark_notice::handle).await
+fn main() -> Result<(), lambda_runtime::Error> {
+    tidemark::run(tidemark_notice::handle)
 }

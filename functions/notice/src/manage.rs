@@ -14,7 +14,6 @@ use tidemark::{
     ports::NoticesPublished,
 };
 
-/// The most notices that one request deletes.
 const MAX_DELETIONS: usize = 100;
 
 /// `POST /v1/notices`. A platform that is named twice gets one notice.

@@ -10,7 +10,6 @@ use tidemark::{
     ports::ProfileSet,
 };
 
-/// The most users in one request.
 const MAX_USERS: usize = 100;
 
 pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem> {

@@ -1,6 +1,5 @@
 //! Wiring of the `read-feed` function.
 
-#[tokio::main]
-async fn main() -> Result<(), lambda_runtime::Error> {
-    tidemark::run(tidemark_read_feed::handle).await
+fn main() -> Result<(), lambda_runtime::Error> {
+    tidemark::run(tidemark_read_feed::handle)
 }

@@ -1,6 +1,5 @@
 //! Wiring of the `reconcile` function.
 
-#[tokio::main]
-async fn main() -> Result<(), lambda_runtime::Error> {
-    tidemark::run(tidemark_reconcile::handle).await
+fn main() -> Result<(), lambda_runtime::Error> {
+    tidemark::run(tidemark_reconcile::handle)
 }

@@ -49,7 +49,6 @@ pub struct StoredUser {
 /// The keys of a view that exist, and its content, absent if it has a wrong type.
 pub(crate) type StoredView<T> = (Vec<StoredKey>, Stored<T>);
 
-/// The same of one post.
 #[derive(Debug, Clone, Default)]
 pub struct StoredPostViews {
     pub keys: Vec<StoredKey>,
@@ -89,9 +88,6 @@ impl StoredViews {
             _ => None,
         };
         let users: Vec<UserId> = found.iter().filter_map(user).collect();
-        if users.is_empty() {
-            return Ok((users, next));
-        }
         let get = |user: &UserId| redis::cmd("HGET").arg(keys::reader_state(*user)).arg(META_FIELD).clone();
         let metas: Vec<(Record, Epoch)> = self.0.each_in_epoch("abandoned", users.iter().map(get).collect()).await?;
         let abandoned = |(meta, epoch): &(Record, Epoch)| {

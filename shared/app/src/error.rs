@@ -5,7 +5,6 @@ use std::{error::Error, fmt};
 /// The underlying error of an adapter.
 pub type Source = Box<dyn Error + Send + Sync>;
 
-/// The result of an operation on a store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -64,7 +64,7 @@ impl Live {
     async fn send(&self, users: &[UserId], delay: Duration) -> Result<()> {
         let tasks: Vec<LiveTask> =
             users.chunks(USERS_PER_TASK).map(|users| LiveTask::Changed { users: users.to_vec() }).collect();
-        if tasks.is_empty() { Ok(()) } else { self.stores.live_queue.send(&tasks, delay).await }
+        self.stores.live_queue.send(&tasks, delay).await
     }
 
     /// Registers a new connection. The reader is expected to read the counts after this.
@@ -150,12 +150,8 @@ impl Live {
                 Err(error) => failed.push((user, error)),
             }
         }
-        if !posts.is_empty() {
-            self.stores.live_queue.post(&posts).await?;
-        }
-        if !told.is_empty() {
-            log_failure(self.stores.live_views.told(&told).await);
-        }
+        self.stores.live_queue.post(&posts).await?;
+        log_failure(self.stores.live_views.told(&told).await);
         self.tell_alone(users, failed, again).await
     }
 
@@ -169,7 +165,7 @@ impl Live {
             warn!(%user, error = &error as &dyn std::error::Error, "counts unavailable, the reader is told alone");
             tasks.push(task_of(vec![user], again));
         }
-        if tasks.is_empty() { Ok(()) } else { self.stores.live_queue.send(&tasks, LEAST_BETWEEN).await }
+        self.stores.live_queue.send(&tasks, LEAST_BETWEEN).await
     }
 
     /// Returns the message for those connections of a reader that do not know the counts, and the connections that do.

@@ -161,9 +161,7 @@ impl NoticeBoard {
                 NoticeRecord::Reads(user, platform) => NoticeView::Reads(user, platform, reads.clone()),
             })
             .collect();
-        if !views.is_empty() {
-            self.stores.notice_views.fill_notices(&views, token).await?;
-        }
+        self.stores.notice_views.fill_notices(&views, token).await?;
         Ok((head, reads))
     }
 

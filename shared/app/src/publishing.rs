@@ -31,7 +31,6 @@ pub enum PostChange<T> {
     Unknown,
 }
 
-/// A post and how far its delivery is.
 #[derive(Debug, Clone)]
 pub struct PostDelivery {
     /// The post, or its tombstone.

@@ -172,7 +172,6 @@ impl Relations {
     }
 }
 
-/// Returns the relations below `below`, newest first.
 pub(crate) fn newest_first(relations: impl Iterator<Item = Relation>, below: Option<Relation>) -> Vec<Relation> {
     let mut relations: Vec<Relation> = relations.filter(|relation| below.is_none_or(|below| *relation < below)).collect();
     relations.sort_unstable_by(|a, b| b.cmp(a));

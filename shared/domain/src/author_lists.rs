@@ -43,7 +43,6 @@ pub struct AuthorList {
     pub key: Option<String>,
 }
 
-/// The lists of one user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserLists {
     /// Grows by one with every change.

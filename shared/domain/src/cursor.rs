@@ -18,7 +18,6 @@ pub enum Cursor {
     Export(u64, Option<[u64; 3]>),
 }
 
-/// A place in a ranked feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankedPlace {
     /// The stamp of the last move before the walk began. Posts that have moved since are left out.
@@ -58,7 +57,6 @@ impl Cursor {
         std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
     }
 
-    /// Decodes a cursor; `None` if the bytes are not one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let (chunks, []) = rest.as_chunks::<8>() else { return None };

@@ -26,7 +26,6 @@ impl FeedKey {
         bytes
     }
 
-    /// Decodes an entry; `None` if the bytes are not one.
     pub fn from_entry(bytes: &[u8]) -> Option<Self> {
         let (at, rest) = bytes.split_first_chunk::<6>()?;
         let at = at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte));

@@ -176,7 +176,6 @@ impl Post {
         Rank { weight: self.weight, step: self.step }
     }
 
-    /// Returns whether feeds of the author's followers show the post.
     pub fn is_in_feeds(&self) -> bool {
         !self.deleted && !self.archived
     }

@@ -28,7 +28,6 @@ pub struct ReactionState {
 const HEADER: usize = 8;
 
 impl ReactionState {
-    /// Returns the posts with this reaction.
     pub fn of(&self, reaction: Reaction) -> &SeqSet {
         match reaction {
             Reaction::Like => &self.liked,

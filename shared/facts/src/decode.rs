@@ -24,7 +24,6 @@ impl Attribute {
         value.transpose().map_err(|_| self.damaged(item))
     }
 
-    /// Decodes this attribute as a user id.
     pub fn user(self, item: &Item) -> Result<UserId> {
         self.read::<NonZeroU64>(item).map(UserId::from)
     }

@@ -296,7 +296,6 @@ impl DynamoFacts {
         self.send("remove_reactions", item).await.map(drop)
     }
 
-    /// Deletes the items with these keys, and returns their number.
     pub(crate) async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<usize> {
         let deletes: Vec<_> = keys.into_iter().map(|key| self.send("remove", Write::delete(table, key))).collect();
         stream::iter(deletes).buffer_unordered(PARALLEL).try_fold(0, async |deleted, _| Ok(deleted + 1)).await

@@ -32,7 +32,6 @@ impl Attribute {
         self.name
     }
 
-    /// The attribute as it is stored.
     pub fn of(self, item: &Item) -> Option<&AttributeValue> {
         item.get(self.name)
     }

@@ -15,7 +15,6 @@ use super::{
     write::{Write, absent, below, is, present, queried, still_number},
 };
 
-/// The blocks between a user and an author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Blocks {
     /// The author blocks the user.

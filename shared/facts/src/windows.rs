@@ -139,7 +139,6 @@ fn inline(item: &Item, set: &str) -> Option<SeqSet> {
 }
 
 impl DynamoFacts {
-    /// Returns the keys of the windows that an item lists.
     pub(crate) fn window_keys(&self, item: &Item) -> Vec<Item> {
         let key = schema::windowed_key(item);
         let named = listed(item);

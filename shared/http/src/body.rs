@@ -68,7 +68,6 @@ impl Body<'_> {
         Ok(Some(text))
     }
 
-    /// A whole number of `least` to `most`.
     pub(crate) fn optional_integer(&self, name: &str, least: i8, most: i8) -> Result<Option<i8>, Problem> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number =
@@ -122,7 +121,6 @@ impl Body<'_> {
         time.map(Some).ok_or_else(|| Problem::invalid(name, "must be an RFC 3339 time"))
     }
 
-    /// A list of 1 to `max` ids.
     pub(crate) fn ids<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
         self.list(name, max, parse_text)
     }

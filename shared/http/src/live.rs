@@ -11,7 +11,6 @@ pub const CLAIM: &str = "claim";
 /// The query parameter that has the token.
 pub const TOKEN: &str = "token";
 
-/// A message to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ServerMessage {

@@ -11,7 +11,6 @@ use crate::{
     problem::{GatewayMessage, ProblemDetails},
 };
 
-/// A route, its operation, and the schemas that the operation refers to.
 pub struct Route {
     /// Method and path, as in `template.yaml`: `GET /v1/posts/{post}`.
     pub key: &'static str,
@@ -199,7 +198,6 @@ fn reference(kind: &str, name: &str) -> Value {
 #[macro_export]
 macro_rules! routes {
     (|$app:ident: &$App:ty, $request:ident| [$(($key:literal, $call:expr, $operation:expr $(,)?)),* $(,)?]) => {
-        /// The routes of this function.
         pub fn routes() -> Vec<$crate::Route> {
             vec![$($operation.at($key)),*]
         }

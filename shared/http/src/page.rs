@@ -12,7 +12,6 @@ use tidemark_domain::{Cursor, Relation};
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
-/// The page that a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
     /// From 1 to 100; 20 if the request has no `limit`.

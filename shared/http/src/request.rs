@@ -266,7 +266,6 @@ mod tests {
 
     use super::*;
 
-    /// A request with these claims in its token, and with these scopes of its route.
     fn request(claims: Value, of_route: Value) -> Request {
         let jwt = json!({ "claims": claims, "scopes": of_route });
         let event = json!({ "requestContext": { "http": { "method": "GET" }, "authorizer": { "jwt": jwt } } });

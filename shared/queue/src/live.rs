@@ -15,7 +15,6 @@ use crate::{encode, send_all};
 /// Readers in one message of the queue of posts. A worker posts them in parallel.
 const READERS_PER_MESSAGE: usize = 20;
 
-/// The queues of live updates.
 #[derive(Debug, Clone)]
 pub struct SqsLive {
     client: Client,
@@ -23,7 +22,6 @@ pub struct SqsLive {
     posts_url: String,
 }
 
-/// A message of the queue of posts.
 #[derive(Serialize, Deserialize)]
 pub struct Posts {
     pub posts: Vec<LivePost>,

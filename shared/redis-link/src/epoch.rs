@@ -10,7 +10,6 @@ use crate::error::unknown_function;
 
 pub const BYTES: usize = 4;
 
-/// The library that returns the epoch, and its function.
 const LIBRARY: &str = include_str!("lua/epoch.lua");
 const FUNCTION: &str = "redis_link_epoch_1";
 

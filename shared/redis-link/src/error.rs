@@ -19,7 +19,6 @@ pub enum LinkError {
     },
 }
 
-/// The kind of the error, if the response is an error.
 pub(crate) fn server_error(response: &Value) -> Option<ServerErrorKind> {
     match response {
         Value::ServerError(error) => error.kind(),

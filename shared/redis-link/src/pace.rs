@@ -12,7 +12,6 @@ use tokio::sync::MutexGuard;
 
 use crate::{bundle::Reply, error::unknown_function};
 
-/// The library that gives turns, and its function.
 pub(crate) const LIBRARY: &str = include_str!("lua/turn.lua");
 const FUNCTION: &str = "redis_link_turn_2";
 
@@ -35,7 +34,6 @@ pub(crate) fn ask(work: usize) -> Cmd {
     redis::cmd("FCALL").arg(FUNCTION).arg(0).arg(work).clone()
 }
 
-/// The pace of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// The time of the next trip. Held by the trip in flight.

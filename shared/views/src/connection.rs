@@ -28,7 +28,6 @@ impl Redis {
         Link::new(options, &LIBRARY.code).map(Self)
     }
 
-    /// Calls one function of the library.
     pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: impl ToRedisArgs) -> Result<T> {
         self.query(function.source_name(), fcall(function, keys, args)).await
     }
@@ -176,7 +175,6 @@ pub fn transaction(commands: impl IntoIterator<Item = Cmd>) -> Bundle {
     Bundle { commands, consistency: Consistency::Strong, bulk: None }
 }
 
-/// The command that sets a string with this lifetime.
 pub(crate) fn set(key: &str, value: impl ToRedisArgs, lifetime: Duration) -> Cmd {
     redis::cmd("SET").arg(key).arg(value).arg("PX").arg(ms(lifetime)).take()
 }

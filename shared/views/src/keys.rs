@@ -226,7 +226,6 @@ pub fn post(post: PostId) -> [String; 2] {
     with_lease(format!("{{{}}}:p:{post}", post.author.bucket()))
 }
 
-/// The text of a post.
 pub fn text(post: PostId) -> String {
     format!("{{{}}}:b:{post}", post.author.bucket())
 }
@@ -272,7 +271,6 @@ pub fn limits(user: UserId) -> String {
     of("l", user)
 }
 
-/// Whether a user may call.
 pub fn access(user: UserId) -> String {
     of("a", user)
 }
@@ -327,7 +325,6 @@ impl KeyType {
     }
 }
 
-/// The keys of a view, with their types.
 pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
     let strings = |keys: &[String]| keys.iter().map(|key| (key.clone(), KeyType::String)).collect();
     let one = |key: String, kind| vec![(key, kind)];

@@ -262,8 +262,7 @@ impl ReaderViews for Redis {
         let args = (author.get(), seq, deletions, post.entry(), modes.changes, modes.pulled);
         let mut watched = Vec::new();
         for (users, response) in self.for_users(Function::Retract, (users, USERS_PER_CALL), all_keys, &args).await? {
-            let (_, positions): (u64, Vec<usize>) = response;
-            watched.extend(at_positions(users, positions));
+            watched.extend(at_positions(users, response));
         }
         Ok(watched)
     }

@@ -20,7 +20,6 @@ pub(crate) fn start(version: u64) -> Vec<u8> {
     version.to_le_bytes()[..VERSION].to_vec()
 }
 
-/// Splits a record into its version and the rest.
 pub fn version(record: &[u8]) -> Option<(u64, &[u8])> {
     let (version, rest) = record.split_at_checked(VERSION)?;
     Some((version.iter().rev().fold(0, |version, &byte| version << 8 | u64::from(byte)), rest))
@@ -66,7 +65,6 @@ pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// A response that is a string, with its epoch.
 pub(crate) fn string_of((response, epoch): (Value, Epoch)) -> Option<(Vec<u8>, Epoch)> {
     Some((redis::from_redis_value::<Option<Vec<u8>>>(response).ok()??, epoch))
 }

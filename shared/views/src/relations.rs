@@ -24,7 +24,6 @@ pub fn is_marker(member: &[u8]) -> bool {
     member.first() == Some(&MARKER)
 }
 
-/// Whether a member is the marker of this epoch.
 pub fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
     epoch.current(member) == Some(&[MARKER])
 }

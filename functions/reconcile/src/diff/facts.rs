@@ -112,7 +112,6 @@ impl ReactionShard {
     }
 }
 
-/// The followers that one shard lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListedShard {
     /// Without followers that cannot be read, or whose edges cannot be read.
@@ -158,7 +157,6 @@ pub struct UserFacts {
 }
 
 impl UserFacts {
-    /// The edges of authors whom the user follows.
     pub fn following(&self) -> impl Iterator<Item = &Edge> {
         self.edges.iter().filter(|edge| edge.following)
     }

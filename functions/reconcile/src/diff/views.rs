@@ -8,7 +8,6 @@ use tidemark_views::keys::View;
 
 use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
 
-/// A key in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
     pub key: String,

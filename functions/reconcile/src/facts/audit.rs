@@ -173,9 +173,8 @@ impl StoredFacts {
     pub(crate) async fn reacted_by(&self, user: UserId, reaction: Reaction) -> Result<Decoded<Vec<ListedReaction>>, StoreError> {
         let query = self.query(&self.tables.reacted, [is(ReactedItem::user, string(schema::reacted_by(user, reaction)))]);
         let newest = query.index_name(schema::BY_TIME).consistent_read(true).scan_index_forward(false);
-        let at = ReactedItem::at;
         listing(queried("reacted_by", newest, MOST_POSTS).await?, |item| {
-            let key = schema::reaction_of(&at.read::<String>(&item)?).ok_or_else(|| at.damaged(&item))?;
+            let key = ReactedItem::at.parsed(&item, schema::reaction_of)?;
             Ok(ListedReaction { user, post: key.post, reaction })
         })
     }
@@ -342,8 +341,7 @@ impl StoredFacts {
         // Without the texts, which may be long.
         let query = only(query, &[NoticeItem::platform, NoticeItem::item, NoticeItem::until]);
         let items = queried("stored_notices", query, usize::MAX).await?;
-        let key = NoticeItem::item;
-        let read_seq = |item: &Item| schema::notice_seq(&key.read::<String>(item)?).ok_or_else(|| key.damaged(item));
+        let read_seq = |item: &Item| NoticeItem::item.parsed(item, schema::notice_seq);
         // The key alone shows that a notice exists.
         let until = |item: &Item| NoticeItem::until.optional::<u64>(item);
         let expires_at = |item: &Item| until(item).ok().flatten().map(Timestamp::from_ms);
@@ -407,7 +405,7 @@ pub(super) fn said(item: Item) -> Option<RecordSays> {
 }
 
 fn author_of(shard: Attribute) -> impl Fn(&Item) -> Result<UserId, StoreError> {
-    move |item| schema::shard_author(&shard.read::<String>(item)?).ok_or_else(|| shard.damaged(item))
+    move |item| shard.parsed(item, schema::shard_author)
 }
 
 fn stored_post(item: Item) -> Result<StoredPost, StoreError> {

@@ -212,8 +212,7 @@ impl Looked {
         if let ReconcileError::Store(StoreError::DamagedItem { table, key, .. }) = error {
             return self.found(target, vec![DamagedItem { table, key }.into()]);
         }
-        let error = &error;
-        warn!(subject = target.name(), error = error as &dyn std::error::Error, "could not be looked at");
+        warn!(subject = target.name(), error = &error as &dyn std::error::Error, "could not be looked at");
         self.failed.insert(target);
     }
 }

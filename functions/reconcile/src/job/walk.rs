@@ -19,7 +19,6 @@ const USERS: &str = "users";
 /// The name of the stored position of the walk over the flags of rebuilds.
 const MARKS: &str = "marks";
 
-/// The most segments of a walk.
 const MOST_SEGMENTS: u32 = 32;
 
 /// Milliseconds of a day. Each day has another sample.
@@ -74,7 +73,6 @@ impl TryFrom<String> for Segment {
     }
 }
 
-/// The position of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
     /// Among the keys of Redis, at this cursor.

@@ -38,9 +38,7 @@ impl FanOuts {
     pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<()> {
         let views = &self.stores.reader_views;
         let delivered = views.deliver(users, post.key(), modes, announce).await?;
-        if !delivered.ranked.is_empty() {
-            views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), post.rank())], false).await?;
-        }
+        views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), post.rank())], false).await?;
         self.live.announce(delivered.notified).await;
         Ok(())
     }

@@ -164,8 +164,7 @@ impl<'a> Slice<'a> {
         let reactions = self.reactions().await;
         self.ended(reactions)?;
         let marks = self.marks().await;
-        self.ended(marks)?;
-        Ok(())
+        self.ended(marks).map(drop)
     }
 
     /// Removes follows, mutes and blocks in both directions, at first without the users whom the user blocks.

@@ -14,7 +14,6 @@ use tidemark_domain::{
 use super::tasks::FanOutKind;
 use crate::error::Result;
 
-/// The outcome of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Followed {
     Created(Edge),
@@ -154,7 +153,6 @@ pub trait Posts: Send + Sync {
     async fn finish_retraction(&self, post: PostId) -> Result<()>;
 }
 
-/// The read states of users.
 #[async_trait]
 pub trait Reads: Send + Sync {
     /// Returns the user's read states of these authors. Missing ones are left out.
@@ -211,7 +209,6 @@ pub trait Outages: Send + Sync {
     async fn note_outage(&self, until: Timestamp) -> Result<()>;
 }
 
-/// The lists of users.
 #[async_trait]
 pub trait AuthorLists: Send + Sync {
     async fn lists(&self, user: UserId) -> Result<UserLists>;

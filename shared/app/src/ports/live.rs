@@ -141,8 +141,8 @@ impl LivePost {
 /// The queues of live updates.
 #[async_trait]
 pub trait LiveQueue: Send + Sync {
-    /// Enqueues tasks, with a delay in whole seconds. After an error some of them may be missing.
+    /// Enqueues tasks, if any, with a delay in whole seconds. After an error some of them may be missing.
     async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<()>;
-    /// Enqueues messages for the function that posts them. After an error some of them may be missing.
+    /// Enqueues messages, if any, for the function that posts them. After an error some of them may be missing.
     async fn post(&self, posts: &[LivePost]) -> Result<()>;
 }

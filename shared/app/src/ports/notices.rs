@@ -93,7 +93,6 @@ impl NoticeView {
 /// Heads and read states, which a count reads in one round trip, and titles, which a page reads in one.
 #[async_trait]
 pub trait NoticeViews: Send + Sync {
-    /// Returns the head; `None` if it is missing.
     async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>>;
     /// Returns the head and the slots that the user has read, in one round trip; `None` for a missing one.
     async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>)>;

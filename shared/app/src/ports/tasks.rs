@@ -178,7 +178,6 @@ pub struct Backlog {
     pub in_flight: u64,
 }
 
-/// The queue of tasks for the workers.
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
     /// Returns the backlog. SQS updates these numbers within about a minute.

@@ -179,7 +179,6 @@ pub struct KnownReactions {
 /// The parts of a page that are read only if they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageParts {
-    /// The cards of the authors.
     pub cards: bool,
     /// Texts and reaction counts.
     pub texts: bool,

@@ -82,7 +82,6 @@ impl PairFacts {
         edges.into_iter().map(pair).collect()
     }
 
-    /// Returns the edge if the user follows the author.
     pub fn live_edge(&self) -> Option<&Edge> {
         self.edge.as_ref().filter(|edge| edge.following)
     }

@@ -46,7 +46,6 @@ impl Flags {
 /// The read posts of an author, as one reader sees them.
 #[derive(Debug, Clone)]
 pub(super) enum Sight {
-    /// The reader follows the author.
     Following(AuthorState),
     /// The reader does not follow the author, and has marked these posts read.
     Marked(SeqSet),

@@ -3,20 +3,19 @@
 -- KEYS     for each user: state hash, feed, ranked feed, moves
 -- ARGV     [1] author  [2] seq  [3] the author's deletions including this one  [4] entry
 --          [5] changes and [6] pulled, the author's modes
--- Returns  the number of users who have a view; the positions (from 1) of those who are watched and follow the author
+-- Returns  the positions (from 1) of the users who are watched and follow the author
 -- Keeps    V2: the deleted bit outlives a delivery that arrives later.
 --          V9: the ranked feed loses the entry in the same call.
 --          V4: it is idempotent and commutative, also with deliver.
 --          It stores the modes that the post's delivery would have stored.
 local function retract(keys, argv, epoch)
   local seq, deletions, changes, pulled = tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[5]), tonumber(argv[6])
-  local reached, watched = 0, {}
+  local watched = {}
   for first = 1, #keys, 4 do
     local state, feed = keys[first], keys[first + 1]
     local values = redis.call('HMGET', state, META, argv[1])
     local meta, value = values[1], values[2]
     if meta and string.sub(meta, EPOCH, META_BYTES) == epoch then
-      reached = reached + 1
       if value and is_live(value) then
         if has_flag(meta, WATCHED) then watched[#watched + 1] = (first + 3) / 4 end
         local e = unpack_author(value)
@@ -41,5 +40,5 @@ local function retract(keys, argv, epoch)
       end
     end
   end
-  return { reached, watched }
+  return watched
 end
