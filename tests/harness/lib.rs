@@ -369,6 +369,12 @@ impl World {
         stream::iter(followers).for_each_concurrent(16, follow).await;
     }
 
+    /// The number of followers that the facts count.
+    pub async fn follower_count(&self, author: u64) -> u64 {
+        let edges = &self.stack.app("follow").expect("follow runs in this process").stores.edges;
+        edges.follower_counts(user_id(author)).await.expect("counts").iter().sum()
+    }
+
     /// Asserts that each of these readers has this number of unread posts.
     pub async fn assert_unread(&self, readers: impl IntoIterator<Item = u64>, posts: u64) {
         for reader in readers {

@@ -97,6 +97,14 @@ impl ConnectionLike for Connection {
 pub struct Hang(Vec<String>);
 
 impl Hang {
+    /// Makes the servers that gave these responses to `INFO server` hang.
+    pub fn begin(infos: &[String]) -> Self {
+        let pid = |info: &String| info.lines().find_map(|line| line.strip_prefix("process_id:")).map(|pid| pid.trim().to_owned());
+        let hang = Self(infos.iter().filter_map(pid).collect());
+        hang.signal("STOP");
+        hang
+    }
+
     fn signal(&self, name: &str) {
         let sent = std::process::Command::new("kill").arg(format!("-{name}")).args(&self.0).status();
         assert!(sent.expect("kill runs").success());
@@ -176,11 +184,7 @@ impl World {
 
     /// Makes every node hang until [`Hang::end`].
     pub async fn hang_redis(&self) -> Hang {
-        let infos = self.redis_info("server").await;
-        let pid = |info: &String| info.lines().find_map(|line| line.strip_prefix("process_id:")).map(|pid| pid.trim().to_owned());
-        let hang = Hang(infos.iter().filter_map(pid).collect());
-        hang.signal("STOP");
-        hang
+        Hang::begin(&self.redis_info("server").await)
     }
 
     /// Makes every node refuse all clients until `Refusal::end`. The refusal and the end of all other connections are
@@ -207,14 +211,9 @@ impl World {
         self.command_stats("calls").await
     }
 
-    /// The time that commands of this name took, in microseconds, summed over all nodes.
-    pub async fn redis_micros(&self, name: &str) -> u64 {
-        self.command_stats("usec").await.get(name).copied().unwrap_or(0)
-    }
-
-    /// The time that all commands took, in microseconds, summed over all nodes.
-    pub async fn redis_time(&self) -> u64 {
-        self.command_stats("usec").await.into_values().sum()
+    /// The microseconds that commands took, by name, summed over all nodes.
+    pub async fn redis_micros(&self) -> BTreeMap<String, u64> {
+        self.command_stats("usec").await
     }
 
     async fn command_stats(&self, wanted: &str) -> BTreeMap<String, u64> {
@@ -242,15 +241,11 @@ impl World {
     /// [`Self::redis_micros`], other processes do not count.
     pub async fn redis_processor_micros(&self) -> f64 {
         let (user, system) = ("used_cpu_user_main_thread", "used_cpu_sys_main_thread");
-        1e6 * (self.sum::<f64>("cpu", user).await + self.sum::<f64>("cpu", system).await)
+        1e6 * (self.redis_sum::<f64>("cpu", user).await + self.redis_sum::<f64>("cpu", system).await)
     }
 
     /// The sum over all nodes of a number in a section of INFO.
-    pub async fn redis_sum(&self, section: &str, name: &str) -> u64 {
-        self.sum(section, name).await
-    }
-
-    async fn sum<T: FromStr + Sum>(&self, section: &str, name: &str) -> T {
+    pub async fn redis_sum<T: FromStr + Sum>(&self, section: &str, name: &str) -> T {
         let number =
             |info: &String| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok());
         let numbers: Option<Vec<T>> = self.redis_info(section).await.iter().map(number).collect();

@@ -57,8 +57,7 @@ fn a_repeated_follow_after_an_unfollow_starts_with_a_new_base() {
         assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec![], 0));
         author.publish("three").await;
         reader.follow([10]).await;
-        author.publish("four").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "four").await;
         assert_eq!(reader.unread_total().await, 1);
         let read = reader.feed("all").await.into_iter().map(|(_, read)| read);
         assert_eq!(read.collect::<Vec<_>>(), [false, true, true, true]);

@@ -104,9 +104,8 @@ fn values(lines: &[Value], metric: Metric) -> Vec<f64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_invocation_writes_one_line_without_personal_data() {
     with_lines(async |world, lines| {
-        let (reader, author) = (world.live_reader(1_234_567, [7654321]).await, world.user(7_654_321));
-        let post = author.publish("A secret title").await;
-        world.idle().await;
+        let reader = world.live_reader(1_234_567, [7654321]).await;
+        let post = world.publish_and_deliver(7_654_321, "A secret title").await;
         assert_eq!(reader.feed_ids().await, [post.as_str()]);
         assert_eq!(reader.get("/v1/posts/x").await.field(), "post");
         assert_eq!(reader.get("/v1/nothing/secret").await.status, 404);

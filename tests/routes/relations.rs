@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark_tests::{User, World, texts, until, user_id, world};
+use tidemark_tests::{User, texts, until, user_id, world};
 
 fn users(items: &[Value]) -> Vec<u64> {
     texts(items, "user").iter().map(|user| user.parse().unwrap()).collect()
@@ -104,8 +104,7 @@ fn pages_show_each_lasting_follower_exactly_once_while_others_come_and_go() {
 #[test]
 fn status_shows_relations_of_the_caller() {
     world(async |world| {
-        let caller = world.user(1);
-        caller.follow([2, 3]).await;
+        let caller = world.reader(1, [2, 3]).await;
         world.follow([3, 4], 1).await;
         let item = |user: &str, following: bool, followed_by: bool| {
             let mutual = following && followed_by;
@@ -129,8 +128,7 @@ fn status_shows_relations_of_the_caller() {
 fn counters_are_exact_and_a_damaged_record_is_restored() {
     world(async |world| {
         world.follow_at_once(100..123, 9).await;
-        let author = world.user(9);
-        author.follow([50]).await;
+        let author = world.reader(9, [50]).await;
         author.publish_all(0..4).await;
         author.delete("/v1/posts/9-2").await.ok();
         let counters = async || author.get("/v1/users/9/counters").await.ok();
@@ -211,12 +209,6 @@ fn a_hot_list_is_cached_in_the_process_and_never_stale_for_the_user_who_changed_
     });
 }
 
-/// The number of followers that the facts count.
-async fn followers(world: &World, author: u64) -> u64 {
-    let edges = &world.stack.app("follow").unwrap().stores.edges;
-    edges.follower_counts(user_id(author)).await.unwrap().iter().sum()
-}
-
 #[test]
 fn repeated_and_concurrent_follows_and_unfollows_count_once() {
     world(async |world| {
@@ -224,11 +216,11 @@ fn repeated_and_concurrent_follows_and_unfollows_count_once() {
         let reader = world.user(1);
         let first = reader.put("/v1/following/2").await.has(json!({ "following": true }));
         reader.put("/v1/following/2").await.has(json!({ "since": first["since"] }));
-        assert_eq!(followers(world, 2).await, 3);
+        assert_eq!(world.follower_count(2).await, 3);
         for at_once in [8, 1] {
             let unfollow = async |_| assert_eq!(reader.delete("/v1/following/2").await.ok(), json!({ "following": false }));
             join_all((0..at_once).map(unfollow)).await;
-            assert_eq!(followers(world, 2).await, 2);
+            assert_eq!(world.follower_count(2).await, 2);
         }
     });
 }

@@ -8,9 +8,13 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction};
 use tidemark_migrate::legacy::Layout;
-use tidemark_tests::{LegacyRedis, Response, World, user_id, world_with};
+use tidemark_tests::{LegacyRedis, Response, World, has, user_id, world_with};
 
-use crate::{hot::set_contended, publish_notices, request};
+use crate::{
+    hot::set_contended,
+    migration::{Blog, THEN, author_blogs, command},
+    publish_notices, request,
+};
 
 /// An operation: its name, the disturbed call to DynamoDB (function, operation and table), an undisturbed step before
 /// it or nothing, its step, and the status of the last response with a part of the body.
@@ -78,7 +82,7 @@ const OPERATIONS: [Operation; 30] = [
     ("fan-out", STEP, "", PUBLISH, r#"201 {"seq": 4}"#),
     ("projector", PROJECT, "", "$reader: DELETE /v1/following/$other", r#"200 {"following": false}"#),
     ("sync", SYNC, "fact", "sync", r#"200 {"total": 3}"#),
-    ("migrate", MIGRATE, "", "import", r#"200 {"unreadable": 0, "titles": ["Blog 3", "Blog 2", "Blog 1"]}"#),
+    ("migrate", MIGRATE, "", "import", r#"200 {"unreadable": 0, "titles": ["Blog $new3", "Blog $new2", "Blog $new1"]}"#),
 ];
 
 #[test]
@@ -129,7 +133,7 @@ impl Cell<'_> {
         let second = self.take(step).await;
         let expected = self.cast(expected);
         let (status, part) = expected.split_once(' ').unwrap();
-        let right = second.status.to_string() == status && contains(&second.body, &serde_json::from_str(part).unwrap());
+        let right = second.status.to_string() == status && has(&second.body, &serde_json::from_str(part).unwrap());
         assert!(right, "{cell}: {} {}, after {} {}", second.status, second.body, first.status, first.body);
         world.idle().await;
         let views = self.seen().await;
@@ -184,17 +188,11 @@ impl Cell<'_> {
 
     async fn import(&self) -> Result<Value, String> {
         let (reader, author) = (self.reader, self.new);
-        let at = |number: u64| (1_748_736_000_000 + number * 1_000).to_string();
-        let mut commands = vec![redis::cmd("FLUSHALL")];
-        for number in 1..=3 {
-            let blog = author * 10 + number;
-            commands.push(redis::cmd("SADD").arg(Layout::AuthorBlogs.key(author)).arg(blog).to_owned());
-            let mut info = redis::cmd("HSET");
-            info.arg(Layout::BlogInfo.key(blog)).arg("id").arg(blog).arg("userId").arg(author);
-            commands.push(info.arg("title").arg(format!("Blog {number}")).arg("createTime").arg(at(number)).to_owned());
-        }
-        commands.push(redis::cmd("ZADD").arg(Layout::Following.key(reader)).arg(at(1)).arg(author).to_owned());
-        commands.push(redis::cmd("SADD").arg(Layout::UserRead.key(reader)).arg(author * 10 + 3).to_owned());
+        let blogs = [1, 2, 3].map(|number| Blog { at: THEN + number * 1_000, id: author * 10 + number });
+        let mut commands = vec![command("FLUSHALL")];
+        commands.extend(author_blogs(author, &blogs));
+        commands.push(command(&format!("ZADD {} {} {author}", Layout::Following.key(reader), blogs[0].at)));
+        commands.push(command(&format!("SADD {} {}", Layout::UserRead.key(reader), blogs[2].id)));
         self.legacy.run(&commands).await;
         let mut event = json!({ "source": self.legacy.url() });
         loop {
@@ -224,14 +222,6 @@ impl Cell<'_> {
             seen.push(reader.get(&path).await.ok());
         }
         json!(seen)
-    }
-}
-
-/// Whether JSON has this part: an object has these fields, anything else is equal.
-fn contains(found: &Value, part: &Value) -> bool {
-    match part {
-        Value::Object(fields) => fields.iter().all(|(name, part)| contains(&found[name], part)),
-        part => found == part,
     }
 }
 

@@ -8,11 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
+use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use futures::future::join_all;
-use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark_tests::{User, World, parameter, world};
+use tidemark_tests::{User, World, items::s, parameter, world};
 
 use crate::{
     at_once,
@@ -66,9 +65,7 @@ fn a_publish_costs_what_the_page_says() {
         assert_eq!(messages, 2, "one message for each page of 1,000 followers");
         assert!((20 * FOLLOWERS..23 * FOLLOWERS).contains(&(bytes as u64)), "about 21 bytes for each follower: {bytes}");
         let mut nodes = world.redis_nodes().await;
-        for node in &mut nodes {
-            log_calls(node).await;
-        }
+        log_calls(&mut nodes).await;
         let calls = async || world.redis_calls().await.get("fcall").copied().unwrap_or(0);
         let before = calls().await;
         world.resume("fan-out").await;
@@ -83,18 +80,10 @@ fn a_publish_costs_what_the_page_says() {
         let others = made - logged.len() as u64;
         assert!((messages as u64..=messages as u64 + 4).contains(&others), "{others} of {made} calls: {logged:?}");
 
-        let dynamodb = world.dynamodb().await;
-        let page = dynamodb
-            .query()
-            .table_name("FollowersTable")
-            .consistent_read(true)
-            .key_condition_expression("#shard = :shard")
-            .expression_attribute_names("#shard", "shard")
-            .expression_attribute_values(":shard", AttributeValue::S("10#03".to_owned()))
-            .return_consumed_capacity(ReturnConsumedCapacity::Total)
-            .send()
-            .await
-            .unwrap();
+        let query = world.dynamodb().await.query().table_name("FollowersTable").consistent_read(true);
+        let query = query.key_condition_expression("#shard = :shard").expression_attribute_names("#shard", "shard");
+        let query = query.expression_attribute_values(":shard", s("10#03"));
+        let page = query.return_consumed_capacity(ReturnConsumedCapacity::Total).send().await.unwrap();
         let units = page.consumed_capacity().unwrap().capacity_units().unwrap();
         let per_thousand = units / page.items().len() as f64 * 1000.0;
         println!("{units} units for {} followers: {per_thousand:.1} a thousand", page.items().len());
@@ -304,21 +293,14 @@ fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon()
         proxy.meter();
         let mut reads = 0;
         let liker = &readers[3];
-        let title = json!({ "title": "edited" }).to_string();
+        let edit = format!(r#"PUT {path} {{"title": "edited"}}"#);
         // Each change, and whether a response shows it.
         let changes = [
-            (
-                "edit",
-                &author,
-                Method::PUT,
-                path.to_owned(),
-                Some(title),
-                (|post| post["title"] == "edited") as fn(&Value) -> bool,
-            ),
-            ("like", liker, Method::PUT, format!("{path}/like"), None, |post| post["likes"] == 1),
-            ("deletion", &author, Method::DELETE, path.to_owned(), None, |post| post["status"] == 404),
+            ("edit", &author, edit, (|post| post["title"] == "edited") as fn(&Value) -> bool),
+            ("like", liker, format!("PUT {path}/like"), |post| post["likes"] == 1),
+            ("deletion", &author, format!("DELETE {path}"), |post| post["status"] == 404),
         ];
-        for (name, caller, method, changed, body, shows) in changes {
+        for (name, caller, request, shows) in changes {
             let (made, over) = (Cell::new(None::<Instant>), Cell::new(false));
             let others = join_all(readers.iter().map(async |reader| {
                 let (mut stale, mut count) = (Duration::ZERO, 0);
@@ -334,7 +316,7 @@ fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon()
             }));
             let change = async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                assert!(caller.send(method, &changed, &[], body).await.status < 300, "{name}");
+                assert!(caller.request(&request).await.status < 300, "{name}");
                 made.set(Some(Instant::now()));
                 assert!(shows(&caller.get(path).await.body), "{name} is not visible to its caller");
                 tokio::time::sleep(STALE + Duration::from_secs(1)).await;
@@ -375,7 +357,8 @@ fn profiles_on_a_page_cost_no_round_trip() {
         let paths = ["/v1/feed?limit=100&profiles=false", "/v1/feed?limit=100"];
         // Round trips and the server's microseconds, summed over all rounds.
         let mut costs = [(0, 0); 2];
-        let spent = async || (world.redis_sum("stats", "total_reads_processed").await, world.redis_time().await);
+        let reads = async || world.redis_sum::<u64>("stats", "total_reads_processed").await;
+        let spent = async || (reads().await, world.redis_micros().await.into_values().sum::<u64>());
         for round in 0..6 {
             for (path, cost) in paths.iter().zip(&mut costs) {
                 let before = spent().await;

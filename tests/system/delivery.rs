@@ -131,11 +131,12 @@ fn a_delivery_after_an_unfollow_leaves_no_ghost() {
 }
 
 #[test]
-fn a_delivery_after_a_deletion_does_not_show_the_post() {
+fn a_delivery_after_a_deletion_is_cancelled_and_does_not_show_the_post() {
     world(async |world| {
         let (reader, late) = held_delivery(world).await;
         world.user(99).delete("/v1/posts/99-1").await.ok();
         world.resume("fan-out").await;
+        assert_eq!(delivery(world, "99-1", &["state"]).await, json!(["cancelled"]));
         deliver(world, &late).await;
         assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec![], 0));
     });

@@ -10,11 +10,11 @@ use tidemark::{
     domain::{Edge, Timestamp},
     facts::schema,
 };
-use tidemark_local::{ClusterSetup, RedisData, RedisSetup};
+use tidemark_local::RedisData;
 use tidemark_tests::{PATIENCE, World, user_id, world, world_with};
 
 use crate::{
-    at_once,
+    at_once, cluster,
     damage::proxy::{Proxy, run_behind_a_proxy},
     publish_and_deliver_all, publish_notices,
 };
@@ -139,7 +139,7 @@ fn a_restart_from_an_older_dump_shows_no_old_data() {
         world.stack.dump_redis().await.unwrap();
         let facts = change(world).await;
         world.stack.restart_redis_from_dump().await.unwrap();
-        assert!(world.redis_sum("stats", "total_commands_processed").await < 1_000, "the server was restarted");
+        assert!(world.redis_sum::<u64>("stats", "total_commands_processed").await < 1_000, "the server was restarted");
         assert_first_reads(world, &facts, "older dump").await;
         goes_on(world, &facts).await;
     });
@@ -163,17 +163,11 @@ fn a_promoted_replica_without_the_last_writes_shows_no_old_data() {
 
 #[test]
 fn masters_of_a_cluster_restarted_from_older_dumps_show_no_old_data() {
-    const MASTERS: usize = 3;
-    let cluster = |options: &mut tidemark_local::Options| {
-        let cluster = ClusterSetup { masters: MASTERS, replicas: 0, node_timeout: Duration::from_secs(1) };
-        options.redis = RedisSetup { tls: false, cluster: Some(cluster) };
-        options.retry_delay = Duration::from_secs(1);
-    };
-    world_with(cluster, async |world| {
+    world_with(cluster::with_replicas(0), async |world| {
         prepare(world).await;
         world.stack.dump_redis().await.unwrap();
         let facts = change(world).await;
-        for master in 0..MASTERS {
+        for master in 0..cluster::MASTERS {
             world.stack.restart_redis_node_from_dump(master).await.unwrap();
             assert_first_reads(world, &facts, &format!("master {master} with an older dump")).await;
         }

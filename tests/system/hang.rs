@@ -271,11 +271,10 @@ async fn line<'a>(run: &'a Run<'a>, seed: u64) -> Line<'a> {
         line.step().await;
     }
     let started = Instant::now();
-    while let Some(&post) = line.pending.first() {
+    while let Some(&post) = line.pending.first()
+        && started.elapsed() < DELIVERED_WITHIN
+    {
         line.delivery(post).await;
-        if started.elapsed() > DELIVERED_WITHIN {
-            break;
-        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     line

@@ -22,7 +22,7 @@ use tidemark_local::Weather;
 use tidemark_tests::{
     Response, World,
     items::{n, s, with_attributes},
-    number_from, user_id, world,
+    number_from, texts, user_id, world,
 };
 
 use crate::damage::{
@@ -47,11 +47,6 @@ pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shar
 pub(crate) async fn set_contended(world: &World, author: u64) {
     let at = n(world.stack.app("publish").unwrap().stores.clock.now().ms() + 60_000);
     world.update_item("PostsTable", schema::head(user_id(author)), &[("contended_at", at)], &[]).await;
-}
-
-pub(crate) async fn follower_count(world: &World, author: u64) -> u64 {
-    let edges = &world.stack.app("follow").unwrap().stores.edges;
-    edges.follower_counts(user_id(author)).await.unwrap().iter().sum()
 }
 
 async fn parts(world: &World, author: u64) -> Vec<CounterItem> {
@@ -161,8 +156,7 @@ impl Readers<'_> {
 
 /// The titles of an author's posts, the newest first.
 async fn titles(world: &World, author: u64) -> Vec<String> {
-    let posts = world.user(author).walk(&format!("/v1/authors/{author}/posts"), 100).await;
-    posts.iter().map(|post| post["title"].as_str().unwrap().to_owned()).collect()
+    texts(&world.user(author).walk(&format!("/v1/authors/{author}/posts"), 100).await, "title")
 }
 
 #[test]
@@ -275,8 +269,7 @@ fn follows_of_an_author_without_posts_share_no_item() {
         const HEAD: u64 = 1_000_001;
         const BUSY: u64 = 1_000_002;
         const SPREAD: u64 = 2_000_000;
-        let imports = tidemark_migrate::Imports(world.stack.app("migrate").unwrap().facts.clone());
-        imports.begin_import(user_id(HEAD)).await.unwrap();
+        crate::migration::imports(world).begin_import(user_id(HEAD)).await.unwrap();
         world.stack.set_weather(Weather::Aws, 1);
         let spread = follow(world, proxy, follows, 1, |number| SPREAD + number).await;
         let first = follow(world, proxy, follows, 100_000, |_| BUSY).await;
@@ -284,7 +277,7 @@ fn follows_of_an_author_without_posts_share_no_item() {
         let head = follow(world, proxy, follows, 300_000, |_| HEAD).await;
         println!("spread {spread:?}\nfirst {first:?}\nbusy {busy:?}\nthrough the head {head:?}");
         world.calm_down().await;
-        assert_eq!((follower_count(world, HEAD).await, follower_count(world, BUSY).await), (follows, 2 * follows));
+        assert_eq!((world.follower_count(HEAD).await, world.follower_count(BUSY).await), (follows, 2 * follows));
         assert_eq!((spread.refused, first.refused, busy.refused), (0, 0, 0));
         assert!(busy.transactions_each < 1.5, "{busy:?}");
         // A slow machine has fewer conflicts at the head. Repeated transactions show the difference at any rate.
@@ -316,7 +309,7 @@ fn counters_that_are_split_under_load_stay_exact() {
         world.calm_down().await;
         let left = world.user(1).walk(&format!("/v1/users/{AUTHOR}/followers"), 100).await.len() as u64;
         assert!(left > USERS / 3 && left < USERS, "{left}");
-        assert_eq!(follower_count(world, AUTHOR).await, left);
+        assert_eq!(world.follower_count(AUTHOR).await, left);
         let parts = parts(world, AUTHOR).await;
         assert!(parts.len() > 1, "the counter was not split: {parts:?}");
         let counters = world.user(1).get(&format!("/v1/users/{AUTHOR}/counters")).await.ok();
@@ -378,7 +371,7 @@ fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
                 let report = repair(world).await;
                 assert_eq!(report["repaired"], report["found"], "{damage:?}: {report}");
             }
-            assert_eq!(follower_count(world, AUTHOR).await, 5, "{damage:?}");
+            assert_eq!(world.follower_count(AUTHOR).await, 5, "{damage:?}");
             assert_eq!(repair(world).await["differences"], json!([]), "{damage:?}");
             world.follow(users.clone(), AUTHOR).await;
         }

@@ -76,9 +76,7 @@ fn refusal(operation: &str) -> Fault {
 /// Sends a request, which is written as `token: METHOD path body`.
 async fn request(world: &World, request: &str, headers: &[(&str, &str)]) -> Response {
     let (token, request) = request.split_once(": ").unwrap();
-    let mut parts = request.splitn(3, ' ');
-    let (method, path, body) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().map(str::to_owned));
-    world.stranger(Some(token)).send(method.parse().unwrap(), path, headers, body).await
+    world.stranger(Some(token)).request_with(headers, request).await
 }
 
 /// Does something for each of these, at most `most` at a time.

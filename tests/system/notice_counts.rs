@@ -139,7 +139,7 @@ fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers(
         let (board, platform) = (board(world), platform(9));
         let views = board.stores.notice_views.clone();
         board.board(platform, UserId::MIN).await.unwrap();
-        let used = async || world.redis_sum("memory", "used_memory").await;
+        let used = async || world.redis_sum::<u64>("memory", "used_memory").await;
         let before = used().await;
         let mut expected = BTreeMap::new();
         // Few at once, because a lease lives for a second.
@@ -163,7 +163,7 @@ fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers(
         let asked: Vec<(u64, u64)> =
             expected.iter().step_by((MANY / ASKED) as usize).map(|(&id, &unread)| (id, unread)).collect();
         world.forget_redis_calls().await;
-        let trips = async || world.redis_sum("stats", "total_reads_processed").await;
+        let trips = async || world.redis_sum::<u64>("stats", "total_reads_processed").await;
         let before = trips().await;
         for &(id, unread) in &asked {
             let counts = board.board(platform, user_id(id)).await.unwrap().counts();

@@ -17,7 +17,7 @@ use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{domain::UserId, views::keys};
 use tidemark_tests::{
-    World,
+    LegacyRedis, World,
     template::{BY_LAMBDA, Permissions, permissions, statements, template_document},
 };
 
@@ -137,8 +137,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         repairs(world, &seen).await;
         migration::a_little_of_everything(world).await;
         // A follow checks the head while an import is open.
-        let imports = tidemark_migrate::Imports(world.stack.app("migrate").unwrap().facts.clone());
-        imports.begin_import("77".parse().unwrap()).await.unwrap();
+        migration::imports(world).begin_import("77".parse().unwrap()).await.unwrap();
         world.follow([78], 77).await;
         // A post waits for others of its author.
         world.user(79).publish("first").await;
@@ -198,8 +197,7 @@ async fn follow_publish_and_read(world: &World, forget: impl AsyncFn()) {
     for _ in 0..2 {
         assert_eq!(author.post_with_key("/v1/posts", "once", &json!({ "title": "one", "body": "text" })).await.status, 201);
     }
-    author.publish("to delete").await;
-    world.idle().await;
+    world.publish_and_deliver(10, "to delete").await;
     author.delete("/v1/posts/10-3").await;
     reader.put("/v1/posts/10-2/like").await.ok();
     let paths = ["/v1/posts/10-2", "/v1/posts/10-2/delivery", "/v1/authors/10/posts", "/v1/feed", "/v1/unread", "/v1/health"];
@@ -371,26 +369,13 @@ async fn several_readers(world: &World) {
 async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
     let user = template_document()["Resources"]["RedisUser"]["Properties"].clone();
     let name = user["UserName"].as_str().unwrap().to_owned();
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let data = tidemark_tests::data_dir();
-    let mut server = tokio::process::Command::new("redis-server");
-    server.arg("--port").arg(port.to_string()).args(["--bind", "127.0.0.1", "--save", "", "--dir"]).arg(data.path());
-    server.args(["--user", &name, ">secret"]).args(user["AccessString"].as_str().unwrap().split_whitespace());
-    let mut server = server.stdout(std::process::Stdio::null()).kill_on_drop(true).spawn().unwrap();
-    tidemark_tests::until("redis-server starts", async || {
-        assert!(server.try_wait().unwrap().is_none(), "redis-server has ended");
-        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok()
-    })
-    .await;
-
-    let url = format!("redis://{name}:secret@127.0.0.1:{port}");
+    let rules: Vec<&str> = user["AccessString"].as_str().unwrap().split_whitespace().collect();
+    // A second server, without legacy data.
+    let server = LegacyRedis::start().await;
     // The default user has all permissions in this test. It runs what no function runs, and repeats refused commands.
-    let mut connection = {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
-    };
+    let mut connection = server.connect().await;
+    redis::cmd("ACL").arg("SETUSER").arg(&name).arg(">secret").arg(rules).exec_async(&mut connection).await.unwrap();
+    let url = server.url().replace("redis://", &format!("redis://{name}:secret@"));
     let emptying = connection.clone();
     let forget = || {
         let mut connection = emptying.clone();
@@ -410,5 +395,4 @@ async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
     assert!(refused.is_empty(), "{refused:?}");
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
     assert!(stats.contains("cmdstat_fcall:") && stats.contains("cmdstat_function|load:"), "{stats}");
-    server.kill().await.unwrap();
 }

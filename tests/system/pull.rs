@@ -180,8 +180,7 @@ fn pulled_and_retracted_posts_do_not_hide_other_pulled_posts() {
         // These posts are retracted from views that never had them.
         author.delete("/v1/posts/10-2").await.ok();
         author.delete("/v1/posts/10-3").await.ok();
-        author.publish("four, pushed").await;
-        world.idle().await;
+        world.publish_and_deliver(10, "four, pushed").await;
         assert_eq!((reader.unread_total_once().await, reader.feed_ids().await), (1, vec!["10-4".to_owned()]));
     });
 }

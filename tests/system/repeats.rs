@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use futures::{FutureExt, future::join_all};
-use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{ReadState, UserId};
 use tidemark_local::{Fault, FaultAction};
@@ -156,9 +155,8 @@ fn two_hundred_concurrent_marks_of_one_reader_all_succeed() {
 fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers() {
     world(async |world| {
         let (author, reader) = (world.user(1), world.user(7));
-        let put = async |path: &str, body: Value| author.send_once(Method::PUT, path, &[], Some(body.to_string())).await;
         author.publish("before").await;
-        put("/v1/me/profile", json!({ "name": "Before" })).await.ok();
+        author.put_body("/v1/me/profile", &json!({ "name": "Before" })).await.ok();
         let seen = async || {
             let post = reader.get("/v1/posts/1-1").await.ok();
             json!([post["title"], post["profiles"]["1"]["name"]])
@@ -170,7 +168,7 @@ fn an_edit_and_a_profile_whose_requests_died_after_the_fact_reach_readers() {
             ("profile", "ProfilesTable", "/v1/me/profile", json!({ "name": "After" })),
         ] {
             world.stack.faults().add(Fault::new("TransactWriteItems", FaultAction::Kill).of(function).on(table));
-            assert!(put(path, body).await.status >= 500);
+            assert!(author.put_body(path, &body).await.status >= 500);
         }
         world.idle().await;
         assert_eq!(seen().await, json!(["after", "After"]));

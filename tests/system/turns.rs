@@ -53,9 +53,7 @@ fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
             load(node, "math.floor(mine - now)", "1000").await;
         }
         world.publish_and_deliver(42, "gets a turn").await;
-        for node in &mut nodes {
-            log_calls(node).await;
-        }
+        log_calls(&mut nodes).await;
         // The turn passes.
         tokio::time::sleep(Duration::from_millis(10)).await;
         world.publish_and_deliver(42, "late").await;
@@ -70,12 +68,14 @@ fn a_trip_that_comes_long_after_its_turn_asks_for_another_one() {
     });
 }
 
-/// Begins a log of all commands of a node.
-pub(crate) async fn log_calls(node: &mut MultiplexedConnection) {
-    for (parameter, value) in [("slowlog-log-slower-than", 0), ("slowlog-max-len", 10_000)] {
-        let () = redis::cmd("CONFIG").arg("SET").arg(parameter).arg(value).query_async(node).await.unwrap();
+/// Begins a log of all commands of these nodes.
+pub(crate) async fn log_calls(nodes: &mut [MultiplexedConnection]) {
+    let mut begin = redis::pipe();
+    begin.cmd("CONFIG").arg("SET").arg("slowlog-log-slower-than").arg(0).arg("slowlog-max-len").arg(10_000);
+    begin.cmd("SLOWLOG").arg("RESET");
+    for node in nodes {
+        begin.exec_async(node).await.unwrap();
     }
-    let () = redis::cmd("SLOWLOG").arg("RESET").query_async(node).await.unwrap();
 }
 
 /// The names of the functions that delivered or gave a turn since the log began, in order.

@@ -26,8 +26,7 @@ fn parameters_are_described_grouped_used_and_documented_and_no_other_is() {
     let grouped = groups.iter().flat_map(|group| group["Parameters"].as_array().unwrap());
     let mut grouped: Vec<&str> = grouped.map(|name| name.as_str().unwrap()).collect();
     let rows = table_under(&text_of("docs/deployment.md"), "## Parameters");
-    let rows = rows.iter().map(|row| (name_in(&row[0]), name_in(&row[1])));
-    let mut listed: Vec<(String, String)> = rows.collect();
+    let mut listed: Vec<(String, String)> = rows.iter().map(|row| (name_in(&row[0]), name_in(&row[1]))).collect();
     // A name in a comment does not count as used.
     let text = text_of("template.yaml");
     let text = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");

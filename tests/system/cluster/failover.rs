@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use tidemark_local::Options;
-use tidemark_tests::{PATIENCE, World, deployed_timeouts, until, world_with};
+use tidemark_tests::{Hang, PATIENCE, World, deployed_timeouts, until, world_with};
 
-use super::{MASTERS, ask, at_home, home_of, pid, signal, with_replicas};
+use super::{MASTERS, ask, at_home, home_of, with_replicas};
 
 const AUTHOR: u64 = 1_000_000;
 
@@ -35,11 +35,9 @@ async fn unread(world: &World, reader: u64) -> (u64, bool) {
     (response.ok()["total"].as_u64().unwrap(), degraded)
 }
 
-/// Waits until a reader's view is available again. Returns the time.
-async fn is_served_again(world: &World, reader: u64) -> Duration {
-    let started = Instant::now();
+/// Waits until a reader's view is available again.
+async fn is_served_again(world: &World, reader: u64) {
     until("a replica takes over", async || !unread(world, reader).await.1).await;
-    started.elapsed()
 }
 
 #[test]
@@ -146,14 +144,13 @@ fn changes_that_only_the_lost_master_received_are_not_lost() {
         let replica = lost + MASTERS;
         until("the replica has everything", async || ask::<i64>(world, lost, "WAIT 1 100").await == 1).await;
         // From here on the replica receives nothing, not even data that waits in a socket.
-        let replica_pid = pid(world, replica).await;
-        signal(&replica_pid, "STOP");
+        let hang = Hang::begin(&[ask(world, replica, "INFO server").await]);
         ask::<u64>(world, lost, "CLIENT KILL TYPE replica").await;
         world.user(reader).put(&format!("/v1/posts/{AUTHOR}-1/read")).await.ok();
         world.publish_and_deliver(AUTHOR, "not heard").await;
         assert_eq!(unread(world, reader).await, (3, false), "one more, one read");
         world.stack.kill_redis_node(lost).await.unwrap();
-        signal(&replica_pid, "CONT");
+        hang.end();
         is_served_again(world, reader).await;
         assert_eq!(unread(world, reader).await, (3, false));
         // The replica that took over had three unread posts.

@@ -16,10 +16,10 @@ use tidemark_tests::{World, user_id, world_with};
 
 use crate::migration::command;
 
-const MASTERS: usize = 3;
+pub(crate) const MASTERS: usize = 3;
 
 /// A cluster whose nodes count a silent node as lost after a second.
-fn with_replicas(replicas: usize) -> impl FnOnce(&mut Options) {
+pub(crate) fn with_replicas(replicas: usize) -> impl FnOnce(&mut Options) {
     move |options| {
         let cluster = ClusterSetup { masters: MASTERS, replicas, node_timeout: Duration::from_secs(1) };
         options.redis = RedisSetup { tls: false, cluster: Some(cluster) };
@@ -57,15 +57,6 @@ async fn at_home(world: &World, master: usize, first: u64, count: usize) -> Vec<
     at_home.take(count).collect().await
 }
 
-async fn pid(world: &World, index: usize) -> String {
-    let info: String = ask(world, index, "INFO server").await;
-    info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim().to_owned()
-}
-
-fn signal(pid: &str, name: &str) {
-    assert!(std::process::Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap().success());
-}
-
 const READS: [&str; 8] = ["get", "mget", "exists", "hgetall", "hmget", "lrange", "zrange", "zscore"];
 
 /// The number of reads that replicas have served, by command.
@@ -83,13 +74,6 @@ async fn read_from_replicas(world: &World) -> BTreeMap<&'static str, u64> {
     reads
 }
 
-/// Waits until the replicas have all data of the masters.
-async fn replicas_have_heard(world: &World) {
-    for master in 0..MASTERS {
-        while ask::<i64>(world, master, "WAIT 1 100").await < 1 {}
-    }
-}
-
 #[test]
 fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
     world_with(with_replica_reads, async |world| {
@@ -103,7 +87,10 @@ fn own_data_is_read_from_masters_and_lists_of_others_from_replicas() {
         caller.feed("all").await;
         anybody.get("/v1/users/9/counters").await.ok();
         anybody.get("/v1/users/9/followers?profiles=false").await.ok();
-        replicas_have_heard(world).await;
+        // Until the replicas have all data of the masters.
+        for master in 0..MASTERS {
+            while ask::<i64>(world, master, "WAIT 1 100").await < 1 {}
+        }
 
         // The caller's own lists. After a change by the caller, also the lists of others.
         let before = read_from_replicas(world).await;

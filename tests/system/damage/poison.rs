@@ -13,7 +13,7 @@ use tidemark_tests::{
 };
 
 use super::{Scene, facts, fire, walk};
-use crate::notices::content;
+use crate::{notices::content, publish_and_deliver_all};
 
 /// Scenes whose readers have read a notice.
 async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
@@ -139,13 +139,7 @@ fn a_damaged_field_holds_back_no_other_reader() {
         for &(reader, author) in &pairs {
             world.follow([reader], author).await;
         }
-        let publish = async |title| {
-            for author in [99, 98] {
-                world.user(author).publish(title).await;
-            }
-            world.idle().await;
-        };
-        publish("one").await;
+        publish_and_deliver_all(world, [99, 98], ["one"]).await;
         world.read_feeds(1..=41).await;
         let damage = async || {
             for (reader, author) in [(20, 99), (41, 98)] {
@@ -156,7 +150,7 @@ fn a_damaged_field_holds_back_no_other_reader() {
             }
         };
         damage().await;
-        publish("two").await;
+        publish_and_deliver_all(world, [99, 98], ["two"]).await;
         for &(reader, author) in &pairs {
             assert_eq!(world.user(reader).feed_ids().await, [format!("{author}-2"), format!("{author}-1")], "{reader}");
         }

@@ -24,7 +24,6 @@ use super::{
     proxy::{Fate, Proxy, Request, world_behind_a_proxy},
     repair,
 };
-use crate::hot::follower_count;
 
 /// Follows while the list is read, and unfollows before the count is read and before it is repaired. List and count
 /// differ in every look, and the count is the same each time.
@@ -69,7 +68,7 @@ fn a_right_count_is_not_repaired_during_follows_and_unfollows() {
             churn(world, proxy, listing, counter).await;
             world.user(1).delete("/v1/following/50").await.ok();
             world.idle().await;
-            assert_eq!(follower_count(world, 50).await, 1, "one follower is left");
+            assert_eq!(world.follower_count(50).await, 1, "one follower is left");
             let edges = &world.stack.app("follow").unwrap().stores.edges;
             assert_eq!(edges.followings(user_id(1)).await.unwrap(), 1, "one author is left");
         }
@@ -105,8 +104,7 @@ fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
             scene.app.stores.relation_views.forget_counters(scene.author, None).await.unwrap();
             scene.counters(scene.author).await;
             author.get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
-            let post = author.publish("to real followers").await;
-            world.idle().await;
+            let post = world.publish_and_deliver(scene.author.get(), "to real followers").await;
             let delivery = author.get(&format!("/v1/posts/{post}/delivery")).await.ok();
             assert_eq!((&delivery["state"], &delivery["delivered"]), (&json!("done"), &json!(2)));
             assert!(scene.caller(scene.reader).feed_ids().await.contains(&post));

@@ -244,15 +244,14 @@ pub(super) const ALL: &[Damage] = &[
         damage_list(scene, "list-missing", "following", scene.other, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followed authors", &async |scene: &Scene| {
-        let now = scene.now().ms();
-        damage_list(scene, "list-ghost", "following", scene.stranger, |key, member| Cmd::zadd(key, member, now)).await
+        damage_list(scene, "list-ghost", "following", scene.stranger, |key, member| Cmd::zadd(key, member, scene.now().ms()))
+            .await
     }),
     ("a follower missing in the cached list", &async |scene: &Scene| {
         damage_list(scene, "list-missing", "fans", scene.follower, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followers", &async |scene: &Scene| {
-        let now = scene.now().ms();
-        damage_list(scene, "list-ghost", "fans", scene.stranger, |key, member| Cmd::zadd(key, member, now)).await
+        damage_list(scene, "list-ghost", "fans", scene.stranger, |key, member| Cmd::zadd(key, member, scene.now().ms())).await
     }),
     ("a follower in the wrong place of the cached list", &async |scene: &Scene| {
         damage_list(scene, "list-time", "fans", scene.follower, |key, member| Cmd::zincr(key, member, 5_000)).await

@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidemark_local::Weather;
 use tidemark_tests::{Response, World, deployed_timeouts, number_from};
 
-use super::{AUTHOR, Readers, are_all_published, follower_count};
+use super::{AUTHOR, Readers, are_all_published};
 
 const FIRST: u64 = 2_000_000;
 /// Requests that are open at once at most. More means that the machine does not keep up.
@@ -83,7 +83,7 @@ impl Minute<'_> {
     async fn follow(&self, author: u64) {
         let path = format!("/v1/following/{author}");
         let follows = self.send("follows", 1_667, async |number| self.world.user(FIRST + number).put(&path).await).await;
-        assert_eq!(follower_count(self.world, author).await, follows);
+        assert_eq!(self.world.follower_count(author).await, follows);
         let counters = self.world.user(author).get(&format!("/v1/users/{author}/counters")).await.ok();
         assert_eq!(counters["followers"], follows);
         assert_eq!(self.world.user(author).walk(&format!("/v1/users/{author}/followers"), 100).await.len() as u64, follows);

@@ -232,9 +232,7 @@ fn a_page_that_comes_after_the_erasure_writes_nothing() {
 fn a_follow_that_overlaps_the_erasure_leaves_a_complete_view() {
     const READER: u64 = 3;
     world(async |world| {
-        let reader = world.user(READER);
-        world.follow([READER], 60).await;
-        reader.feed_ids().await;
+        let reader = world.live_reader(READER, [60]).await;
         // The edge of a request that stalled before it updated the view. The erasure has removed the edge since.
         world.follow([4], 61).await;
         let app = world.stack.app("follow").unwrap();

@@ -132,7 +132,7 @@ async fn deliver(world: &World, all: u64) -> [f64; 2] {
         until("it is delivered", async || world.user(AUTHOR_OF_ALL).get(&path).await.ok()["state"] == "done").await;
     }
     let processor = world.redis_processor_micros().await - before;
-    let micros = [world.redis_micros("fcall").await as f64, processor].map(|micros| micros / (POSTS * all) as f64);
+    let micros = [world.redis_micros().await["fcall"] as f64, processor].map(|micros| micros / (POSTS * all) as f64);
     world.stack.resume("live").unwrap();
     world.stack.idle_within(Duration::from_secs(600)).await.unwrap();
     micros

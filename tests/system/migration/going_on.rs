@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     damage::proxy::{Fate, Proxy, Request, world_behind_a_proxy},
-    hot::{follower_count, split},
+    hot::split,
 };
 
 const AUTHOR: u64 = 1_000;
@@ -111,7 +111,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
     let edge = edge(world, 1, author).await.unwrap();
     let head = app(world).stores.posts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap_or_default();
     assert_eq!(edge.base, head.latest_seq, "author {author}: posts that were imported before the follow are not new");
-    assert_eq!(follower_count(world, author).await, 1);
+    assert_eq!(world.follower_count(author).await, 1);
 }
 
 #[test]
@@ -200,8 +200,7 @@ fn imported_posts_of_an_active_author_keep_their_time_and_are_in_no_feed() {
         legacy.run(&[zadd(Layout::UFollow, 2, THEN / 1000, AUTHOR), command("SADD user:unread:2:1000 5")]).await;
         let (author, reader) = (world.user(AUTHOR), world.user(1));
         reader.put(&format!("/v1/following/{AUTHOR}")).await.ok();
-        let first = author.publish("first here").await;
-        world.idle().await;
+        let first = world.publish_and_deliver(AUTHOR, "first here").await;
         assert_eq!(reader.feed("all").await, [(first.clone(), false)]);
         let (response, _) = migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(counts(&response, "author-blogs"), [60, 60, 0, 0]);
@@ -323,7 +322,7 @@ fn users_can_follow_unfollow_and_read_during_an_import() {
             assert!(implied <= follows, "user {user}: {implied} unread of {follows}");
         }
         for author in 0..10 {
-            let counts = follower_count(world, AUTHOR + author).await;
+            let counts = world.follower_count(AUTHOR + author).await;
             let listed = world.user(1).walk(&format!("/v1/users/{}/followers", AUTHOR + author), 100).await;
             assert_eq!(counts, listed.len() as u64, "author {author}");
         }

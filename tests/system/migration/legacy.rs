@@ -10,14 +10,14 @@ use tidemark_migrate::legacy::Layout;
 use super::{command, zadd};
 
 /// 2025-06-01, in milliseconds since the epoch.
-pub(super) const THEN: u64 = 1_748_736_000_000;
+pub(crate) const THEN: u64 = 1_748_736_000_000;
 
 const DAY: u64 = 24 * 3600 * 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Blog {
-    pub(super) at: u64,
-    pub(super) id: u64,
+pub(crate) struct Blog {
+    pub(crate) at: u64,
+    pub(crate) id: u64,
 }
 
 /// The data that a test wrote to a legacy Redis.

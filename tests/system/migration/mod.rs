@@ -6,7 +6,6 @@ mod legacy;
 mod whole;
 
 use lambda_runtime::{Context, LambdaEvent};
-use legacy::{Blog, THEN, info};
 use redis::Cmd;
 use serde_json::{Value, json};
 use tidemark::{
@@ -17,8 +16,10 @@ use tidemark_migrate::{Imports, legacy::Layout};
 use tidemark_tests::{LegacyRedis, World, until, user_id, world};
 
 use crate::damage::items;
+use legacy::info;
+pub(crate) use legacy::{Blog, THEN};
 
-fn imports(world: &World) -> Imports {
+pub(crate) fn imports(world: &World) -> Imports {
     Imports(app(world).facts.clone())
 }
 
@@ -72,7 +73,7 @@ fn zadd(layout: Layout, owner: u64, score: u64, member: u64) -> Cmd {
     command(&format!("ZADD {} {score} {member}", layout.key(owner)))
 }
 
-fn author_blogs(author: u64, blogs: &[Blog]) -> Vec<Cmd> {
+pub(crate) fn author_blogs(author: u64, blogs: &[Blog]) -> Vec<Cmd> {
     let set = blogs.iter().map(|blog| command(&format!("SADD {} {}", Layout::AuthorBlogs.key(author), blog.id)));
     set.chain(blogs.iter().map(|blog| info(author, blog))).collect()
 }

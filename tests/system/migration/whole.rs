@@ -17,7 +17,6 @@ use super::{
     legacy::{Legacy, title},
     migrate, publish_notice,
 };
-use crate::hot::follower_count;
 
 /// The number of users of the legacy system. A build with `TIDEMARK_LEGACY` sets another number.
 const USERS: usize = match option_env!("TIDEMARK_LEGACY") {
@@ -161,7 +160,7 @@ async fn compare(world: &World, expected: &Legacy) {
         }
     }
     for author in expected.blogs.keys() {
-        assert_eq!(follower_count(world, *author).await, followers.get(author).copied().unwrap_or(0), "author {author}");
+        assert_eq!(world.follower_count(*author).await, followers.get(author).copied().unwrap_or(0), "author {author}");
     }
     assert_eq!(expected.users.len(), USERS);
 }

@@ -12,7 +12,6 @@ use std::{
 
 use futures::future::{join, join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark_local::Options;
 use tidemark_tests::{LegacyRedis, PATIENCE, World, number_from, parameter};
@@ -53,17 +52,17 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     /// Returns the body of the response. A failed request counts.
-    async fn request(&self, method: Method, user: u64, path: &str, body: Option<Value>) -> Value {
-        let response = self.world.user(user).send(method.clone(), path, &[], body.map(|body| body.to_string())).await;
+    async fn request(&self, user: u64, request: &str) -> Value {
+        let response = self.world.user(user).request(request).await;
         if !(200..300).contains(&response.status) {
-            println!("failed: {method} {path} by {user}: {} {}", response.status, response.body);
+            println!("failed: {request} by {user}: {} {}", response.status, response.body);
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
         response.body
     }
 
     async fn get(&self, user: u64, path: &str) -> Value {
-        self.request(Method::GET, user, path, None).await
+        self.request(user, &format!("GET {path}")).await
     }
 
     /// Any post of a page: its id and its title.
@@ -112,7 +111,7 @@ impl Scene<'_> {
             return None;
         }
         if on {
-            self.request(Method::PUT, user, &format!("/v1/following/{author}"), None).await;
+            self.request(user, &format!("PUT /v1/following/{author}")).await;
         } else {
             self.legacy.follow(user, author).await;
         }
@@ -133,7 +132,7 @@ impl Scene<'_> {
             return None;
         }
         if on {
-            self.request(Method::DELETE, user, &format!("/v1/following/{author}"), None).await;
+            self.request(user, &format!("DELETE /v1/following/{author}")).await;
         } else {
             self.legacy.unfollow(user, author).await;
         }
@@ -147,7 +146,7 @@ impl Scene<'_> {
         client.number += 1;
         let title = format!("{author} number {} of {}", client.number, client.users[0]);
         if on {
-            self.request(Method::POST, author, "/v1/posts", Some(json!({ "title": title }))).await;
+            self.request(author, &format!("POST /v1/posts {}", json!({ "title": title }))).await;
         } else {
             self.legacy.publish(author, &title).await;
         }
@@ -159,7 +158,7 @@ impl Scene<'_> {
         let (author, on) = self.author(client).await?;
         let title = if on {
             let [id, title] = self.any_post(client, author, &format!("/v1/authors/{author}/posts?limit=20")).await?;
-            self.request(Method::DELETE, author, &format!("/v1/posts/{id}"), None).await;
+            self.request(author, &format!("DELETE /v1/posts/{id}")).await;
             title
         } else {
             self.legacy.delete_one(author).await?
@@ -298,15 +297,10 @@ async fn lost(world: &World, legacy: &LegacySystem, clients: &[Client], authors:
 
 /// Divides the users between clients.
 fn clients(users: &[u64], rng: &mut StdRng) -> Vec<Client> {
-    let client = |number: usize| Client {
-        rng: StdRng::seed_from_u64(rng.random()),
-        users: users.iter().copied().skip(number).step_by(CLIENTS).collect(),
-        follows: BTreeMap::new(),
-        posts: BTreeMap::new(),
-        read: BTreeMap::new(),
-        touched: BTreeMap::new(),
-        acted: BTreeSet::new(),
-        number: 0,
+    let client = |number: usize| {
+        let (rng, users) = (StdRng::seed_from_u64(rng.random()), users.iter().copied().skip(number).step_by(CLIENTS).collect());
+        let (follows, posts, read, touched, acted, number) = Default::default();
+        Client { rng, users, follows, posts, read, touched, acted, number }
     };
     (0..CLIENTS).map(client).collect()
 }
