@@ -1,4 +1,5 @@
-//! Fan-out: the delivery of a post to the views of its author's followers, page by page.
+//! Fan-out: the delivery of a post to the views of its author's followers, page by page. The posts of a pulled author
+//! have no pages: reads fetch them (`reader/catch_up.rs`). The author's head decides it for each post.
 //!
 //! Publish and delete [start](FanOuts::start) a fan-out. They send a batch for each of up to [`INLINE_PAGES`] pages, or
 //! tasks that list ranges of pages if there are more. Reconcile [resumes](FanOuts::resume) unfinished fan-outs.
@@ -143,8 +144,8 @@ impl FanOuts {
     /// Starts a fan-out. The number of reads and sends has a bound that does not depend on the number of followers.
     ///
     /// If pages cannot be sent, or the end of a fan-out without pages cannot be stored, this still succeeds: the post
-    /// stays listed as unfinished, and reconcile does the rest. Fails if neither Redis nor a task has the head, the
-    /// change of the author's counters, or the deletion.
+    /// stays listed as unfinished, and reconcile does the rest. Fails if Redis could not be updated
+    /// (head, counters, deletion) and no task could be left for that.
     pub async fn start(&self, fan_out: FanOut) -> Result<()> {
         if let Err(error) = self.show(fan_out).await {
             self.note_unsent(fan_out.kind, fan_out.post).await;
@@ -156,8 +157,8 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Tells Redis of a change of an author's posts, or leaves that to a worker. After it, no view is rebuilt from what
-    /// Redis knew before the change. So it comes before the first delivery.
+    /// Tells Redis of a change of an author's posts, or leaves that to a worker. It comes before the first
+    /// delivery, because a rebuild after the delivery must not use what Redis knew before.
     async fn show(&self, fan_out: FanOut) -> Result<()> {
         let tell = || vec![Task::Tell { fan_out }];
         self.sync.or_enqueue(self.update(fan_out).await, tell).await

@@ -15,8 +15,12 @@
 //! - [`Live`]: messages to live connections.
 //!
 //! A use case that changes something fails if the facts fail, or if neither the views nor the queue accept the change.
-//! If it changes several facts, some of them may then be changed. `degraded` in a result says that Redis was
-//! unavailable and the result comes from the facts.
+//! If it changes several facts, some of them may then be changed. Two differ: a publish succeeds although its pages
+//! cannot be sent, and reconcile sends them. A reaction also fails if its `rank` task cannot be sent.
+//!
+//! `degraded` in a result says that Redis was unavailable, or that the outage note stood ([`outage`]), and that the
+//! result comes from the facts. Relations and delivery statuses set it after any error of Redis. In the result of a
+//! mark, it says that the view did not accept the mark, and that a worker updates it.
 //!
 //! What they share:
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.

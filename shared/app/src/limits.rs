@@ -38,13 +38,14 @@ pub enum Denied {
 #[derive(Clone)]
 pub struct AccessCheck {
     pub stores: Arc<Stores>,
-    /// While views may lack changes, Redis may lack that a user has asked to leave.
+    /// While the outage note stands, Redis may not know yet that a user has asked to leave. Then the facts are read.
     pub outage: Outage,
     pub per_minute: PerMinute,
 }
 
 impl AccessCheck {
-    /// Takes a request from the user's bucket, and returns whether Redis responded. `of_erased` lets erased users pass.
+    /// Counts a request against the user's limit, and returns whether Redis responded. `of_erased` lets erased users
+    /// pass.
     pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;

@@ -52,7 +52,7 @@ impl Lists {
         .await
     }
 
-    /// Deletes a list of the caller, if there is such a list. Returns false if the list is another user's.
+    /// Deletes a list of the caller. May be repeated. Returns false if the caller never had this list.
     pub async fn delete(&self, caller: UserId, list: ListId) -> Result<bool> {
         if list.user != caller {
             return Ok(false);

@@ -168,10 +168,10 @@ impl Later {
     }
 }
 
-/// Attempts of its own that a task has in an outage: about four hours. Then it is given back and becomes a dead letter.
+/// A task that was sent this often in an outage, for about four hours, is given back and becomes a dead letter.
 pub(crate) const MOST_TRIES: u8 = u8::MAX;
 
-/// Attempts of its own that a task has if it may be the cause of its failure: about half a minute.
+/// The same for a page that the facts or the queue refuse, because the page may be the cause: about half a minute.
 pub(crate) const FEW_TRIES: u8 = 8;
 
 /// The delay of a task that has failed `tries` times: short at first, so that a view is right soon after a short

@@ -52,7 +52,7 @@ impl Recorder {
     }
 
     /// Returns the time until the deadline of an invocation, which is in milliseconds since the epoch; `None` if it has
-    /// passed: `cargo lambda watch` always sends 600,000.
+    /// passed, as with `cargo lambda watch`, which always sends 600,000.
     pub fn time_until(&self, deadline: u64) -> Option<Duration> {
         deadline.checked_sub(self.clock.now().ms()).map(Duration::from_millis)
     }

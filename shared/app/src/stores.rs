@@ -1,4 +1,4 @@
-//! [`Stores`]: the ports that the use cases share. `App` holds the other one, `Failures`.
+//! [`Stores`]: the ports that the use cases share. The port `Failures` is not among them: `App` holds it.
 
 use std::{sync::Arc, time::Duration};
 

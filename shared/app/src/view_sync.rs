@@ -15,9 +15,9 @@ const RANK_DELAY: Duration = Duration::from_secs(1);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave to a worker what the views do not accept, and fail if
-/// the queue does not accept it either. `pair`, `post`, `reacted`, `follows` and `choices_of` return the error, and
-/// their callers repeat them. A *pair* is one user and one author.
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave an update that fails to a worker. They fail if the task
+/// cannot be sent or the outage note cannot be written. `pair`, `post`, `reacted`, `follows` and `choices_of` return
+/// the error, and their callers repeat them. A *pair* is one user and one author.
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,

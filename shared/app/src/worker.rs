@@ -67,7 +67,7 @@ impl Worker {
     }
 }
 
-/// Returns how many attempts of its own a failed task has. It has none if it may itself be the cause.
+/// Returns how often a failed task is sent again: never for a damaged item, which no attempt repairs.
 fn most_tries(error: &StoreError, task: &Task) -> u8 {
     match task {
         _ if !error.is_retryable() => 0,

@@ -1,6 +1,7 @@
 //! Ranked feeds: the delivery to them, and the steps of posts.
 //!
-//! After a reaction, one [`Task::Rank`] a moment compares the exact counts of the post with its step. If the step
+//! After a reaction, a [`Task::Rank`] compares the exact counts of the post with its step. Reactions of the same moment
+//! share one task. If the step
 //! changes, Redis notes the post for the author's next [`Task::Rescore`]. That sends all noted posts together to the
 //! followers' ranked feeds, in one [`Task::Move`] for each range of pages. An author has one of these fan-outs at a
 //! time, with a pause after it. They need no progress: the queue repeats a task until it is done, and reconcile

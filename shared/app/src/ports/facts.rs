@@ -98,8 +98,8 @@ pub enum Look {
     Waiting(Timestamp),
     /// This many pages are done, more than before.
     Moving(u64),
-    /// The missing pages are about to be sent again. Before, [`Delivery::sent_at`](tidemark_domain::Delivery) was
-    /// `before`. The token is the run's own: two runs may have the same time.
+    /// The missing pages are about to be sent again. If [`Delivery::sent_at`](tidemark_domain::Delivery) is no longer
+    /// `before`, another run was first. The token names this run, because two runs may have the same time.
     Sending { before: Option<Timestamp>, at: Timestamp, token: u64 },
     /// The pages of [`Look::Sending`] with this token were sent. This many other pages were done.
     Sent { token: u64, attempts: u32, pages_done: u64 },

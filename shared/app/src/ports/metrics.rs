@@ -46,7 +46,7 @@ macro_rules! metrics {
 metrics! {
     /// The time of a request in its function.
     RequestLatency: Milliseconds, &[&["Route", "StatusClass"]];
-    /// Responses that were made without Redis.
+    /// Responses with `degraded`: Redis was unavailable, or the outage note stood.
     DegradedResponses: Count, &[&[]];
     ColdStarts: Count, &[&[]];
     /// The time from the publish of a post to the end of its delivery.

@@ -118,7 +118,7 @@ pub trait ErasureViews: Send + Sync {
     async fn clear_reactions(&self, user: UserId) -> Result<()>;
     /// Removes every view that is named by the user alone, except the note that the user may not call.
     async fn clear_user(&self, user: UserId) -> Result<()>;
-    /// Removes the view of a read state. A reader who has read the facts before cannot store them.
+    /// Removes the view of a read state. A process that has read the facts before can no longer store them.
     async fn clear_notice_reads(&self, user: UserId, platform: Platform) -> Result<()>;
     async fn clear_posts(&self, posts: &[PostId]) -> Result<()>;
 }
@@ -128,7 +128,7 @@ pub trait ErasureViews: Send + Sync {
 pub trait Erasures: Send + Sync {
     /// Returns the receipt of a user; `None` if the user never asked to leave.
     async fn erasure(&self, user: UserId) -> Result<Option<Erasure>>;
-    /// Stores a receipt unless there is one, and that follows of the user are refused. Returns the stored one.
+    /// Stores a receipt unless there is one. From then on, follows of the user are refused. Returns the stored receipt.
     async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure>;
     /// Replaces a receipt by its next version. Returns false, and writes nothing, if another run was first.
     async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool>;

@@ -56,7 +56,8 @@ impl MovedPost {
     }
 }
 
-/// Work of the fan-out queue.
+/// Work of the fan-out queue. A new kind also needs a place in [`Worker`](crate::Worker) and
+/// [`Task::is_missed_by_views`]. Its message has the number of its failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Task {

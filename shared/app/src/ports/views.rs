@@ -22,7 +22,8 @@ pub enum Begun {
     Ready,
 }
 
-/// The result of [`ReaderViews::open_gate`] for one author.
+/// The result of [`ReaderViews::open_gate`] for one author. Once an author's *gate* is open, the reader's view accepts
+/// the author's new posts, and the facts from before are merged as a [`Seed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// The gate is open, and the facts have to be merged.
@@ -86,7 +87,7 @@ pub struct Delivered {
     pub reached: u64,
     /// Readers among them who have a ranked feed. [`ReaderViews::rank`] puts the post there.
     pub ranked: Vec<UserId>,
-    /// Readers among them to whose live connections the caller must send a task: the views rely on it.
+    /// Readers among them with live connections. The caller must send them a task: the views count it as sent.
     pub notified: Notified,
 }
 
@@ -256,8 +257,9 @@ pub trait PostViews: Send + Sync {
     /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
     /// less than two seconds old stay until they are two seconds old.
     ///
-    /// Returns whether the caller has to enqueue a `Task::Rank`. If not, another one is enqueued that has not called
-    /// [`Self::begin_rank`] yet, or its sender was killed. A repetition for the same user returns the same.
+    /// Returns whether the caller has to enqueue a `Task::Rank`. If not, an earlier task has not begun yet
+    /// ([`Self::begin_rank`]), or the process that had to send it was killed. A repetition for the same user returns
+    /// the same.
     async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool>;
     /// Begins a `rank` task of a post: the next reaction enqueues another task.
     async fn begin_rank(&self, post: PostId) -> Result<()>;

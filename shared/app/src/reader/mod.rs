@@ -47,7 +47,7 @@ pub enum Origin {
     View,
     /// The facts, because the view is damaged or being rebuilt.
     Rebuilding,
-    /// The facts, because Redis is unavailable.
+    /// The facts, because Redis is unavailable, the outage note stands, or the view did not accept a mark.
     Degraded,
 }
 

@@ -1,5 +1,6 @@
-//! The rebuild of a view that is in use. First the view is flagged, so that deliveries, follows and marks reach it from
-//! then on. Then the facts are merged. Then the flag is removed.
+//! The rebuild of a reader's view while it is in use: by each read that finds it missing, damaged or abandoned, by a
+//! `rebuild` task, and by an update that disagrees with the view in every round. First the view is flagged, so that
+//! deliveries, follows and marks reach it from then on. Then the facts are merged. Then the flag is removed.
 
 use tidemark_domain::{Edge, FeedKey, Post, Rank, RankedPlace, ReaderState, UserId, feed::FEED_CAP};
 use tracing::{debug, info, warn};
