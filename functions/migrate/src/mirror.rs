@@ -187,7 +187,8 @@ impl<'a> Mirror<'a> {
     /// Makes the legacy read state of a pair agree with the facts, or that of one post. It does so again while the
     /// facts have changed in the meantime: the last of several writers has seen the latest facts.
     async fn marks(&self, user: UserId, author: UserId, one: Option<(Seq, BlogId)>) -> Result<(), MigrateError> {
-        let version = |pair: &PairFacts| (pair.edge.as_ref().map(|edge| edge.rev), pair.reads.version);
+        // A deletion may be mirrored by another stream between the read of the facts and this write.
+        let version = |pair: &PairFacts| (pair.edge.as_ref().map(|edge| edge.rev), pair.reads.version, pair.head.deletions());
         let mut pair = self.app.readers.pair(user, author).await?;
         loop {
             let marks = match one {

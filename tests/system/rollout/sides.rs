@@ -1,10 +1,14 @@
 //! Single changes on one side, and what the other side has of them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark_local::Options;
+use tidemark_local::{Fault, FaultAction, Options};
 use tidemark_tests::{LegacyRedis, World, until};
 
 use super::{compared, legacy::LegacySystem, pass, settle};
@@ -74,6 +78,43 @@ async fn changes_here_wait_for_a_legacy_redis_that_is_unavailable() {
         while legacy.read_one(1).await.is_some() {}
         settle(world).await;
         assert_eq!(reader.unread_total().await, 0);
+    })
+    .await;
+}
+
+/// The posts and the read states have streams of their own, whose workers do not wait for each other.
+#[tokio::test]
+async fn a_deletion_that_is_mirrored_during_a_mark_leaves_no_unread_blog() {
+    let redis = LegacyRedis::start().await;
+    World::run_with(with(&redis, true), async |world| {
+        let (reader, author) = (world.reader(1, [9]).await, world.user(9));
+        let post = format!("/v1/posts/{}", world.publish_and_deliver(9, "short-lived").await);
+        reader.put(&format!("{post}/read")).await.ok();
+        world.idle().await;
+        let (dynamodb, path) = (world.dynamodb().await, post.clone());
+        let delete = FaultAction::run_then(move || {
+            let (dynamodb, author, path) = (dynamodb.clone(), author.clone(), path.clone());
+            async move {
+                author.delete(&path).await.ok();
+                // The followers are told when this is noted.
+                let is_told = |place: &HashMap<_, _>| place.get("told") == Some(&AttributeValue::Bool(true));
+                while !dynamodb.scan().table_name("MigrationTable").send().await.unwrap().items().iter().any(is_told) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        });
+        let planted = world.stack.faults().add(Fault::new("BatchGetItem", delete).of("migrate").on("MigrationTable"));
+        // Makes the post unread, which the mirror has read when the post is deleted.
+        reader.delete(&format!("{post}/read")).await.ok();
+        world.idle().await;
+        assert_eq!(planted.fired(), 1);
+        let left: (Vec<u64>, Option<u64>) = redis::pipe()
+            .smembers("user:unread:1:9")
+            .hget("user:unread:count:1", 9)
+            .query_async(&mut redis.connect().await)
+            .await
+            .unwrap();
+        assert_eq!(left, (vec![], Some(0)));
     })
     .await;
 }
