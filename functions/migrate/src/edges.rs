@@ -12,11 +12,11 @@ use tidemark::{
 
 use crate::{
     MigrateError,
+    context::{Key, Run, Times},
     facts::ImportRecord,
-    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason},
+    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason, Shape},
     posts,
-    run::{Key, Run, Times},
-    source::{Member, Shape, SourceError},
+    source::{Member, SourceError},
 };
 
 /// Followers of one list that are imported concurrently.

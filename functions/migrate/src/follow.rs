@@ -11,10 +11,11 @@ use tidemark::domain::{Edge, PostId, SeqSet, Timestamp, UserId};
 
 use crate::{
     MigrateError,
+    context::{Key, Run},
+    import::import,
     legacy::{self, Layout},
     progress::Pending,
     report::Tally,
-    run::{self, Key, Run},
     source::Member,
 };
 
@@ -64,7 +65,7 @@ async fn changes(
     let (known, new): (Vec<Member>, Vec<Member>) =
         members.into_iter().partition(|member| id(member).is_some_and(|id| seen.contains(id)));
     key.tally.found(known.len() as u64);
-    let (imported, rest) = if new.is_empty() { Default::default() } else { run::import(key, layout, owner, &new).await? };
+    let (imported, rest) = if new.is_empty() { Default::default() } else { import(key, layout, owner, &new).await? };
     let missing = seen.minus(&there);
     let removed = match layout {
         Layout::AuthorBlogs => delete(run, owner, &missing, &mut key.tally).await?,

@@ -24,8 +24,6 @@ use tidemark_domain::{
     time::Timestamp,
 };
 
-use crate::source::Shape;
-
 /// The id of a post in the source systems.
 pub(crate) type BlogId = u64;
 
@@ -50,6 +48,13 @@ pub enum Layout {
     UFans,
     Feed,
     Notices,
+}
+
+/// The type of a key, which decides the command that reads its members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Set,
+    SortedSet,
 }
 
 /// The reason why an entry was not imported. `docs/migration.md` explains each.

@@ -5,9 +5,11 @@
 //! at the same time as another. A change that was made here stays. `docs/migration.md` describes the order, the rules
 //! and the procedure; `docs/rollout.md` describes how users move while both are in use.
 
+mod context;
 mod edges;
 mod facts;
 mod follow;
+mod import;
 pub mod legacy;
 mod mirror;
 mod notices;

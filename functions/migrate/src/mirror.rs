@@ -23,8 +23,8 @@ use tracing::{error, warn};
 use crate::{
     Imports, MigrateError,
     facts::Placed,
-    legacy::{self, BlogId, Layout},
-    source::{Mark, Shape, Source},
+    legacy::{self, BlogId, Layout, Shape},
+    source::{Mark, Source},
 };
 
 /// Changes that are mirrored concurrently, and followers of one post.

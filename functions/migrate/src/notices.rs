@@ -4,8 +4,8 @@ use tidemark::domain::{Platform, SeqSet, Slot, UserId};
 
 use crate::{
     MigrateError,
+    context::Key,
     legacy::{self, LegacyNotice, Reason},
-    run::Key,
 };
 
 /// Bytes that are read at a time.

@@ -11,13 +11,12 @@ use tracing::warn;
 
 use crate::{
     MigrateError,
+    context::{Key, Run},
     facts::{BLOGS_PER_IMPORT, Import, ImportedPosts},
-    legacy::{self, Blog, BlogId, Layout, Reason},
+    legacy::{self, Blog, BlogId, Layout, Reason, Shape},
     progress::Pending,
-    reads,
     report::Tally,
-    run::{Key, Run},
-    source::{Info, Member, Shape, SourceError},
+    source::{Info, Member, SourceError},
 };
 
 /// Followers that are listed at a time when imported posts are delivered.
@@ -262,5 +261,5 @@ async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[
         return Ok(());
     }
     run.imports.import_reads(follower.user, author, &seqs).await?;
-    reads::sync_view(run, follower.user, &[author]).await
+    run.sync_view(follower.user, &[author]).await
 }

@@ -7,9 +7,9 @@ use tidemark::domain::{Seq, SeqSet, UserId};
 
 use crate::{
     MigrateError,
+    context::{Key, Run},
     legacy::Reason,
     posts,
-    run::{Key, Run},
     source::Member,
 };
 
@@ -58,7 +58,7 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
     key.tally.found(read - written);
     // Authors without new marks too: the run that wrote their marks may have ended before it updated the view.
     if !run.dry_run && !authors.is_empty() {
-        sync_view(run, user, &authors).await?;
+        run.sync_view(user, &authors).await?;
     }
     Ok(marked)
 }
@@ -78,20 +78,6 @@ async fn mark_again(
         if !again.is_empty() {
             reads.mark(user, author, &again, true).await?;
         }
-    }
-    Ok(())
-}
-
-/// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot be
-/// updated: a worker updates it later.
-pub(crate) async fn sync_view(run: &Run<'_>, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
-    let shown = match run.app.stores.reader_views.view(user, 0).await {
-        Ok(None) => return Ok(()),
-        Ok(Some(view)) => authors.iter().copied().filter(|author| view.state.authors.contains_key(author)).collect(),
-        Err(_) => authors.to_vec(),
-    };
-    for author in shown {
-        run.app.sync.reads_of(user, author).await?;
     }
     Ok(())
 }

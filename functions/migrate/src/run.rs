@@ -1,12 +1,6 @@
 //! One invocation. It continues from the saved position, group of keys by group of keys, and saves after each group.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use moka::sync::Cache;
@@ -14,19 +8,21 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tidemark::{
     App,
-    domain::{NoticeId, Seq, SeqSet, Timestamp, UserId},
+    domain::{NoticeId, UserId},
 };
 use tracing::info;
 
 use crate::{
-    Imports, MigrateError, Request, StoredProgress, edges,
+    Imports, MigrateError, Request, StoredProgress,
+    context::{Key, Run},
+    edges,
     follow::{self, FOLLOWED},
+    import::import,
     legacy::{self, Layout, LegacyNotice, Reason},
     notices, posts,
     progress::{Pending, Progress},
-    reads,
     report::{self, Tally},
-    source::{Member, Source, SourceError},
+    source::{Source, SourceError},
 };
 
 /// Keys that are imported concurrently.
@@ -42,59 +38,6 @@ const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 
 /// Authors whose post times are cached.
 const TIMES_KEPT: u64 = 1_000;
-
-pub(crate) struct Run<'a> {
-    pub(crate) app: &'a App,
-    pub(crate) imports: Imports,
-    pub(crate) source: Source,
-    pub(crate) dry_run: bool,
-    /// Whether this is a pass over lists that are still in use.
-    pub(crate) follow: bool,
-    pub(crate) now: Timestamp,
-    /// The notice here that each legacy notice was published as.
-    pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
-    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
-    /// never changes.
-    pub(crate) times: Cache<(UserId, Seq), Times>,
-    pub(crate) stop_at: u64,
-    pub(crate) limit: u64,
-    pub(crate) read: AtomicU64,
-}
-
-/// Times and sequence numbers of one author's posts, ascending.
-pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
-
-/// A key that is imported, and the counts of its entries.
-pub(crate) struct Key<'a> {
-    pub(crate) run: &'a Run<'a>,
-    pub(crate) pending: Pending,
-    pub(crate) tally: Tally,
-}
-
-impl Key<'_> {
-    pub(crate) fn refuse(&mut self, reason: Reason, member: &[u8]) {
-        self.tally.refuse(reason, self.pending.key.as_bytes(), Some(member));
-    }
-}
-
-impl Run<'_> {
-    /// Whether the time or the limit of entries is used up.
-    pub(crate) fn is_over(&self) -> bool {
-        self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
-    }
-
-    /// Stores that members of a list agree with the facts, for later passes.
-    pub(crate) async fn note_seen(&self, list: &str, members: &SeqSet) -> Result<(), MigrateError> {
-        if self.dry_run || members.is_empty() {
-            return Ok(());
-        }
-        Ok(self.imports.change_seen(list, members, &SeqSet::default()).await?)
-    }
-
-    pub(crate) fn has_read(&self, entries: usize) {
-        self.read.fetch_add(entries as u64, Ordering::Relaxed);
-    }
-}
 
 /// Works until the time or the limit is used up, all layouts are done, or another run has moved the progress.
 pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
@@ -284,27 +227,6 @@ async fn pieces(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Opti
             rest => return Ok(rest),
         }
     }
-}
-
-/// Imports members of a list. Returns those that agree with the facts now, and the position of the rest if time is up.
-pub(crate) async fn import(
-    key: &mut Key<'_>,
-    layout: Layout,
-    owner: UserId,
-    members: &[Member],
-) -> Result<(SeqSet, Option<u64>), MigrateError> {
-    let imported = match layout {
-        Layout::AuthorBlogs => return posts::blogs(key, owner, members).await,
-        Layout::UserRead | Layout::BlogRead => reads::mark(key, owner, members).await?,
-        Layout::Following | Layout::UFollow => edges::own(key, owner, layout.unit_ms(), members).await?,
-        Layout::Fans | Layout::UFans => {
-            edges::followers(key, owner, layout.unit_ms(), members).await?;
-            SeqSet::default()
-        }
-        // `step` imports the first in groups; `members` imports the others.
-        Layout::BlogInfo | Layout::Feed | Layout::Notices => SeqSet::default(),
-    };
-    Ok((imported, None))
 }
 
 fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, MigrateError> {

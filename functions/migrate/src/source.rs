@@ -6,7 +6,7 @@ use futures::future::{join_all, try_join_all};
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Script, aio::MultiplexedConnection};
 use tidemark::domain::{Edge, Post, UserId};
 
-use crate::legacy::{self, BLOG_FIELDS, BlogId, Layout};
+use crate::legacy::{self, BLOG_FIELDS, BlogId, Layout, Shape};
 
 /// The approximate number of keys that one `SCAN` looks at.
 const KEYS_PER_SCAN: usize = 1_000;
@@ -68,13 +68,6 @@ pub(crate) type Member = (Vec<u8>, Option<f64>);
 
 /// The values of [`BLOG_FIELDS`] in one `blog:info`, in their order.
 pub(crate) type Info = Vec<Option<Vec<u8>>>;
-
-/// The type of a key, which decides the command that reads its members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    Set,
-    SortedSet,
-}
 
 #[derive(Clone)]
 pub(crate) struct Source(MultiplexedConnection);

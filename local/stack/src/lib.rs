@@ -20,6 +20,7 @@
 //! | `stack` | [`Stack`], which starts and stops all of these |
 
 mod clock;
+mod connections;
 mod core;
 mod data_dir;
 mod dynamodb;
@@ -35,6 +36,7 @@ mod runner;
 pub mod schedule;
 mod sqs;
 mod stack;
+mod status;
 mod store;
 pub mod template;
 mod weather;
@@ -43,10 +45,10 @@ mod weather;
 pub const REQUESTS: &str = "tidemark_local::requests";
 
 pub use crate::{
-    core::{Behind, FunctionStatus, Status},
     options::Options,
     redis::{ClusterSetup, Redis, RedisData, RedisSetup},
     sqs::Counts,
     stack::Stack,
+    status::{Behind, FunctionStatus, Status},
     weather::{Callback, Consumption, Fault, FaultAction, Faults, OpenRequests, Planted, Weather},
 };

@@ -8,7 +8,7 @@ use prometheus::{
     register_int_gauge_vec_with_registry,
 };
 
-use crate::core::Status;
+use crate::status::Status;
 
 pub(crate) struct Metrics {
     registry: Registry,

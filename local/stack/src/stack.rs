@@ -15,11 +15,12 @@ use tokio::{
 use tokio_util::sync::DropGuard;
 
 use crate::{
-    core::{Core, Status, Unit, error_payload},
+    core::{Core, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
     redis::{Redis, RedisData},
     runner::RuntimeApi,
+    status::Status,
     template::{Queue, Template},
     weather::{Consumption, Faults, OpenRequests, Weather},
 };

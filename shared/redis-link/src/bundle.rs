@@ -2,7 +2,10 @@
 
 use redis::{Cmd, FromRedisValue, Value, from_redis_value};
 
-use crate::{Result, epoch::Epoch, error::link_error, pace::CALL};
+use crate::{Result, epoch::Epoch, error::link_error};
+
+/// The cost of a call itself, as a number of users.
+pub(crate) const CALL: usize = 5;
 
 /// Whether a response may be stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,9 +15,6 @@ use crate::{bundle::Reply, error::unknown_function};
 pub(crate) const LIBRARY: &str = include_str!("lua/turn.lua");
 const FUNCTION: &str = "redis_link_turn_2";
 
-/// The cost of a call itself, as a number of users.
-pub(crate) const CALL: usize = 5;
-
 /// The longest time until a turn. The node does not tell more.
 const LONGEST: Duration = Duration::from_millis(100);
 
@@ -29,7 +26,7 @@ const LATE: Duration = Duration::from_micros(100);
 const SLACK: Duration = Duration::from_micros(60);
 
 /// The command that asks for a turn, for the trip after one with this work, or instead of a turn that a trip with this
-/// work has missed. `work` is the number of users in the trip, and [`CALL`] for each call.
+/// work has missed. `work` is the number of users in the trip, and [`CALL`](crate::bundle::CALL) for each call.
 pub(crate) fn ask(work: usize) -> Cmd {
     redis::cmd("FCALL").arg(FUNCTION).arg(0).arg(work).clone()
 }

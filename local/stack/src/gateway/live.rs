@@ -1,10 +1,6 @@
 //! The WebSocket API, and the endpoint that manages its connections, as API Gateway serves them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -18,13 +14,15 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
-use tokio::{
-    sync::mpsc::{UnboundedSender, unbounded_channel},
-    time::Instant,
-};
+use tokio::{sync::mpsc::unbounded_channel, time::Instant};
 
 use super::{Gateway, api, event, refusal::Refusal};
-use crate::{clock, lock::lock, sqs::new_id, template::ACCOUNT};
+use crate::{
+    clock,
+    connections::{Open, Order},
+    sqs::new_id,
+    template::ACCOUNT,
+};
 
 /// The path of the WebSocket API. A deployment has an address of its own for it.
 pub(super) const PATH: &str = "/v1/live";
@@ -34,44 +32,6 @@ const LONGEST_IDLE: Duration = Duration::from_secs(10 * 60);
 const LONGEST_LIFE: Duration = Duration::from_secs(2 * 3600);
 const MOST_BYTES: usize = 128 * 1024;
 const MOST_FRAME_BYTES: usize = 32 * 1024;
-
-/// An order to the task that holds a connection.
-#[derive(Debug)]
-pub(crate) enum Order {
-    Send(String),
-    Close,
-    /// Without a close frame and without an event for the function.
-    Drop,
-}
-
-#[derive(Debug)]
-pub(crate) struct Open {
-    pub(crate) orders: UnboundedSender<Order>,
-    pub(crate) connected_at: u64,
-    pub(crate) active_at: u64,
-    pub(crate) user_agent: String,
-}
-
-/// The open connections, by id.
-#[derive(Debug, Default)]
-pub(crate) struct Connections(Mutex<HashMap<String, Open>>);
-
-impl Connections {
-    pub(crate) fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
-        lock(&self.0)
-    }
-
-    /// Drops all connections without an event. Returns their number.
-    pub(crate) fn drop_all(&self) -> usize {
-        let open: Vec<Open> = self.open().drain().map(|(_, open)| open).collect();
-        open.iter().for_each(|open| drop(open.orders.send(Order::Drop)));
-        open.len()
-    }
-
-    pub(crate) fn order(&self, id: &str, order: Order) -> bool {
-        self.open().get(id).is_some_and(|open| open.orders.send(order).is_ok())
-    }
-}
 
 /// The fields that all events of a connection share.
 struct Connection {

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use crate::{
-    core::{Status, Unit, error_payload},
+    core::{Unit, error_payload},
     redis,
     runner::InvokeError,
+    status::Status,
     weather::{Weather, any_seed},
 };
 

@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{REQUESTS, core::Core, sqs::new_id};
 use event::Caller;
-pub(crate) use live::Connections;
 use refusal::Refusal;
 use routes::Route;
 pub(crate) use routes::Routes;

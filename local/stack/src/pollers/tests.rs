@@ -185,7 +185,7 @@ impl Bench {
                 gateway: String::new(),
                 redis: RedisOptions::new(""),
             },
-            connections: crate::gateway::Connections::default(),
+            connections: crate::connections::Connections::default(),
             own_redis: Vec::new(),
             template,
         });

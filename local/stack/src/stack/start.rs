@@ -20,11 +20,12 @@ use tokio_util::sync::CancellationToken;
 use super::Stack;
 use crate::{
     Options,
+    connections::Connections,
     core::{Core, Position, Unit},
     data_dir::DataDir,
     dynamodb::DynamoDb,
     elsewhere::{Elsewhere, Tail},
-    gateway::{self, Connections, Routes},
+    gateway::{self, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
     redis::Redis,

@@ -1,0 +1,90 @@
+//! [`Run`]: what all parts of one invocation share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use moka::sync::Cache;
+use tidemark::{
+    App,
+    domain::{NoticeId, Seq, SeqSet, Timestamp, UserId},
+};
+
+use crate::{
+    Imports, MigrateError,
+    legacy::{LegacyNotice, Reason},
+    progress::Pending,
+    report::Tally,
+    source::Source,
+};
+
+pub(crate) struct Run<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) imports: Imports,
+    pub(crate) source: Source,
+    pub(crate) dry_run: bool,
+    /// Whether this is a pass over lists that are still in use.
+    pub(crate) follow: bool,
+    pub(crate) now: Timestamp,
+    /// The notice here that each legacy notice was published as.
+    pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
+    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
+    /// never changes.
+    pub(crate) times: Cache<(UserId, Seq), Times>,
+    pub(crate) stop_at: u64,
+    pub(crate) limit: u64,
+    pub(crate) read: AtomicU64,
+}
+
+/// Times and sequence numbers of one author's posts, ascending.
+pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
+
+/// A key that is imported, and the counts of its entries.
+pub(crate) struct Key<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) pending: Pending,
+    pub(crate) tally: Tally,
+}
+
+impl Key<'_> {
+    pub(crate) fn refuse(&mut self, reason: Reason, member: &[u8]) {
+        self.tally.refuse(reason, self.pending.key.as_bytes(), Some(member));
+    }
+}
+
+impl Run<'_> {
+    /// Whether the time or the limit of entries is used up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.read.load(Ordering::Relaxed) >= self.limit || self.app.stores.clock.now().ms() >= self.stop_at
+    }
+
+    /// Stores that members of a list agree with the facts, for later passes.
+    pub(crate) async fn note_seen(&self, list: &str, members: &SeqSet) -> Result<(), MigrateError> {
+        if self.dry_run || members.is_empty() {
+            return Ok(());
+        }
+        Ok(self.imports.change_seen(list, members, &SeqSet::default()).await?)
+    }
+
+    pub(crate) fn has_read(&self, entries: usize) {
+        self.read.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+
+    /// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot be
+    /// updated: a worker updates it later.
+    pub(crate) async fn sync_view(&self, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
+        let shown = match self.app.stores.reader_views.view(user, 0).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(view)) => authors.iter().copied().filter(|author| view.state.authors.contains_key(author)).collect(),
+            Err(_) => authors.to_vec(),
+        };
+        for author in shown {
+            self.app.sync.reads_of(user, author).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+//! The import of members, by layout.
+
+use tidemark::domain::{SeqSet, UserId};
+
+use crate::{MigrateError, context::Key, edges, legacy::Layout, posts, reads, source::Member};
+
+/// Imports members of a list. Returns those that agree with the facts now, and the position of the rest if time is up.
+pub(crate) async fn import(
+    key: &mut Key<'_>,
+    layout: Layout,
+    owner: UserId,
+    members: &[Member],
+) -> Result<(SeqSet, Option<u64>), MigrateError> {
+    let imported = match layout {
+        Layout::AuthorBlogs => return posts::blogs(key, owner, members).await,
+        Layout::UserRead | Layout::BlogRead => reads::mark(key, owner, members).await?,
+        Layout::Following | Layout::UFollow => edges::own(key, owner, layout.unit_ms(), members).await?,
+        Layout::Fans | Layout::UFans => {
+            edges::followers(key, owner, layout.unit_ms(), members).await?;
+            SeqSet::default()
+        }
+        // The first is imported in groups of keys, the others key by key.
+        Layout::BlogInfo | Layout::Feed | Layout::Notices => SeqSet::default(),
+    };
+    Ok((imported, None))
+}
