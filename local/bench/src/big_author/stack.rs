@@ -24,7 +24,6 @@ pub struct OwnStack {
 }
 
 impl OwnStack {
-    /// Starts a stack.
     pub async fn start(template: PathBuf) -> anyhow::Result<Self> {
         let folder = crate::folder_in_ram()?;
         let mut options = Options::new(folder.path());
