@@ -394,8 +394,10 @@ impl<'a> Line<'a> {
             if !live || response.status != 200 {
                 return (live || response.status != 404).then(|| format!("status {}", response.status));
             }
-            // An author's own posts always show as read.
-            let flag = (response.body["read"] != (read || user == post.0)).then(|| format!("read: {}", response.body["read"]));
+            // Own posts, and posts from before the follow, always show as read.
+            let follows = line.model.following(user).contains(&post.0);
+            let shown = user == post.0 || if follows { !line.model.is_unread(user, post) } else { read };
+            let flag = (response.body["read"] != shown).then(|| format!("read: {}", response.body["read"]));
             let of_author = flag.or_else(|| line.wrong_count(&unread["author"], user, &[post.0]));
             of_author.or_else(|| line.wrong_total(user, &unread["total"]))
         };
