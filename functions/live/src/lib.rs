@@ -63,15 +63,7 @@ async fn work(app: &App, message: SqsMessage) -> Option<String> {
         Ok(received) => received,
         Err(id) => return Some(id),
     };
-    match app.live.run(&task, queue::is_repeated(&message.attributes)).await {
-        Ok(()) => None,
-        Err(error) => {
-            warn!(
-                message_id = id,
-                error = &error as &dyn std::error::Error,
-                "connections not told, the queue repeats the message"
-            );
-            Some(id)
-        }
-    }
+    let error = app.live.run(&task, queue::is_repeated(&message.attributes)).await.err()?;
+    warn!(message_id = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
+    Some(id)
 }

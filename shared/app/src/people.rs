@@ -65,6 +65,9 @@ impl People {
         let missing: BTreeSet<UserId> = users.into_iter().filter(|user| !known.contains_key(user)).collect();
         let missing: Vec<UserId> = missing.into_iter().collect();
         let mut of: HashMap<UserId, Card> = known.into_iter().filter_map(|(user, card)| Some((user, card?))).collect();
+        if missing.is_empty() {
+            return Ok(Cards { of, degraded: false });
+        }
         let filled = match self.fill(&missing).await {
             Err(error) if error.store() == Store::Views => self.instead(&missing, &error).await?,
             filled => filled?,

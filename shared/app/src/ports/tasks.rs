@@ -140,8 +140,8 @@ pub enum Task {
 /// Up to this many read states of one reader are updated by one `sync` task each. More are updated by one rebuild.
 const MOST_SYNCS: usize = 8;
 
-fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
-    *number == T::default()
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Task {

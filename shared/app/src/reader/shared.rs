@@ -148,6 +148,9 @@ impl Readers {
 
     /// Returns heads from the facts, and stores them in Redis unless another process does.
     pub(super) async fn heads_of_facts(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
+        if authors.is_empty() {
+            return Ok(HashMap::new());
+        }
         let (views, token) = (&self.stores.head_views, (self.stores.random)());
         let leased = logged!(views.lease_heads(authors, token).await, "heads not leased").unwrap_or_default();
         let heads = self.stores.posts.heads(authors).await?;
