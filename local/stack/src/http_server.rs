@@ -15,6 +15,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::gateway::guard::is_of_a_browser;
+
 /// The time that open requests have to end when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -54,6 +56,9 @@ async fn connection(stream: TcpStream, limit: usize, service: impl Serve, stop: 
         let service = service.clone();
         async move {
             let (parts, body) = request.into_parts();
+            if is_of_a_browser(&parts.headers) {
+                return Ok(StatusCode::FORBIDDEN.into_response());
+            }
             let Ok(body) = axum::body::to_bytes(Body::new(body), limit).await else {
                 return Ok(StatusCode::PAYLOAD_TOO_LARGE.into_response());
             };

@@ -70,11 +70,15 @@ async fn run(options: Options) -> Result<()> {
             _ = terminate.recv() => {}
         }
     });
+    let addr = options.addr;
     let stack = tokio::select! {
         stack = Stack::start(options) => stack?,
         () = &mut stop => return Ok(()),
     };
     announce(&stack);
+    if !addr.ip().is_loopback() {
+        eprintln!("warning: {addr} may be reachable from other machines. A caller can act as any user, and empty the stores.");
+    }
     stop.await;
     eprintln!("stopping…");
     stack.stop().await

@@ -22,6 +22,9 @@ pub struct Options {
     /// Address of the API. Port 0 picks a free port.
     #[arg(long, env = "TIDEMARK_ADDR", default_value = "127.0.0.1:3000", value_parser = address)]
     pub addr: SocketAddr,
+    /// Names under which the stack is called, beside localhost and addresses, separated by commas.
+    #[arg(long, env = "TIDEMARK_HOSTS", value_delimiter = ',')]
+    pub hosts: Vec<String>,
     /// Data directory. A stack that starts on it again has the data of the earlier run. In RAM it is faster.
     #[arg(long, env = "TIDEMARK_DATA", default_value = "./.tidemark")]
     pub data: PathBuf,
@@ -93,6 +96,7 @@ impl Options {
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             addr: SocketAddr::from(([127, 0, 0, 1], 0)),
+            hosts: Vec::new(),
             data: data.into(),
             template: PathBuf::from("template.yaml"),
             redis_url: None,

@@ -3,6 +3,7 @@
 
 mod cors;
 mod event;
+pub(crate) mod guard;
 mod live;
 mod local;
 mod page;
@@ -14,6 +15,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{Request, State},
+    middleware,
     response::Response,
     routing::{get, post},
 };
@@ -25,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{REQUESTS, core::Core, sqs::new_id};
 use event::Caller;
+use guard::Guard;
 use refusal::Refusal;
 use routes::Route;
 pub(crate) use routes::Routes;
@@ -42,9 +45,17 @@ struct Gateway {
     mapped: bool,
 }
 
-pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop: CancellationToken) -> JoinHandle<()> {
+/// Serves until `stop`. `hosts` are names of the stack beside `localhost` and addresses.
+pub(crate) fn serve(
+    listener: TcpListener,
+    core: Arc<Core>,
+    routes: Routes,
+    hosts: Vec<String>,
+    stop: CancellationToken,
+) -> JoinHandle<()> {
     let user_claim = core.template.parameters.get("UserClaim").cloned().unwrap_or_else(|| "sub".to_owned());
     let mapped = core.template.parameters.get("UserIds").is_some_and(|kind| kind == "mapped");
+    let origins = core.template.cors.as_ref().map_or_else(Vec::new, |cors| cors.allow_origins.clone());
     let gateway = Arc::new(Gateway { core, routes, user_claim, mapped });
     let app = page::routes()
         .route("/docs", get(page::reference))
@@ -64,6 +75,7 @@ pub(crate) fn serve(listener: TcpListener, core: Arc<Core>, routes: Routes, stop
         .route(live::PATH, get(live::open).fallback(api))
         .route("/@connections/{id}", get(live::describe).post(live::post).delete(live::close))
         .fallback(api)
+        .layer(middleware::from_fn_with_state(Guard { origins, hosts }, guard::check))
         .with_state(gateway);
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await {

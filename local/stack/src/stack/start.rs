@@ -78,7 +78,8 @@ impl Stack {
         let context = pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone() };
         let pollers = pollers::start(&context, options.schedules);
         let closing = CancellationToken::new().drop_guard();
-        let gateway = gateway::serve(plan.listener, Arc::clone(&core), plan.routes, closing.token().clone());
+        let gateway =
+            gateway::serve(plan.listener, Arc::clone(&core), plan.routes, options.hosts.clone(), closing.token().clone());
         Ok(Self {
             core,
             redis_nodes: redis.nodes(),
