@@ -40,8 +40,9 @@ impl Reactions for DynamoFacts {
             let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
             let posts = (self.tables.posts.as_str(), vec![schema::post(post)]);
             let [mut reactions, mut posts] = self.batch_get("react", [reactions, posts]).await?;
-            let live = posts.pop().map(read_post).transpose()?.is_some_and(|post| !post.deleted);
-            if !live {
+            let post_of_fact = posts.pop().map(read_post).transpose()?;
+            // A reaction to a deleted post can be taken back.
+            if post_of_fact.is_none_or(|post| post.deleted && given) {
                 return Ok(Reacted::Unknown);
             }
             let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
