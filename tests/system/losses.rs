@@ -23,9 +23,34 @@ const STRANGER: u64 = 4;
 
 /// Every kind of key that the scene has, with the user or post in whose name it is. Leases live for moments.
 const KINDS: [&str; 28] = [
-    "r:1", "f:1", "k:1", "k:1:moves", "following:1", "following:1:gone", "fans:2", "fans:2:gone", "counters:2", "changed:1",
-    "a:1", "p:2-2", "b:2-2", "q:2-2", "q:2-2:recent", "q:2-2:rank", "s:2", "x:1", "h:2", "h:4", "n:1:P", "nP:h", "nP:t:1:1",
-    "m:1:4", "u:2", "p:4-1", "b:4-1", "pages:2-2",
+    "r:1",
+    "f:1",
+    "k:1",
+    "k:1:moves",
+    "following:1",
+    "following:1:gone",
+    "fans:2",
+    "fans:2:gone",
+    "counters:2",
+    "changed:1",
+    "a:1",
+    "p:2-2",
+    "b:2-2",
+    "q:2-2",
+    "q:2-2:recent",
+    "q:2-2:rank",
+    "s:2",
+    "x:1",
+    "h:2",
+    "h:4",
+    "n:1:P",
+    "nP:h",
+    "nP:t:1:1",
+    "m:1:4",
+    "u:2",
+    "p:4-1",
+    "b:4-1",
+    "pages:2-2",
 ];
 
 /// A scene of its own users, with the kind of key that it loses.

@@ -99,8 +99,7 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     }
     let posted: Vec<(&LivePost, &String, Posted)> = stream::iter(work).buffer_unordered(PARALLEL).collect().await;
     // Every message has ended, also one that reached no connection.
-    let mut told: BTreeMap<(UserId, Timestamp), Told> =
-        posts.iter().map(|post| ((post.user, post.at), ended(post))).collect();
+    let mut told: BTreeMap<(UserId, Timestamp), Told> = posts.iter().map(|post| ((post.user, post.at), ended(post))).collect();
     let mut gone = Vec::new();
     let mut unreached: BTreeMap<UserId, &LivePost> = BTreeMap::new();
     for (post, connection, posted) in posted {

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, NotedStep, PageParts, PostViews};
+use tidemark_app::ports::{
+    CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, NotedStep, PageParts, PostViews,
+};
 use tidemark_domain::{
     AuthorHead, AuthorState, PostId, PostSummary, PostText, Rank, ReactionCounts, Seq, Step, Timestamp, UserId,
     reader_state::{META_FIELD, ReaderMeta},

@@ -11,8 +11,8 @@ use std::{
 use async_trait::async_trait;
 use redis::AsyncCommands;
 use tidemark::{
-    domain::{Edge, FeedKey, HalfLife, Modes, Post, PostId, Rank, Reaction, Step, Timestamp},
     Stores,
+    domain::{Edge, FeedKey, HalfLife, Modes, Post, PostId, Rank, Reaction, Step, Timestamp},
     ports::{Backlog, Store, StoreError, Task, TaskQueue},
     views::keys,
 };
