@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use serde_json::{Value, json};
+use tidemark::facts::schema;
 use tidemark_local::Options;
 use tidemark_tests::{User, ids, world, world_with};
 
@@ -128,16 +129,72 @@ fn a_reaction_to_a_missing_post_is_refused_and_changes_nothing() {
         }
         author.delete("/v1/posts/10-2").await.ok();
         for kind in ["like", "favorite"] {
-            for id in ["10-2", "10-3", "11-1"] {
-                for method in ["PUT", "DELETE"] {
-                    let response = reader.request(&format!("{method} /v1/posts/{id}/{kind}")).await;
-                    assert_eq!(response.problem(), (404, "/problems/not-found"), "{id}");
-                }
+            for (method, id) in [("PUT", "10-2"), ("PUT", "10-3"), ("DELETE", "10-3"), ("PUT", "11-1"), ("DELETE", "11-1")] {
+                let response = reader.request(&format!("{method} /v1/posts/{id}/{kind}")).await;
+                assert_eq!(response.problem(), (404, "/problems/not-found"), "{method} {id}");
             }
             let stranger = world.stranger(None).put(&format!("/v1/posts/10-1/{kind}")).await;
             assert_eq!(stranger.refusal(), (401, "Unauthorized"));
         }
         assert_eq!(seen(&reader).await, json!([false, false, 0, 0, [1, 1]]), "received reactions stay counted");
+        for (method, id) in [("DELETE", "10-2"), ("PUT", "10-2"), ("DELETE", "10-3")] {
+            let response = reader.request(&format!("{method} /v1/posts/{id}/read")).await;
+            assert_eq!(response.problem(), (404, "/problems/not-found"), "a deleted post counts in no unread count");
+        }
+    });
+}
+
+#[test]
+fn a_reaction_to_a_deleted_post_can_be_taken_back() {
+    world(async |world| {
+        let (author, other, erased) = (world.user(10), world.user(3), world.user(4));
+        author.publish_all(["kept", "deleted"]).await;
+        other.publish_all(["deleted by a block's author", "of an author who leaves"]).await;
+        erased.publish("of an author who leaves").await;
+        let reader = world.live_reader(1, [10, 3]).await;
+        for id in ["10-1", "10-2", "3-1", "3-2", "4-1"] {
+            for kind in ["like", "favorite"] {
+                reader.put(&format!("/v1/posts/{id}/{kind}")).await.ok();
+            }
+        }
+        author.delete("/v1/posts/10-2").await.ok();
+        world.idle().await;
+        let received = async |of: u64| {
+            let counters = reader.get(&format!("/v1/users/{of}/counters")).await.ok();
+            json!([counters["likes_received"], counters["favorites_received"]])
+        };
+        assert_eq!(received(10).await, json!([2, 2]));
+        for _ in 0..2 {
+            assert_eq!(reader.delete("/v1/posts/10-2/like").await.ok(), json!({ "liked": false }));
+            assert_eq!(received(10).await, json!([1, 2]), "a repetition takes nothing more");
+        }
+        assert_eq!(reader.delete("/v1/posts/10-2/favorite").await.ok(), json!({ "favorited": false }));
+        assert_eq!(received(10).await, json!([1, 1]));
+        assert_eq!(world.user(2).delete("/v1/posts/10-2/like").await.ok(), json!({ "liked": false }), "it never liked the post");
+        assert_eq!(reader.put("/v1/posts/10-2/like").await.problem(), (404, "/problems/not-found"));
+        assert_eq!(ids(&reader.walk("/v1/me/likes", 2).await), ["4-1", "3-2", "3-1", "10-1"]);
+        let exported = reader.walk("/v1/me/export", 100).await;
+        assert!(exported.iter().all(|item| item["post"] != "10-2"), "{exported:?}");
+
+        // A blocked user, and the deletion of a post while the block stands.
+        other.put("/v1/blocks/1").await.ok();
+        other.delete("/v1/posts/3-1").await.ok();
+        assert_eq!(reader.delete("/v1/posts/3-1/like").await.ok(), json!({ "liked": false }));
+        assert_eq!(received(3).await, json!([1, 2]));
+        world.idle().await;
+        let differences = world.walk_over_all_users(true, Duration::ZERO).await.differences;
+        assert!(differences.is_empty(), "{differences:?}");
+        // A post that an erasure has removed before the reactions to it.
+        world.delete_item("PostsTable", schema::post("3-2".parse().unwrap())).await;
+        for expected in [200, 404] {
+            assert_eq!(reader.delete("/v1/posts/3-2/like").await.status, expected, "then nothing is left of both");
+        }
+        assert_eq!(received(3).await, json!([0, 2]));
+        // An author who has left took the reactions along.
+        erased.delete("/v1/me").await.ok();
+        world.idle().await;
+        assert_eq!(reader.delete("/v1/posts/4-1/like").await.problem(), (404, "/problems/not-found"));
+        assert_eq!(ids(&reader.walk("/v1/me/likes", 2).await), ["10-1"]);
     });
 }
 

@@ -1,8 +1,15 @@
 //! `PUT`, `DELETE /v1/posts/{post}/read`, `POST /v1/reads`, and `GET /v1/unread…`.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tidemark_tests::{User, World, texts, world};
+use tidemark::{
+    Stores,
+    domain::{PostId, Timestamp},
+    ports::Clock,
+};
+use tidemark_tests::{User, World, texts, user_id, world};
 
 async fn prepared(world: &World, posts: usize) -> User {
     let reader = world.reader(1, [10, 20]).await;
@@ -69,6 +76,61 @@ fn a_mark_of_everything_covers_only_existing_posts() {
         for before in ["2020-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"] {
             assert_eq!(reads(&reader, json!({ "all": true, "before": before })).await, (0, 1));
         }
+    });
+}
+
+/// A clock that differs from that of the other machines.
+struct Skewed(Arc<dyn Clock>, i64);
+
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.0.now().ms().saturating_add_signed(self.1))
+    }
+}
+
+/// Marks everything read on a machine whose clock differs by this. Returns the number of posts that were unread.
+async fn mark_all_at(world: &World, reader: u64, ms: i64) -> u64 {
+    let mut marking = world.stack.app("mark-read").unwrap().marking.clone();
+    let clock = Arc::new(Skewed(marking.stores.clock.clone(), ms));
+    marking.stores = Arc::new(Stores { clock, ..(*marking.stores).clone() });
+    marking.mark_before(user_id(reader), None).await.unwrap().changed
+}
+
+#[test]
+fn a_mark_of_everything_covers_what_the_feed_shows_whatever_the_clocks_say() {
+    world(async |world| {
+        let reader = prepared(world, 2).await;
+        assert_eq!(reader.feed_ids().await.len(), 4);
+        assert_eq!(mark_all_at(world, 1, -3_000).await, 4, "the page was shown with all four");
+        assert_eq!(reader.unread_total().await, 0);
+        world.deliver_posts([10, 20], 1).await;
+        assert_eq!(mark_all_at(world, 1, 3_000).await, 2);
+        // Without Redis the feed shows the same.
+        world.deliver_posts([10], 1).await;
+        let outage = world.redis_outage(true).await;
+        assert_eq!(reader.feed_ids().await.len(), 7);
+        assert_eq!(mark_all_at(world, 1, -3_000).await, 1);
+        outage.end(world).await;
+        world.redis_recovers().await;
+        // A post that is not delivered is not shown. A slow clock leaves it unread.
+        world.stack.pause("fan-out").await.unwrap();
+        world.user(10).publish("on its way").await;
+        assert_eq!(mark_all_at(world, 1, -3_000).await, 0);
+        world.resume("fan-out").await;
+        assert_eq!(reader.unread_total().await, 1);
+        assert_eq!(mark_all_at(world, 1, -3_000).await, 1);
+        // A muted author's posts are not shown, but marked as they are with right clocks.
+        world.deliver_posts([10], 1).await;
+        reader.put("/v1/mutes/10").await.ok();
+        world.deliver_posts([20], 1).await;
+        assert_eq!(mark_all_at(world, 1, -3_000).await, 2);
+        // A time in the future covers what exists, and nothing that comes later.
+        world.deliver_posts([20], 1).await;
+        assert_eq!(reads(&reader, json!({ "all": true, "before": "2100-01-01T00:00:00Z" })).await, (1, 0));
+        world.deliver_posts([20], 1).await;
+        assert_eq!(reader.unread_total().await, 1);
+        let newest: PostId = reader.feed_ids().await[0].parse().unwrap();
+        assert_eq!(newest.author, user_id(20));
     });
 }
 

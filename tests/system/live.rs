@@ -2,6 +2,7 @@
 //! A connection receives what it missed after its next ping, whatever other connections have received.
 
 mod many;
+mod pace;
 
 use std::time::{Duration, Instant};
 
@@ -375,7 +376,7 @@ fn a_note_that_is_late_does_not_hide_a_later_message() {
         let (second, (_, known)) = claim().await;
         assert_eq!(known, None, "a message is on its way");
         for (at, counts) in [(second, CountsDigest(2)), (first, CountsDigest(1))] {
-            views.told(&[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts }]).await.unwrap();
+            views.told(&[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts }], None).await.unwrap();
         }
         assert_eq!(claim().await.1.1, Some(CountsDigest(2)));
     });

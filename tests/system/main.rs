@@ -16,6 +16,7 @@ mod histories;
 mod hot;
 mod leaving;
 mod live;
+mod losses;
 mod migration;
 mod notice_counts;
 mod notice_histories;

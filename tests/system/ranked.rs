@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use tidemark::{
     domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
-    ports::{MovedPost, ReaderViews, Task},
+    ports::{MovedPost, NotedStep, ReaderViews, Task},
     views::keys,
 };
 use tidemark_tests::{World, number_from, user_id, world};
@@ -111,15 +111,16 @@ fn changes_of_many_posts_of_an_author_are_one_fan_out() {
         let before = sent().await;
         like_all(world, &posts).await;
         assert_eq!(sent().await - before, 20 + 1, "a task for each post's step, and one for the author");
-        let rescore = Task::Rescore { author: user_id(AUTHOR) };
+        let life = app.stores.post_views.moved(user_id(AUTHOR)).await.unwrap().life.unwrap();
+        let rescore = Task::Rescore { author: user_id(AUTHOR), life };
         for _ in 0..3 {
             app.worker.run(&rescore, &|| false).await.unwrap();
         }
         assert_eq!(sent().await - before, 20 + 2, "repetitions send nothing");
         // The next change waits until the pause is over.
-        let (delay, now) = (Duration::from_millis(1), app.stores.clock.now());
-        let again = app.stores.post_views.note_step(posts[0].parse().unwrap(), Step { level: 2, changes: 2 }, now).await.unwrap();
-        assert!(again.is_some_and(|wait| wait > delay), "{again:?}");
+        let (step, now) = (Step { level: 2, changes: 2 }, app.stores.clock.now());
+        let again = app.stores.post_views.note_step(posts[0].parse().unwrap(), step, 5, now).await.unwrap();
+        assert!(again.delay.is_some_and(|wait| wait > Duration::from_millis(1)), "{again:?}");
         world.resume("fan-out").await;
         assert!(all_have_one_like(world).await);
     });
@@ -133,18 +134,26 @@ fn no_changed_post_is_left_behind() {
         let app = world.stack.app("fan-out").unwrap();
         let (views, now, step) = (&app.stores.post_views, app.stores.clock.now(), Step { level: 1, changes: 1 });
         let [first, second]: [PostId; 2] = [&posts[0], &posts[1]].map(|id| id.parse().unwrap());
-        // The process that noted the first was killed before it sent the task.
-        assert!(views.note_step(first, step, now).await.unwrap().is_some());
-        assert!(views.note_step(second, step, now).await.unwrap().is_some());
-        views.note_rescore(user_id(AUTHOR), now).await.unwrap();
-        assert_eq!(views.note_step(first, step, now).await.unwrap(), None);
-        assert!(views.note_step(first, step, now.plus_ms(60_000)).await.unwrap().is_some(), "the task is lost");
+        let note = async |post, step, token, now| views.note_step(post, step, token, now).await.unwrap();
+        // The task that noted the first was killed before it sent another. It is repeated, and others rely on it.
+        let noted = note(first, step, 1, now).await;
+        assert!(noted.delay.is_some());
+        assert_eq!(note(second, step, 2, now).await, NotedStep { delay: None, ..noted });
+        assert_eq!(note(first, step, 1, now).await, noted, "it has to send its task");
+        assert!(note(second, step, 2, now.plus_ms(60_000)).await.delay.is_some(), "the task is lost");
         // The first changes again while a task takes both.
         let moved = views.moved(user_id(AUTHOR)).await.unwrap();
-        assert_eq!((moved.posts.len(), moved.whole), (2, true));
-        views.note_step(first, Step { level: 2, changes: 2 }, now).await.unwrap();
-        assert_eq!(views.settle(user_id(AUTHOR), &moved, now).await.unwrap(), 1);
+        assert_eq!((moved.posts.len(), moved.life), (2, Some(noted.life)));
+        note(first, Step { level: 2, changes: 2 }, 3, now).await;
+        let settle = async || views.settle(user_id(AUTHOR), noted.life, &moved.posts, now).await.unwrap();
+        assert_eq!(settle().await, 1);
         assert_eq!(views.moved(user_id(AUTHOR)).await.unwrap().posts, [(1, 2)].into());
+        // Notes that were lost while a task took them are of another life.
+        world.redis().await.del::<_, ()>(keys::moved(user_id(AUTHOR))).await.unwrap();
+        assert_eq!(settle().await, 1, "the task has to come again");
+        assert_ne!(note(second, step, 4, now).await.life, noted.life);
+        assert_eq!(settle().await, 1);
+        world.redis().await.del::<_, ()>(keys::moved(user_id(AUTHOR))).await.unwrap();
 
         like_all(world, &posts).await;
         world.redis().await.del::<_, ()>(keys::moved(user_id(AUTHOR))).await.unwrap();
@@ -183,7 +192,7 @@ fn late_and_repeated_messages_end_in_the_newest_step() {
         // A task of the queue for posts that do not need it changes nothing.
         for _ in 0..2 {
             app.worker.run(&Task::Rank { post: posts[0].id, token: 5 }, &|| false).await.unwrap();
-            app.worker.run(&Task::Rescore { author: user_id(AUTHOR) }, &|| false).await.unwrap();
+            app.worker.run(&Task::Rescore { author: user_id(AUTHOR), life: 5 }, &|| false).await.unwrap();
             let of_facts = posts.iter().map(MovedPost::new).collect();
             let pages = Task::Move { author: user_id(AUTHOR), posts: of_facts, pages: 1, from: 0, to: 1 };
             app.worker.run(&pages, &|| false).await.unwrap();

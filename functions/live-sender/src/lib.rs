@@ -16,10 +16,10 @@ use futures::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Error, LambdaEvent};
 use tidemark::{
     Recorder, SenderSettings, SystemClock, aws_config,
-    domain::UserId,
+    domain::{Timestamp, UserId},
     http::live::ServerMessage,
     ports::{Connection, LivePost, LiveQueue, LiveTask, Metrics, StoreError, Told},
-    queue::{self, Posts, SqsLive, is_repeated},
+    queue::{self, Posts, SqsLive, is_repeated, waited},
 };
 use tracing::warn;
 
@@ -30,6 +30,10 @@ const PARALLEL: usize = 50;
 
 /// The delay of a task for connections that were not told.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest time that a message may have waited in the queue. A reader's next message waits at least twice as long
+/// for the end of this one.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest time of one attempt at a service, and of all attempts. A slow connection must not hold the others.
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(4)];
@@ -73,8 +77,10 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
         Ok(received) => received,
         Err(id) => return Some(id),
     };
-    // An earlier attempt was interrupted. Its remaining messages may be stale.
-    let done = if is_repeated(&message.attributes) { tell_again(sender, posts.iter()).await } else { post(sender, &posts).await };
+    // An earlier attempt was interrupted, or the next messages of these readers may be on their way. Readers are told
+    // what the counts are then.
+    let is_late = is_repeated(&message.attributes) || waited(&message.attributes) > LONGEST_WAIT;
+    let done = if is_late { give_up(sender, &posts).await } else { post(sender, &posts).await };
     let error = done.err()?;
     warn!(message_id = id, error = &error as &dyn std::error::Error, "connections not told, the queue repeats the message");
     Some(id)
@@ -92,14 +98,16 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
         }
     }
     let posted: Vec<(&LivePost, &String, Posted)> = stream::iter(work).buffer_unordered(PARALLEL).collect().await;
-    let (mut told, mut gone): (BTreeMap<UserId, Told>, _) = (BTreeMap::new(), Vec::new());
+    // Every message has ended, also one that reached no connection.
+    let mut told: BTreeMap<(UserId, Timestamp), Told> = posts.iter().map(|post| ((post.user, post.at), ended(post))).collect();
+    let mut gone = Vec::new();
     let mut unreached: BTreeMap<UserId, &LivePost> = BTreeMap::new();
     for (post, connection, posted) in posted {
         match posted {
             Posted::Done => {
-                let Some(counts) = post.counts else { continue };
-                let known = || Told { user: post.user, connections: Vec::new(), at: post.at, counts };
-                told.entry(post.user).or_insert_with(known).connections.push(connection.clone());
+                if let Some(told) = told.get_mut(&(post.user, post.at)) {
+                    told.connections.push(connection.clone());
+                }
             }
             Posted::Gone => gone.push(Connection { user: post.user, connection: connection.clone(), at: Some(post.at) }),
             Posted::Failed => drop(unreached.insert(post.user, post)),
@@ -110,6 +118,19 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let tasks: Vec<LiveTask> = told.into_iter().chain(gone).collect();
     sender.queue.send(&tasks, Duration::ZERO).await?;
     tell_again(sender, unreached.into_values()).await
+}
+
+/// The end of a message that no connection knows yet.
+fn ended(post: &LivePost) -> Told {
+    Told { user: post.user, connections: Vec::new(), at: post.at, counts: post.counts }
+}
+
+/// Posts none of these messages, and has their readers told again.
+async fn give_up(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
+    if !posts.is_empty() {
+        sender.queue.send(&[LiveTask::Told { told: posts.iter().map(ended).collect() }], Duration::ZERO).await?;
+    }
+    tell_again(sender, posts.iter()).await
 }
 
 /// Has these readers told the counts as they are then.

@@ -88,6 +88,7 @@ routes!(|app: &App, request| [
         "DELETE /v1/posts/{post}/like",
         posts::react(app, &request, Reaction::Like, false),
         operation("posts", "unlikePost", "Remove a like")
+            .describe("It works for a deleted post too.")
             .returns::<Liked>("The caller does not like the post.")
             .responds("404", "NotFound"),
     ),
@@ -103,6 +104,7 @@ routes!(|app: &App, request| [
         "DELETE /v1/posts/{post}/favorite",
         posts::react(app, &request, Reaction::Favorite, false),
         operation("posts", "unfavoritePost", "Remove a post from the favorites")
+            .describe("It works for a deleted post too.")
             .returns::<Favorited>("The post is not a favorite of the caller.")
             .responds("404", "NotFound"),
     ),

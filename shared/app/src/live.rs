@@ -6,7 +6,8 @@
 //!
 //! A message is a hint. If one is lost, the next ping sends another, because it compares the counts with those that its
 //! connection was told ([`Live::ping`]). A connection was told when the sender has posted the message and says so
-//! ([`LiveTask::Told`]); until then it is unknown what the connection knows.
+//! ([`LiveTask::Told`]); until then it is unknown what the connection knows, and no other message is built for the
+//! reader. So the time between two messages is kept where they are posted, however long they are on their way.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
     reader::{Origin, Readers},
 };
 
-/// The least time between two messages, which is also the delay of a task that has to wait.
+/// The least time from the end of a message to the next one, which is also the delay of a task that has to wait.
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
 
 /// Readers in one task. A failed reader is sent again alone, so the others do not wait for it.
@@ -72,7 +73,7 @@ impl Live {
         let watched = self.stores.live_views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
         let told = Told { user, connections: vec![connection.to_owned()], at: watched.built, counts };
-        self.stores.live_views.told(&[told]).await
+        self.stores.live_views.told(&[told], None).await
     }
 
     /// Removes a connection that was closed. May be repeated.
@@ -109,7 +110,7 @@ impl Live {
             // The counts that they know stay unknown, so their next ping sends a message.
             LiveTask::Again { tries, .. } if *tries > MOST_TRIES => Ok(()),
             LiveTask::Again { users, tries } => self.tell(users, Some(*tries), repeated).await,
-            LiveTask::Told { told } => self.stores.live_views.told(told).await,
+            LiveTask::Told { told } => self.stores.live_views.told(told, Some(LEAST_BETWEEN)).await,
             LiveTask::Gone { connections } => {
                 for gone in connections {
                     self.stores.live_views.unwatch(gone.user, &gone.connection, gone.at).await?;
@@ -127,12 +128,12 @@ impl Live {
         for (&user, claimed) in users.iter().zip(claimed) {
             match claimed {
                 Ok(ClaimedUpdate::TooEarly) => early.push(user),
-                // The first run may have ended between the claim and its task, less than a second ago.
+                // The first run may have ended between the claim and its task.
                 Ok(ClaimedUpdate::OnItsWay) if repeated => early.push(user),
                 Ok(ClaimedUpdate::OnItsWay | ClaimedUpdate::Unwatched) => {}
                 Ok(ClaimedUpdate::Claimed { noted, at, connections }) => {
                     let update = self.update(user, (noted, at), connections, again);
-                    updates.push(update.map(move |update| (user, update)).boxed());
+                    updates.push(update.map(move |update| (user, at, update)).boxed());
                 }
                 Err(error) => failed.push((user, error)),
             }
@@ -140,18 +141,26 @@ impl Live {
         if !early.is_empty() {
             self.stores.live_queue.send(&[task_of(early, again)], LEAST_BETWEEN).await?;
         }
-        let (mut posts, mut told) = (Vec::new(), Vec::new());
-        for (user, update) in in_parallel(updates).await {
+        let (mut posts, mut begun, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        for (user, at, update) in in_parallel(updates).await {
             match update {
-                Ok((post, known)) => {
-                    posts.extend(post);
-                    told.extend(known);
+                Ok((Some(post), known)) => {
+                    posts.push(post);
+                    begun.push(known);
                 }
-                Err(error) => failed.push((user, error)),
+                Ok((None, known)) => ended.push(known),
+                Err(error) => {
+                    ended.push(Told { user, connections: Vec::new(), at, counts: CountsDigest(0) });
+                    failed.push((user, error));
+                }
             }
         }
         self.stores.live_queue.post(&posts).await?;
-        log_failure(self.stores.live_views.told(&told).await);
+        begun.retain(|known| !known.connections.is_empty());
+        // Where nothing is posted, the next message need not wait.
+        for (told, next) in [(begun, None), (ended, Some(Duration::ZERO))] {
+            log_failure(self.stores.live_views.told(&told, next).await);
+        }
         self.tell_alone(users, failed, again).await
     }
 
@@ -175,7 +184,7 @@ impl Live {
         (noted, at): (Option<(PostId, Timestamp)>, Timestamp),
         connections: Vec<(String, Option<CountsDigest>)>,
         again: Option<u8>,
-    ) -> Result<(Option<LivePost>, Option<Told>)> {
+    ) -> Result<(Option<LivePost>, Told)> {
         // `at` comes before the counts: a message with a later time has every change that this one has.
         let snapshot = self.readers.snapshot(user).await?;
         let counts = CountsDigest::of(&snapshot.state);
@@ -185,7 +194,7 @@ impl Live {
             let change = UnreadChange::of(&snapshot.state, noted, at);
             LivePost::new(user, others, change, counts, again.unwrap_or_default())
         });
-        Ok((post, (!known.is_empty()).then_some(Told { user, connections: known, at, counts })))
+        Ok((post, Told { user, connections: known, at, counts }))
     }
 }
 

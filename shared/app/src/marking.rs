@@ -113,14 +113,26 @@ impl Marking {
         self.shown(user, outcomes, Some(last)).await
     }
 
-    /// Marks everything read that existed at `before`, of every followed author. `None` stands for now.
+    /// Marks everything read that existed at `before`, of every followed author. `None` stands for now
+    /// ([`Self::until_now`]).
     pub async fn mark_before(&self, user: UserId, before: Option<Timestamp>) -> Result<MarkedPosts> {
-        let before = before.unwrap_or_else(|| self.stores.clock.now());
+        let before = match before {
+            Some(before) => before,
+            None => self.until_now(user).await?,
+        };
         let pairs = self.sync.readers.pairs(user).await?;
         let latest = pairs.iter().max_by_key(|pair| pair.head.latest_at).filter(|pair| pair.head.latest_seq > 0);
         let latest = latest.map(|pair| PostId::new(pair.author, pair.head.latest_seq));
         let changes = pairs.into_iter().map(|pair| self.mark_pair_before(user, pair, before).boxed());
         self.shown(user, in_parallel(changes.collect()).await, latest).await
+    }
+
+    /// Returns now, or the time of the newest post that the user's feed shows, if that is later. The machine that
+    /// published the post may have a clock that is ahead of this one.
+    async fn until_now(&self, user: UserId) -> Result<Timestamp> {
+        let snapshot = self.sync.readers.snapshot(user).await?;
+        let newest = snapshot.state.heard().map(|(_, author)| author.newest_at).max();
+        Ok(newest.unwrap_or_default().max(self.stores.clock.now()))
     }
 
     async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed> {

@@ -113,7 +113,8 @@ impl Publishing {
         Ok(Found::Post(PostDelivery { post, status, degraded }))
     }
 
-    /// Gives a reaction to a live post or removes it. A user who is blocked may still remove one.
+    /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
+    /// who reacted to a post that is deleted now.
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted> {
         let reacted = self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await?;
         if let Reacted::Stands(state) = &reacted {

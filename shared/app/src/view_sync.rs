@@ -12,6 +12,10 @@ use tidemark_domain::{Edge, PostId, ReactionState, UserId};
 /// The time that reactions to a post wait for others, before its step is computed.
 const RANK_DELAY: Duration = Duration::from_secs(1);
 
+/// How long after a reaction the others rely on the task that it has sent. The task begins later, whatever the clocks
+/// of Redis and SQS measure as a second.
+const RELIED_ON: Duration = Duration::from_millis(900);
+
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
@@ -64,7 +68,7 @@ impl ViewSync {
         let (shown, forgotten, reacted) = futures::join!(
             stores.reaction_views.change(user, post.author, state),
             stores.relation_views.forget_counters(post.author, Some(user)),
-            self.reacted(user, post)
+            self.reacted(post)
         );
         if let Err(error) = &reacted
             && error.store() == Store::Queue
@@ -76,18 +80,16 @@ impl ViewSync {
     }
 
     /// Updates the counts of a post after a reaction, and has a worker compute its step. May be repeated.
-    pub(crate) async fn reacted(&self, user: UserId, post: PostId) -> Result<()> {
+    ///
+    /// Others rely on a task only after it was sent, and only until it may begin. Until it is noted, each reaction sends
+    /// a task of its own.
+    pub(crate) async fn reacted(&self, post: PostId) -> Result<()> {
         let stores = &self.readers.stores;
-        if !stores.post_views.expire_counts(post, user).await? {
-            return Ok(());
-        }
-        let rank = Task::Rank { post, token: (stores.random)() };
-        let sent = stores.queue.send_after(&[rank], RANK_DELAY).await;
-        if sent.is_err() {
-            // Without the task, the next reaction must send one.
-            stores.post_views.begin_rank(post).await?;
-        }
-        sent
+        let Some(now) = stores.post_views.expire_counts(post).await? else { return Ok(()) };
+        stores.queue.send_after(&[Task::Rank { post, token: (stores.random)() }], RANK_DELAY).await?;
+        let until = now.plus_ms(RELIED_ON.as_millis() as u64);
+        logged!(stores.post_views.note_rank(post, until).await, "the next reaction sends a task too", %post);
+        Ok(())
     }
 
     /// Updates the view of a post from the facts. May be repeated after an error.

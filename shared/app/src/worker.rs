@@ -47,7 +47,7 @@ impl Worker {
             Task::List { fan_out, from, to } => fan_outs.list(*fan_out, *from..*to, out_of_time).await,
             Task::Tell { fan_out } => fan_outs.late_start(*fan_out).await,
             Task::Rank { post, token } => fan_outs.rank(*post, *token).await,
-            Task::Rescore { author } => fan_outs.rescore(*author).await,
+            Task::Rescore { author, life } => fan_outs.rescore(*author, *life).await,
             Task::Move { author, posts, pages, from, to } => {
                 fan_outs.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
             }
@@ -61,7 +61,7 @@ impl Worker {
                 let Some(seq) = reacted else { return Ok(()) };
                 let post = PostId::new(*author, *seq);
                 fan_outs.stores.post_views.forget_counts(post).await?;
-                sync.reacted(*user, post).await
+                sync.reacted(post).await
             }
         }
     }

@@ -40,16 +40,22 @@ impl Reactions for DynamoFacts {
             let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
             let posts = (self.tables.posts.as_str(), vec![schema::post(post)]);
             let [mut reactions, mut posts] = self.batch_get("react", [reactions, posts]).await?;
-            let live = posts.pop().map(read_post).transpose()?.is_some_and(|post| !post.deleted);
-            if !live {
-                return Ok(Reacted::Unknown);
-            }
+            let found = posts.pop().map(read_post).transpose()?;
             let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
             let (known, blocks) = known.unwrap_or_default();
+            let next = known.changed(post.seq, reaction, given);
+            // A reaction that stands can be taken back, whatever became of the post.
+            let is_known = match &found {
+                Some(found) => !found.deleted || !given,
+                None => !given && next.is_some(),
+            };
+            if !is_known {
+                return Ok(Reacted::Unknown);
+            }
             if given && blocks != Blocks::default() {
                 return Ok(Reacted::Blocked);
             }
-            let Some(next) = known.changed(post.seq, reaction, given) else { return Ok(Reacted::Stands(known)) };
+            let Some(next) = next else { return Ok(Reacted::Stands(known)) };
             // Otherwise another device of the user, another user of the same shard, or a block has been first.
             let at = given.then_some(now);
             if self.transact("react", self.reaction_writes(user, post, &next, blocks, reaction, at)).await?.is_ok() {

@@ -69,6 +69,13 @@ pub fn is_repeated(attributes: &HashMap<String, String>) -> bool {
     attributes.get("ApproximateReceiveCount").is_some_and(|count| count != "1")
 }
 
+/// How long a message has waited in its queue until it was first received, by the clock of SQS alone.
+pub fn waited(attributes: &HashMap<String, String>) -> Duration {
+    let at = |name: &str| attributes.get(name).and_then(|ms| ms.parse::<u64>().ok());
+    let [received, sent] = [at("ApproximateFirstReceiveTimestamp"), at("SentTimestamp")];
+    received.zip(sent).map_or(Duration::ZERO, |(received, sent)| Duration::from_millis(received.saturating_sub(sent)))
+}
+
 /// Encodes a task, or other content whose JSON is an object, as a message body.
 pub fn encode(content: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(&Versioned { v: VERSION, content }).map_err(|error| unavailable("encode", error))
@@ -245,7 +252,7 @@ mod tests {
             (Task::Notices { platform: "7".parse().unwrap(), user: None }, 0),
             (Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()) }, 0),
             (Task::Rank { post: "7-3".parse().unwrap(), token: u64::MAX }, 0),
-            (Task::Rescore { author: "7".parse().unwrap() }, 0),
+            (Task::Rescore { author: "7".parse().unwrap(), life: 9 }, 0),
             (
                 Task::Move {
                     author: "7".parse().unwrap(),
@@ -269,7 +276,7 @@ mod tests {
             r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),
             r#"{"v":1,"type":"notices","platform":7,"user":"1"}"#.to_owned(),
             r#"{"v":1,"type":"rank","post":"7-3","token":18446744073709551615}"#.to_owned(),
-            r#"{"v":1,"type":"rescore","author":"7"}"#.to_owned(),
+            r#"{"v":1,"type":"rescore","author":"7","life":9}"#.to_owned(),
             format!(r#"{{"v":1,"type":"move","author":"7","posts":[{moved}],"pages":9,"from":2,"to":4,"tries":1}}"#),
         ];
         for ((task, tries), body) in tasks.into_iter().zip(bodies) {

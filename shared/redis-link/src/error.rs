@@ -11,6 +11,9 @@ pub enum LinkError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A key has another type than the command needs. It does not change by itself.
+    #[error("a key of another type in Redis: {detail}")]
+    WrongType { detail: String },
     /// The server refused the command, or its response has another shape. A repetition fails in the same way.
     #[error("unexpected response from Redis: {detail}")]
     Unexpected {
@@ -39,6 +42,7 @@ pub(crate) fn unknown_function(error: &RedisError) -> bool {
 
 pub(crate) fn link_error(operation: &'static str, error: RedisError) -> LinkError {
     match error.kind() {
+        _ if error.code() == Some("WRONGTYPE") => LinkError::WrongType { detail: format!("{operation}: {error}") },
         // A script error, an unknown function, or a response of another shape: a repetition fails in the same way.
         ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::UnexpectedReturnType | ErrorKind::Parse => {
             LinkError::Unexpected { detail: format!("{operation}: {error}") }

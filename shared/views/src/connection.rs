@@ -8,7 +8,8 @@ use tidemark_app::ports::{Store, StoreError};
 use tracing::warn;
 
 use crate::{
-    Result,
+    Result, keys,
+    keys::KeyType,
     library::{Function, LIBRARY},
 };
 
@@ -63,7 +64,43 @@ impl Redis {
 
     async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply> {
         let none = || Err(LinkError::Unavailable { operation, source: "no command was sent".into() });
-        self.0.run(operation, vec![bundle]).await.pop().unwrap_or_else(none).map_err(view_error)
+        self.run(operation, vec![bundle]).await.pop().unwrap_or_else(none).map_err(view_error)
+    }
+
+    /// Runs bundles as [`Link::run`] does. A key of another type than its name says counts as lost: it is deleted, and
+    /// the commands run again.
+    async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
+        let mut replies = self.0.run(operation, bundles.clone()).await;
+        for (reply, bundle) in replies.iter_mut().zip(bundles) {
+            let Err(LinkError::WrongType { detail }) = &*reply else { continue };
+            warn!(detail, "a key of another type is deleted");
+            if self.delete_strange_keys(&bundle).await.is_ok()
+                && let Some(again) = self.0.run(operation, vec![bundle]).await.pop()
+            {
+                *reply = again;
+            }
+        }
+        replies
+    }
+
+    /// Deletes the keys of these commands whose type is not the one that their name says.
+    async fn delete_strange_keys(&self, bundle: &Bundle) -> Result<(), LinkError> {
+        const OPERATION: &str = "delete_strange_keys";
+        let arguments = bundle.commands.iter().flat_map(Cmd::args_iter);
+        let names = arguments.filter_map(|argument| match argument {
+            redis::Arg::Simple(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        });
+        let keys: Vec<(&str, KeyType)> = names.filter_map(|name| Some((name, keys::type_of(name)?))).collect();
+        let types = keys.iter().map(|(key, _)| redis::cmd("TYPE").arg(key).take().into()).collect();
+        let mut strange = Vec::new();
+        for ((key, right), reply) in keys.into_iter().zip(self.0.run(OPERATION, types).await) {
+            let found: String = read(OPERATION, reply?.last().0)?;
+            if found != right.name() && found != "none" {
+                strange.push(Cmd::del(key).into());
+            }
+        }
+        self.0.run(OPERATION, strange).await.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
@@ -87,7 +124,7 @@ impl Redis {
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
     ) -> Vec<Result<(T, Epoch)>> {
-        let replies = self.0.run(operation, commands.into_iter().map(Into::into).collect()).await.into_iter();
+        let replies = self.run(operation, commands.into_iter().map(Into::into).collect()).await.into_iter();
         let one = |reply: Result<Reply, LinkError>| {
             let (value, epoch) = reply?.last();
             Ok((read(operation, value)?, epoch))
@@ -120,7 +157,7 @@ impl Redis {
             Bundle::from(Cmd::mget(keys)).with(consistency)
         });
         let has_other = other.is_some();
-        let mut replies = self.0.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
+        let mut replies = self.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
         let other = if has_other { replies.pop().transpose().map_err(view_error)?.map(Reply::last) } else { None };
         let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
         for (part, reply) in parts.into_iter().zip(replies) {
@@ -153,7 +190,7 @@ impl Redis {
 pub(crate) fn view_error(error: LinkError) -> StoreError {
     match error {
         LinkError::Unavailable { operation, source } => StoreError::Unavailable { store: Store::Views, operation, source },
-        LinkError::Unexpected { detail } => StoreError::DamagedView { detail },
+        LinkError::Unexpected { detail } | LinkError::WrongType { detail } => StoreError::DamagedView { detail },
     }
 }
 

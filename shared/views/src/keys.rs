@@ -8,7 +8,7 @@
 //! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, open_gate, retract, begin, seed, drop, touch | posts; moves are not rebuilt |
 //! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which the list is complete | 2 h after the fill or the last follow; 5 min if it was filled empty | fill, relate | edges by follower |
 //! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | the same | fill, relate | edges by followee |
-//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late | 2 h after the last departure | relate | |
+//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late; the marker `\0`, without which the list does not change any more | as the list, and 2 h after the last departure | fill, relate | |
 //! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of the caller that fills the list | 10 s | lease; removed by fill, relate | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | lease; removed by store, apply, forget_counters | |
@@ -16,15 +16,15 @@
 //! | `{bucket}:l:<user>` | hash | token buckets: kind of request → time at which the bucket is full | 1 min | spend | |
 //! | `{bucket}:a:<user>` | string | `1` if the user may call, `2` after an erasure | 1 h | lease | receipts |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
-//! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease | |
+//! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease; removed by remember after a change | |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
 //! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by count, outdate, forget_counts | |
 //! | `{bucket}:q:<post>:recent` | string | number of reactions to a post in this moment | 2 s | outdate | |
-//! | `{bucket}:q:<post>:rank` | string | the user whose reaction enqueued a `rank` task that has not begun | 2 s | outdate; removed by the task | |
-//! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `next`, `sent`, `epoch`, `all` | 1 h | moved, settle, note_rescore | steps of posts |
+//! | `{bucket}:q:<post>:rank` | string | a `rank` task was sent that has not begun | 900 ms from the reaction on | note_rank | |
+//! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `life`, `next`, `sent`, `by` | 1 h | moved, settle | steps of posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, react | reactions |
-//! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → when a change was noted, when a message was last built, [post](super::live) that changed; `<connection>` → expiry ms and, if it is known, the digest of the counts that it was told; at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
+//! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → when a change was noted, when a message was last built, when the next one may be built, [post](super::live) that changed; `<connection>` → expiry ms and, if it is known, the digest of the counts that it was told; at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | store, replace | head |
 //! | `{bucket}:t:<author>` | string | [times](tidemark_domain::PostTimes) of the newest posts of an author with many followers; rebuilds use them | 1 h | store | posts |
 //! | `{bucket}:h:<author>:lease`, `{bucket}:t:<author>:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
@@ -37,8 +37,7 @@
 //! | `{bucket}:u:<user>` | string | what pages show of a user: version and [card](tidemark_domain::Card); also that there is no profile | 7 days | store, replace | profiles |
 //! | `{bucket}:u:<user>:lease` | string | token of the caller that stores the card | 1 s | lease; removed by store, replace | |
 //! | `{hash}:i` | string | user id of a claim, and the claim, of which the key has a hash; they never change | 30 days | remember_identity | identities |
-//! | `{post}:pages:<kind>` | bitmap | pages of a fan-out that are done | 7 days | progress | the pages, done again |
-//! | `{post}:handled:<kind>` | number | followers handled in these pages | 7 days | progress | the pages, done again |
+//! | `{post}:pages:<kind>` | string | number of followers handled (8 bytes, big-endian), and a bit for each page of a fan-out that is done | 7 days | progress | the pages, done again |
 //!
 //! "Written by" names the scripts of `lua/`, or the methods that send plain commands. `{bucket}` is one of 4,096: users
 //! of one bucket share a slot, so one call serves many followers, on a cluster too.
@@ -144,10 +143,6 @@ pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 /// The time that a read state of notices, and marks of an author who is not followed, live after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The time that a reaction that has enqueued a task speaks for the next ones. If its sender was killed in between, no
-/// reaction within this time enqueues one.
-pub(crate) const RANK_LIFETIME: Duration = Duration::from_secs(2);
-
 /// How long an author's moved posts are kept after the last change. Usually a task takes them within a minute.
 pub(crate) const MOVED_LIFETIME: Duration = Duration::from_secs(3600);
 
@@ -230,7 +225,7 @@ pub fn text(post: PostId) -> String {
     format!("{{{}}}:b:{post}", post.author.bucket())
 }
 
-/// Counts, the lease for storing them, the number of reactions in this moment, and who has enqueued a rank task.
+/// Counts, the lease for storing them, the number of reactions in this moment, and that a rank task was sent.
 pub fn counts(post: PostId) -> [String; 4] {
     let key = format!("{{{}}}:q:{post}", post.author.bucket());
     [key.clone(), format!("{key}:lease"), format!("{key}:recent"), format!("{key}:rank")]
@@ -299,10 +294,6 @@ pub fn notice_title(notice: NoticeId, revision: u64) -> String {
 
 pub fn pages_done(kind: FanOutKind, post: PostId) -> String {
     format!("{{{post}}}:pages:{}", kind_name(kind))
-}
-
-pub fn handled(kind: FanOutKind, post: PostId) -> String {
-    format!("{{{post}}}:handled:{}", kind_name(kind))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -376,9 +367,23 @@ pub fn of_user(user: UserId) -> Vec<View> {
 
 /// Every view that may belong to a post.
 pub fn of_post(id: PostId) -> Vec<View> {
-    let progress = |kind| [pages_done(kind, id), handled(kind, id)].map(View::Key);
-    let progress = [FanOutKind::Deliver, FanOutKind::Retract].into_iter().flat_map(progress);
+    let progress = [FanOutKind::Deliver, FanOutKind::Retract].map(|kind| View::Key(pages_done(kind, id)));
     [View::Summary(id), View::Text(id), View::Counts(id)].into_iter().chain(progress).collect()
+}
+
+/// The type that the name of a key says; `None` if it is no view, or in another bucket than its user's.
+pub(crate) fn type_of(key: &str) -> Option<KeyType> {
+    let views = match owner(key) {
+        Some(Owner::User(user)) => of_user(user),
+        Some(Owner::Post(post)) => of_post(post),
+        Some(Owner::Platform(platform)) => vec![View::Platform(platform)],
+        Some(Owner::NoticeReads(user, platform)) => vec![View::NoticeReads(user, platform)],
+        Some(Owner::Marks(user, author)) => vec![View::Marks(user, author)],
+        Some(Owner::Title(notice, revision)) => vec![View::Title(notice, revision)],
+        Some(Owner::Astray(_)) => return None,
+        None => return key.ends_with("}:i").then_some(KeyType::String),
+    };
+    views.iter().flat_map(of_view).find_map(|(known, kind)| (known == key).then_some(kind))
 }
 
 /// The owner of a key; `None` for the user id of a claim, which names no user, and for a key that is no view.
@@ -405,7 +410,7 @@ pub fn owner(key: &str) -> Option<Owner> {
             (user, Owner::Marks(user, author.parse().ok()?))
         }
         "p" | "b" | "q" => first.parse().ok().map(|post: PostId| (post.author, Owner::Post(post)))?,
-        "pages" | "handled" => return tag.parse().ok().map(Owner::Post),
+        "pages" => return tag.parse().ok().map(Owner::Post),
         _ => return None,
     };
     Some(if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) })
@@ -467,7 +472,7 @@ mod tests {
         assert_eq!(reads, ["{831}:n:1042:7", "{831}:n:1042:7:lease"]);
         assert_eq!(notice_title(notice, 12), "{n7}:t:300:12");
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
-        assert_eq!(handled(FanOutKind::Retract, post), "{1042-7}:handled:retract");
+        assert_eq!(pages_done(FanOutKind::Retract, post), "{1042-7}:pages:retract");
     }
 
     #[test]
@@ -476,12 +481,17 @@ mod tests {
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
         assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 24]);
-        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 11]);
+        assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 9]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
         assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);
         assert_eq!(of(vec![View::Marks(user, UserId::MIN)]), vec![Some(Owner::Marks(user, UserId::MIN)); 2]);
         assert_eq!(of(vec![View::Title(notice, 12)]), [Some(Owner::Title(notice, 12))]);
+        let own = of_user(user).into_iter().chain(of_post(post)).chain([View::Platform(platform), View::Title(notice, 12)]);
+        for (key, kind) in own.flat_map(|view| of_view(&view)) {
+            assert_eq!(type_of(&key), Some(kind), "{key}");
+        }
+        assert_eq!(["{830}:r:1042", "session:7", "@"].map(type_of), [None; 3]);
         for stray in [
             "{830}:r:1042",
             "{830}:following:1042:gone",

@@ -1,5 +1,7 @@
 //! [`LiveViews`] on Redis: the connections of a reader, and the flag `watched` of the reader state.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
 use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, Told, Watched};
@@ -16,6 +18,10 @@ pub(crate) const MOST_CONNECTIONS: u64 = 20;
 
 /// The least time between two messages to a reader's connections, in ms.
 pub(crate) const LEAST_BETWEEN_MS: u64 = 1_000;
+
+/// The longest time that a message waits for the end of the one before, in ms. The process that had to tell it was
+/// killed, or its note is lost.
+const LONGEST_WAIT_MS: u64 = 10_000;
 
 #[async_trait]
 impl LiveViews for Redis {
@@ -42,13 +48,14 @@ impl LiveViews for Redis {
     }
 
     async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>> {
-        let calls = users.iter().map(|&user| fcall(Function::Claim, &own_keys(user), LEAST_BETWEEN_MS));
+        let calls = users.iter().map(|&user| fcall(Function::Claim, &own_keys(user), (LEAST_BETWEEN_MS, LONGEST_WAIT_MS)));
         self.results("claim", calls.collect()).await.into_iter().map(|response| decode_claim(response?.0)).collect()
     }
 
-    async fn told(&self, told: &[Told]) -> Result<()> {
+    async fn told(&self, told: &[Told], next: Option<Duration>) -> Result<()> {
+        let next = next.map_or_else(String::new, |next| ms(next).to_string());
         let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest) }| {
-            fcall(Function::Told, &[keys::connections(*user)], (at.ms(), &digest.to_le_bytes(), connections))
+            fcall(Function::Told, &[keys::connections(*user)], (at.ms(), &digest.to_le_bytes(), &next, connections))
         });
         self.each::<u64>("told", calls.collect()).await.map(drop)
     }

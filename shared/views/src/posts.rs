@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, PageParts, PostViews};
+use tidemark_app::ports::{
+    CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, NotedStep, PageParts, PostViews,
+};
 use tidemark_domain::{
-    AuthorHead, AuthorState, PostId, PostSummary, PostText, Rank, ReactionCounts, Step, Timestamp, UserId,
+    AuthorHead, AuthorState, PostId, PostSummary, PostText, Rank, ReactionCounts, Seq, Step, Timestamp, UserId,
     reader_state::{META_FIELD, ReaderMeta},
 };
 
@@ -17,7 +19,7 @@ use super::{
     readers::decode_marks,
     record::{self, current, string_of, take_lease},
 };
-use crate::connection::{MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg, transaction};
+use crate::connection::{MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
 /// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
@@ -140,55 +142,48 @@ impl PostViews for Redis {
         self.query::<u64>("forget_counts", Cmd::del(keys::counts(post)[..3].to_vec())).await.map(drop)
     }
 
-    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool> {
-        let [counts, moment, rank] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME, keys::RANK_LIFETIME].map(ms);
-        let args = (counts, moment, keys::MANY_REACTIONS, rank, by.get());
-        self.call::<u8>(Function::Outdate, &keys::counts(post), args).await.map(|due| due == 1)
+    async fn expire_counts(&self, post: PostId) -> Result<Option<Timestamp>> {
+        let [counts, moment] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME].map(ms);
+        let now: u64 = self.call(Function::Outdate, &keys::counts(post), (counts, moment, keys::MANY_REACTIONS)).await?;
+        Ok((now > 0).then(|| Timestamp::from_ms(now)))
     }
 
-    async fn begin_rank(&self, post: PostId) -> Result<()> {
+    async fn note_rank(&self, post: PostId, until: Timestamp) -> Result<()> {
         let [.., rank] = keys::counts(post);
-        self.query::<u64>("begin_rank", Cmd::del(rank)).await.map(drop)
+        // A time that is over removes the key.
+        self.query::<Value>("note_rank", redis::cmd("SET").arg(rank).arg("").arg("PXAT").arg(until.ms()).clone()).await.map(drop)
     }
 
-    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>> {
-        let args = (post.seq, step.changes, now.ms(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME));
-        let delay: i64 = self.call(Function::Moved, &[keys::moved(post.author)], args).await?;
-        Ok(u64::try_from(delay).ok().map(Duration::from_millis))
-    }
-
-    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()> {
-        let key = keys::moved(author);
-        let expire = redis::cmd("PEXPIRE").arg(&key).arg(ms(keys::MOVED_LIFETIME)).clone();
-        self.query::<Value>("note_rescore", transaction([Cmd::hset(key, SENT, at.ms()), expire])).await.map(drop)
+    async fn note_step(&self, post: PostId, step: Step, token: u64, now: Timestamp) -> Result<NotedStep> {
+        let times = (now.ms(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME));
+        let args = (post.seq, step.changes, times, token_arg(token));
+        let (life, delay): (u64, i64) = self.call(Function::Moved, &[keys::moved(post.author)], args).await?;
+        Ok(NotedStep { life, delay: u64::try_from(delay).ok().map(Duration::from_millis) })
     }
 
     async fn moved(&self, author: UserId) -> Result<Moved> {
         let all = Cmd::hgetall(keys::moved(author));
         let (fields, epoch): (HashMap<String, Vec<u8>>, Epoch) = self.query_in_epoch("moved", all).await?;
-        let whole = fields.get(EPOCH).is_some_and(|of| of == epoch.as_bytes()) && !fields.contains_key(ALL);
+        let life = fields.get(LIFE).and_then(|life| std::str::from_utf8(epoch.current(life)?).ok()?.parse().ok());
         let change =
             |(seq, changes): (&String, &Vec<u8>)| Some((seq.parse().ok()?, std::str::from_utf8(changes).ok()?.parse().ok()?));
-        Ok(Moved { posts: fields.iter().filter_map(change).collect(), whole })
+        let posts = life.map(|_| fields.iter().filter_map(change).collect());
+        Ok(Moved { posts: posts.unwrap_or_default(), life })
     }
 
-    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64> {
-        let posts = moved.posts.iter().map(|(seq, changes)| (seq.to_string(), changes.to_string()));
-        let missing = (!moved.whole).then(|| (ALL.to_owned(), String::new()));
-        let fields: Vec<(String, String)> = posts.chain(missing).collect();
+    async fn settle(&self, author: UserId, life: u64, posts: &HashMap<Seq, u32>, next: Timestamp) -> Result<u64> {
+        let fields: Vec<(Seq, u32)> = posts.iter().map(|(&seq, &changes)| (seq, changes)).collect();
         let mut left = 0;
         for fields in fields.chunks(MAX_ARGUMENTS / 3) {
-            let args = (next.ms(), ms(keys::MOVED_LIFETIME), fields);
+            let args = (life, next.ms(), ms(keys::MOVED_LIFETIME), fields);
             left = self.call(Function::Settle, &[keys::moved(author)], args).await?;
         }
         Ok(left)
     }
 }
 
-/// Fields of an author's moved posts. The script `moved` names them too.
-const SENT: &str = "sent";
-const EPOCH: &str = "epoch";
-const ALL: &str = "all";
+/// The field of an author's moved posts with the beginning of their hash. The script `moved` names it too.
+const LIFE: &str = "life";
 
 const READER_COMMANDS: usize = 4;
 

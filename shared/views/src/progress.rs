@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use redis::Cmd;
-use redis_link::Consistency;
 use tidemark_app::ports::{FanOutKind, Progress, ProgressViews};
 use tidemark_domain::PostId;
 
@@ -12,23 +11,21 @@ use crate::connection::{Redis, ms, view_error};
 #[async_trait]
 impl ProgressViews for Redis {
     async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress> {
-        let keys = [keys::pages_done(kind, post), keys::handled(kind, post)];
         let args = (page, handled, ms(keys::PROGRESS_LIFETIME));
-        let (pages_done, handled) = self.call(Function::Progress, &keys, args).await?;
+        let (pages_done, handled) = self.call(Function::Progress, &[keys::pages_done(kind, post)], args).await?;
         Ok(Progress { pages_done, handled })
     }
 
     async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>)> {
-        let gets = [keys::pages_done(kind, post), keys::handled(kind, post)].map(Cmd::get);
         // Of any epoch: a page in an older dump was done, and its readers' views of that epoch count as missing.
-        let ((bitmap, handled), _): ((Option<Vec<u8>>, Option<u64>), _) =
-            self.together("progress", gets.into(), Consistency::Strong).await?;
-        let bitmap = bitmap.unwrap_or_default();
+        let record: Option<Vec<u8>> = self.query("progress", Cmd::get(keys::pages_done(kind, post))).await?;
+        let record = record.unwrap_or_default();
+        let (handled, bitmap) = record.split_first_chunk().map_or((0, &[][..]), |(n, bitmap)| (u64::from_be_bytes(*n), bitmap));
         // SETBIT numbers the bits of a byte from the most significant one.
         let done = |page: u16| bitmap.get(usize::from(page / 8)).is_some_and(|byte| byte << (page % 8) & 0x80 != 0);
         let missing: Vec<u16> = (0..pages).filter(|&page| !done(page)).collect();
         let pages_done = u64::from(pages) - missing.len() as u64;
-        Ok((Progress { pages_done, handled: handled.unwrap_or(0) }, missing))
+        Ok((Progress { pages_done, handled }, missing))
     }
 
     async fn ping(&self) -> Result<()> {

@@ -144,9 +144,13 @@ impl ReaderViews for Redis {
     }
 
     async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()> {
-        for posts in posts.chunks(POSTS_PER_CALL) {
+        let mut parts: Vec<&[(FeedKey, Rank)]> = posts.chunks(POSTS_PER_CALL).collect();
+        if parts.is_empty() && create {
+            parts.push(&[]);
+        }
+        for posts in parts {
             let lifetime = if create { ms(keys::FEED_LIFETIME).to_string() } else { String::new() };
-            let per_call = (PLACES_PER_CALL / posts.len()).clamp(1, USERS_PER_CALL);
+            let per_call = (PLACES_PER_CALL / posts.len().max(1)).clamp(1, USERS_PER_CALL);
             let post = |(key, rank): &(FeedKey, Rank)| (key.post.author.get(), key.entry(), rank.points(), rank.step.changes);
             let args = (half_life.ms(), FEED_CAP, lifetime, posts.iter().map(post).collect::<Vec<_>>());
             self.for_users::<u64>(Function::Rank, (users, per_call), all_keys, &args).await?;

@@ -39,16 +39,22 @@ impl FanOuts {
     pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<()> {
         let views = &self.stores.reader_views;
         let delivered = views.deliver(users, post.key(), modes, announce).await?;
-        views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), post.rank())], false).await?;
+        if !delivered.ranked.is_empty() {
+            // From the delivery on, moves reach the post. An earlier move has passed it: its step is in the facts now.
+            let now = self.stores.posts.posts(&[post.id]).await?.remove(&post.id);
+            let rank = now.map_or(post.rank(), |now| now.rank());
+            views.rank(&delivered.ranked, self.sync.readers.half_life, &[(post.key(), rank)], false).await?;
+        }
         self.live.announce(delivered.notified).await;
         Ok(())
     }
 
     /// Changes the step of a post as long as its reactions imply another. If this task has made the last change, also
     /// in an earlier attempt, it updates the views.
+    ///
+    /// No reaction relies on this task once it may have begun ([`ViewSync::reacted`](crate::ViewSync)). So every
+    /// reaction that does is in the counts.
     pub async fn rank(&self, id: PostId, token: u64) -> Result<()> {
-        // From now on a reaction sends another task. Every earlier reaction is in the counts that are read next.
-        self.stores.post_views.begin_rank(id).await?;
         let mut attempts = self.stores.attempts("rank");
         loop {
             attempts.next().await?;
@@ -62,58 +68,62 @@ impl FanOuts {
                 // The loop looks again even after a success: the counts may have been older than those on which another
                 // task relied when it left the step as it was.
                 Some(step) => _ = self.stores.posts.set_step(id, step, token).await?,
-                None if by == Some(token) => return self.show_step(&post).await,
+                None if by == Some(token) => return self.show_step(&post, token).await,
                 None => return Ok(()),
             }
         }
     }
 
     /// Updates the summary, from which ranked feeds are filled, then the ranked feeds.
-    async fn show_step(&self, post: &Post) -> Result<()> {
+    ///
+    /// Changes of other posts rely on the task that this sends. If this ends before, the queue repeats it.
+    async fn show_step(&self, post: &Post, token: u64) -> Result<()> {
         self.stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
-        match self.stores.post_views.note_step(post.id, post.step, self.stores.clock.now()).await? {
-            Some(delay) => self.send_rescore(post.id.author, delay).await,
+        let noted = self.stores.post_views.note_step(post.id, post.step, token, self.stores.clock.now()).await?;
+        match noted.delay {
+            Some(delay) => self.send_rescore(post.id.author, noted.life, delay).await,
             None => Ok(()),
         }
     }
 
-    /// The task is noted only after it was sent. If this ends in between, another change sends another task.
-    async fn send_rescore(&self, author: UserId, delay: Duration) -> Result<()> {
-        self.stores.queue.send_after(&[Task::Rescore { author }], delay).await?;
-        let at = self.stores.clock.now().plus_ms(delay.as_millis() as u64);
-        self.stores.post_views.note_rescore(author, at).await
+    async fn send_rescore(&self, author: UserId, life: u64, delay: Duration) -> Result<()> {
+        self.stores.queue.send_after(&[Task::Rescore { author, life }], delay).await
     }
 
-    /// Moves posts whose steps have changed in the ranked feeds of all followers. May be repeated.
-    pub(crate) async fn rescore(&self, author: UserId) -> Result<()> {
+    /// Moves posts whose steps have changed in the ranked feeds of all followers. May be repeated. `life` is that of the
+    /// notes for which the task was sent. If they are lost, all posts with a step are moved.
+    pub(crate) async fn rescore(&self, author: UserId, life: u64) -> Result<()> {
         let moved = self.stores.post_views.moved(author).await?;
-        if moved.whole && moved.posts.is_empty() {
+        let whole = moved.life == Some(life);
+        if whole && moved.posts.is_empty() {
             return Ok(());
         }
         let followers: u64 = self.stores.edges.follower_counts(author).await?.iter().sum();
         let pages = page_count(followers);
         // The steps are read after the changes were noted. A later change is noted again.
-        let posts = self.moved_posts(author, &moved).await?;
+        let posts = self.moved_posts(author, whole.then_some(&moved)).await?;
         if followers > 0 && !posts.is_empty() {
             let task = |range| move_task(author, &posts, pages, range);
             self.stores.queue.send(&page_tasks(pages).into_iter().map(task).collect::<Vec<_>>()).await?;
         }
         let pause = (EACH_PAGE * pages.into()).clamp(LEAST_PAUSE, MOST_PAUSE);
         let next = self.stores.clock.now().plus_ms(pause.as_millis() as u64);
-        match self.stores.post_views.settle(author, &moved, next).await? {
+        // Notes that began after the loss have a task of their own.
+        let Some(life) = moved.life else { return Ok(()) };
+        match self.stores.post_views.settle(author, life, &moved.posts, next).await? {
             0 => Ok(()),
-            _ => self.send_rescore(author, pause).await,
+            _ => self.send_rescore(author, life, pause).await,
         }
     }
 
-    /// Returns those of the moved posts that feeds may have; all posts with a step if moved posts may be missing.
-    async fn moved_posts(&self, author: UserId, moved: &Moved) -> Result<Vec<MovedPost>> {
+    /// Returns those of the moved posts that feeds may have; all posts with a step if it is unknown which have moved.
+    async fn moved_posts(&self, author: UserId, moved: Option<&Moved>) -> Result<Vec<MovedPost>> {
         let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
         if !head.modes.is_push_alone() {
             return Ok(Vec::new());
         }
         let mut seqs = head.feed_seqs(0, head.latest_seq, FEED_CAP);
-        seqs.retain(|seq| !moved.whole || moved.posts.contains_key(seq));
+        seqs.retain(|seq| moved.is_none_or(|moved| moved.posts.contains_key(seq)));
         let posts = self.stores.posts.posts_of(author, &seqs).await?;
         Ok(posts.iter().filter(|post| post.is_in_feeds() && post.step.changes > 0).map(MovedPost::new).collect())
     }

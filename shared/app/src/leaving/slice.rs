@@ -286,7 +286,7 @@ impl<'a> Slice<'a> {
     async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<()> {
         let stores = self.stores();
         stores.erasures.remove_reaction(self.user, post, reaction).await?;
-        self.leaving.fan_outs.sync.reacted(self.user, post).await?;
+        self.leaving.fan_outs.sync.reacted(post).await?;
         stores.relation_views.forget_counters(post.author, None).await
     }
 

@@ -170,7 +170,7 @@ pub trait Reads: Send + Sync {
 pub enum Reacted {
     /// The user's reactions to the author's posts after the request, whether or not it changed them.
     Stands(ReactionState),
-    /// The post does not exist, or only its tombstone does.
+    /// The post does not exist, or a reaction was given and only its tombstone exists.
     Unknown,
     /// The user or the author of the post blocks the other. Nothing changed.
     Blocked,
@@ -181,7 +181,8 @@ pub enum Reacted {
 pub trait Reactions: Send + Sync {
     /// Returns the user's reactions to these authors' posts. Missing ones are left out.
     async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>>;
-    /// Gives or removes a reaction to a live post: state and counts in one transaction. May be repeated.
+    /// Gives a reaction to a live post, or removes one, also from a deleted post: state and counts in one transaction.
+    /// May be repeated.
     async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted>;
     /// Returns whether the author blocks the user.
     async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool>;

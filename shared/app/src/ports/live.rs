@@ -30,7 +30,8 @@ pub enum ClaimedUpdate {
         /// The connections, each with the counts that it was told; `None` if that is unknown.
         connections: Vec<(String, Option<CountsDigest>)>,
     },
-    /// The last message was built less than a second ago. The caller sends a task that is delayed by a second.
+    /// The last message was posted less than a second ago, or is still on its way. The caller sends a task that is
+    /// delayed by a second.
     TooEarly,
     /// The same, and a later task is queued.
     OnItsWay,
@@ -46,7 +47,7 @@ pub struct Watched {
     pub built: Timestamp,
 }
 
-/// Connections of a reader that know these counts.
+/// The end of a message to a reader, and the connections that know its counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     pub user: UserId,
@@ -68,8 +69,9 @@ pub trait LiveViews: Send + Sync {
     /// Begins to build the messages for these readers. From then on it is unknown what their connections know. Returns
     /// one result for each reader, in order.
     async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>>;
-    /// Stores what connections know. Readers of whom a later message was built are left out.
-    async fn told(&self, told: &[Told]) -> Result<()>;
+    /// Stores what connections know. Readers of whom a later message was built are left out. `next` is the time after
+    /// which their next messages may be built; `None` if these have not ended.
+    async fn told(&self, told: &[Told], next: Option<Duration>) -> Result<()>;
 }
 
 /// A live connection of a reader.
@@ -95,7 +97,7 @@ pub enum LiveTask {
         /// The number of messages that did not reach a connection.
         tries: u8,
     },
-    /// These connections were told.
+    /// These messages have ended. Their connections were told.
     Told { told: Vec<Told> },
     /// These connections do not exist any more.
     Gone { connections: Vec<Connection> },
@@ -109,8 +111,7 @@ pub struct LivePost {
     /// The time at which the message was built, by the clock of Redis. The counts were read after that.
     pub at: Timestamp,
     /// The counts that the connections know after this message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counts: Option<CountsDigest>,
+    pub counts: CountsDigest,
     pub total: u64,
     /// The author of the change, if it is known, with the number of the author's unread posts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +130,7 @@ impl LivePost {
     pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, counts: CountsDigest, tries: u8) -> Self {
         let UnreadChange { at, total, post } = change;
         let (author, unread, seq) = post.map_or((None, 0, 0), |(post, unread)| (Some(post.author), unread, post.seq));
-        Self { user, connections, at, counts: Some(counts), total, author, unread, seq, tries }
+        Self { user, connections, at, counts, total, author, unread, seq, tries }
     }
 
     /// Returns the post that changed, if it is known.

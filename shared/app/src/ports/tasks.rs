@@ -92,7 +92,11 @@ pub enum Task {
         token: u64,
     },
     /// Steps of an author's posts have changed: move them in the ranked feeds of all followers.
-    Rescore { author: UserId },
+    Rescore {
+        author: UserId,
+        /// Names the notes in Redis for which the task was sent. If these are lost, the task moves all posts.
+        life: u64,
+    },
     /// Move these posts in the ranked feeds of these pages of followers.
     Move {
         author: UserId,

@@ -227,8 +227,18 @@ pub struct KnownReader {
 pub struct Moved {
     /// The number of changes of each post's step.
     pub posts: HashMap<Seq, u32>,
-    /// False if Redis may have lost posts.
-    pub whole: bool,
+    /// When these notes began. `None` if Redis has none. A task for notes that began at another time takes all posts of
+    /// the author, because these may lack some.
+    pub life: Option<u64>,
+}
+
+/// The result of [`PostViews::note_step`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotedStep {
+    /// When the author's notes began.
+    pub life: u64,
+    /// The delay of the `Task::Rescore` that the caller has to send; `None` if another caller sends one.
+    pub delay: Option<Duration>,
 }
 
 /// Posts, so that a page reads no facts.
@@ -257,22 +267,19 @@ pub trait PostViews: Send + Sync {
     /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
     /// less than two seconds old stay until they are two seconds old.
     ///
-    /// Returns whether the caller has to enqueue a `Task::Rank`. If not, an earlier task has not begun yet
-    /// ([`Self::begin_rank`]), or the process that had to send it was killed. A repetition for the same user returns
-    /// the same.
-    async fn expire_counts(&self, post: PostId, by: UserId) -> Result<bool>;
-    /// Begins a `rank` task of a post: the next reaction enqueues another task.
-    async fn begin_rank(&self, post: PostId) -> Result<()>;
-    /// Notes that the step of a post has changed. Returns the delay after which a `Task::Rescore` of the author may
-    /// run; `None` if one was sent before ([`Self::note_rescore`]) and has not run.
-    async fn note_step(&self, post: PostId, step: Step, now: Timestamp) -> Result<Option<Duration>>;
-    /// Notes that a `Task::Rescore` of the author was sent that runs at this time.
-    async fn note_rescore(&self, author: UserId, at: Timestamp) -> Result<()>;
+    /// Returns `None` if a `Task::Rank` was sent before that has not begun ([`Self::note_rank`]). Otherwise the caller
+    /// has to enqueue one. The time is that of this call, by the clock of Redis.
+    async fn expire_counts(&self, post: PostId) -> Result<Option<Timestamp>>;
+    /// Notes that a `Task::Rank` of the post was sent that begins after this time, by the clock of Redis.
+    async fn note_rank(&self, post: PostId, until: Timestamp) -> Result<()>;
+    /// Notes that the step of a post has changed, for a `Task::Rescore` of the author. `token` names the caller, whose
+    /// repetition gets the delay again.
+    async fn note_step(&self, post: PostId, step: Step, token: u64, now: Timestamp) -> Result<NotedStep>;
     /// Returns the posts of an author whose steps have changed.
     async fn moved(&self, author: UserId) -> Result<Moved>;
-    /// Removes the posts of `moved` whose steps have not changed since, and notes that no further `Task::Rescore`
-    /// should run before `next`. Returns how many posts remain.
-    async fn settle(&self, author: UserId, moved: &Moved, next: Timestamp) -> Result<u64>;
+    /// Removes these posts from the notes that began at `life`, if their steps have not changed since, and notes that no
+    /// further `Task::Rescore` should run before `next`. Returns how many posts remain; 1 if these notes are lost.
+    async fn settle(&self, author: UserId, life: u64, posts: &HashMap<Seq, u32>, next: Timestamp) -> Result<u64>;
     async fn forget_counts(&self, post: PostId) -> Result<()>;
 }
 

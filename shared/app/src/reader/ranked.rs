@@ -114,6 +114,8 @@ impl Readers {
     /// `compared` before in this walk. Returns whether the ranked feed has to be read again.
     pub(super) async fn improve_ranks(&self, user: UserId, view: &View, compared: &mut bool) -> Result<bool> {
         if !view.ranked.filled {
+            // From now on moves reach the ranked feed. A step that is read later is not older than they are.
+            self.stores.reader_views.rank(&[user], self.half_life, &[], true).await?;
             let missing = self.stores.reader_views.unranked(user, self.half_life).await?;
             let ranks = self.ranks(&missing).await?;
             let posts: Vec<(FeedKey, Rank)> =

@@ -158,7 +158,8 @@ pub struct MarkThrough {
     pub through: Seq,
 }
 
-/// All posts that existed at `before`, or at the time of the request. Later posts stay unread.
+/// All posts that existed at `before`, or at the time of the request, and those that the caller's feed shows then, if
+/// `before` is missing. Later posts stay unread.
 #[derive(Debug, ToSchema)]
 #[schema(examples(json!({ "all": true }), json!({ "all": true, "before": "2026-11-20T08:00:00.123Z" })))]
 pub struct MarkAll {

@@ -1,16 +1,18 @@
 -- claim: begins to build the message for a watched reader. The caller reads the counts after this call.
 --
 -- KEYS     [1] connections  [2] state hash
--- ARGV     [1] the least time between two messages, ms
--- Returns  false if nobody watches; 'on its way' if the last message was built less than the least time ago and another
---          one is queued; 'later' if the caller has to send one that is delayed by the least time; or the bytes of the
+-- ARGV     [1] the least time between two messages, ms  [2] the longest time that the next message waits for the end of
+--          this one, ms
+-- Returns  false if nobody watches; 'on its way' if it is too early for the next message, and another task for it is
+--          queued; 'later' if the caller has to send one that is delayed by the least time; or the bytes of the
 --          post that was noted last, the time (ms) at which it was noted, the time now (ms), and each connection with
 --          the digest of the counts that it was told, '' if that is unknown
--- Keeps    A reader has at most one message in the least time. From here on it is unknown what the connections know,
---          until `told` stores it for this message.
+-- Keeps    The next message is built when the least time is over since this one was posted (`told`), however long it
+--          was on its way; if its end is never told, after the longest time. From here on it is unknown what the
+--          connections know, until `told` stores it for this message.
 local function claim(keys, argv, epoch)
   local fields = redis.call('HGETALL', keys[1])
-  local now, least, notes, unknown, result = now_ms(), tonumber(argv[1]), nil, false, {}
+  local now, least, longest, notes, unknown, result = now_ms(), tonumber(argv[1]), tonumber(argv[2]), nil, false, {}
   for f = 1, #fields, 2 do
     local name, value = fields[f], fields[f + 1]
     if name == META then
@@ -27,16 +29,16 @@ local function claim(keys, argv, epoch)
     unwatched(keys[2], epoch)
     return false
   end
-  local noted, built, post = notes_of(notes)
-  -- A time in the future was written by a server whose clock was ahead.
-  if built > now - least and built <= now then
+  local noted, _, free, post = notes_of(notes)
+  -- A time beyond the longest was written by a server whose clock was ahead.
+  if free > now and free <= now + longest then
     local meta = meta_of(keys[2], epoch)
     local deadline = meta and deadline_of(meta)
     if is_on_its_way(deadline, now, least) then return 'on its way' end
     if deadline then redis.call('HSET', keys[2], META, with_deadline(meta, now + least)) end
     return 'later'
   end
-  redis.call('HSET', keys[1], META, struct.pack(NOTES, noted, now) .. post)
+  redis.call('HSET', keys[1], META, struct.pack(NOTES, noted, now, now + longest) .. post)
   if unknown then redis.call('HDEL', keys[1], TOLD) end
   for r = 1, #result, 2 do
     local value = result[r + 1]

@@ -263,10 +263,10 @@ local function half_life_of(marker)
   return (struct.unpack(MARKER, marker))
 end
 
--- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built (ms), and the
--- bytes of the post that changed; a connection -> its expiry (ms), and if it is known the digest of the counts that it
+-- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built, when the next
+-- one may be built (ms), and the bytes of the post that changed; a connection -> its expiry (ms), and if it is known the digest of the counts that it
 -- was told, with the epoch. With the field `=` of an earlier layout, no digest counts.
-local NOTES, NOTES_BYTES, TOLD = '<I6I6', 12, '='
+local NOTES, NOTES_BYTES, TOLD = '<I6I6I6', 18, '='
 local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 8
 
 -- The expiry of a connection. A damaged one has expired.
@@ -282,9 +282,9 @@ end
 
 -- The times of the notes, and the bytes of the post; zeros if they are damaged.
 local function notes_of(value)
-  if not value or #value < NOTES_BYTES then return 0, 0, '' end
-  local noted, built = struct.unpack(NOTES, value)
-  return noted, built, string.sub(value, NOTES_BYTES + 1)
+  if not value or #value < NOTES_BYTES then return 0, 0, 0, '' end
+  local noted, built, free = struct.unpack(NOTES, value)
+  return noted, built, free, string.sub(value, NOTES_BYTES + 1)
 end
 
 -- Who sends the message about a change: the caller, at once or after the least time, or nobody if one is queued.

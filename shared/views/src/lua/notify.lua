@@ -13,8 +13,8 @@ local function notify(keys, argv, epoch)
     if not notes then
       unwatched(state, epoch)
     else
-      local _, built = notes_of(notes)
-      if argv[2] ~= '' then redis.call('HSET', keys[first], META, struct.pack(NOTES, now, built) .. argv[2]) end
+      local _, built, free = notes_of(notes)
+      if argv[2] ~= '' then redis.call('HSET', keys[first], META, struct.pack(NOTES, now, built, free) .. argv[2]) end
       local decision, known = NOW, meta_of(state, epoch)
       if known then
         local deadline

@@ -1,13 +1,13 @@
 -- outdate: notes a change of a post's reaction counts. They are removed, so that the next reader counts again. If there
 -- are many reactions in a moment, counts that were stored within it are used until it is over.
 --
--- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment  [4] the user
---          whose reaction has enqueued a `rank` task
+-- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment  [4] note that a `rank` task
+--          was sent that has not begun
 -- ARGV     [1] lifetime ms of counts  [2] length of the moment, ms  [3] reactions in a moment after which readers may
---          see older counts  [4] lifetime ms of KEYS [4]  [5] the user who reacts
--- Returns  1 if the caller has to enqueue the task, else 0
+--          see older counts
+-- Returns  the time now (ms) if the caller has to enqueue the task, else 0
 -- Keeps    Counts from before this call are not used after the moment.
---          A repetition for the same user returns 1 again, and the reaction counts twice in KEYS [3].
+--          After a repetition the reaction counts twice in KEYS [3].
 local function outdate(keys, argv, epoch)
   redis.call('DEL', keys[2])
   local moment, many = tonumber(argv[2]), tonumber(argv[3])
@@ -22,6 +22,5 @@ local function outdate(keys, argv, epoch)
   elseif left > moment then
     redis.call('DEL', keys[1])
   end
-  local first = redis.call('SET', keys[4], argv[5], 'NX', 'PX', argv[4])
-  return (first or redis.call('GET', keys[4]) == argv[5]) and 1 or 0
+  return redis.call('EXISTS', keys[4]) == 1 and 0 or now_ms()
 end

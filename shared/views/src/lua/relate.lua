@@ -7,7 +7,8 @@
 -- Returns  1 if the list is cached, else 0
 -- Keeps    V8: a list of another epoch does not change. Its marker names that epoch.
 --          A fill that began before the change is not stored, because its lease is removed.
---          A follow that is older than a known unfollow does not come back.
+--          A follow that is older than a known unfollow does not come back. Without its departures, a list is deleted,
+--          because they may have known such an unfollow.
 
 -- The maximum number of departures of one list. Beyond it the list is deleted, and the next read fills it again.
 local MOST_GONE = 5000
@@ -17,12 +18,17 @@ local function relate(keys, argv, epoch)
   redis.call('DEL', keys[3])
   local low = redis.call('ZSCORE', list, marker)
   if not low then return 0 end
+  if not redis.call('ZSCORE', gone, marker) then
+    redis.call('DEL', list, gone)
+    return 0
+  end
   local since, member, most = tonumber(argv[2]), argv[3], tonumber(argv[4])
   if argv[1] == '1' then
     local left = redis.call('ZSCORE', gone, member)
     if (left and tonumber(left) >= since) or since < tonumber(low) then return 1 end
     redis.call('ZADD', list, 'GT', argv[2], member)
     redis.call('PEXPIRE', list, argv[5])
+    redis.call('PEXPIRE', gone, argv[5])
     if most > 0 and redis.call('ZCARD', list) > most + 1 then
       -- The marker is the lowest member. The member above it is removed, with all members of the same millisecond.
       local lowest = redis.call('ZRANGE', list, 1, 1, 'WITHSCORES')

@@ -5,8 +5,8 @@
 --          [4] token of the lease, '' if the caller has just changed the post
 -- Returns  1, or 0 if the lease is lost, or nothing of this is newer than what is known
 -- Keeps    a deleted post stays deleted and has no text. A text is stored only beside its summary. A post that was read
---          before a change is not stored, even if Redis has lost the change. This call keeps the lease: revision and
---          step order the copies of one epoch, and another epoch ends the lease.
+--          before a change is not stored, even if Redis has lost the change: a change removes the lease, and another
+--          epoch ends it.
 local LIVE_POST, DELETED, EDITED, RANKED_POST = 0, 1, 2, 3
 local UNRANKED = '\0\0\0\0\0\0'
 
@@ -33,7 +33,11 @@ local function joined(text, rank)
 end
 
 local function remember(keys, argv, epoch)
-  if argv[4] ~= '' and redis.call('GET', keys[3]) ~= argv[4] .. epoch then return 0 end
+  if argv[4] == '' then
+    redis.call('DEL', keys[3])
+  elseif redis.call('GET', keys[3]) ~= argv[4] .. epoch then
+    return 0
+  end
   local known, new, summary = redis.call('GET', keys[1]), parts_of(argv[1]), argv[1]
   local old = known and is_of(known, epoch) and #known > #epoch and parts_of(string.sub(known, 1, -#epoch - 1))
   if old and new.revision < math.huge then

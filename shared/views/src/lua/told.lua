@@ -1,14 +1,18 @@
--- told: stores the digest of the counts that some connections of a reader know.
+-- told: stores the digest of the counts that some connections of a reader know, and the end of a message.
 --
 -- KEYS     [1] connections
--- ARGV     [1] when the message with these counts was built (ms)  [2] digest (8 bytes)  then the connections
+-- ARGV     [1] when the message with these counts was built (ms)  [2] digest (8 bytes)  [3] ms after which the next
+--          message may be built, '' if this one has not ended  then the connections
 -- Returns  the number of these connections that are registered; 0 if a message with other counts was built since then
 -- Keeps    A digest is stored only of counts that the connection has, and that no later message replaces.
 local function told(keys, argv, epoch)
-  local _, built = notes_of(redis.call('HGET', keys[1], META))
+  local noted, built, _, post = notes_of(redis.call('HGET', keys[1], META))
   if built ~= tonumber(argv[1]) then return 0 end
+  if argv[3] ~= '' then
+    redis.call('HSET', keys[1], META, struct.pack(NOTES, noted, built, now_ms() + tonumber(argv[3])) .. post)
+  end
   local stored = 0
-  for a = 3, #argv do
+  for a = 4, #argv do
     local value = redis.call('HGET', keys[1], argv[a])
     if value and #value >= EXPIRY_BYTES then
       redis.call('HSET', keys[1], argv[a], string.sub(value, 1, EXPIRY_BYTES) .. argv[2] .. epoch)

@@ -30,7 +30,7 @@ local function watch(keys, argv, epoch)
   if others >= tonumber(argv[3]) then redis.call('HDEL', keys[1], first) end
   local digest = known ~= '' and known .. epoch or ''
   redis.call('HSET', keys[1], argv[1], struct.pack(EXPIRY, now + tonumber(argv[2])) .. digest)
-  redis.call('HSETNX', keys[1], META, struct.pack(NOTES, 0, 0))
+  redis.call('HSETNX', keys[1], META, struct.pack(NOTES, 0, 0, 0))
   redis.call('PEXPIRE', keys[1], argv[2])
   local meta = meta_of(keys[2], epoch)
   if meta and not has_flag(meta, WATCHED) then redis.call('HSET', keys[2], META, with_flag(meta, WATCHED)) end
