@@ -2,7 +2,6 @@
 
 pub mod counters;
 pub mod decode;
-mod draft;
 pub mod edges;
 mod erasures;
 pub mod followers;
