@@ -35,6 +35,7 @@ mod resumption;
 mod rollout;
 mod stack;
 mod storms;
+mod token;
 mod turns;
 mod views;
 mod windows;

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use crate::error::{Result, StoreError};
 
 /// The time limit of one change: well below the ten seconds that a function has for a request.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The longest pause before the second attempt. It doubles with each attempt, so that many writers spread.
 const FIRST_PAUSE_MS: u64 = 8;
