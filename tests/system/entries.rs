@@ -49,8 +49,9 @@ fn the_pages_of_a_big_author_are_sent_although_sqs_refuses_an_entry_once() {
 fn a_message_to_a_live_connection_is_sent_although_sqs_refuses_an_entry_once() {
     world(async |world| {
         let reader = world.live_reader(7, [1]).await;
-        world.publish_and_deliver(1, "one").await;
         let mut connection = world.live(7).await;
+        connection.ping().await;
+        world.publish_and_deliver(1, "one").await;
         connection.total(1).await;
         refused_once(world, "mark-read", "LiveQueue", async || reader.put("/v1/posts/1-1/read").await.ok()).await;
         connection.total(0).await;
