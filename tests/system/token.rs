@@ -117,9 +117,10 @@ fn a_token_costs_what_the_page_says() {
         for (name, tokens, request) in requests() {
             world.flush_redis().await;
             let cold = cost(world, proxy, async || sent(&reader, request(0)).await).await;
-            // The second turn may have to complete what the first one began.
-            if request(0) != request(1) {
-                reader.get("/v1/unread").await.ok();
+            // On a busy machine, one request may lose the leases for what it has read.
+            let is_read = request(0).starts_with("GET");
+            for _ in 0..3 {
+                sent(&reader, if is_read { request(0) } else { "GET /v1/unread".to_owned() }).await;
             }
             let warm = cost(world, proxy, async || sent(&reader, request(1)).await).await;
             let cells: Vec<String> = cold.iter().chain(&warm).map(|cost| format!("{cost:.0}")).collect();
