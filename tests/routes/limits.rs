@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tidemark_local::RedisData;
 use tidemark_tests::{request_limits, until, world_with};
 
@@ -32,6 +33,41 @@ fn a_user_beyond_a_limit_is_refused_until_the_bucket_fills_again() {
         author.put("/v1/posts/1-1/like").await.ok();
         tokio::time::sleep(Duration::from_secs(1)).await;
         author.request(POST).await.ok();
+    });
+}
+
+/// The parameter `name` with each of these values.
+fn query(name: &str, values: impl Iterator<Item: std::fmt::Display>) -> String {
+    values.map(|value| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+}
+
+#[test]
+fn a_request_takes_as_many_tokens_as_the_subjects_it_names() {
+    let text = |values: &[u64]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let users: Vec<u64> = (1_000..1_040).collect();
+    let posts: Vec<String> = (1..=40).map(|seq| format!("2-{seq}")).collect();
+    let requests = [
+        ("marks", format!("POST /v1/reads {}", json!({ "posts": posts }))),
+        ("follows", format!("POST /v1/following {}", json!({ "authors": text(&users) }))),
+        ("posts", format!("DELETE /v1/notices?{}", query("id", (1..=40).map(|seq| format!("1-{seq}"))))),
+        ("reads", format!("GET /v1/posts?{}", query("post", posts.iter()))),
+        ("reads", format!("GET /v1/relations?{}", query("user", users.iter()))),
+        ("reads", format!("GET /v1/users?{}", query("user", users.iter()))),
+    ];
+    world_with(request_limits([100; 5]), async |world| {
+        for (caller, (kind, request)) in (11..).zip(requests) {
+            let caller = world.stranger(Some(&format!("{caller} notices:write")));
+            for _ in 0..2 {
+                assert_ne!(caller.request(&request).await.status, 429, "{request}");
+            }
+            let refused = caller.request(&request).await;
+            assert_eq!(refused.problem(), (429, "/problems/too-many-requests"), "80 of 100 tokens are taken: {request}");
+            // A bucket of 100 tokens gets one in 600 ms. The requests before took time.
+            let number = |name| refused.header(name).unwrap().rsplit('=').next().unwrap().parse::<u64>().unwrap();
+            assert!((1..=12).contains(&number("retry-after")), "{:?}", refused.headers);
+            let left = refused.header("ratelimit").unwrap();
+            assert!(left.starts_with(&format!("\"{kind}\";r=2")) || left.contains(";r=3"), "{left}");
+        }
     });
 }
 

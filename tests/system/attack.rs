@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::future::join_all;
+use serde_json::json;
 use tidemark::domain::NewPost;
 use tidemark_tests::{World, number_from, request_limits, user_id};
 
@@ -15,8 +16,16 @@ use crate::{
     request,
 };
 
-/// The limits of posts, follows, reactions, marks and reads in the template, divided by 20.
-const LIMITS: [u32; 5] = [3, 15, 30, 60, 150];
+/// The limits of posts, follows, reactions, marks and reads in the template.
+const LIMITS: [u32; 5] = [60, 300, 600, 1_200, 3_000];
+
+/// Dollars for a million read and write units.
+const PRICES: [f64; 2] = [0.125, 0.625];
+
+/// The limits, divided by `TIDEMARK_ATTACK_DIVISOR`.
+fn limits() -> [u32; 5] {
+    LIMITS.map(|limit| limit / number_from("TIDEMARK_ATTACK_DIVISOR", 20) as u32)
+}
 
 const ATTACKER: u64 = 1;
 
@@ -92,13 +101,23 @@ fn costly(kind: usize, turn: u64) -> String {
     let add = if (turn / 30).is_multiple_of(2) { "PUT" } else { "DELETE" };
     match (kind, turn % 3) {
         (0, _) => POST.to_owned(),
-        (1, 0) => format!("PUT /v1/following/{other}"),
+        (1, 0) => {
+            let authors: Vec<String> = (other * 50..other * 50 + 50).map(|user| user.to_string()).collect();
+            format!("POST /v1/following {}", json!({ "authors": authors }))
+        }
         (1, 1) => format!("PUT /v1/blocks/{other}"),
         (1, _) => format!("PUT /v1/mutes/{other}"),
         (2, _) => format!("{add} /v1/posts/{AUTHOR}-{post}/like"),
         (3, 0) => READ_ALL.to_owned(),
+        (3, 1) => {
+            let posts: Vec<String> = (1..=500).map(|post| format!("{}-{post}", turn + 10)).collect();
+            format!("POST /v1/reads {}", json!({ "posts": posts }))
+        }
         (3, _) => format!("{add} /v1/posts/{AUTHOR}-{post}/read"),
-        (_, 0) => "GET /v1/me/likes?limit=100".to_owned(),
+        (_, 0) => {
+            let posts: Vec<String> = (other..other + 100).map(|author| format!("post={author}-1")).collect();
+            format!("GET /v1/posts?{}", posts.join("&"))
+        }
         (_, 1) => {
             let users: Vec<String> = (other..other + 100).map(|user| format!("user={user}")).collect();
             format!("GET /v1/relations?{}", users.join("&"))
@@ -113,7 +132,7 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     proxy.meter();
     let (started, over, statuses) = (Instant::now(), Cell::new(false), RefCell::new(Vec::new()));
     // Each kind at ten times its limit, however long the responses take.
-    let attack = join_all(LIMITS.iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
+    let attack = join_all(limits().into_iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
         let pause = Duration::from_secs(60) / (10 * limit);
         let turns = (0..).map(|turn| (turn, started + pause * turn as u32)).take_while(|(_, at)| *at < started + time);
         join_all(turns.map(async |(turn, at)| {
@@ -161,6 +180,7 @@ async fn prepare(world: &World) {
     world.idle().await;
 }
 
+/// `TIDEMARK_ATTACK_SECONDS` for each of the three runs, and `TIDEMARK_ATTACK_DIVISOR`: 1 for the limits of the template.
 #[test]
 #[ignore = "three minutes; it measures"]
 fn an_attacker_beside_normal_callers() {
@@ -171,7 +191,7 @@ fn an_attacker_beside_normal_callers() {
         alone = Some(run(world, proxy, time, false).await);
         unlimited = Some(run(world, proxy, time, true).await);
     });
-    world_behind_a_proxy_with(request_limits(LIMITS), async |world, proxy| {
+    world_behind_a_proxy_with(request_limits(limits()), async |world, proxy| {
         prepare(world).await;
         limited = Some(run(world, proxy, time, true).await);
     });
@@ -182,8 +202,9 @@ fn an_attacker_beside_normal_callers() {
     {
         let written = meter.written - alone.meter.written;
         let read = meter.units - alone.meter.units - written;
+        let dollars = (read * PRICES[0] + written * PRICES[1]) / 1e6 * 86_400.0 / time.as_secs_f64();
         println!(
-            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units"
+            "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units, {dollars:.2} dollars a day"
         );
     }
     assert!(limited.refused > 0 && unlimited.refused == 0);

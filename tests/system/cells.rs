@@ -11,7 +11,6 @@ use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, Response, World, has, user_id, world_with};
 
 use crate::{
-    hot::set_contended,
     migration::{Blog, THEN, author_blogs, command},
     publish_notices, request,
 };
@@ -23,7 +22,6 @@ use crate::{
 /// those of the cast, or one of these words:
 ///
 /// - `fact` marks the author's first post read in the facts but in no view, as a killed function leaves it.
-/// - `contended` lets the author's head say that posts have to wait for it.
 /// - `sync` sends a `sync` task of reader and author to the queue. The response is the reader's view of the result.
 /// - `import` migrates legacy keys in which the reader follows the new author, who has three posts, and has read one of
 ///   them. The test invokes `migrate` until it is done or fails.
@@ -41,7 +39,6 @@ const MARK: [&str; 3] = ["mark-read", "UpdateItem", "ReadsTable"];
 const RELATE: [&str; 3] = ["follow", "TransactWriteItems", "FollowingTable"];
 const LIST: [&str; 3] = ["follow", "PutItem", "CountersTable"];
 const POST: [&str; 3] = ["publish", "TransactWriteItems", "PostsTable"];
-const DRAFT: [&str; 3] = ["publish", "PutItem", "IdempotencyTable"];
 const REACT: [&str; 3] = ["publish", "TransactWriteItems", "ReactionsTable"];
 const PROFILE: [&str; 3] = ["profile", "TransactWriteItems", "ProfilesTable"];
 const NOTICE: [&str; 3] = ["notice", "TransactWriteItems", "NoticesTable"];
@@ -52,7 +49,7 @@ const PROJECT: [&str; 3] = ["relation-projector", "BatchGetItem", "FollowingTabl
 const MIGRATE: [&str; 3] = ["migrate", "TransactWriteItems", "PostsTable"];
 
 /// The reader follows an author with three posts and another with one. Four posts are unread.
-const OPERATIONS: [Operation; 30] = [
+const OPERATIONS: [Operation; 28] = [
     ("mark one read", MARK, "", MARK_ONE, r#"200 {"unread":{"total":3}}"#),
     ("mark one unread", MARK, MARK_ONE, "$reader: DELETE /v1/posts/$author-1/read", r#"200 {"unread":{"total":4}}"#),
     ("mark many", MARK, "", r#"$reader: POST /v1/reads {"posts": ["$author-1", "$other-1"]}"#, r#"200 {"unread":{"total":2}}"#),
@@ -70,8 +67,6 @@ const OPERATIONS: [Operation; 30] = [
     ("edit a post", POST, "", r#"$author: PUT /v1/posts/$author-2 {"title": "new"}"#, r#"200 {"title": "new", "revision": 2}"#),
     ("set a profile", PROFILE, "", SET_PROFILE, r#"200 {"handle": "ann$author"}"#),
     ("publish", POST, "", PUBLISH, r#"201 {"seq": 4}"#),
-    ("publish in a group", POST, "contended", PUBLISH, r#"201 {"seq": 4}"#),
-    ("wait for a group", DRAFT, "contended", PUBLISH, r#"201 {"seq": 4}"#),
     ("delete", POST, "", "$author: DELETE /v1/posts/$author-2", "204 null"),
     ("edit a notice", NOTICE, "", r#"9 notices:write: PUT /v1/notices/$platform-1 {"title": "new"}"#, r#"200 {"title": "new"}"#),
     ("mark a notice", MARK_NOTICE, "", "$reader: PUT /v1/notices/$platform-1/read", r#"200 {"read": true, "unread": 1}"#),
@@ -102,7 +97,7 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
             }
         }
         println!("{platform} cells");
-        assert_eq!(platform, 90);
+        assert_eq!(platform, 84);
     });
 }
 
@@ -163,10 +158,6 @@ impl Cell<'_> {
     async fn take(&self, step: &str) -> Response {
         let world = self.world;
         match step {
-            "contended" => {
-                set_contended(world, self.author).await;
-                response(Ok(Value::Null))
-            }
             "fact" => {
                 let reads = &world.stack.app("mark-read").unwrap().stores.reads;
                 reads.mark(user_id(self.reader), user_id(self.author), &[1], true).await.unwrap();

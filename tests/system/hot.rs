@@ -3,30 +3,23 @@
 mod minute;
 
 use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Instant,
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::{StreamExt, future::join_all, stream};
 use serde_json::json;
-use tidemark::facts::{
-    item::encode,
-    schema::{self, CounterItem, DraftItem},
-};
+use tidemark::facts::schema::{self, CounterItem};
 use tidemark_local::Weather;
 use tidemark_tests::{
     Response, World,
-    items::{n, s, with_attributes},
+    items::{n, s},
     number_from, texts, user_id, world,
 };
 
 use crate::damage::{
-    proxy::{CANCELLED, Fate, Proxy, world_behind_a_proxy},
+    proxy::{Proxy, world_behind_a_proxy},
     repair,
 };
 
@@ -41,12 +34,6 @@ pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shar
     let update = dynamodb.update_item().table_name("CountersTable").set_key(Some(key));
     let update = update.update_expression("SET parts = :parts").expression_attribute_values(":parts", n(4));
     update.send().await.unwrap();
-}
-
-/// Lets an author's head say, for a minute, that posts have to wait for it.
-pub(crate) async fn set_contended(world: &World, author: u64) {
-    let at = n(world.stack.app("publish").unwrap().stores.clock.now().ms() + 60_000);
-    world.update_item("PostsTable", schema::head(user_id(author)), &[("contended_at", at)], &[]).await;
 }
 
 async fn parts(world: &World, author: u64) -> Vec<CounterItem> {
@@ -93,23 +80,19 @@ async fn follow(world: &World, proxy: &Proxy, follows: u64, first: u64, author: 
 /// `TIDEMARK_MARKS`.
 #[test]
 fn posts_and_marks_of_one_author_stay_exact_in_the_weather_of_aws() {
-    world_behind_a_proxy(async |world, proxy| {
+    world(async |world| {
         const READERS: u64 = 40;
         let (posts, marks) = (number_from("TIDEMARK_POSTS", 200), number_from("TIDEMARK_MARKS", 800));
         world.follow(1..=READERS, AUTHOR).await;
         world.read_feeds(1..=READERS).await;
         world.stack.set_weather(Weather::Aws, 4);
-        proxy.meter();
         send("posts of one author", 16, posts, async |number| publish(world, number, None).await).await;
-        let written = proxy.meter().requests;
-        println!("{written:?}");
         let readers = Readers { world, first: 1, number: READERS, posts };
         let refused = send("marks on one author", CLIENTS, marks, async |number| readers.mark(number).await).await;
         world.calm_down().await;
         assert_eq!(refused, 0, "readers share no item");
         readers.have_marked(marks).await;
         are_all_published(world, posts).await;
-        assert!(written["TransactWriteItems"] < posts, "one transaction writes several posts: {written:?}");
         assert_eq!(repair(world).await["differences"], json!([]));
     });
 }
@@ -157,107 +140,6 @@ impl Readers<'_> {
 /// The titles of an author's posts, the newest first.
 async fn titles(world: &World, author: u64) -> Vec<String> {
     texts(&world.user(author).walk(&format!("/v1/authors/{author}/posts"), 100).await, "title")
-}
-
-#[test]
-fn a_draft_that_was_left_behind_is_written_once_or_never() {
-    world(async |world| {
-        let author = world.user(AUTHOR);
-        let keyed = async |key: &str| {
-            author.post_with_key("/v1/posts", key, &json!({ "title": "keyed", "body": "text" })).await.ok()["id"].clone()
-        };
-        let first = keyed("answered").await;
-        let now = world.stack.app("publish").unwrap().stores.clock.now();
-        let stored = async |key: &str| world.item("IdempotencyTable", schema::record(key)).await;
-        let record = stored(&schema::publish_record(user_id(AUTHOR), "answered")).await.unwrap();
-        let fingerprint = record["fingerprint"].as_s().unwrap();
-        for (place, (key, expires_in)) in [("killed", 12), ("too old", -1), ("answered", 12)].into_iter().enumerate() {
-            let draft = DraftItem {
-                key: schema::draft(user_id(AUTHOR), place as u64),
-                fingerprint: fingerprint.clone(),
-                expires_at: now.seconds().checked_add_signed(expires_in).unwrap(),
-                record: schema::publish_record(user_id(AUTHOR), key),
-                token: place as u64,
-                at: now.ms() - 1_000,
-                followers: 0,
-                title: "keyed".to_owned(),
-                body: Some("text".to_owned()),
-                data: None,
-                weight: None,
-            };
-            world.put_item("IdempotencyTable", encode(&draft)).await;
-        }
-        // Those that cannot be read hide no other.
-        for (place, attributes) in [(3, ["record", "title"]), (4, ["fingerprint", "post"])] {
-            let attributes = [(attributes[0], s("x")), (attributes[1], s("x")), ("expires_at", n(i64::MAX))];
-            let key = schema::record(&schema::draft(user_id(AUTHOR), place));
-            world.put_item("IdempotencyTable", with_attributes(key, &attributes)).await;
-        }
-        set_contended(world, AUTHOR).await;
-        author.publish("mine").await;
-        assert_eq!(titles(world, AUTHOR).await, ["mine", "keyed", "keyed"]);
-        assert_eq!(author.get(&format!("/v1/posts/{AUTHOR}-2")).await.ok()["body"], "text");
-        assert_eq!(author.get(&format!("/v1/users/{AUTHOR}/counters")).await.ok()["posts"], 3);
-        assert_eq!((keyed("killed").await, keyed("answered").await), (json!(format!("{AUTHOR}-2")), first));
-        author.publish("mine again").await;
-        assert_eq!(titles(world, AUTHOR).await, ["mine again", "mine", "keyed", "keyed"]);
-        for (place, is_left) in [(0, false), (2, false), (3, true), (4, true)] {
-            let draft = stored(&schema::draft(user_id(AUTHOR), place)).await;
-            assert_eq!(draft.is_some(), is_left, "an old draft's place may be used again: {place}");
-        }
-        assert_eq!(repair(world).await["differences"], json!([]));
-    });
-}
-
-#[test]
-fn a_publish_that_gives_up_leaves_no_draft_and_one_whose_draft_is_gone_is_published() {
-    world_behind_a_proxy(async |world, proxy| {
-        let author = world.user(AUTHOR);
-        author.publish("first").await;
-        set_contended(world, AUTHOR).await;
-        let fates = [
-            (Fate::Refused(CANCELLED), 503),
-            (Fate::Refused("ThrottlingException"), 503),
-            (Fate::ResponseLost(CANCELLED), 201),
-            (Fate::ResponseLost("TransactionInProgressException"), 201),
-        ];
-        for (title, (fate, expected)) in fates.into_iter().enumerate() {
-            proxy.decide_about(["publish", "TransactWriteItems", "#draft#"], move |_| fate);
-            let response = author.post("/v1/posts", &json!({ "title": title.to_string() })).await;
-            assert_eq!(response.status, expected, "{fate:?}");
-        }
-        proxy.forward_all();
-        author.publish("last").await;
-        assert_eq!(titles(world, AUTHOR).await, ["last", "3", "2", "first"]);
-    });
-}
-
-/// A first write whose outcome is unknown is followed by one that another request's transaction cancels.
-#[test]
-fn a_publish_that_may_be_written_already_does_not_wait_for_a_group() {
-    world_behind_a_proxy(async |world, proxy| {
-        let (author, sent) = (world.user(AUTHOR), Arc::new(Mutex::new(HashSet::new())));
-        author.publish("first").await;
-        let seen = Arc::clone(&sent);
-        proxy.decide(move |asked| {
-            if !asked.is("publish", "TransactWriteItems", "PostsTable") {
-                return Fate::Forwarded;
-            }
-            assert!(!asked.body.to_string().contains("#draft#"), "the first write may still be done");
-            let mut seen = seen.lock().unwrap();
-            seen.insert(asked.body["ClientRequestToken"].to_string());
-            // The first one is in flight and arrives later; it holds the head.
-            match seen.len() {
-                1 => Fate::Refused("TransactionInProgressException"),
-                2 => Fate::Refused(CANCELLED),
-                _ => Fate::Forwarded,
-            }
-        });
-        author.publish("once").await;
-        proxy.forward_all();
-        assert_eq!(titles(world, AUTHOR).await, ["once", "first"]);
-        assert_eq!(sent.lock().unwrap().len(), 3);
-    });
 }
 
 /// While an import is open, follows check the head: all of them name one item, as all follows of an author without

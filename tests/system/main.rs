@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod attack;
+mod burst;
 mod cells;
 mod chaos;
 mod cluster;
 mod cost;
 mod damage;
 mod delivery;
+mod entries;
 mod epochs;
+mod growth;
 mod hang;
 mod herd;
 mod histories;
@@ -33,6 +36,7 @@ mod resumption;
 mod rollout;
 mod stack;
 mod storms;
+mod token;
 mod turns;
 mod views;
 mod windows;

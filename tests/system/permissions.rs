@@ -27,7 +27,6 @@ use crate::{
         proxy::{pass_on, sender_and_target, serve},
     },
     delivery::{deliver, project},
-    hot::set_contended,
     migration,
 };
 
@@ -139,10 +138,6 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         // A follow checks the head while an import is open.
         migration::imports(world).begin_import("77".parse().unwrap()).await.unwrap();
         world.follow([78], 77).await;
-        // A post waits for others of its author.
-        world.user(79).publish("first").await;
-        set_contended(world, 79).await;
-        world.user(79).publish("in a group").await;
     })
     .await;
     let (dynamodb, facts) = Tap::start(&seen).await;

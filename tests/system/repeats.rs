@@ -1,13 +1,14 @@
 //! A request died between its fact and the views. A repetition changes no fact, and brings the views into agreement
 //! with the facts.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{FutureExt, future::join_all};
+use lambda_runtime::{Context, LambdaEvent};
 use serde_json::{Value, json};
 use tidemark::domain::{ReadState, UserId};
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{User, World, deployed_timeouts, user_id, world};
+use tidemark_tests::{User, World, deployed_timeouts, text_of, user_id, world};
 
 use crate::{
     damage::proxy::{Fate, world_behind_a_proxy_with},
@@ -196,5 +197,48 @@ fn a_request_that_takes_too_long_gets_503_in_time_and_may_be_repeated() {
         proxy.forward_all();
         assert_eq!(publish().await.ok()["id"], "10-1");
         assert_eq!(world.user(2).get("/v1/authors/10/posts").await.ok()["total"], 1);
+    });
+}
+
+/// The time of a function, and the time for which its process does not run. Each request to DynamoDB takes long enough
+/// that the function would need more time.
+const FUNCTION_MS: u64 = 4_000;
+const STALL: Duration = Duration::from_millis(1_500);
+
+/// At its deadline, a function is stopped, and API Gateway responds with 500.
+#[test]
+fn a_request_of_a_late_process_gets_503_before_its_function_is_stopped() {
+    world_behind_a_proxy_with(deployed_timeouts, async |world, proxy| {
+        world.reader(7, [1]).await;
+        let app = world.stack.app("read-feed").unwrap();
+        proxy.rule(|_| {
+            async {
+                tokio::time::sleep(Duration::from_millis(1_500)).await;
+                Fate::Forwarded
+            }
+            .boxed()
+        });
+        let event: Value = serde_json::from_str(&text_of("events/read-feed/unread.json")).unwrap();
+        for stalls_at in [500, 1_500, 3_000] {
+            world.flush_redis().await;
+            let (started, mut context) = (Instant::now(), Context::default());
+            context.deadline = app.stores.clock.now().ms() + FUNCTION_MS;
+            let mut event = event.clone();
+            event["requestContext"]["authorizer"]["jwt"]["claims"]["sub"] = json!("7");
+            let event = LambdaEvent::new(serde_json::from_value(event).unwrap(), context);
+            let request = async {
+                let response = tidemark_read_feed::handle(app, event).await.unwrap();
+                (response, started.elapsed())
+            };
+            let stall = async {
+                tokio::time::sleep(Duration::from_millis(stalls_at)).await;
+                std::thread::sleep(STALL);
+            };
+            let ((response, took), ()) = futures::join!(request, stall);
+            assert_eq!(response.status_code, 503, "stalled at {stalls_at} ms");
+            assert!(response.headers.contains_key("retry-after"), "stalled at {stalls_at} ms");
+            assert!(took < Duration::from_millis(FUNCTION_MS), "stalled at {stalls_at} ms, it took {took:?}");
+        }
+        proxy.forward_all();
     });
 }

@@ -143,7 +143,8 @@ fn a_clock_that_was_ahead_locks_no_user_out() {
     world(async |world| {
         let views = Redis::new(world.stack.redis_options()).unwrap();
         let user = user_id(1);
-        let spend = async |after_ms: u64| views.spend(user, Budget::Reads, 60, at(1).plus_ms(after_ms)).await.unwrap().wait;
+        let spend =
+            async |after_ms: u64| views.spend(user, (Budget::Reads, 60), 1, at(1).plus_ms(after_ms)).await.unwrap().wait;
         let hour = 3_600_000;
         assert_eq!(spend(hour).await, None);
         // To a right clock the bucket is empty, and it fills from now on.
@@ -156,6 +157,36 @@ fn a_clock_that_was_ahead_locks_no_user_out() {
             assert_eq!(spend(70_000).await, None);
         }
         assert_eq!(spend(70_000).await, Some(Duration::from_secs(1)));
+    });
+}
+
+#[test]
+fn a_request_of_more_tokens_than_a_bucket_holds_is_allowed_when_it_is_full_and_leaves_a_debt() {
+    world(async |world| {
+        let views = Redis::new(world.stack.redis_options()).unwrap();
+        let user = user_id(1);
+        let spend = async |tokens: u32, second: u64| {
+            let spent = views.spend(user, (Budget::Marks, 60), tokens, at(1).plus_ms(second * 1_000)).await.unwrap();
+            (spent.wait.map(|wait| wait.as_secs()), spent.left)
+        };
+        assert_eq!(spend(50, 0).await, (None, 10));
+        assert_eq!(spend(20, 0).await, (Some(10), 10), "a refused request takes nothing");
+        assert_eq!(spend(20, 10).await, (None, 0));
+        assert_eq!(spend(200, 10).await, (Some(60), 0), "until the bucket is full");
+        assert_eq!(spend(200, 69).await, (Some(1), 59));
+        assert_eq!(spend(200, 70).await, (None, 0));
+        // A debt of 140 tokens.
+        assert_eq!(spend(1, 70).await, (Some(141), 0));
+        assert_eq!(spend(1, 210).await, (Some(1), 0));
+        assert_eq!(spend(1, 211).await, (None, 0));
+        // A key lives as long as its debt.
+        let left: i64 = world.redis().await.pttl(keys::limits(user)).await.unwrap();
+        assert!((50_000..=60_000).contains(&left), "{left}");
+        // Another kind has its own bucket, and the largest request takes as many tokens as the largest body names.
+        let largest = views.spend(user, (Budget::Posts, 60), 100_000, at(1)).await.unwrap();
+        assert_eq!(largest.wait, None);
+        let after = views.spend(user, (Budget::Posts, 60), 1, at(1)).await.unwrap();
+        assert_eq!(after.wait, Some(Duration::from_secs(441)));
     });
 }
 

@@ -1,7 +1,8 @@
-//! [`AccessCheck`]: who may call, and how many requests of each kind one user may send.
+//! [`AccessCheck`]: who may call, and how much work of each kind one user may ask for.
 //!
-//! A limit is a token bucket: a number of requests a minute in the long run, and as many at once. The buckets are in
-//! Redis. While Redis is unavailable, or returns an error, no request is refused for its number.
+//! A limit is a token bucket: a number of tokens a minute in the long run, and as many at once. A request takes a token
+//! for each subject that it names. The buckets are in Redis. While Redis is unavailable, or returns an error, no request
+//! is refused for its number.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +14,7 @@ use crate::{
     ports::{Budget, Result, Spent, StoreError},
 };
 
-/// Requests a minute of each kind, in the order of [`Budget::ALL`]. 0 means no limit.
+/// Tokens a minute of each kind, in the order of [`Budget::ALL`]. 0 means no limit.
 pub type PerMinute = [u32; Budget::ALL.len()];
 
 /// A request beyond a limit.
@@ -21,7 +22,10 @@ pub type PerMinute = [u32; Budget::ALL.len()];
 pub struct OverLimit {
     pub budget: Budget,
     pub per_minute: u32,
-    /// The time until the next request is allowed.
+    /// The tokens that the request takes, and those in the bucket.
+    pub tokens: u32,
+    pub left: u64,
+    /// The time until the request is allowed.
     pub wait: Duration,
 }
 
@@ -44,15 +48,15 @@ pub struct AccessCheck {
 }
 
 impl AccessCheck {
-    /// Counts a request against the user's limit, and returns whether Redis responded. `of_erased` lets erased users
-    /// pass.
-    pub async fn pass(&self, user: UserId, budget: Budget, of_erased: bool) -> Result<bool, Denied> {
+    /// Takes the tokens of a request from the user's bucket, and returns whether Redis responded. `of_erased` lets
+    /// erased users pass.
+    pub async fn pass(&self, user: UserId, (budget, tokens): (Budget, u32), of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
-        let spent = self.stores.limit_views.spend(user, budget, per_minute, self.stores.clock.now()).await;
+        let spent = self.stores.limit_views.spend(user, (budget, per_minute), tokens, self.stores.clock.now()).await;
         let (responds, is_away) = (spent.is_ok(), spent.as_ref().is_err_and(StoreError::is_unavailable));
-        let Spent { wait, access } = logged!(spent, "a request is not counted", %user).unwrap_or_default();
+        let Spent { wait, left, access } = logged!(spent, "a request is not counted", %user).unwrap_or_default();
         if let Some(wait) = wait {
-            return Err(Denied::OverLimit(OverLimit { budget, per_minute, wait }));
+            return Err(Denied::OverLimit(OverLimit { budget, per_minute, tokens, left, wait }));
         }
         let may = match access {
             _ if of_erased => true,

@@ -68,7 +68,8 @@ impl Marking {
         if blocked {
             return Ok(Found::Blocked);
         }
-        let pair = self.sync.readers.pair_of_posts(user, post.author, &[post.seq]).await?;
+        let posts = [(post.author, vec![post.seq])].into();
+        let Some(pair) = self.sync.readers.pairs_of_posts(user, &posts).await?.pop() else { return Ok(Found::Nothing) };
         let changed = self.mark(user, pair, &[post.seq], read).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
         self.tell(user, &snapshot, Some(post)).await;
@@ -83,15 +84,15 @@ impl Marking {
         for id in asked.into_iter().filter(|id| live.contains(id)) {
             by_author.entry(id.author).or_default().push(id.seq);
         }
-        let change = async |(author, seqs): (UserId, Vec<Seq>)| {
-            let pair = self.sync.readers.pair_of_posts(user, author, &seqs).await?;
-            // A block has ended the follow.
-            if user != author && pair.live_edge().is_none() && self.stores.reactions.is_blocked(user, author).await? {
-                return Ok(Changed { pair, count: 0, written: false });
-            }
-            self.mark(user, pair, &seqs, true).await
+        let pairs = self.sync.readers.pairs_of_posts(user, &by_author).await?;
+        // A block has ended the follow.
+        let strangers = pairs.iter().filter(|pair| pair.author != user && pair.live_edge().is_none()).map(|pair| pair.author);
+        let blockers = self.stores.reactions.blockers(user, &strangers.collect::<Vec<_>>()).await?;
+        let change = async |pair: PairFacts| match by_author.get(&pair.author) {
+            Some(seqs) if !blockers.contains(&pair.author) => self.mark(user, pair, seqs, true).await,
+            _ => Ok(Changed { pair, count: 0, written: false }),
         };
-        let changes = by_author.into_iter().map(|of_author| change(of_author).boxed());
+        let changes = pairs.into_iter().map(|pair| change(pair).boxed());
         self.shown(user, in_parallel(changes.collect()).await, posts.last().copied()).await
     }
 

@@ -8,14 +8,11 @@ use futures::future::BoxFuture;
 use crate::error::{Result, StoreError};
 
 /// The time limit of one change: well below the ten seconds that a function has for a request.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The longest pause before the second attempt. It doubles with each attempt, so that many writers spread.
 const FIRST_PAUSE_MS: u64 = 8;
 const LONGEST_PAUSE_MS: u64 = 2_000;
-
-/// The longest pause of [`Attempts::look_again`]: about two trips to DynamoDB.
-const LOOK_PAUSE_MS: u64 = 32;
 
 /// The attempts of one optimistic change. Each begins with [`next`](Self::next).
 #[derive(Debug)]
@@ -25,33 +22,34 @@ pub struct Attempts {
     random: fn() -> u64,
     started: Instant,
     begun: u32,
+    /// When this attempt began, and the longest time of one so far.
+    began: Instant,
+    longest: Duration,
     failed: Option<StoreError>,
 }
 
 impl Attempts {
     pub fn begin(operation: &'static str, wait: fn(Duration) -> BoxFuture<'static, ()>, random: fn() -> u64) -> Self {
-        Self { operation, wait, random, started: Instant::now(), begun: 0, failed: None }
+        let now = Instant::now();
+        Self { operation, wait, random, started: now, begun: 0, began: now, longest: Duration::ZERO, failed: None }
     }
 
-    /// Begins an attempt, after a random pause if it is not the first. Fails when the time is over. There is always one
-    /// more attempt after a write with an unknown outcome, because only a read shows whether the write was done.
+    /// Begins an attempt, after a random pause if it is not the first. Fails if one that takes as long as the longest
+    /// before could end after the time, so that nothing is written then. There is always one more attempt after a write
+    /// with an unknown outcome, because only a read shows whether the write was done.
     pub async fn next(&mut self) -> Result<()> {
         let before = self.begun;
         self.begun += 1;
-        if before == 0 || self.failed.is_some() {
-            return Ok(());
+        if before > 0 && self.failed.is_none() {
+            self.longest = self.longest.max(self.began.elapsed());
+            let longest = (FIRST_PAUSE_MS << (before - 1).min(16)).min(LONGEST_PAUSE_MS);
+            (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;
+            if self.started.elapsed() + self.longest >= PATIENCE {
+                return Err(StoreError::Contention { operation: self.operation });
+            }
         }
-        self.pause((FIRST_PAUSE_MS << (before - 1).min(16)).min(LONGEST_PAUSE_MS)).await
-    }
-
-    /// Waits for the write of another: a short random pause that does not grow. Fails when the time is over.
-    pub async fn look_again(&mut self) -> Result<()> {
-        self.pause(LOOK_PAUSE_MS).await
-    }
-
-    async fn pause(&self, longest: u64) -> Result<()> {
-        (self.wait)(Duration::from_millis((self.random)() % longest + 1)).await;
-        if self.started.elapsed() < PATIENCE { Ok(()) } else { Err(StoreError::Contention { operation: self.operation }) }
+        self.began = Instant::now();
+        Ok(())
     }
 
     /// Returns whether the attempt's write was done. An error leaves its outcome unknown: the next attempt compares

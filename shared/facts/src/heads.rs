@@ -10,9 +10,6 @@ use super::{
     write::Write,
 };
 
-/// How long an author counts as contended after a transaction with several posts: longer than a slow request.
-const CONTENDED_MS: u64 = 5_000;
-
 /// Sets the latest post and the modes of a head.
 pub fn with_modes(head: Write, after: &AuthorHead) -> Write {
     head.set(HeadItem::latest_seq, number(after.latest_seq))
@@ -38,13 +35,6 @@ impl From<HeadItem> for AuthorHead {
             modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
         }
     }
-}
-
-/// The head, and whether a publish should join a group at once, without an attempt to write the head alone.
-pub(crate) fn seen_head(items: Vec<Item>, now: Timestamp) -> Result<(AuthorHead, bool)> {
-    let contended_at: Option<u64> = items.first().map(|head| HeadItem::contended_at.optional(head)).transpose()?.flatten();
-    let is_contended = contended_at.is_some_and(|at| now.ms() < at.saturating_add(CONTENDED_MS));
-    Ok((items.into_iter().next().map(read_head).transpose()?.unwrap_or_default(), is_contended))
 }
 
 pub fn read_head(item: Item) -> Result<AuthorHead> {

@@ -2,7 +2,6 @@
 
 pub mod counters;
 pub mod decode;
-mod draft;
 pub mod edges;
 mod erasures;
 pub mod followers;
@@ -71,7 +70,7 @@ pub struct Limits {
     pub pull_threshold: u64,
 }
 
-/// Starts the attempts of an optimistic change: it may read, decide and write again for eight seconds.
+/// Starts the attempts of an optimistic change: it may read, decide and write again for six seconds.
 pub fn attempts(operation: &'static str) -> Attempts {
     Attempts::begin(operation, |time| tokio::time::sleep(time).boxed(), rand::random)
 }

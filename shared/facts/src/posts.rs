@@ -3,8 +3,6 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::RangeInclusive,
-    slice,
-    time::Instant,
 };
 
 use async_trait::async_trait;
@@ -14,8 +12,7 @@ use tracing::error;
 
 use super::{
     DynamoFacts, Result, attempts, distinct,
-    draft::{self, Draft},
-    heads::{read_head, read_head_of, seen_head, with_modes},
+    heads::{read_head, read_head_of, with_modes},
     item::{Item, encode, flag, number, string, variant},
     post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
     records::{new_record, valid_record},
@@ -39,18 +36,16 @@ impl Posts for DynamoFacts {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<Published> {
-        let draft = Draft::new(post, followers, idempotency, now);
+        let record = idempotency.map(|of| (schema::publish_record(post.author, &of.key), of.fingerprint.clone()));
+        let publish = Publish { post, record, token: rand::random(), now };
         let mut tried: Option<(Post, AuthorHead)> = None;
-        let mut is_contended = false;
         let mut attempts = attempts("publish");
-        let started = Instant::now();
-        let clock = || now.plus_ms(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX));
         loop {
             attempts.next().await?;
-            let ((head, was_contended), repeated) = self.head_and_record(&draft, now).await?;
+            let (head, repeated) = self.head_and_record(&publish).await?;
             // A write with an unknown outcome may have created the author's post of that number.
             if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
-                && self.token_of(own.id).await? == Some(draft.token)
+                && self.token_of(own.id).await? == Some(publish.token)
             {
                 return Ok(Published::Created(own, after));
             }
@@ -58,18 +53,11 @@ impl Posts for DynamoFacts {
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
-            // As long as the head has not passed the number that was tried, that write may still be in flight.
-            if tried.is_none() && (is_contended || was_contended) && draft.may_wait() {
-                return self.publish_in_group(draft, &clock, &mut attempts).await;
-            }
-            let (new, after) = draft::numbered(&head, slice::from_ref(&draft), self.limits.pull_threshold);
-            let Some(new) = new.into_iter().next() else { return Ok(Published::Full) };
+            let Some((new, after)) = head.publish(post, followers, self.limits.pull_threshold, now) else {
+                return Ok(Published::Full);
+            };
             // If a condition fails, another publish has written first, or this one has and its response was lost.
-            let written = self.write_posts(&head, slice::from_ref(&draft), slice::from_ref(&new), &after, now).await;
-            // Without a named item, this very transaction may still be in progress.
-            is_contended =
-                matches!(&written, Ok(Err(Cancelled::Conditions(items) | Cancelled::Conflict(items))) if !items.is_empty());
-            if attempts.done(written) {
+            if attempts.done(self.write_post(&publish, &head, &new, &after).await) {
                 return Ok(Published::Created(new, after));
             }
             tried = Some((new, after));
@@ -260,6 +248,17 @@ impl Posts for DynamoFacts {
     }
 }
 
+/// A post that has no number yet.
+struct Publish<'a> {
+    post: &'a NewPost,
+    /// Key and fingerprint of the idempotency record.
+    record: Option<(String, String)>,
+    /// Tells a publish whether a stored post is its own.
+    token: u64,
+    /// The time of the request.
+    now: Timestamp,
+}
+
 impl DynamoFacts {
     /// The author's post items with these numbers, newest first, at most `limit`.
     pub async fn newest_items(
@@ -281,16 +280,19 @@ impl DynamoFacts {
         update.when(is(PostItem::state, variant(state))).when(absent(PostItem::tombstone))
     }
 
-    /// The [head](seen_head), and the outcome that an earlier publish with the same key implies.
-    async fn head_and_record(&self, draft: &Draft, now: Timestamp) -> Result<((AuthorHead, bool), Option<Published>)> {
-        let records = draft.record.iter().map(|(key, _)| schema::record(key)).collect();
-        let head = (self.tables.posts.as_str(), vec![schema::head(draft.post.author)]);
+    /// The head, and the outcome that an earlier publish with the same key implies.
+    async fn head_and_record(&self, publish: &Publish<'_>) -> Result<(AuthorHead, Option<Published>)> {
+        let records = publish.record.iter().map(|(key, _)| schema::record(key)).collect();
+        let head = (self.tables.posts.as_str(), vec![schema::head(publish.post.author)]);
         let [head, records] = self.batch_get("publish", [head, (&self.tables.idempotency, records)]).await?;
-        Ok((seen_head(head, now)?, self.published_before(draft, records, now).await?))
+        let head = head.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
+        Ok((head, self.published_before(publish, records).await?))
     }
 
-    pub(crate) async fn published_before(&self, draft: &Draft, records: Vec<Item>, now: Timestamp) -> Result<Option<Published>> {
-        let (Some(record), Some((_, fingerprint))) = (valid_record(records, now)?, &draft.record) else { return Ok(None) };
+    async fn published_before(&self, publish: &Publish<'_>, records: Vec<Item>) -> Result<Option<Published>> {
+        let (Some(record), Some((_, fingerprint))) = (valid_record(records, publish.now)?, &publish.record) else {
+            return Ok(None);
+        };
         if record.fingerprint != *fingerprint {
             return Ok(Some(Published::KeyReused));
         }
@@ -299,12 +301,12 @@ impl DynamoFacts {
         let earlier = id.and_then(|id| posts.remove(&id));
         let mut earlier = earlier.ok_or_else(|| RecordItem::post.damaged_at(record.key))?;
         // The body is the same, so the repeated response has its title even if the post is a tombstone now.
-        earlier.title.clone_from(&draft.post.title);
+        earlier.title.clone_from(&publish.post.title);
         Ok(Some(Published::Repeated(earlier)))
     }
 
     /// The token of the publish that wrote a post, if one did. The head counts the post, so its item appears soon.
-    pub(crate) async fn token_of(&self, post: PostId) -> Result<Option<u64>> {
+    async fn token_of(&self, post: PostId) -> Result<Option<u64>> {
         let mut attempts = attempts("publish");
         loop {
             attempts.next().await?;
@@ -314,36 +316,28 @@ impl DynamoFacts {
         }
     }
 
-    /// Writes these drafts, which are the posts `new` now, and the author's head `after` them.
-    pub(crate) async fn write_posts(
+    /// Writes a post and its text, the author's head `after` it, and the idempotency record.
+    async fn write_post(
         &self,
+        publish: &Publish<'_>,
         before: &AuthorHead,
-        drafts: &[Draft],
-        new: &[Post],
+        new: &Post,
         after: &AuthorHead,
-        now: Timestamp,
     ) -> Result<Result<(), Cancelled>> {
-        let Some(first) = new.first() else { return Ok(Ok(())) };
         let posts = &self.tables.posts;
-        let head = with_modes(Write::update(posts, schema::head(first.id.author)), after);
-        let head = if new.len() > 1 { head.set(HeadItem::contended_at, number(now.ms())) } else { head };
-        let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
-        let mut writes = vec![head.add(HeadItem::posts, count).when(still_number(HeadItem::latest_seq, before.latest_seq))];
-        let numbered = || drafts.iter().zip(new);
-        // The records follow the head, so that their place in the transaction tells whose condition failed.
-        writes.extend(numbered().filter_map(|(draft, post)| {
-            let (key, fingerprint) = draft.record.as_ref()?;
-            let record = new_record(key.clone(), fingerprint, now);
-            Some(self.put_record(&RecordItem { post: Some(post.id.to_string()), ..record }, now))
-        }));
-        for (draft, post) in numbered() {
-            let mut item = post_item(post, post.created_at);
-            item.write_token = Some(draft.token);
-            writes.push(Write::put(posts, encode(&item)).when(absent(PostItem::item)));
-            if draft.post.text != PostText::default() {
-                writes.push(Write::put(posts, encode(&text_item(post.id, &draft.post.text, None))));
-            }
-            writes.extend(draft.place.as_ref().map(|place| self.leave(place, draft.token)));
+        let head = with_modes(Write::update(posts, schema::head(new.id.author)), after).add(HeadItem::posts, 1);
+        let mut item = post_item(new, new.created_at);
+        item.write_token = Some(publish.token);
+        let mut writes = vec![
+            head.when(still_number(HeadItem::latest_seq, before.latest_seq)),
+            Write::put(posts, encode(&item)).when(absent(PostItem::item)),
+        ];
+        if publish.post.text != PostText::default() {
+            writes.push(Write::put(posts, encode(&text_item(new.id, &publish.post.text, None))));
+        }
+        if let Some((key, fingerprint)) = &publish.record {
+            let record = new_record(key.clone(), fingerprint, publish.now);
+            writes.push(self.put_record(&RecordItem { post: Some(new.id.to_string()), ..record }, publish.now));
         }
         self.transact("publish", writes).await
     }

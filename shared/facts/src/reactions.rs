@@ -1,6 +1,6 @@
 //! [`Reactions`] on DynamoDB: the tables `reactions` and `reacted`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use tidemark_app::ports::{CountsVersion, Reacted, Reactions};
@@ -64,9 +64,11 @@ impl Reactions for DynamoFacts {
         }
     }
 
-    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool> {
-        let item = self.get_one("is_blocked", &self.tables.reactions, schema::reaction(user, author)).await?;
-        Ok(item.map(read_item).transpose()?.is_some_and(|(_, _, _, blocks)| blocks.by_author))
+    async fn blockers(&self, user: UserId, authors: &[UserId]) -> Result<HashSet<UserId>> {
+        let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
+        let items = self.get("blockers", &self.tables.reactions, keys).await?;
+        let items: Vec<_> = items.into_iter().map(read_item).collect::<Result<_>>()?;
+        Ok(items.into_iter().filter(|(_, _, _, blocks)| blocks.by_author).map(|(_, author, ..)| author).collect())
     }
 
     async fn reacted(&self, user: UserId, reaction: Reaction, before: Option<FeedKey>, limit: usize) -> Result<Vec<FeedKey>> {

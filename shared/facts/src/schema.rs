@@ -10,7 +10,7 @@
 //! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author), `contended_at` N ms (the last transaction with several posts) | publish, delete, erase, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author) | publish, delete, erase, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
@@ -30,13 +30,12 @@
 //! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `counting` M, `pairs` L of N, `cleared` N, `chain` N, `incomplete` S | profile, fan-out, reconcile |
 //! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 parts whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
-//! | idempotency | `key` S `<author>#draft#<place>` | post that waits for a number, and is ignored after 12 s (see [`super::draft`]) | `record` S, `fingerprint` S, `token` N, `at` N ms, `followers` N, `title` S, `body` S, `data` S (JSON), `weight` N, `expires_at` N s | publish |
 //!
 //! One transaction writes:
 //! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and
 //!   author for blocks;
 //! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
-//! - for a publish, head, post, body and idempotency record, or these of several posts that waited, and their drafts;
+//! - for a publish, head, post, body and idempotency record;
 //! - for a deletion, head, post and body; for an edit, post and text;
 //! - for a notice, the notice and its platform's head;
 //! - for a read state of notices, the state and the counters of the slots that changed;
@@ -150,7 +149,7 @@ items! {
     HeadItem in "posts" { author: NonZeroU64, item: String, latest_seq: u64, latest_at: u64 }
     maybe {
         posts: Count, deletions: Count, deleted: Bits, mode_changes: u32, pulled: u64, archived: Count,
-        archived_seqs: Bits, windows: IgnoredAny, erased: bool, contended_at: u64
+        archived_seqs: Bits, windows: IgnoredAny, erased: bool
     };
 
     #[derive(Serialize)]
@@ -224,12 +223,6 @@ items! {
     #[derive(Serialize)]
     RecordItem in "idempotency" { key: String, fingerprint: String, expires_at: u64 }
     maybe { post: String, notices: String, at: u64 };
-
-    #[derive(Serialize)]
-    DraftItem in "idempotency" {
-        key: String, fingerprint: String, expires_at: u64, record: String, token: u64, at: u64, followers: u64, title: String
-    }
-    maybe { body: String, data: String, weight: i8 };
 }
 
 macro_rules! slots {
@@ -325,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn idempotency_records_and_drafts_are_stored_in_exactly_this_form() {
+    fn idempotency_records_are_stored_in_exactly_this_form() {
         let record = RecordItem {
             key: "k".to_owned(),
             fingerprint: "f".to_owned(),
@@ -335,24 +328,6 @@ mod tests {
             at: Some(9),
         };
         assert_eq!(text(&encode(&record)), "at N 9, expires_at N 8, fingerprint S f, key S k, notices S 7-1 8-1");
-        let draft = DraftItem {
-            key: "7#draft#3".to_owned(),
-            fingerprint: "f".to_owned(),
-            expires_at: 8,
-            record: "k".to_owned(),
-            token: u64::MAX,
-            at: 9,
-            followers: 2,
-            title: "t".to_owned(),
-            body: None,
-            data: None,
-            weight: Some(-3),
-        };
-        assert_eq!(
-            text(&encode(&draft)),
-            "at N 9, expires_at N 8, fingerprint S f, followers N 2, key S 7#draft#3, record S k, title S t, \
-             token N 18446744073709551615, weight N -3"
-        );
     }
 
     fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -70,6 +70,15 @@ fn budget(route: &str) -> Budget {
     }
 }
 
+/// The tokens that a request takes: one for each subject that it names, in query parameters that may be repeated and in
+/// lists in its body. A request that names none takes one.
+fn tokens(request: &Request) -> u32 {
+    u32::try_from(request.named()).unwrap_or(MOST_TOKENS).clamp(1, MOST_TOKENS)
+}
+
+/// No request names more subjects. The script `spend` names it too.
+const MOST_TOKENS: u32 = 500;
+
 /// Returns whether the request begins with a trip to Redis that reads the caller's own view. The check of the limit
 /// shares that trip: both go to the same node, and the check comes first. Other requests may read facts at once.
 fn begins_with_own_view(request: &Request) -> bool {
@@ -91,7 +100,8 @@ async fn with_access(
     request: Request,
     handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
 ) -> Result<Response, Problem> {
-    let spent = access.pass(caller, budget(request.route()), OF_ERASED.contains(&request.route()));
+    let bucket = (budget(request.route()), tokens(&request));
+    let spent = access.pass(caller, bucket, OF_ERASED.contains(&request.route()));
     let (redis_responds, response) = if begins_with_own_view(&request) {
         match select(pin!(spent), pin!(handler(request))).await {
             Either::Left((spent, handler)) => (spent?, handler.await),
@@ -103,8 +113,9 @@ async fn with_access(
     Ok(response?.degraded(!redis_responds))
 }
 
-/// The time before the deadline at which a request gets 503: at the deadline, the function would be restarted.
-const REST: Duration = Duration::from_millis(500);
+/// A request gets 503 when this part of its function's time is over. The rest is for a process that is late: at the
+/// deadline the function is stopped, and API Gateway responds with 500.
+const PART_OF_TIME: u32 = 2;
 
 /// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
 /// logged here with its cause. A handler that takes too long is ended, as if the process had been killed.
@@ -118,7 +129,7 @@ pub async fn serve(
     let (route, request_id) = (request.route().to_owned(), request.id().to_owned());
     let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
     let etag = request.header("if-none-match").map(str::to_owned);
-    let left = recorder.time_until(event.context.deadline).map_or(Duration::MAX, |left| left.saturating_sub(REST));
+    let left = recorder.time_until(event.context.deadline).map_or(Duration::MAX, |left| left / PART_OF_TIME);
     let response = match timeout(left, response(admission, request, handler)).await.unwrap_or_else(|late| Err(late.into())) {
         Ok(response) => response.conditional(etag.as_deref()),
         Err(problem) => {

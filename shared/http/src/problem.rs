@@ -238,11 +238,11 @@ impl Problem {
             errors: &self.errors,
         };
         let mut reply = Response::json(self.status(), &body).header("content-type", "application/problem+json");
-        if let Some(OverLimit { budget, per_minute, wait }) = &self.over {
+        if let Some(OverLimit { budget, per_minute, left, wait, .. }) = &self.over {
             let (name, wait) = (budget.name(), wait.as_millis().div_ceil(1_000));
             reply = reply
                 .header("retry-after", &wait.to_string())
-                .header("ratelimit", &format!("\"{name}\";r=0;t={wait}"))
+                .header("ratelimit", &format!("\"{name}\";r={left};t={wait}"))
                 .header("ratelimit-policy", &format!("\"{name}\";q={per_minute};w=60"));
         }
         match self.status() {
@@ -260,7 +260,9 @@ impl Problem {
 
 impl From<OverLimit> for Problem {
     fn from(over: OverLimit) -> Self {
-        let detail = format!("a user may send {} requests a minute of the kind {}", over.per_minute, over.budget.name());
+        let OverLimit { budget, per_minute, tokens, .. } = over;
+        let kind = budget.name();
+        let detail = format!("a user has {per_minute} tokens a minute of the kind {kind}, and this request takes {tokens}");
         Self { over: Some(over), ..Self::new(Kind::TooManyRequests, detail) }
     }
 }

@@ -1,10 +1,11 @@
 //! Access to the parts of a request. Every refusal names the field.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, collections::HashMap, str::FromStr};
 
 use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
-use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_json::Value;
+use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
+use serde::de::IgnoredAny;
+use serde_json::{Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{Admission, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
@@ -212,6 +213,19 @@ impl Request {
         }
     }
 
+    /// The number of subjects that the request names: values of query parameters that may be repeated, and items of
+    /// lists in the body.
+    pub(crate) fn named(&self) -> usize {
+        let Some(route) = routes::of_key(self.route()) else { return 0 };
+        let is_list = |name: &str| route.parameters.iter().any(|(known, repeated)| *repeated && *known == name);
+        let in_query = self.query.iter().filter(|(name, _)| is_list(name)).count();
+        // A body that cannot be read is refused later.
+        let body = self.bytes().unwrap_or_default();
+        let fields: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(&body).unwrap_or_default();
+        let items = |field: &&RawValue| serde_json::from_str::<Vec<IgnoredAny>>(field.get()).map_or(0, |items| items.len());
+        in_query + fields.values().map(items).sum::<usize>()
+    }
+
     fn text_parameter(&self, name: &str) -> &str {
         self.event.path_parameters.get(name).map_or("", String::as_str)
     }
@@ -224,14 +238,18 @@ impl Request {
         }
     }
 
+    /// The body as it was sent.
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
+        let text = self.event.body.as_deref().unwrap_or_default();
+        match self.event.is_base64_encoded {
+            true => STANDARD.decode(text).map(Cow::Owned),
+            false => Ok(Cow::Borrowed(text.as_bytes())),
+        }
+    }
+
     /// The body; 400 if it is not a JSON object or a field is invalid.
     pub fn body<T: RequestBody>(&self) -> Result<T, Problem> {
-        let text = self.event.body.as_deref().unwrap_or_default();
-        let bytes = if self.event.is_base64_encoded {
-            Cow::Owned(STANDARD.decode(text).map_err(|_| Problem::invalid("body", "must be base64"))?)
-        } else {
-            Cow::Borrowed(text.as_bytes())
-        };
+        let bytes = self.bytes().map_err(|_| Problem::invalid("body", "must be base64"))?;
         match serde_json::from_slice(&bytes) {
             _ if bytes.is_empty() => Err(Problem::invalid("body", "must be a JSON object, and the request has none")),
             Ok(Value::Object(fields)) => T::read(&Body { fields, raw: &bytes }),

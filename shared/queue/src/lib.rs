@@ -12,11 +12,11 @@ use std::{collections::HashMap, time::Duration};
 use async_trait::async_trait;
 use aws_sdk_sqs::{
     Client,
-    types::{QueueAttributeName, SendMessageBatchRequestEntry},
+    types::{BatchResultErrorEntry, QueueAttributeName, SendMessageBatchRequestEntry},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tidemark_app::ports::{Backlog, Failures, Source, Store, StoreError, Task, TaskQueue};
-use tracing::error;
+use tracing::{error, warn};
 
 pub use live::{Posts, SqsLive};
 
@@ -26,6 +26,9 @@ const VERSION: u8 = 1;
 /// The maximum number of messages and of bytes in one SendMessageBatch. The second is below the limit of SQS.
 const BATCH_MESSAGES: usize = 10;
 const BATCH_BYTES: usize = 250_000;
+
+/// The pauses after the attempts to send an entry that SQS refuses. The last attempt has none.
+const PAUSES: [Duration; 4] = [Duration::from_millis(50), Duration::from_millis(150), Duration::from_millis(400), Duration::ZERO];
 
 #[derive(Debug, Clone)]
 pub struct SqsTasks {
@@ -148,23 +151,42 @@ fn group(task: &Task) -> String {
     }
 }
 
-/// Sends at most [`BATCH_MESSAGES`] messages, each with its group. SQS counts the delay in whole seconds.
+/// Sends at most [`BATCH_MESSAGES`] messages, each with its group. SQS may refuse single entries of a batch, which the
+/// SDK does not repeat, so this does.
 async fn send_batch(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
+    let mut left: Vec<usize> = (0..messages.len()).collect();
+    for pause in PAUSES {
+        let refused = send_once(client, queue_url, messages, &left, delay).await?;
+        let Some(first) = refused.first() else { return Ok(()) };
+        let (failed, all, code) = (refused.len(), messages.len(), first.code());
+        if pause.is_zero() || refused.iter().any(BatchResultErrorEntry::sender_fault) {
+            return Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {code}")));
+        }
+        warn!(failed, all, code, "SQS refused messages, sending them again");
+        left.retain(|index| refused.iter().any(|entry| entry.id() == index.to_string()));
+        tokio::time::sleep(pause).await;
+    }
+    Ok(())
+}
+
+/// Sends these of the messages in one request. Returns the entries that SQS refused. SQS counts the delay in whole
+/// seconds.
+async fn send_once(
+    client: &Client,
+    queue_url: &str,
+    messages: &[(String, String)],
+    which: &[usize],
+    delay: Duration,
+) -> Result<Vec<BatchResultErrorEntry>, StoreError> {
     let delay = i32::try_from(delay.as_millis().div_ceil(1_000)).ok().filter(|delay| *delay > 0);
     let mut request = client.send_message_batch().queue_url(queue_url);
-    for (index, (body, group)) in messages.iter().enumerate() {
+    for (index, (body, group)) in which.iter().filter_map(|&index| Some((index, messages.get(index)?))) {
         let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
         let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
         request = request.entries(entry.map_err(|error| unavailable("build", error))?);
     }
     let response = request.send().await.map_err(|error| unavailable("send", error))?;
-    match response.failed().first() {
-        None => Ok(()),
-        Some(entry) => {
-            let (failed, all) = (response.failed().len(), messages.len());
-            Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {}", entry.code())))
-        }
-    }
+    Ok(response.failed)
 }
 
 /// Sends messages, each with its group, in as few requests as possible.

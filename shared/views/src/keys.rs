@@ -13,7 +13,7 @@
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | lease; removed by store, apply, forget_counters | |
 //! | `{bucket}:changed:<user>` | string | the user began or ended a follow or a block, reacted, or deleted a post of another user in this time | 5 s; 90 s if replicas are read | apply, forget_counters, note_change | |
-//! | `{bucket}:l:<user>` | hash | token buckets: kind of request → time at which the bucket is full | 1 min | spend | |
+//! | `{bucket}:l:<user>` | hash | token buckets: kind of request → time at which the bucket is full | 1 min; until a debt is paid | spend | |
 //! | `{bucket}:a:<user>` | string | `1` if the user may call, `2` after an erasure | 1 h | lease | receipts |
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
 //! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease; removed by remember after a change | |
@@ -29,12 +29,12 @@
 //! | `{bucket}:t:<author>` | string | [times](tidemark_domain::PostTimes) of the newest posts of an author with many followers; rebuilds use them | 1 h | store | posts |
 //! | `{bucket}:h:<author>:lease`, `{bucket}:t:<author>:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
 //! | `{bucket}:n:<user>:<platform>` | string | read state of a user on a platform: version and [set of slots](super::record) | 24 h | store, replace | notice reads |
-//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [set of posts](super::record) | 24 h | store | read facts, edges |
+//! | `{bucket}:m:<user>:<author>` | string | marks of an author whom the user does not follow: version, whether the author blocks the user, [set of posts](super::record) | 1 h | store | read facts, edges |
 //! | `{bucket}:m:<user>:<author>:lease` | string | token of the caller that stores the marks | 1 s | lease; removed by store, forget_marks | |
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
 //! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember_titles | notices |
-//! | `{bucket}:u:<user>` | string | what pages show of a user: version and [card](tidemark_domain::Card); also that there is no profile | 7 days | store, replace | profiles |
+//! | `{bucket}:u:<user>` | string | what pages show of a user: version and [card](tidemark_domain::Card); also that there is no profile | 7 days; 10 min without a profile | store, replace | profiles |
 //! | `{bucket}:u:<user>:lease` | string | token of the caller that stores the card | 1 s | lease; removed by store, replace | |
 //! | `{hash}:i` | string | user id of a claim, and the claim, of which the key has a hash; they never change | 30 days | remember_identity | identities |
 //! | `{post}:pages:<kind>` | string | number of followers handled (8 bytes, big-endian), and a bit for each page of a fan-out that is done | 7 days | progress | the pages, done again |
@@ -140,8 +140,12 @@ pub(crate) const HEAD_LIFETIME: Duration = Duration::from_secs(60);
 /// The time that the times of an author's posts are kept after they were last stored.
 pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// The time that a read state of notices, and marks of an author who is not followed, live after the last write.
+/// The time that a read state of notices lives after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// The time that marks of an author who is not followed live after the last write. A caller may read posts of any number
+/// of authors, so it is short.
+pub(crate) const MARKS_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// How long an author's moved posts are kept after the last change. Usually a task takes them within a minute.
 pub(crate) const MOVED_LIFETIME: Duration = Duration::from_secs(3600);
@@ -162,6 +166,9 @@ pub(crate) const MANY_REACTIONS: u64 = 20;
 pub(crate) const ACCESS_LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(crate) const CARD_LIFETIME: Duration = POST_LIFETIME;
+
+/// The time that Redis keeps that a user has no profile. A caller may ask about any number of users, so it is short.
+pub(crate) const NO_CARD_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) const IDENTITY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 

@@ -17,10 +17,10 @@ use crate::connection::{Redis, ms};
 
 #[async_trait]
 impl LimitViews for Redis {
-    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent> {
-        let args = (budget.name(), per_minute, now.ms());
-        let [wait, access]: [u64; 2] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], args).await?;
-        Ok(Spent { wait: (wait > 0).then(|| Duration::from_millis(wait)), access: (access > 0).then_some(access == 1) })
+    async fn spend(&self, user: UserId, (budget, per_minute): (Budget, u32), tokens: u32, now: Timestamp) -> Result<Spent> {
+        let args = (budget.name(), per_minute, now.ms(), tokens);
+        let [wait, left, access]: [u64; 3] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], args).await?;
+        Ok(Spent { wait: (wait > 0).then(|| Duration::from_millis(wait)), left, access: (access > 0).then_some(access == 1) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`CardViews`] and [`IdentityViews`] on Redis.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
@@ -27,13 +27,17 @@ impl CardViews for Redis {
     }
 
     async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<()> {
-        let store = |(user, card): &(_, _)| store(keys::card(*user), token, encode(card), keys::CARD_LIFETIME);
+        let store = |(user, card): &(_, CardVersion)| store(keys::card(*user), token, encode(card), lifetime(card));
         self.each::<Value>("fill_cards", cards.iter().map(store).collect()).await.map(drop)
     }
 
     async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<()> {
-        self.replace(keys::card(user), card.version.into(), encode(card), keys::CARD_LIFETIME).await
+        self.replace(keys::card(user), card.version.into(), encode(card), lifetime(card)).await
     }
+}
+
+fn lifetime(card: &CardVersion) -> Duration {
+    if card.card.is_some() { keys::CARD_LIFETIME } else { keys::NO_CARD_LIFETIME }
 }
 
 pub(crate) fn card_keys(users: &[UserId]) -> Vec<String> {

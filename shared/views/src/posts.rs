@@ -1,6 +1,9 @@
 //! [`PostViews`] on Redis: summaries, texts, reaction counts, and moved posts of an author.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use integer_encoding::VarInt;
@@ -42,9 +45,7 @@ impl PostViews for Redis {
         if posts.is_empty() {
             return Ok(KnownPage::default());
         }
-        let mut authors: Vec<UserId> = posts.iter().map(|post| post.author).collect();
-        authors.sort_unstable();
-        authors.dedup();
+        let authors = authors_of(posts);
         let named = if parts.cards { authors.as_slice() } else { &[] };
         let mut keys = [post_keys(posts), people::card_keys(named)].concat();
         if parts.texts {
@@ -99,6 +100,27 @@ impl PostViews for Redis {
         let counts = current(next(), decode_counts).map(|known| known.counts);
         let card = current(next(), people::decode).map(|known| known.card);
         Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
+    }
+
+    async fn posts(&self, reader: UserId, posts: &[PostId]) -> Result<(KnownPage, HashMap<UserId, KnownReader>)> {
+        let authors = authors_of(posts);
+        let ids: Vec<u64> = authors.iter().map(|author| author.get()).collect();
+        let commands = vec![Cmd::hmget(keys::reader_state(reader), (META_FIELD, ids)), Cmd::exists(keys::changed(reader))];
+        let marks: Vec<String> = authors.iter().map(|&author| keys::marks(reader, author)[0].clone()).collect();
+        let (page, responses, marks) = futures::try_join!(
+            self.page(reader, posts, PageParts { cards: true, texts: true }),
+            self.each_in_epoch::<Value>("posts", commands),
+            self.strings("posts", &marks, Consistency::Strong)
+        )?;
+        let unreadable = |_| damaged("a reader's records");
+        let Ok([(fields, epoch), (changed, _)]) = <[_; 2]>::try_from(responses) else { return Ok((page, HashMap::new())) };
+        let mut fields = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(fields).map_err(unreadable)?.into_iter();
+        let (meta, changed_lately) = (fields.next().flatten(), redis::from_redis_value(changed).map_err(unreadable)?);
+        let known = authors.into_iter().zip(fields.zip(marks)).map(|(author, (field, marks))| {
+            let state = known_state([meta.clone(), field], epoch);
+            (author, KnownReader { state, changed_lately, marks: current(marks, decode_marks), ..KnownReader::default() })
+        });
+        Ok((page, known.collect()))
     }
 
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader)> {
@@ -221,6 +243,11 @@ fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownR
         changed_lately: redis::from_redis_value(changed).map_err(unreadable)?,
         marks: current(marks.map(|marks| (marks, of_marks)), decode_marks),
     })
+}
+
+/// The authors of these posts, each once, in order.
+fn authors_of(posts: &[PostId]) -> Vec<UserId> {
+    posts.iter().map(|post| post.author).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn post_keys(posts: &[PostId]) -> Vec<String> {

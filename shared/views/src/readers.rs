@@ -231,7 +231,7 @@ impl ReaderViews for Redis {
     async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
         let blocked = if marks.blocked { BLOCKED } else { NOT_BLOCKED };
         let record = [record::start(marks.version.into()), vec![blocked], encode_set(&marks.read)].concat();
-        self.store(keys::marks(user, author), token, record, keys::NOTICE_READS_LIFETIME).await
+        self.store(keys::marks(user, author), token, record, keys::MARKS_LIFETIME).await
     }
 
     async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()> {

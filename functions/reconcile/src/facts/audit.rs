@@ -278,7 +278,7 @@ impl StoredFacts {
         Ok((listing(items, read_edge)?, last.and_then(pair)))
     }
 
-    /// The same of the keys of all idempotency records, without posts that wait for a number.
+    /// The same of the keys of all idempotency records.
     pub(crate) async fn some_records(
         &self,
         after: Option<&str>,
@@ -288,8 +288,7 @@ impl StoredFacts {
         let after = after.map(schema::record);
         let (items, last) = self.some("some_records", &self.tables.idempotency, after, (limit, segment)).await?;
         let key = |item: &Item| RecordItem::key.read::<String>(item);
-        let keys = items.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        Ok((keys.into_iter().filter(|key| !schema::is_draft(key)).collect(), last.as_ref().map(key).transpose()?))
+        Ok((items.iter().map(key).collect::<Result<_, _>>()?, last.as_ref().map(key).transpose()?))
     }
 
     pub async fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {

@@ -184,8 +184,12 @@ pub trait Reactions: Send + Sync {
     /// Gives a reaction to a live post, or removes one, also from a deleted post: state and counts in one transaction.
     /// May be repeated.
     async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted>;
+    /// Returns those of these authors who block the user.
+    async fn blockers(&self, user: UserId, authors: &[UserId]) -> Result<HashSet<UserId>>;
     /// Returns whether the author blocks the user.
-    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool>;
+    async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool> {
+        Ok(self.blockers(user, &[author]).await?.contains(&author))
+    }
     /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
     async fn reacted(&self, user: UserId, reaction: Reaction, before: Option<FeedKey>, limit: usize) -> Result<Vec<FeedKey>>;
     /// Returns the exact counts of one post.

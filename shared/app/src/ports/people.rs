@@ -97,8 +97,10 @@ impl Budget {
 /// The result of [`LimitViews::spend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
-    /// The time that the user must wait, if the bucket is empty.
+    /// The time until the bucket has enough tokens, if it has too few.
     pub wait: Option<Duration>,
+    /// The tokens in the bucket.
+    pub left: u64,
     /// Whether the user may call; `None` if only the facts know.
     pub access: Option<bool>,
 }
@@ -106,8 +108,9 @@ pub struct Spent {
 /// Buckets and access, for [`AccessCheck`](crate::AccessCheck).
 #[async_trait]
 pub trait LimitViews: Send + Sync {
-    /// Takes a request from a bucket that holds `per_minute` of them; 0 means that there is no bucket.
-    async fn spend(&self, user: UserId, budget: Budget, per_minute: u32, now: Timestamp) -> Result<Spent>;
+    /// Takes the tokens of a request from a bucket that holds a number of tokens a minute; 0 means that there is no
+    /// bucket. A full bucket allows a request of any number of tokens.
+    async fn spend(&self, user: UserId, bucket: (Budget, u32), tokens: u32, now: Timestamp) -> Result<Spent>;
 }
 
 /// Views of users who leave.

@@ -250,6 +250,8 @@ pub trait PostViews: Send + Sync {
     async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage>;
     /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip.
     async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader)>;
+    /// The same for many posts, without the reactions in what it knows of the reader and each author.
+    async fn posts(&self, reader: UserId, posts: &[PostId]) -> Result<(KnownPage, HashMap<UserId, KnownReader>)>;
     async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader>;
     /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
     async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader)>;

@@ -1,19 +1,15 @@
 //! One post with its text and counts, as one reader sees it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use futures::{
-    FutureExt, StreamExt, TryStreamExt,
-    future::{BoxFuture, ready},
-    stream,
-};
-use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, UserId};
+use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
+use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seq, UserId};
 use tracing::{error, warn};
 
 use super::{FeedItem, Readers, sight::Sight};
 use crate::{
     PARALLEL,
-    ports::{KnownPost, KnownReader, Result, Store, StoreError},
+    ports::{KnownPage, KnownPost, KnownReader, Result, Store, StoreError},
 };
 
 /// A live post as one user sees it.
@@ -54,9 +50,6 @@ pub struct TooMuchText;
 /// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.
 pub const MOST_TEXT: usize = 800 * 1024;
 
-/// This many posts of other authors are read one by one, until one is live.
-const MOST_PROBED: usize = 3;
-
 /// Ends a page where its texts become longer than [`MOST_TEXT`]. No single text is. Returns whether posts were removed.
 fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> bool {
     let (before, mut bytes) = (posts.len(), 0);
@@ -72,27 +65,95 @@ fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> b
 impl Readers {
     /// Returns those of these posts that are live and that the reader may see, in order. Damaged posts are left out.
     pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>> {
-        // A live post of another author rebuilds the reader's view if it is missing. The rest use it.
-        let mut known = HashMap::new();
-        for &id in ids.iter().filter(|id| id.author != reader).take(MOST_PROBED) {
-            let post = self.post_unless_damaged(reader, id).boxed().await?;
-            let is_live = post.is_some();
-            known.insert(id, post);
-            if is_live {
-                break;
+        let found = match self.known_posts(reader, ids).boxed().await {
+            // Each of the others may be found alone.
+            Err(error) if error.store() == Store::Views || matches!(error, StoreError::DamagedItem { .. }) => {
+                warn!(%reader, error = &error as &dyn std::error::Error, "posts are read one by one");
+                let posts: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.post_unless_damaged(reader, id).boxed()).collect();
+                let posts: Vec<Option<PostDetails>> = stream::iter(posts).buffered(PARALLEL).try_collect().await?;
+                posts.into_iter().flatten().collect()
+            }
+            found => found?,
+        };
+        let bytes: usize = found.iter().map(|post| post.text.bytes()).sum();
+        Ok(if bytes > MOST_TEXT { Err(TooMuchText) } else { Ok(found) })
+    }
+
+    /// The same, in as many trips for many posts as for one, if Redis knows them.
+    async fn known_posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>> {
+        let distinct: Vec<PostId> = ids.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let (page, mut of_reader) = self.outage.checked(self.stores.post_views.posts(reader, &distinct)).await?;
+        let KnownPage { mut summaries, reactions, cards, mut texts, mut counts } = page;
+        let lacks = |id: &PostId| summaries.get(id).is_none_or(|post| !post.deleted && !texts.contains_key(id));
+        let missing: Vec<PostId> = distinct.iter().copied().filter(lacks).collect();
+        if !missing.is_empty() {
+            let lease = self.lease_posts(&missing).await;
+            let read = self.stores.posts.with_texts(&missing).await?;
+            let read: Vec<(PostSummary, Option<PostText>)> =
+                read.into_values().map(|(post, text)| (post.into(), text)).collect();
+            self.store_posts(&read, lease).await;
+            for (post, text) in read {
+                texts.extend(text.map(|text| (post.id, text)));
+                summaries.insert(post.id, post);
             }
         }
-        let posts: Vec<BoxFuture<'_, _>> = ids
+        // A damaged text has been logged.
+        let is_live = |id: &PostId| summaries.get(id).is_some_and(|post| !post.deleted) && texts.contains_key(id);
+        let live: Vec<PostSummary> = distinct.iter().filter(|id| is_live(id)).map(|id| summaries[id].clone()).collect();
+        let (sights, reactions) = futures::try_join!(
+            self.sights(reader, &live, &mut of_reader),
+            self.reactions_of_page(reader, &live, Some(reactions))
+        )?;
+        let nothing = ReactionState::default();
+        let of = |author: &UserId| reactions.get(author).unwrap_or(&nothing);
+        if of_reader.values().any(|known| known.changed_lately) {
+            // A reader who has just reacted to a post sees its exact counts.
+            counts.retain(|post, _| {
+                let ReactionState { liked, favorited, .. } = of(&post.author);
+                !(liked.contains(post.seq) || favorited.contains(post.seq))
+            });
+        }
+        let seen = live.into_iter().filter(|post| !matches!(sights.get(&post.id.author), None | Some(Sight::Blocked)));
+        let details = seen.map(|post| {
+            let (id, known, text) = (post.id, counts.get(&post.id).copied(), texts.remove(&post.id).unwrap_or_default());
+            let item = FeedItem::new(post, sights[&id.author].is_read(id.seq), of(&id.author));
+            let cards = cards.get(&id.author).map(|card| (id.author, card.clone())).into_iter().collect();
+            async move { Ok((id, PostDetails { item, text, counts: self.counts_of(id, known).await?, cards, degraded: false })) }
+                .boxed()
+        });
+        let details: Vec<BoxFuture<'_, Result<(PostId, PostDetails)>>> = details.collect();
+        let details: HashMap<PostId, PostDetails> = stream::iter(details).buffered(PARALLEL).try_collect().await?;
+        Ok(ids.iter().filter_map(|id| details.get(id).cloned()).collect())
+    }
+
+    /// Returns what the reader sees of the authors of these posts. A missing view is rebuilt once.
+    async fn sights(
+        &self,
+        reader: UserId,
+        posts: &[PostSummary],
+        known: &mut HashMap<UserId, KnownReader>,
+    ) -> Result<HashMap<UserId, Sight>> {
+        let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
+        for post in posts {
+            by_author.entry(post.id.author).or_default().push(post.id.seq);
+        }
+        let is_unknown = |author: &&UserId| **author != reader && known.get(author).is_none_or(|known| known.state.is_none());
+        let unknown: Vec<UserId> = by_author.keys().filter(is_unknown).copied().collect();
+        if !unknown.is_empty() {
+            let mut states = self.snapshot(reader).await?.state.authors;
+            for author in unknown {
+                known.entry(author).or_default().state = Some(states.remove(&author));
+            }
+        }
+        let (known, nothing) = (&*known, KnownReader::default());
+        let sights: Vec<BoxFuture<'_, Result<(UserId, Sight)>>> = by_author
             .iter()
-            .map(|&id| match known.remove(&id) {
-                Some(post) => ready(Ok(post)).boxed(),
-                None => self.post_unless_damaged(reader, id).boxed(),
+            .map(|(&author, seqs)| {
+                let known = known.get(&author).unwrap_or(&nothing);
+                async move { Ok((author, self.sight(reader, author, known, seqs).await?)) }.boxed()
             })
             .collect();
-        let posts: Vec<Option<PostDetails>> = stream::iter(posts).buffered(PARALLEL).try_collect().await?;
-        let posts: Vec<PostDetails> = posts.into_iter().flatten().collect();
-        let bytes: usize = posts.iter().map(|post| post.text.bytes()).sum();
-        Ok(if bytes > MOST_TEXT { Err(TooMuchText) } else { Ok(posts) })
+        stream::iter(sights).buffered(PARALLEL).try_collect().await
     }
 
     async fn post_unless_damaged(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>> {

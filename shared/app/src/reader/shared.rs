@@ -98,25 +98,30 @@ impl Readers {
         Ok(Authors { heads, times })
     }
 
-    /// Returns the facts of one pair for a mark of these posts. The head may be older than the facts, but has all of
-    /// the posts: a seed from an older head than a view knows is refused.
-    pub(crate) async fn pair_of_posts(&self, user: UserId, author: UserId, seqs: &[Seq]) -> Result<PairFacts> {
-        let authors = [author];
-        let (heads, edges, reads) = futures::join!(
+    /// Returns the facts of pairs for marks of these posts. A head may be older than the facts, but has all of the posts:
+    /// a seed from an older head than a view knows is refused.
+    pub(crate) async fn pairs_of_posts(&self, user: UserId, posts: &BTreeMap<UserId, Vec<Seq>>) -> Result<Vec<PairFacts>> {
+        let authors: Vec<UserId> = posts.keys().copied().collect();
+        let (known, edges, reads) = futures::join!(
             self.outage.checked(self.stores.head_views.heads(&authors)),
             self.stores.edges.edges(user, &authors),
             self.stores.reads.reads(user, &authors),
         );
-        let (mut edges, mut reads) = (edges?, reads?);
-        let known = heads.map(|mut heads| heads.remove(&author));
-        let its = |mut heads: HashMap<UserId, AuthorHead>| heads.remove(&author).unwrap_or_default();
-        let head = match known {
-            Ok(Some(head)) if seqs.iter().all(|&seq| seq <= head.latest_seq) => head,
-            // From a minute after the author's last change, the marks of many readers miss the head.
-            Ok(None) => its(self.heads_of_facts(&authors).await?),
-            _ => its(self.stores.posts.heads(&authors).await?),
+        let (mut edges, mut reads, responds) = (edges?, reads?, known.is_ok());
+        let mut heads = known.unwrap_or_default();
+        let is_known = |author: &UserId| heads.contains_key(author);
+        // From a minute after the author's last change, the marks of many readers miss the head.
+        let (mut old, missing): (Vec<UserId>, Vec<UserId>) = authors.iter().copied().partition(|author| !responds || is_known(author));
+        old.retain(|author| heads.get(author).is_none_or(|head| posts[author].iter().any(|&seq| seq > head.latest_seq)));
+        let (missing, old) = futures::try_join!(self.heads_of_facts(&missing), self.stores.posts.heads(&old))?;
+        heads.extend(missing.into_iter().chain(old));
+        let pair = |author| PairFacts {
+            author,
+            edge: edges.remove(&author),
+            head: heads.remove(&author).unwrap_or_default(),
+            reads: reads.remove(&author).unwrap_or_default(),
         };
-        Ok(PairFacts { author, edge: edges.remove(&author), head, reads: reads.remove(&author).unwrap_or_default() })
+        Ok(authors.into_iter().map(pair).collect())
     }
 
     /// Returns those of these posts that are live.

@@ -344,16 +344,6 @@ pub fn publish_record(user: UserId, idempotency_key: &str) -> String {
     format!("{user}#publish#{idempotency_key}")
 }
 
-/// idempotency: one of an author's places for posts that wait for a number.
-pub fn draft(author: UserId, place: u64) -> String {
-    format!("{author}#draft#{place}")
-}
-
-/// idempotency: whether a key is that of a place.
-pub fn is_draft(key: &str) -> bool {
-    key.split('#').nth(1) == Some("draft")
-}
-
 /// idempotency: the record of a publish of notices.
 pub(crate) fn notices_record(user: UserId, idempotency_key: &str) -> String {
     format!("{user}#notices#{idempotency_key}")
@@ -525,8 +515,6 @@ mod tests {
         assert_eq!(text(&body(id), "item"), "body#0000000000000003");
         assert_eq!(post_time(Timestamp::from_ms(5), 3), "000000000000005#0000000000000003");
         assert_eq!(text(&record(&publish_record(user, "k")), "key"), "1042#publish#k");
-        assert_eq!((draft(user, 3).as_str(), is_draft(&draft(user, 3))), ("1042#draft#3", true));
-        assert!(!is_draft(&publish_record(user, "#draft#3")));
         let notice_id: NoticeId = "7-300".parse().unwrap();
         assert_eq!(
             (text(&platform_head(notice_id.platform), "platform"), text(&platform_head(notice_id.platform), "item")),

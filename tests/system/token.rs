@@ -1,0 +1,138 @@
+//! The most that one token of a limit can cost. `docs/limits.md` states it in a table, and this test compares the table
+//! with what it measures.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tidemark_tests::{User, World, text_of};
+
+use crate::{
+    at_once,
+    damage::proxy::{Proxy, world_behind_a_proxy},
+};
+
+const READER: u64 = 1;
+
+/// The reader follows the first of these, with a post each. The others have a post each too.
+const FOLLOWED: u64 = 100;
+const AUTHORS: u64 = 250;
+
+/// Read units, write units and Redis commands.
+type Cost = [f64; 3];
+
+/// Commands of the test and of connections, not of requests.
+const OTHERS: [&str; 8] = ["info", "client", "hello", "config", "ping", "function", "cluster", "command"];
+
+async fn cost(world: &World, proxy: &Proxy, act: impl AsyncFnOnce()) -> Cost {
+    world.idle().await;
+    let commands = async || {
+        let calls = world.redis_calls().await;
+        calls.iter().filter(|(name, _)| !OTHERS.iter().any(|other| name.starts_with(other))).map(|(_, calls)| calls).sum::<u64>()
+    };
+    proxy.meter();
+    let before = commands().await;
+    act().await;
+    world.idle().await;
+    let meter = proxy.meter();
+    [meter.units - meter.written, meter.written, (commands().await - before) as f64]
+}
+
+fn listed(name: &str, values: impl Iterator<Item = String>) -> String {
+    values.map(|value| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+}
+
+/// The rows of the table: a name, the tokens, and the request of each turn. Each turn of a change names other subjects.
+fn requests() -> Vec<(&'static str, u64, Box<dyn Fn(u64) -> String>)> {
+    let posts = |from: u64, count: u64| (from..from + count).map(|author| format!("{author}-1"));
+    let first = 100;
+    let other = first + FOLLOWED;
+    let users = move |from: u64, count: u64| (from..from + count).map(|user| user.to_string()).collect::<Vec<_>>();
+    let mut rows: Vec<(&'static str, u64, Box<dyn Fn(u64) -> String>)> = Vec::new();
+    let mut row = |name, tokens, request: Box<dyn Fn(u64) -> String>| rows.push((name, tokens, request));
+    for (name, path) in [
+        ("a page of the feed", "/v1/feed?limit=100"),
+        ("a page of the feed with texts", "/v1/feed?limit=100&include=body"),
+        ("a page of the ranked feed", "/v1/feed?limit=100&order=ranked"),
+        ("unread counts", "/v1/unread"),
+        ("a post of a followed author", "/v1/posts/100-1"),
+        ("a post of another author", "/v1/posts/220-1"),
+        ("a timeline", "/v1/authors/100/posts?limit=100"),
+        ("counters", "/v1/users/100/counters"),
+        ("a page of followers", "/v1/users/100/followers?limit=100"),
+    ] {
+        row(name, 1, Box::new(move |_| format!("GET {path}")));
+    }
+    row("100 posts of followed authors", 100, Box::new(move |_| format!("GET /v1/posts?{}", listed("post", posts(first, 100)))));
+    row("100 posts of other authors", 100, Box::new(move |_| format!("GET /v1/posts?{}", listed("post", posts(other, 100)))));
+    row("100 unknown posts", 100, Box::new(move |_| format!("GET /v1/posts?{}", listed("post", posts(9_000, 100)))));
+    row("100 relations", 100, Box::new(move |_| format!("GET /v1/relations?{}", listed("user", users(first, 100).into_iter()))));
+    row("100 users", 100, Box::new(move |_| format!("GET /v1/users?{}", listed("user", users(first, 100).into_iter()))));
+    let mark = move |turn: u64| format!("POST /v1/reads {}", json!({ "posts": posts(first + turn * 30, 30).collect::<Vec<_>>() }));
+    row("30 marks", 30, Box::new(mark));
+    let mark = move |turn: u64| format!("POST /v1/reads {}", json!({ "posts": posts(other + turn * 50, 50).collect::<Vec<_>>() }));
+    row("50 marks on posts of other authors", 50, Box::new(mark));
+    row("a mark", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/read", first + 70 + turn)));
+    let before = |turn: u64| if turn == 0 { "2001-01-01T00:00:00Z" } else { "2100-01-01T00:00:00Z" };
+    let mark = move |turn: u64| format!("POST /v1/reads {}", json!({ "all": true, "before": before(turn) }));
+    row("a mark of everything", 1, Box::new(mark));
+    row("50 follows", 50, Box::new(move |turn| format!("POST /v1/following {}", json!({ "authors": users(5_000 + turn * 50, 50) }))));
+    row("a follow", 1, Box::new(move |turn| format!("PUT /v1/following/{}", other + turn)));
+    row("an unfollow", 1, Box::new(move |turn| format!("DELETE /v1/following/{}", other + turn)));
+    row("a like", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/like", other + 10 + turn)));
+    row("a post", 1, Box::new(|turn| format!("POST /v1/posts {}", json!({ "title": format!("{turn}"), "body": "x".repeat(1_000) }))));
+    rows
+}
+
+/// The stated costs by name: tokens, then cold and warm.
+fn stated() -> BTreeMap<String, (u64, [Cost; 2])> {
+    let text = text_of("docs/limits.md");
+    let rows = text.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.trim_end_matches('|').split('|').map(str::trim).collect();
+        let numbers: Vec<f64> = cells.get(1..8)?.iter().filter_map(|cell| cell.replace(',', "").parse().ok()).collect();
+        let [tokens, costs @ ..] = numbers.as_slice() else { return None };
+        let (cold, warm) = costs.split_first_chunk::<3>()?;
+        Some((cells[0].to_owned(), (*tokens as u64, [*cold, *warm.first_chunk()?])))
+    });
+    rows.collect()
+}
+
+#[test]
+fn a_token_costs_what_the_page_says() {
+    world_behind_a_proxy(async |world, proxy| {
+        let reader = world.user(READER);
+        let ids = |from: u64| (from..from + 50).map(|author| author.to_string()).collect::<Vec<_>>();
+        at_once(8, 100..100 + AUTHORS, async |author| {
+            world.user(author).post("/v1/posts", &json!({ "title": "one", "body": "text" })).await.ok();
+        })
+        .await;
+        for from in [100, 150] {
+            reader.post("/v1/following", &json!({ "authors": ids(from) })).await.ok();
+        }
+        world.idle().await;
+        let sent = async |reader: &User, request: String| {
+            let response = reader.request(&request).await;
+            assert!(response.status < 300 || response.status == 404, "{request}: {} {}", response.status, response.body);
+        };
+        let (stated, mut measured) = (stated(), Vec::new());
+        for (name, tokens, request) in requests() {
+            world.flush_redis().await;
+            let cold = cost(world, proxy, async || sent(&reader, request(0)).await).await;
+            // On a busy machine, one request may lose the leases for what it has read.
+            let is_read = request(0).starts_with("GET");
+            for _ in 0..3 {
+                sent(&reader, if is_read { request(0) } else { "GET /v1/unread".to_owned() }).await;
+            }
+            let warm = cost(world, proxy, async || sent(&reader, request(1)).await).await;
+            let cells: Vec<String> = cold.iter().chain(&warm).map(|cost| format!("{cost:.0}")).collect();
+            println!("| {name} | {tokens} | {} |", cells.join(" | "));
+            measured.push((name, tokens, [cold, warm]));
+        }
+        for (name, tokens, costs) in measured {
+            let Some((of, most)) = stated.get(name) else { panic!("docs/limits.md does not state: {name}") };
+            assert_eq!(*of, tokens, "{name}");
+            for (cost, most) in costs.as_flattened().iter().zip(most.as_flattened()) {
+                assert!(cost <= most && *most <= 1.5 * cost + 12.0, "{name}: {costs:?}, stated {most:?}");
+            }
+        }
+    });
+}
