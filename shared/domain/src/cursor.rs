@@ -115,8 +115,8 @@ mod tests {
             Cursor::Export(2, Some([1, 2, 3])),
             ranked(score),
         ] {
-            assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));
-            assert_eq!(Cursor::from_bytes(&cursor.to_bytes()[1..]), None);
+            let bytes = cursor.to_bytes();
+            assert_eq!((Cursor::from_bytes(&bytes), Cursor::from_bytes(&bytes[1..])), (Some(cursor), None));
         }
         assert_eq!(Cursor::from_bytes(&[]), None);
         assert_eq!(Cursor::from_bytes(&[5; 9]), None);
