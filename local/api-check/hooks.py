@@ -15,7 +15,6 @@ schemathesis.openapi.format("date-time", FUTURE.map(lambda time: time.isoformat(
 # Refusals that the document describes in words, because no schema can express them: field and message.
 SAID_IN_WORDS = {
     ("offset", "does not go with a cursor"),
-    ("since", "does not go with order=ranked"),
     ("user", "must be another user"),
     ("expires_at", "must lie in the future"),
     ("body", "must have at most 65536 bytes"),

@@ -1,6 +1,7 @@
 //! Builds the use cases from settings and adapters.
 
 use std::{
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -25,9 +26,12 @@ use tidemark_app::{
     reader::Readers,
     relations::Relations,
 };
-use tidemark_domain::{HalfLife, Timestamp};
+use tidemark_domain::{Card, HalfLife, Timestamp, UserId};
 use tidemark_facts::{DynamoFacts, Limits};
-use tidemark_http::Admission;
+use tidemark_http::{
+    Admission, Problem,
+    bodies::{NamesUser, Profiles},
+};
 use tidemark_queue::{SqsEvents, SqsLive, SqsTasks};
 use tidemark_views::Redis;
 
@@ -99,6 +103,23 @@ impl App {
         let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
         let redis = Redis::new(&settings.redis)?;
         Ok(Self::assemble(settings, facts, ([queue, failures], live, walks), redis, metrics))
+    }
+
+    /// Returns the profiles of a finished page: of exactly the users whom its items name, if they are `wanted`. `known`
+    /// are the cards that the views have returned with the page, if they were asked for; it may have more users. Returns
+    /// whether the views were unavailable, too.
+    pub async fn profiles(
+        &self,
+        wanted: bool,
+        items: &[impl NamesUser],
+        known: Option<HashMap<UserId, Option<Card>>>,
+    ) -> Result<(Option<Profiles>, bool), Problem> {
+        if !wanted {
+            return Ok((None, false));
+        }
+        let users: BTreeSet<UserId> = items.iter().map(NamesUser::user).collect();
+        let cards = self.people.cards(users, known).await?;
+        Ok((Some(cards.of.into()), cards.degraded))
     }
 
     /// Starts an invocation of a function without routes. Its line is written when the result is dropped.

@@ -12,6 +12,7 @@ mod notices;
 mod openapi;
 mod people;
 mod posts;
+mod profiles;
 mod ranked;
 mod reactions;
 mod reads;

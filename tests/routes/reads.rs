@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tidemark::{
     Stores,
-    domain::{PostId, Timestamp},
+    domain::{NewPost, PostId, Timestamp},
     ports::Clock,
 };
 use tidemark_tests::{User, World, texts, user_id, world};
@@ -176,5 +176,102 @@ fn counts_are_listed_by_author_with_the_most_recent_post_first() {
         reader.put("/v1/posts/20-1/read").await.ok();
         let authors = json!([{ "author": "10", "unread": 2 }, { "author": "30", "unread": 1 }]);
         assert_eq!(reader.get("/v1/unread").await.ok(), json!({ "total": 3, "authors": authors }));
+    });
+}
+
+/// The authors with unread posts, in the order of the response.
+async fn unread_authors(reader: &User, query: &str) -> Vec<String> {
+    texts(reader.get(&format!("/v1/unread{query}")).await.ok()["authors"].as_array().unwrap(), "author")
+}
+
+#[test]
+fn authors_with_unread_posts_are_in_the_order_of_the_feed_also_after_deletions() {
+    world(async |world| {
+        let reader = world.live_reader(1, [41, 42, 43]).await;
+        reader.post("/v1/lists", &json!({ "name": "x" })).await;
+        for author in [41, 42] {
+            reader.put(&format!("/v1/lists/1-1/authors/{author}")).await.ok();
+        }
+        let of_feed = async || {
+            let mut authors: Vec<String> = Vec::new();
+            for author in texts(&reader.walk("/v1/feed", 10).await, "author") {
+                if !authors.contains(&author) {
+                    authors.push(author);
+                }
+            }
+            authors
+        };
+        let assert_order = async |expected: &[&str]| {
+            assert_eq!(unread_authors(&reader, "").await, expected);
+            assert_eq!(of_feed().await, expected);
+            let listed: Vec<&str> = expected.iter().copied().filter(|author| *author != "43").collect();
+            assert_eq!(unread_authors(&reader, "?list=1-1").await, listed);
+        };
+        for author in [43, 41, 42, 41, 41] {
+            world.publish_and_deliver(author, "x").await;
+        }
+        assert_order(&["41", "42", "43"]).await;
+        for post in ["41-3", "41-2"] {
+            world.user(41).delete(&format!("/v1/posts/{post}")).await;
+            world.idle().await;
+        }
+        assert_order(&["42", "41", "43"]).await;
+        // A post that is read counts as before.
+        world.publish_and_deliver(43, "x").await;
+        reader.put("/v1/posts/43-2/read").await.ok();
+        assert_order(&["43", "42", "41"]).await;
+        world.at_each_loss_of_redis(async || assert_order(&["43", "42", "41"]).await).await;
+        world.user(43).delete("/v1/posts/43-2").await;
+        world.idle().await;
+        assert_order(&["42", "41", "43"]).await;
+        world.at_each_loss_of_redis(async || assert_order(&["42", "41", "43"]).await).await;
+    });
+}
+
+/// The view only counts the unread post, and does not know which of the newer posts are deleted.
+#[test]
+fn an_author_with_old_unread_posts_alone_has_the_place_of_the_newest_live_post() {
+    world(async |world| {
+        let reader = world.live_reader(1, [41, 42]).await;
+        let app = world.stack.app("publish").unwrap();
+        for seq in 1..=4_200_u64 {
+            let post = NewPost::titled(user_id(41), &format!("post {seq}"));
+            app.stores.posts.publish(&post, 1, None, Timestamp::from_ms(1_000 + seq)).await.unwrap();
+        }
+        world.publish_and_deliver(42, "x").await;
+        world.publish_and_deliver(41, "deleted").await;
+        world.flush_redis().await;
+        reader.post("/v1/reads", &json!({ "author": "41", "through": 4_201 })).await.ok();
+        reader.delete("/v1/posts/41-1/read").await.ok();
+        assert_eq!(unread_authors(&reader, "").await, ["41", "42"]);
+        world.user(41).delete("/v1/posts/41-4201").await;
+        world.idle().await;
+        assert_eq!(unread_authors(&reader, "").await, ["42", "41"]);
+    });
+}
+
+/// What `read` and `status=unread` mean before, during and after a follow.
+#[test]
+fn of_an_author_who_is_not_followed_a_post_is_read_if_it_is_marked_and_after_a_follow_all_older_posts_are_read() {
+    world(async |world| {
+        let reader = world.live_reader(1, [20]).await;
+        world.deliver_posts([10], 3).await;
+        reader.put("/v1/posts/10-2/read").await.has(json!({ "read": true, "unread": { "total": 0 } }));
+        let flags = async |expected: [bool; 3]| {
+            let items = reader.get("/v1/authors/10/posts").await.items();
+            let read: Vec<bool> = items.iter().rev().map(|item| item["read"].as_bool().unwrap()).collect();
+            assert_eq!(read, expected);
+            for (seq, read) in (1..).zip(expected) {
+                reader.get(&format!("/v1/posts/10-{seq}")).await.has(json!({ "read": read }));
+            }
+            reader.get("/v1/authors/10/posts?status=unread").await.has(json!({ "items": [], "total": 0 }));
+        };
+        flags([false, true, false]).await;
+        world.at_each_loss_of_redis(async || flags([false, true, false]).await).await;
+        reader.follow([10]).await;
+        flags([true; 3]).await;
+        world.at_each_loss_of_redis(async || flags([true; 3]).await).await;
+        reader.delete("/v1/following/10").await.ok();
+        flags([false, true, false]).await;
     });
 }

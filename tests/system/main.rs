@@ -28,6 +28,7 @@ mod operations;
 mod outage;
 mod pages;
 mod permissions;
+mod polls;
 mod pull;
 mod ranked;
 mod rebuild;

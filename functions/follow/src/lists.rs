@@ -5,7 +5,7 @@ use tidemark::{
     domain::{Cursor, Relation, UserId, ids::parse_decimal},
     http::{
         Page, Problem, Request, Response,
-        bodies::{RelationEntry, RelationPage, profiles as profiles_of},
+        bodies::{RelationEntry, RelationPage},
     },
     ports::{List, Start},
 };
@@ -66,15 +66,10 @@ async fn rendered(
     degraded: bool,
     profiles: bool,
 ) -> Result<Response, Problem> {
-    let cards = match profiles {
-        true => Some(app.people.cards(items.iter().map(|relation| relation.user).collect()).await?),
-        false => None,
-    };
-    let degraded = degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
-    let profiles = cards.map(|cards| profiles_of(cards.of));
+    let (profiles, without_views) = app.profiles(profiles, &items, None).await?;
     let next = next.map(Cursor::Relation);
     let response = Page::response(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
-    Ok(response.degraded(degraded))
+    Ok(response.degraded(degraded || without_views))
 }
 
 fn offset(request: &Request) -> Result<Option<usize>, Problem> {

@@ -57,11 +57,10 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Proble
     let id: PostId = request.parameter("post")?;
     let with_profiles = request.wants_profiles()?;
     let mut details = *Problem::unless_found(id, app.readers.post(caller, id).await?)?;
-    let known = std::mem::take(&mut details.cards);
-    let cards = if with_profiles { Some(app.people.complete(vec![id.author], known).await?) } else { None };
-    let degraded = details.degraded || cards.as_ref().is_some_and(|cards| cards.degraded);
-    let body = Post { profiles: cards.map(|cards| profiles(cards.of)), ..rendered(details) };
-    Ok(Response::json(200, &body).degraded(degraded))
+    let (known, degraded) = (std::mem::take(&mut details.cards), details.degraded);
+    let post = rendered(details);
+    let (profiles, without_views) = app.profiles(with_profiles, std::slice::from_ref(&post), Some(known)).await?;
+    Ok(Response::json(200, &Post { profiles, ..post }).degraded(degraded || without_views))
 }
 
 /// `GET /v1/posts?post=…`.
@@ -74,12 +73,10 @@ pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Response, P
         return Err(Problem::new(Kind::TooMuchText, detail));
     };
     let known: HashMap<_, _> = found.iter_mut().flat_map(|details| std::mem::take(&mut details.cards)).collect();
-    let authors = found.iter().map(|details| details.item.post.id.author).collect();
-    let cards = if with_profiles { Some(app.people.complete(authors, known).await?) } else { None };
-    let degraded = found.iter().any(|details| details.degraded) || cards.as_ref().is_some_and(|cards| cards.degraded);
-    let profiles = cards.map(|cards| profiles(cards.of));
-    let items = found.into_iter().map(rendered).collect();
-    Ok(Response::json(200, &Posts { items, profiles }).degraded(degraded))
+    let degraded = found.iter().any(|details| details.degraded);
+    let items: Vec<Post> = found.into_iter().map(rendered).collect();
+    let (profiles, without_views) = app.profiles(with_profiles, &items, Some(known)).await?;
+    Ok(Response::json(200, &Posts { items, profiles }).degraded(degraded || without_views))
 }
 
 fn rendered(details: PostDetails) -> Post {

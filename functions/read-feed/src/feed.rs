@@ -2,13 +2,10 @@
 
 use tidemark::{
     App,
-    domain::{Cursor, FeedKey, PostId, RankedPlace, Score, Timestamp, UserId},
-    http::{
-        Page, Problem, Request, Response,
-        bodies::{FeedPage, FirstCursor},
-    },
+    domain::{Cursor, Trail},
+    http::{Page, Problem, Request, Response, bodies::FeedPage},
     ports::PageParts,
-    reader::{self, FeedItem, FeedQuery, Origin},
+    reader::{self, FeedQuery, Origin},
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -20,32 +17,32 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
 }
 
 async fn by_time(app: &App, request: &Request) -> Result<Response, Problem> {
-    let caller = request.caller()?;
-    let page = Page::of(request)?;
-    let of_feed = |cursor| if let Cursor::Feed(key) = cursor { Some(key) } else { None };
-    let (before, since) = (page.position(of_feed)?, page.end(of_feed)?);
-    let (status, parts) = (crate::status(request)?, crate::parts(request)?);
-    let list = crate::list(app, request).await?;
-    let feed = app.readers.feed_page(caller, FeedQuery { list, status, before, limit: page.limit, since, parts }).await?;
-    let first = before.is_none().then(|| feed.items.first().map_or_else(|| since.unwrap_or_else(oldest), |item| item.post.key()));
-    let first_cursor = first.map(Cursor::Feed).map(Page::first);
-    rendered(app, request, parts, feed, Cursor::Feed, first_cursor).await
+    let of_time = |cursor| if let Cursor::Feed(key, trail) = cursor { Some((key, trail)) } else { None };
+    let query = query(app, request, of_time).await?;
+    let parts = query.parts;
+    let feed = app.readers.feed_page(request.caller()?, query).await?;
+    rendered(app, request, parts, feed, Cursor::Feed).await
 }
 
 async fn ranked(app: &App, request: &Request) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let of_ranks = |cursor| if let Cursor::Ranked(place, trail) = cursor { Some((place, trail)) } else { None };
+    let query = query(app, request, of_ranks).await?;
+    let parts = query.parts;
+    let feed = app.readers.ranked_page(request.caller()?, query).await?;
+    rendered(app, request, parts, feed, Cursor::Ranked).await
+}
+
+async fn query<Place>(
+    app: &App,
+    request: &Request,
+    of_order: impl FnOnce(Cursor) -> Option<(Place, Trail)>,
+) -> Result<FeedQuery<Place>, Problem> {
     let page = Page::of(request)?;
-    let of_feed = |cursor| if let Cursor::Ranked(place) = cursor { Some(place) } else { None };
-    let (below, since) = (page.position(of_feed)?, page.end(of_feed)?);
+    let before = page.position(of_order)?;
+    let since = page.end(|cursor| if let Cursor::Since(since) = cursor { Some(since) } else { None })?;
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
     let list = crate::list(app, request).await?;
-    let query = FeedQuery { list, status, before: below, limit: page.limit, since, parts };
-    let feed = app.readers.ranked_page(caller, query).await?;
-    let place = |item: &FeedItem| Some(RankedPlace { since: 0, score: item.score?, key: item.post.key() });
-    let lowest = RankedPlace { since: 0, score: Score::MIN, key: oldest() };
-    let first = below.is_none().then(|| feed.items.first().and_then(place).or(since).unwrap_or(lowest));
-    let first_cursor = first.map(Cursor::Ranked).map(Page::first);
-    rendered(app, request, parts, feed, Cursor::Ranked, first_cursor).await
+    Ok(FeedQuery { list, status, before, limit: page.limit, since, parts })
 }
 
 async fn rendered<Place>(
@@ -53,23 +50,18 @@ async fn rendered<Place>(
     request: &Request,
     parts: PageParts,
     feed: reader::FeedPage<Place>,
-    cursor: impl FnOnce(Place) -> Cursor,
-    first_cursor: Option<FirstCursor>,
+    cursor: impl FnOnce(Place, Trail) -> Cursor,
 ) -> Result<Response, Problem> {
     let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
-    let response = Page::response(request, feed.next.map(cursor), |next_cursor| FeedPage {
+    let next = feed.next.map(|(place, trail)| cursor(place, trail));
+    let response = Page::response(request, next, |next_cursor| FeedPage {
         items: shown.items,
         next_cursor,
-        first_cursor,
+        first_cursor: feed.first.map(|since| Page::first(&Cursor::Since(since))),
         profiles: shown.profiles,
         unread_total: feed.unread_total,
         rebuilding: feed.origin == Origin::Rebuilding,
     });
     let response = if request.query("cursor").is_none() { response.tagged() } else { response };
     Ok(response.degraded(feed.origin == Origin::Degraded || shown.degraded))
-}
-
-/// Returns a place below every entry.
-fn oldest() -> FeedKey {
-    FeedKey { at: Timestamp::default(), post: PostId::new(UserId::MIN, 0) }
 }

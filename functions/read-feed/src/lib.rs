@@ -131,10 +131,6 @@ async fn shown(
     known: HashMap<UserId, Option<Card>>,
     parts: PageParts,
 ) -> Result<Shown, Problem> {
-    let cards = match parts.cards {
-        true => Some(app.people.complete(items.iter().map(|item| item.post.id.author).collect(), known).await?),
-        false => None,
-    };
     let item = |FeedItem { post, read, liked, favorited, score }: FeedItem| {
         let PostId { author, seq } = post.id;
         let revision = post.revision.into();
@@ -157,7 +153,7 @@ async fn shown(
             favorites: counts.map(|counts| counts.favorites),
         }
     };
-    let items = items.into_iter().map(item).collect();
-    let degraded = cards.as_ref().is_some_and(|cards| cards.degraded);
-    Ok(Shown { items, profiles: cards.map(|cards| profiles(cards.of)), degraded })
+    let items: Vec<PostItem> = items.into_iter().map(item).collect();
+    let (profiles, degraded) = app.profiles(parts.cards, &items, Some(known)).await?;
+    Ok(Shown { items, profiles, degraded })
 }

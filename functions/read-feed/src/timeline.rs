@@ -25,7 +25,7 @@ pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, 
     let response = Page::response(request, found.next.map(Cursor::Author), |next_cursor| TimelinePage {
         items: shown.items,
         next_cursor,
-        first_cursor: first.map(Cursor::Author).map(Page::first),
+        first_cursor: first.map(|seq| Page::first(&Cursor::Author(seq))),
         profiles: shown.profiles,
         total: found.total,
     });

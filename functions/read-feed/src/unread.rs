@@ -15,8 +15,8 @@ pub(crate) async fn all(app: &App, request: &Request) -> Result<Response, Proble
     let list = crate::list(app, request).await?;
     let snapshot = app.readers.snapshot(caller).await?;
     let state = snapshot.state.of_list(list);
-    let authors = state.unread_authors().into_iter();
-    let authors = authors.map(|(author, unread)| UnreadOfAuthor { author, unread }).collect();
+    let authors = app.readers.unread_authors(&state).await?;
+    let authors = authors.into_iter().map(|(author, unread)| UnreadOfAuthor { author, unread }).collect();
     let body = UnreadCounts { total: state.unread_total(), authors };
     Ok(Response::json(200, &body).tagged().degraded(snapshot.origin == Origin::Degraded))
 }

@@ -52,18 +52,19 @@ impl People {
         self.stores.card_views.replace_card(user, &card).await
     }
 
-    pub async fn cards(&self, users: Vec<UserId>) -> Result<Cards> {
-        let users: Vec<UserId> = users.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
-        match self.later.outage.checked(self.stores.card_views.cards(&users)).await {
-            Ok(known) => self.complete(users, known).await,
-            Err(error) => self.instead(&users, &error).await,
-        }
-    }
-
-    /// Returns the cards of these users: those that the views have returned already, and the others from the facts.
-    pub async fn complete(&self, users: Vec<UserId>, known: HashMap<UserId, Option<Card>>) -> Result<Cards> {
-        let missing: BTreeSet<UserId> = users.into_iter().filter(|user| !known.contains_key(user)).collect();
-        let missing: Vec<UserId> = missing.into_iter().collect();
+    /// Returns the cards of exactly these users. `known` are cards that the views have returned already, perhaps with
+    /// those of other users. The others come from the facts.
+    pub async fn cards(&self, users: BTreeSet<UserId>, known: Option<HashMap<UserId, Option<Card>>>) -> Result<Cards> {
+        let all: Vec<UserId> = users.iter().copied().collect();
+        let mut known = match known {
+            Some(known) => known,
+            None => match self.later.outage.checked(self.stores.card_views.cards(&all)).await {
+                Ok(known) => known,
+                Err(error) => return self.instead(&all, &error).await,
+            },
+        };
+        known.retain(|user, _| users.contains(user));
+        let missing: Vec<UserId> = all.into_iter().filter(|user| !known.contains_key(user)).collect();
         let mut of: HashMap<UserId, Card> = known.into_iter().filter_map(|(user, card)| Some((user, card?))).collect();
         if missing.is_empty() {
             return Ok(Cards { of, degraded: false });

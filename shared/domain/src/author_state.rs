@@ -149,6 +149,24 @@ impl AuthorState {
         self.modes.current() == DeliveryMode::Pull
     }
 
+    /// Returns the newest delivered post that is not deleted; `None` if the state does not know it, because that post is
+    /// so old that it is only counted.
+    pub fn newest_live(&self) -> Option<Seq> {
+        let newest = self.newest_delivered();
+        if self.deletions == 0 {
+            return Some(newest);
+        }
+        (self.base + 1..=newest).rev().find(|&seq| self.is_delivered(seq) && !self.deleted.get(seq - self.base - 1))
+    }
+
+    /// Returns the state after the delivery of every post up to this one.
+    #[must_use]
+    pub fn delivered_upto(mut self, seq: Seq) -> Self {
+        self.through = self.newest_delivered().max(seq);
+        self.tail = Bitmap::default();
+        self
+    }
+
     /// Returns whether a read has to compare the author's head: the author is pulled, or pulled posts are missing.
     pub fn asks(&self) -> bool {
         self.pulls() || self.modes.pulled > self.pull_cursor.seq
@@ -422,6 +440,31 @@ mod tests {
         let state = AuthorState::from_facts(&edge(0, 0), &head, &ReadState::default());
         assert_eq!(state.unread(), 150);
         assert_eq!(state.encode().len(), 31);
+    }
+
+    #[test]
+    fn the_newest_live_post_is_known_unless_it_is_only_counted() {
+        let head = |deleted: std::ops::RangeInclusive<u64>| AuthorHead {
+            latest_seq: 20,
+            deleted: deleted.collect(),
+            ..Default::default()
+        };
+        let state = |deleted, reads: &ReadState| AuthorState::from_facts(&edge(0, 0), &head(deleted), reads);
+        let nothing = ReadState::default();
+        assert_eq!(state(1..=0, &nothing).newest_live(), Some(20));
+        assert_eq!(state(15..=20, &nothing).newest_live(), Some(14));
+        let mut partly = AuthorState { through: 10, tail: Bitmap::default(), ..state(9..=10, &nothing) };
+        partly.tail.set(5);
+        assert_eq!((partly.newest_delivered(), partly.newest_live()), (14, Some(14)));
+        partly.deleted.set(13);
+        assert_eq!((partly.newest_live(), partly.unread()), (Some(8), 8));
+        let all = partly.delivered_upto(20);
+        assert_eq!((all.newest_live(), all.unread()), (Some(20), 17));
+        let mut reads = ReadState { version: 1, ..Default::default() };
+        reads.read.insert_range(2, 9_000);
+        let head = AuthorHead { latest_seq: 9_001, deleted: [9_001].into_iter().collect(), ..Default::default() };
+        let counted = AuthorState::from_facts(&edge(0, 0), &head, &reads).bounded();
+        assert_eq!((counted.unread(), counted.newest_live()), (1, None));
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Opaque page cursors: the place where a page ended, exclusive.
 
-use crate::{FeedKey, PostId, Relation, Score, Seq, Timestamp, UserId};
+use crate::{FeedKey, PostId, Relation, Score, Seq, Since, Timestamp, Trail, UserId};
 
 /// The place below which the next page begins. Each kind of list has a variant, which is invalid for the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cursor {
-    Feed(FeedKey),
+    /// A place in a feed, and the posts of the feed's trail that the rest of the walk may return.
+    Feed(FeedKey, Trail),
+    Ranked(RankedPlace, Trail),
+    /// Of a feed in any order: its state when a first page was made.
+    Since(Since),
     Author(Seq),
     Relation(Relation),
     /// A user's lists of authors, below this number.
@@ -13,7 +17,6 @@ pub enum Cursor {
     Notice(Seq),
     /// A user's likes or favorites, below the reaction of this time to this post.
     Reacted(FeedKey),
-    Ranked(RankedPlace),
     /// An export: a section, and what identifies the last object in it, if there was one.
     Export(u64, Option<[u64; 3]>),
 }
@@ -28,11 +31,6 @@ pub struct RankedPlace {
 }
 
 impl RankedPlace {
-    /// Returns whether a post with this score is above the place.
-    pub fn is_below(&self, score: Score, key: &FeedKey) -> bool {
-        (score, key) > (self.score, &self.key)
-    }
-
     /// Returns whether a post with this score is below the place.
     pub fn is_above(&self, score: Score, key: &FeedKey) -> bool {
         (score, key) < (self.score, &self.key)
@@ -40,42 +38,55 @@ impl RankedPlace {
 }
 
 impl Cursor {
-    /// Encodes the cursor: a byte for the kind, then big-endian numbers of eight bytes.
-    pub fn to_bytes(self) -> Vec<u8> {
-        let (kind, numbers) = match self {
-            Self::Feed(key) => (1, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
-            Self::Author(seq) => (2, vec![seq]),
-            Self::Relation(relation) => (3, vec![relation.since.ms(), relation.user.get()]),
-            Self::Notice(seq) => (4, vec![seq]),
-            Self::List(number) => (6, vec![number.into()]),
-            Self::Reacted(key) => (5, vec![key.at.ms(), key.post.author.get(), key.post.seq]),
-            Self::Ranked(RankedPlace { since, score, key }) => {
-                (6, vec![since, score.get().to_bits(), key.at.ms(), key.post.author.get(), key.post.seq])
+    /// Encodes the cursor: a byte for the kind, big-endian numbers of eight bytes, and the trail, if the kind has one.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let of_key = |key: &FeedKey| [key.at.ms(), key.post.author.get(), key.post.seq];
+        let (kind, numbers, trail) = match self {
+            Self::Feed(key, trail) => (1, of_key(key).to_vec(), Some(trail)),
+            Self::Author(seq) => (2, vec![*seq], None),
+            Self::Relation(relation) => (3, vec![relation.since.ms(), relation.user.get()], None),
+            Self::Notice(seq) => (4, vec![*seq], None),
+            Self::Reacted(key) => (5, of_key(key).to_vec(), None),
+            Self::List(number) => (6, vec![(*number).into()], None),
+            Self::Export(section, after) => (7, std::iter::once(*section).chain(after.iter().flatten().copied()).collect(), None),
+            Self::Ranked(RankedPlace { since, score, key }, trail) => {
+                (8, [&[*since, score.get().to_bits()], of_key(key).as_slice()].concat(), Some(trail))
             }
-            Self::Export(section, after) => (7, std::iter::once(section).chain(after.into_iter().flatten()).collect()),
+            Self::Since(Since { newest, trail }) => (9, of_key(newest).to_vec(), Some(trail)),
         };
-        std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_be_bytes)).collect()
+        let mut bytes = vec![kind];
+        bytes.extend(numbers.into_iter().flat_map(u64::to_be_bytes));
+        bytes.extend(trail.map(Trail::to_bytes).unwrap_or_default());
+        bytes
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
-        let (chunks, []) = rest.as_chunks::<8>() else { return None };
+        let before_trail = match kind {
+            1 | 9 => 3 * 8,
+            8 => 5 * 8,
+            _ => rest.len(),
+        };
+        let (numbers, trail) = rest.split_at_checked(before_trail)?;
+        let (chunks, []) = numbers.as_chunks::<8>() else { return None };
         let numbers: Vec<u64> = chunks.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect();
         let time = |ms| (ms <= Timestamp::MAX.ms()).then(|| Timestamp::from_ms(ms));
         let key = |at, author, seq| Some(FeedKey { at: time(at)?, post: PostId::new(UserId::new(author)?, seq) });
+        let trail = || Trail::from_bytes(trail);
         match (kind, numbers.as_slice()) {
-            (1, &[at, author, seq]) => Some(Self::Feed(key(at, author, seq)?)),
+            (1, &[at, author, seq]) => Some(Self::Feed(key(at, author, seq)?, trail()?)),
             (2, &[seq]) => Some(Self::Author(seq)),
             (3, &[since, user]) => Some(Self::Relation(Relation { since: time(since)?, user: UserId::new(user)? })),
             (4, &[seq]) => Some(Self::Notice(seq)),
-            (6, &[number]) => Some(Self::List(u32::try_from(number).ok()?)),
             (5, &[at, author, seq]) => Some(Self::Reacted(key(at, author, seq)?)),
-            (6, &[since, score, at, author, seq]) => {
-                let (score, key) = (Score::new(f64::from_bits(score))?, key(at, author, seq)?);
-                Some(Self::Ranked(RankedPlace { since, score, key }))
-            }
+            (6, &[number]) => Some(Self::List(u32::try_from(number).ok()?)),
             (7, &[section]) => Some(Self::Export(section, None)),
             (7, &[section, a, b, c]) => Some(Self::Export(section, Some([a, b, c]))),
+            (8, &[since, score, at, author, seq]) => {
+                let (score, key) = (Score::new(f64::from_bits(score))?, key(at, author, seq)?);
+                Some(Self::Ranked(RankedPlace { since, score, key }, trail()?))
+            }
+            (9, &[at, author, seq]) => Some(Self::Since(Since { newest: key(at, author, seq)?, trail: trail()? })),
             _ => None,
         }
     }
@@ -89,10 +100,13 @@ mod tests {
     fn cursors_decode_to_themselves_and_other_bytes_are_rejected() {
         let key = FeedKey { at: Timestamp::from_ms(9), post: "7-3".parse().unwrap() };
         let relation = Relation { since: Timestamp::from_ms(9), user: UserId::MIN };
-        let ranked = |score| Cursor::Ranked(RankedPlace { since: 1 << 52, score, key });
+        let trail = Trail::of([key], None);
+        let ranked = |score| Cursor::Ranked(RankedPlace { since: 1 << 52, score, key }, trail.clone());
         let score = Score::new(-41_550.123_456_789).unwrap();
         for cursor in [
-            Cursor::Feed(key),
+            Cursor::Feed(key, trail.clone()),
+            Cursor::Since(Since { newest: key, trail: trail.clone() }),
+            Cursor::Reacted(key),
             Cursor::Author(12),
             Cursor::Relation(relation),
             Cursor::Notice(12),
@@ -101,11 +115,13 @@ mod tests {
             Cursor::Export(2, Some([1, 2, 3])),
             ranked(score),
         ] {
-            assert_eq!(Cursor::from_bytes(&cursor.to_bytes()), Some(cursor));
-            assert_eq!(Cursor::from_bytes(&cursor.to_bytes()[1..]), None);
+            let bytes = cursor.to_bytes();
+            assert_eq!((Cursor::from_bytes(&bytes), Cursor::from_bytes(&bytes[1..])), (Some(cursor), None));
         }
         assert_eq!(Cursor::from_bytes(&[]), None);
         assert_eq!(Cursor::from_bytes(&[5; 9]), None);
+        let feed = Cursor::Feed(key, trail.clone()).to_bytes();
+        assert_eq!(Cursor::from_bytes(&feed[..feed.len() - 1]), None, "half a post");
         for not_finite in [f64::NAN, f64::INFINITY] {
             let mut bytes = ranked(score).to_bytes();
             bytes[9..17].copy_from_slice(&not_finite.to_bits().to_be_bytes());

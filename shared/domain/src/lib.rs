@@ -26,6 +26,7 @@ pub mod reader_state;
 pub mod rollout;
 pub mod seq_set;
 pub mod time;
+pub(crate) mod trail;
 
 pub use author_lists::{AuthorList, ListId, UserLists};
 pub use author_state::AuthorState;
@@ -48,3 +49,4 @@ pub use reader_state::ReaderState;
 pub use rollout::Rollout;
 pub use seq_set::SeqSet;
 pub use time::Timestamp;
+pub use trail::{Since, Trail};

@@ -142,14 +142,6 @@ impl ReaderState {
         self.authors.get(&author).filter(|state| !state.muted).map_or(0, AuthorState::unread)
     }
 
-    /// Returns the authors with unread posts and their numbers, the author with the most recent post first.
-    pub fn unread_authors(&self) -> Vec<(UserId, u64)> {
-        let mut authors: Vec<_> =
-            self.heard().map(|(id, state)| (state.newest_at, id, state.unread())).filter(|(_, _, unread)| *unread > 0).collect();
-        authors.sort_unstable_by(|a, b| b.cmp(a));
-        authors.into_iter().map(|(_, id, unread)| (id, unread)).collect()
-    }
-
     /// Returns whether the feed shows this entry: not below `low`, of an author who is followed and not muted.
     pub fn shows(&self, key: &FeedKey) -> bool {
         self.meta.low.is_none_or(|low| *key >= low)

@@ -12,13 +12,13 @@ use tidemark_domain::{Cursor, Relation};
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Page {
     /// From 1 to 100; 20 if the request has no `limit`.
     pub limit: usize,
     /// The end of the previous page; `None` for the first page.
     pub cursor: Option<Cursor>,
-    /// The list ends above this place, which was the beginning of an earlier first page.
+    /// The list has only what is newer than this, the beginning of an earlier first page.
     pub since: Option<Cursor>,
 }
 
@@ -41,8 +41,8 @@ impl Page {
         tidemark_app::cut(items, self.limit)
     }
 
-    /// The place of the first item of a first page.
-    pub fn first(cursor: Cursor) -> FirstCursor {
+    /// The beginning of a first page.
+    pub fn first(cursor: &Cursor) -> FirstCursor {
         FirstCursor(URL_SAFE_NO_PAD.encode(cursor.to_bytes()))
     }
 
@@ -59,12 +59,12 @@ impl Page {
 
     /// The position in a list of this kind; `None` on the first page, 400 if the cursor is of another list.
     pub fn position<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
-        self.cursor.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("cursor"))).transpose()
+        self.cursor.clone().map(|cursor| of_kind(cursor).ok_or_else(|| not_of("cursor"))).transpose()
     }
 
     /// The same for the place above which the list ends.
     pub fn end<T>(&self, of_kind: impl FnOnce(Cursor) -> Option<T>) -> Result<Option<T>, Problem> {
-        self.since.map(|cursor| of_kind(cursor).ok_or_else(|| not_of("since"))).transpose()
+        self.since.clone().map(|cursor| of_kind(cursor).ok_or_else(|| not_of("since"))).transpose()
     }
 
     pub fn below_relation(&self) -> Result<Option<Relation>, Problem> {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use redis::{Cmd, Value};
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Seed, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, NEWEST, Ranked, ReaderViews, Seed, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
     feed::{FEED_CAP, author_prefix},
@@ -62,15 +62,8 @@ impl ReaderViews for Redis {
             return Err(damaged("the feed is missing"));
         }
         let whole = entries.len() < newest;
-        let listed = entries.iter().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
-        let mut entries = listed.ok_or_else(|| damaged("feed entry"))?;
-        if newest > 0 {
-            entries.extend(&state.recent);
-        }
-        entries.sort_unstable_by(|a, b| b.cmp(a));
-        // A release without recent entries, which may have written here, appends what is not in the list.
-        entries.dedup();
-        Ok(Some(View { state, entries, whole, ..View::default() }))
+        let recent: &[FeedKey] = if newest > 0 { &state.recent } else { &[] };
+        Ok(Some(View { entries: newest_first(&entries, recent)?, state, whole, ..View::default() }))
     }
 
     async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>> {
@@ -85,9 +78,11 @@ impl ReaderViews for Redis {
             None => Cmd::hmget(moves, META_FIELD),
         };
         let state = Cmd::hgetall(keys::reader_state(user));
-        let commands = [state, Cmd::llen(keys::feed(user)), Cmd::zcard(ranked), range, moves];
-        type All = (Fields, usize, usize, Vec<(Vec<u8>, f64)>, Value);
-        let ((fields, stored, scored, entries, moves), epoch): (All, Epoch) =
+        let (feed, newest) = (keys::feed(user), if below.is_none() { most.max(NEWEST) } else { 1 });
+        let listed = Cmd::lrange(&feed, -isize::try_from(newest).unwrap_or(isize::MAX), -1);
+        let commands = [state, Cmd::llen(feed), listed, Cmd::zcard(ranked), range, moves];
+        type All = (Fields, usize, Vec<Vec<u8>>, usize, Vec<(Vec<u8>, f64)>, Value);
+        let ((fields, stored, listed, scored, entries, moves), epoch): (All, Epoch) =
             self.query_in_epoch("ranked", transaction(commands)).await?;
         let state = ReaderState::decode(fields).map_err(|error| damaged(error.to_string()))?;
         let Some(state) = state.filter(|state| state.meta.epoch == epoch.as_bytes()) else { return Ok(None) };
@@ -116,7 +111,7 @@ impl ReaderViews for Redis {
             moved: moves.posts.into_iter().map(|(key, (_, stamp))| (key, stamp)).collect(),
             moved_authors: moves.authors,
         };
-        Ok(Some(View { state, ranked, ..View::default() }))
+        Ok(Some(View { entries: newest_first(&listed, &state.recent)?, state, whole: listed.len() < newest, ranked }))
     }
 
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
@@ -270,6 +265,17 @@ impl ReaderViews for Redis {
         }
         Ok(watched)
     }
+}
+
+/// Returns the entries of a feed: those of its list, and the recent ones.
+fn newest_first(listed: &[Vec<u8>], recent: &[FeedKey]) -> Result<Vec<FeedKey>> {
+    let listed = listed.iter().map(|entry| FeedKey::from_entry(entry)).collect::<Option<Vec<_>>>();
+    let mut entries = listed.ok_or_else(|| damaged("feed entry"))?;
+    entries.extend(recent);
+    entries.sort_unstable_by(|a, b| b.cmp(a));
+    // A release without recent entries, which may have written here, appends what is not in the list.
+    entries.dedup();
+    Ok(entries)
 }
 
 /// The hash of moves.

@@ -53,9 +53,14 @@ pub struct View {
     pub entries: Vec<FeedKey>,
     /// Whether `entries` contains all entries that the view stores.
     pub whole: bool,
-    /// The ranked feed, if it was asked for. `entries` is empty then.
+    /// The ranked feed, if it was asked for.
     pub ranked: Ranked,
 }
+
+/// A first page reads at least this many of the newest entries: usually all of the last minutes ([`Trail`]).
+///
+/// [`Trail`]: tidemark_domain::Trail
+pub const NEWEST: usize = 128;
 
 /// A part of a ranked feed.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +101,8 @@ pub struct Delivered {
 pub trait ReaderViews: Send + Sync {
     /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>>;
-    /// The same with at most `most` entries of the ranked feed below a place, or of its top.
+    /// The same with at most `most` entries of the ranked feed below a place, or of its top. At the top, it has the newest
+    /// entries of the feed too: `most`, and at least [`NEWEST`].
     async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>>;
     /// Returns the entries of the feed that the ranked feed lacks.
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>>;

@@ -107,7 +107,14 @@ impl Readers {
         let (mut seqs, total) = match (query.status, &known.state) {
             (Status::All, _) => (query.listed(&head), head.posts),
             (Status::Unread, Some(Some(state))) if state.older == 0 && !state.asks() => {
-                (query.unread(&head, state.unread_seqs()), state.unread())
+                // Every post of the head counts, delivered or not, as it does in the facts. So no post becomes visible
+                // below one that a poll has returned.
+                let state = state.clone().delivered_upto(head.latest_seq);
+                let is_unread = |seq: &Seq| state.is_unread(*seq);
+                let gone =
+                    if head.deletions() > state.deletions { head.deleted.above(state.base).filter(is_unread).count() } else { 0 };
+                let live = state.unread_seqs().filter(|seq| gone == 0 || !head.deleted.contains(*seq));
+                (query.unread(&head, live), state.unread().saturating_sub(gone as u64))
             }
             (Status::Unread, Some(None)) => (Vec::new(), 0),
             (Status::Unread, _) => return Ok(None),

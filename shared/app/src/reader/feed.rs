@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score, UserId,
-    feed::FEED_CAP,
+    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score, Since,
+    Timestamp, Trail, UserId, feed::FEED_CAP,
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     rebuild::Part,
     timeline::{Facts, Lane, Merge},
 };
-use crate::ports::{KnownReactions, PageParts, Result, Store, View};
+use crate::ports::{KnownReactions, NEWEST, PageParts, Result, Store, View};
 
 /// The posts that a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,25 +44,55 @@ impl FeedItem {
 }
 
 /// The page that a reader asks for. `Place` is a position in the order of the feed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct FeedQuery<Place> {
     /// The number of a list of the reader. The feed has the posts of the authors on it.
     pub list: Option<u32>,
     pub status: Status,
-    /// The page begins below this place; at the top if `None`.
-    pub before: Option<Place>,
+    /// The page begins below this place, and has of the newest posts only those that the trail allows: the others have
+    /// entered the feed after the first page. `None` for a first page.
+    pub before: Option<(Place, Trail)>,
     pub limit: usize,
-    /// The feed ends above this place.
-    pub since: Option<Place>,
+    /// The feed has only what has entered it since then.
+    pub since: Option<Since>,
     pub parts: PageParts,
+}
+
+impl<Place> FeedQuery<Place> {
+    /// Returns whether the feed has this entry.
+    pub(super) fn has(&self, state: &ReaderState, key: &FeedKey) -> bool {
+        state.shows(key) && (self.status == Status::All || state.is_unread(key.post))
+    }
+
+    pub(super) fn is_new(&self, key: &FeedKey) -> bool {
+        self.since.as_ref().is_none_or(|since| since.is_new(key))
+    }
+
+    /// Returns what a first page knows of the newest posts, and whether these entries of the view suffice for it.
+    pub(super) fn start(&self, state: &ReaderState, entries: &[FeedKey], whole: bool) -> (Start, bool) {
+        let feed = || entries.iter().filter(|key| self.has(state, key)).copied();
+        let start = Start { newest: feed().next(), trail: Trail::of(feed(), state.meta.low) };
+        let suffice = whole || entries.last().is_some_and(|last| last.at < start.trail.from());
+        (start, suffice)
+    }
+}
+
+/// The newest posts of the feed when the first page of a walk was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Start {
+    /// `None` if the feed is empty, and on a later page.
+    pub(super) newest: Option<FeedKey>,
+    pub(super) trail: Trail,
 }
 
 /// A page in the order of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage<Place> {
     pub items: Vec<FeedItem>,
-    /// The next page begins below this place. `None` only at the end.
-    pub next: Option<Place>,
+    /// [`FeedQuery::before`] of the next page. `None` only at the end.
+    pub next: Option<(Place, Trail)>,
+    /// [`FeedQuery::since`] of the next poll. Only a first page has it.
+    pub first: Option<Since>,
     /// The number of unread posts in the whole feed.
     pub unread_total: u64,
     /// The cards that the view returned with the posts. [`crate::People::complete`] returns the others.
@@ -104,35 +134,45 @@ impl Collected {
 }
 
 /// A page of the feed by time that is being collected.
-struct Walk {
+struct Walk<'a> {
+    query: &'a FeedQuery<FeedKey>,
     page: Collected,
     /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
-    since: Option<FeedKey>,
+    /// `None` until a first page has read the newest posts.
+    start: Option<Start>,
     /// Whether the facts have nothing more for the page.
     ended: bool,
 }
 
-impl Walk {
-    fn new(query: &FeedQuery<FeedKey>) -> Self {
-        let page = Collected::new(query.limit, query.parts);
-        Self { page, bound: query.before, since: query.since, ended: false }
+impl<'a> Walk<'a> {
+    fn new(query: &'a FeedQuery<FeedKey>) -> Self {
+        let (bound, trail) = query.before.clone().unzip();
+        let start = trail.map(|trail| Start { newest: None, trail });
+        Self { query, page: Collected::new(query.limit, query.parts), bound, start, ended: false }
     }
 
     fn is_inside(&self, key: &FeedKey) -> bool {
-        self.bound.is_none_or(|bound| *key < bound) && self.since.is_none_or(|since| *key > since)
+        self.bound.is_none_or(|bound| *key < bound)
+            && self.query.is_new(key)
+            && self.start.as_ref().is_none_or(|start| start.trail.allows(key))
+    }
+
+    /// Returns whether the feed has nothing new at or below this entry.
+    fn ends_at(&self, key: &FeedKey) -> bool {
+        self.query.since.as_ref().is_some_and(|since| since.ends_at(key))
     }
 }
 
 impl Readers {
     /// Returns one page of the feed, newest first.
     pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>> {
-        let FeedQuery { list, status, before, limit, .. } = query;
         let mut walk = Walk::new(&query);
         // A first page needs few of the newest entries. The position of a cursor is unknown.
-        let newest = if before.is_none() && status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
-        let collected = match self.view_of(user, (list, status), newest).await {
-            Ok(Some(view)) => self.collect_stored(user, view, (list, status), &mut walk).await,
+        let few = query.before.is_none() && query.status == Status::All && query.list.is_none();
+        let newest = if few { NEWEST.max(query.limit + 1 + MARGIN) } else { ALL };
+        let collected = match self.view_of(user, &query, newest).await {
+            Ok(Some(view)) => self.collect_stored(user, view, &mut walk).await,
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
             Err(error) => Err(error),
         };
@@ -144,20 +184,24 @@ impl Readers {
             }
             collected => collected?,
         };
-        snapshot.state = snapshot.state.of_list(list);
+        snapshot.state = snapshot.state.of_list(query.list);
         if walk.page.missing() > 0 && !walk.ended {
-            self.collect_facts(&mut snapshot, status, &mut walk).await?;
+            self.collect_facts(&mut snapshot, &mut walk).await?;
         }
-        self.completed(user, walk.page, snapshot, |post, _| Some(post.key())).await
+        let Walk { page, start, .. } = walk;
+        let place = |post: &PostSummary, _| Some((post.key(), post.created_at));
+        self.completed(user, (page, start.unwrap_or_default()), snapshot, &query, place).await
     }
 
-    /// Completes a page: texts, reactions, and what is read. `place` returns the place of a post with this score.
+    /// Completes a page: texts, reactions, and what is read. `place` returns the place of a post with this score, and
+    /// the time after which no post is below the place.
     pub(super) async fn completed<Place>(
         &self,
         user: UserId,
-        page: Collected,
+        (page, start): (Collected, Start),
         snapshot: Snapshot,
-        place: impl FnOnce(&PostSummary, Option<Score>) -> Option<Place>,
+        query: &FeedQuery<Place>,
+        place: impl FnOnce(&PostSummary, Option<Score>) -> Option<(Place, Timestamp)>,
     ) -> Result<FeedPage<Place>> {
         let more = page.missing() == 0;
         let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
@@ -165,6 +209,9 @@ impl Readers {
         let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((texts, counts))).await?;
         let score = |post: &PostSummary| scores.get(&post.id).copied();
         let next = posts.last().filter(|_| more || shortened).and_then(|post| place(post, score(post)));
+        let known = query.since.as_ref().map(|since| &since.trail);
+        let next = next.map(|(place, latest)| (place, start.trail.clone().without(known, latest)));
+        let first = query.before.is_none().then(|| Since::after(query.since.as_ref(), start.newest, start.trail));
         let reactions = self.reactions_of_page(user, &posts, reactions).await?;
         let (nothing, state) = (ReactionState::default(), &snapshot.state);
         let counted = posts.iter().filter(|post| !state.knows(post.id)).map(|post| post.id.author).collect();
@@ -175,7 +222,7 @@ impl Readers {
             FeedItem { score: score(&post), ..FeedItem::new(post, read, reactions.get(&author).unwrap_or(&nothing)) }
         };
         let items = posts.into_iter().map(item).collect();
-        Ok(FeedPage { items, next, unread_total: state.unread_total(), cards, bodies, origin: snapshot.origin })
+        Ok(FeedPage { items, next, first, unread_total: state.unread_total(), cards, bodies, origin: snapshot.origin })
     }
 
     /// Adds these entries of a view to a page. Returns those whose posts are deleted, and whether the view has to be
@@ -204,9 +251,9 @@ impl Readers {
         Ok((deleted, !promised.is_empty()))
     }
 
-    async fn view_of(&self, user: UserId, (list, status): (Option<u32>, Status), newest: usize) -> Result<Option<View>> {
+    async fn view_of(&self, user: UserId, query: &FeedQuery<FeedKey>, newest: usize) -> Result<Option<View>> {
         let Some(mut view) = self.view(user, Part::Newest(newest)).await? else { return Ok(None) };
-        view.state = self.state_for(user, view.state, list, status).await?;
+        view.state = self.state_for(user, view.state, query.list, query.status).await?;
         Ok(Some(view))
     }
 
@@ -234,42 +281,44 @@ impl Readers {
     }
 
     /// Collects the part of a page that the view stores.
-    async fn collect_stored(
-        &self,
-        user: UserId,
-        mut view: View,
-        (list, status): (Option<u32>, Status),
-        walk: &mut Walk,
-    ) -> Result<Snapshot> {
+    async fn collect_stored(&self, user: UserId, mut view: View, walk: &mut Walk<'_>) -> Result<Snapshot> {
+        let query = walk.query;
         loop {
-            let state = &view.state;
-            let wanted =
-                |key: &&FeedKey| walk.is_inside(key) && state.shows(key) && (status == Status::All || state.is_unread(key.post));
-            let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(walk.page.missing()).copied().collect();
-            // Whether all entries above `since` are in the view.
-            let reached = walk.since.is_some_and(|since| {
-                state.meta.low.is_none_or(|low| low <= since) && (view.whole || view.entries.iter().any(|key| *key <= since))
-            });
-            let mut again = keys.is_empty() && !view.whole && !reached;
-            if let Some(last) = keys.last() {
-                walk.bound = Some(*last);
-                again |= self.collect(user, &keys, state, &mut walk.page).await?.1;
-            } else if reached {
-                walk.ended = true;
-            } else if view.whole {
-                walk.ended = match status {
-                    Status::All => state.meta.low.is_none(),
-                    Status::Unread => {
-                        let stored = view.entries.iter().filter(|key| state.shows(key) && state.is_unread(key.post));
-                        state.unread_total() == stored.count() as u64
-                    }
-                };
+            let mut again = false;
+            if walk.start.is_none() {
+                let (start, suffices) = query.start(&view.state, &view.entries, view.whole);
+                again = !suffices;
+                walk.start = suffices.then_some(start);
             }
-            if !again && (walk.page.missing() == 0 || keys.is_empty()) {
-                return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
+            if !again {
+                let state = &view.state;
+                let wanted = |key: &&FeedKey| walk.is_inside(key) && query.has(state, key);
+                let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(walk.page.missing()).copied().collect();
+                // Whether all entries that may be new are in the view.
+                let reached = query.since.is_some()
+                    && state.meta.low.is_none_or(|low| walk.ends_at(&low))
+                    && (view.whole || view.entries.iter().any(|key| walk.ends_at(key)));
+                again = keys.is_empty() && !view.whole && !reached;
+                if let Some(last) = keys.last() {
+                    walk.bound = Some(*last);
+                    again |= self.collect(user, &keys, state, &mut walk.page).await?.1;
+                } else if reached {
+                    walk.ended = true;
+                } else if view.whole {
+                    walk.ended = match query.status {
+                        Status::All => state.meta.low.is_none(),
+                        Status::Unread => {
+                            let stored = view.entries.iter().filter(|key| query.has(state, key));
+                            state.unread_total() == stored.count() as u64
+                        }
+                    };
+                }
+                if !again && (walk.page.missing() == 0 || keys.is_empty()) {
+                    return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
+                }
             }
             if again {
-                match self.view_of(user, (list, status), ALL).await? {
+                match self.view_of(user, query, ALL).await? {
                     Some(whole) => view = whole,
                     None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
                 }
@@ -277,25 +326,37 @@ impl Readers {
         }
     }
 
-    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, walk: &mut Walk) -> Result<()> {
+    /// Collects the rest of a page from the facts. A first page of the facts alone reads its trail too.
+    async fn collect_facts(&self, snapshot: &mut Snapshot, walk: &mut Walk<'_>) -> Result<()> {
         if snapshot.origin == Origin::View {
             let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
             snapshot.heads = self.stores.posts.heads(&authors).await?;
             let low = snapshot.state.meta.low;
             walk.bound = [walk.bound, low].into_iter().flatten().min();
         }
-        let lanes = match status {
+        let lanes = match walk.query.status {
             Status::All => Lane::of_feed(snapshot, false),
             Status::Unread => Lane::of_unread(snapshot),
         };
         let (posts, facts) = (&*self.stores.posts, Facts(&*self.stores.posts));
         let mut merge = Merge::new(&facts, posts, lanes, walk.bound);
-        while walk.page.missing() > 0
+        let mut extends = walk.start.is_none();
+        let (mut newest, mut trail) = (None, Trail::default());
+        while (walk.page.missing() > 0 || extends)
             && let Some(post) = merge.next().await?
-            && walk.since.is_none_or(|since| post.key() > since)
         {
-            walk.page.posts.push(post.into());
+            let key = post.key();
+            newest = newest.or(Some(key));
+            extends = extends && trail.extend(&key);
+            if walk.ends_at(&key) && !extends {
+                break;
+            }
+            if walk.page.missing() > 0 && walk.is_inside(&key) {
+                walk.page.posts.push(post.into());
+            }
         }
+        let start = walk.start.get_or_insert(Start { newest, trail });
+        start.newest = start.newest.or(newest);
         Ok(())
     }
 

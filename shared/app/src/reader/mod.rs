@@ -11,6 +11,7 @@ mod shared;
 mod sight;
 mod sync;
 mod timeline;
+mod unread;
 
 use std::{collections::HashMap, sync::Arc};
 

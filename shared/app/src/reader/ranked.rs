@@ -11,11 +11,13 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use tidemark_domain::{FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, UserId};
+use tidemark_domain::{
+    FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, Since, Timestamp, Trail, UserId,
+};
 
 use super::{
     FeedPage, FeedQuery, Origin, Readers, Snapshot, Status,
-    feed::{ALL, Collected, MARGIN},
+    feed::{ALL, Collected, MARGIN, Start},
     rebuild::Part,
 };
 use crate::ports::{Result, Store, View};
@@ -24,51 +26,81 @@ type RankedQuery = FeedQuery<RankedPlace>;
 
 impl RankedQuery {
     /// Returns whether a page of this query may have the post.
-    fn takes(&self, state: &ReaderState, key: &FeedKey, score: Score) -> bool {
-        self.since.is_none_or(|place| place.is_below(score, key))
-            && state.shows(key)
-            && (self.status == Status::All || state.is_unread(key.post))
+    fn takes(&self, state: &ReaderState, key: &FeedKey) -> bool {
+        self.has(state, key) && self.is_new(key) && self.before.as_ref().is_none_or(|(_, trail)| trail.allows(key))
+    }
+
+    fn below(&self) -> Option<RankedPlace> {
+        self.before.as_ref().map(|(place, _)| *place)
+    }
+
+    /// The same as [`FeedQuery::start`] for a page of a ranked feed.
+    fn ranked_start(&self, View { state, entries, whole, ranked }: &View) -> (Start, bool) {
+        if let Some((_, trail)) = &self.before {
+            return (Start { newest: None, trail: trail.clone() }, true);
+        }
+        if ranked.filled {
+            return self.start(state, entries, *whole);
+        }
+        // Posts that just arrive are not ranked yet. The next poll returns them.
+        let mut entries: Vec<FeedKey> = ranked.entries.iter().map(|(key, _)| *key).collect();
+        entries.sort_unstable_by(|a, b| b.cmp(a));
+        self.start(state, &entries, ranked.whole)
+    }
+
+    /// Returns whether the view has all entries of the ranked feed for this query. A poll needs only those that are new.
+    fn has_all_of(&self, View { state, entries, whole, ranked }: &View) -> bool {
+        let end = |since: &Since| *whole || entries.last().is_some_and(|last| since.ends_at(last));
+        let known: HashSet<&FeedKey> = ranked.entries.iter().map(|(key, _)| key).collect();
+        let mut new = entries.iter().filter(|key| self.takes(state, key));
+        ranked.whole || (self.before.is_none() && self.since.as_ref().is_some_and(end) && new.all(|key| known.contains(key)))
     }
 }
 
 /// A page that is being collected, the view of its feed, and the stamp for a walk that begins with this page.
-type Collection = (Collected, Snapshot, u64);
+type Collection = ((Collected, Start), Snapshot, u64);
 
 impl Readers {
     /// Returns one page of the ranked feed, highest score first.
     pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<FeedPage<RankedPlace>> {
-        let (page, snapshot, stamp) = match self.ranked_of_view(user, query).await {
+        let (page, snapshot, stamp) = match self.ranked_of_view(user, &query).await {
             Ok(Some(found)) => found,
-            Ok(None) => self.ranked_of_facts(self.snapshot_of_facts(user, Origin::Rebuilding).await?, query).await?,
+            Ok(None) => self.ranked_of_facts(self.snapshot_of_facts(user, Origin::Rebuilding).await?, &query).await?,
             Err(error) if error.store() == Store::Views => {
-                self.ranked_of_facts(self.instead_of_view(user, &error).await?, query).await?
+                self.ranked_of_facts(self.instead_of_view(user, &error).await?, &query).await?
             }
             Err(error) => return Err(error),
         };
-        let since = query.before.map_or(stamp, |place| place.since);
-        let place = |post: &PostSummary, score: Option<Score>| Some(RankedPlace { since, score: score?, key: post.key() });
-        self.completed(user, page, snapshot, place).await
+        let since = query.below().map_or(stamp, |place| place.since);
+        let place = |post: &PostSummary, score: Option<Score>| {
+            Some((RankedPlace { since, score: score?, key: post.key() }, Timestamp::MAX))
+        };
+        self.completed(user, page, snapshot, &query, place).await
     }
 
     /// Collects a page from the view; `None` if there is no complete view now.
-    async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collection>> {
-        let RankedQuery { list, status, before: below, limit, parts, .. } = query;
-        let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
+    async fn ranked_of_view(&self, user: UserId, query: &RankedQuery) -> Result<Option<Collection>> {
+        let (below, few) = (query.below(), query.status == Status::All && query.list.is_none());
+        let mut most = if few { query.limit + 1 + MARGIN } else { ALL };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
-            let Some(View { state, ranked, .. }) = self.view(user, Part::Ranked { below, most }).await? else {
-                return Ok(None);
-            };
-            let state = self.state_for(user, state, list, status).await?;
+            let Some(view) = self.view(user, Part::Ranked { below, most }).await? else { return Ok(None) };
+            let view = View { state: self.state_for(user, view.state, query.list, query.status).await?, ..view };
+            let (start, suffices) = query.ranked_start(&view);
+            if !suffices && most < ALL {
+                most = ALL;
+                continue;
+            }
+            // Entries that are not shown, or whose posts are deleted, may have taken the places of others.
+            let partly = most < ALL && !query.has_all_of(&view);
+            let View { state, ranked, .. } = view;
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
-            let shown = ranked.entries.iter().filter(|(key, score)| query.takes(&state, key, *score) && stays(key));
+            let shown = ranked.entries.iter().filter(|(key, _)| query.takes(&state, key) && stays(key));
             let shown: Vec<(FeedKey, Score)> = shown.filter(|(key, _)| !gone.contains(&key.post)).copied().collect();
-            let mut page = Collected::new(limit, parts);
+            let mut page = Collected::new(query.limit, query.parts);
             page.scores = shown.iter().map(|(key, score)| (key.post, *score)).collect();
             let keys: Vec<FeedKey> = shown.iter().map(|(key, _)| *key).collect();
             let (mut rest, mut again) = (keys.as_slice(), false);
-            // Entries that are not shown, or whose posts are deleted, may have taken the places of others.
-            let partly = !ranked.whole && most < ALL;
             while page.missing() > 0 && !rest.is_empty() && !again && (!partly || rest.len() >= page.missing()) {
                 let (part, after) = rest.split_at(rest.len().min(page.missing()));
                 rest = after;
@@ -82,23 +114,30 @@ impl Readers {
             }
             if !again {
                 let snapshot = Snapshot { state, heads: HashMap::new(), origin: Origin::View };
-                return Ok(Some((page, snapshot, ranked.stamp)));
+                return Ok(Some(((page, start), snapshot, ranked.stamp)));
             }
         }
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
-    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Collection> {
-        let (posts, _) = self.newest_posts(&snapshot).await?;
+    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: &RankedQuery) -> Result<Collection> {
+        let (posts, low) = self.newest_posts(&snapshot).await?;
         snapshot.state = snapshot.state.of_list(query.list);
         let state = &snapshot.state;
+        let start = match &query.before {
+            Some((_, trail)) => Start { newest: None, trail: trail.clone() },
+            None => {
+                let feed = || posts.iter().map(Post::key).filter(|key| query.has(state, key));
+                Start { newest: feed().next(), trail: Trail::of(feed(), low) }
+            }
+        };
         let scored = |post: Post| {
             let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
             (self.half_life.score(post.created_at, post.rank(), preference), post.key(), post)
         };
         let mut posts: Vec<(Score, FeedKey, Post)> =
-            posts.into_iter().map(scored).filter(|(score, key, _)| query.takes(state, key, *score)).collect();
-        posts.retain(|(score, key, _)| query.before.is_none_or(|place| place.is_above(*score, key)));
+            posts.into_iter().map(scored).filter(|(_, key, _)| query.takes(state, key)).collect();
+        posts.retain(|(score, key, _)| query.below().is_none_or(|place| place.is_above(*score, key)));
         posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
         posts.truncate(query.limit + 1);
         let mut page = Collected::new(query.limit, query.parts);
@@ -107,7 +146,7 @@ impl Readers {
             page.posts.push(post.into());
         }
         // Stamps are microseconds of Redis's clock.
-        Ok((page, snapshot, self.stores.clock.now().ms() * 1_000))
+        Ok(((page, start), snapshot, self.stores.clock.now().ms() * 1_000))
     }
 
     /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled, unless this was

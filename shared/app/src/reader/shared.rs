@@ -15,7 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostTimes, Seq, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostSummary, PostTimes, Seq, UserId, feed::FEED_CAP};
 
 use super::{PairFacts, Readers, timeline::Source};
 use crate::ports::{Posts, Result, Store};
@@ -126,12 +126,16 @@ impl Readers {
 
     /// Returns those of these posts that are live.
     pub(crate) async fn live_posts(&self, ids: &[PostId]) -> Result<HashSet<PostId>> {
+        Ok(self.live_summaries(ids).await?.into_iter().map(|post| post.id).collect())
+    }
+
+    pub(super) async fn live_summaries(&self, ids: &[PostId]) -> Result<Vec<PostSummary>> {
         match self.outage.checked(self.summaries(ids)).await {
             Err(error) if error.store() == Store::Views => {
                 let posts = self.posts_of_facts(ids).await?;
-                Ok(posts.into_iter().filter(|post| !post.deleted).map(|post| post.id).collect())
+                Ok(posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect())
             }
-            known => Ok(known?.0.into_iter().map(|post| post.id).collect()),
+            known => Ok(known?.0),
         }
     }
 

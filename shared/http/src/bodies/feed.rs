@@ -17,6 +17,8 @@ pub struct PostItem {
     pub seq: u64,
     pub title: String,
     pub created_at: Timestamp,
+    /// Of an author whom the caller follows: false exactly for a post that counts as unread, so true for all posts from
+    /// before the follow. Of another author: whether the caller has marked the post read.
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
@@ -51,7 +53,7 @@ pub struct PostItem {
         "read": false, "liked": false, "favorited": false,
     }],
     "next_cursor": null,
-    "first_cursor": "AgAAAAAAAAAH",
+    "first_cursor": "CQAAAaH3-DB7AAAAAAAAAAIAAAAAAAAAAQAAAaH37h5boSIF15WO",
     "profiles": { "2": { "name": "Ada", "handle": "ada", "picture": null } },
     "unread_total": 1,
 })))]
@@ -113,7 +115,7 @@ pub struct UnreadOfAuthor {
 #[schema(examples(json!({ "total": 1, "authors": [{ "author": "2", "unread": 1 }] })))]
 pub struct UnreadCounts {
     pub total: u64,
-    /// The authors with unread posts, most recent post first.
+    /// The authors with unread posts. The author of the most recent post comes first: read or not, but not deleted.
     pub authors: Vec<UnreadOfAuthor>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tidemark_domain::{self as domain, Handle, Timestamp, UserId};
 use utoipa::ToSchema;
 
-use super::{Counters, RequestBody, values::raw};
+use super::{Counters, Post, PostItem, RelationEntry, RequestBody, values::raw};
 use crate::{Problem, body::Body};
 
 /// The part of a profile that pages show.
@@ -32,9 +32,33 @@ impl From<domain::Card> for Card {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Profiles(BTreeMap<String, Card>);
 
-/// Renders the cards of users by their ids.
-pub fn profiles(cards: HashMap<UserId, domain::Card>) -> Profiles {
-    Profiles(cards.into_iter().map(|(user, card)| (user.to_string(), card.into())).collect())
+impl From<HashMap<UserId, domain::Card>> for Profiles {
+    fn from(cards: HashMap<UserId, domain::Card>) -> Self {
+        Self(cards.into_iter().map(|(user, card)| (user.to_string(), card.into())).collect())
+    }
+}
+
+/// An item of a page, which names a user.
+pub trait NamesUser {
+    fn user(&self) -> UserId;
+}
+
+impl NamesUser for PostItem {
+    fn user(&self) -> UserId {
+        self.author
+    }
+}
+
+impl NamesUser for Post {
+    fn user(&self) -> UserId {
+        self.author
+    }
+}
+
+impl NamesUser for RelationEntry {
+    fn user(&self) -> UserId {
+        self.user
+    }
 }
 
 /// A profile replaces the one before as a whole: what is absent becomes null.

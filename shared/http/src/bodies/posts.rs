@@ -117,6 +117,7 @@ pub struct Post {
     /// 1 when the post was published; every edit raises it by one.
     #[schema(minimum = 1)]
     pub revision: u64,
+    /// The same as in lists: see `PostItem`.
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,

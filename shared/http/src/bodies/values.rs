@@ -13,7 +13,8 @@ use utoipa::{
 #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]+$", examples("AgAAAAAAAAAH"))]
 pub struct NextCursor(pub(crate) Option<String>);
 
-/// The start of this page, opaque. `?since=` with it lists what is newer. Only the first page has it.
+/// The state of the list at this page, opaque. `?since=` with it lists what has entered the list since. Only a first
+/// page has it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]+$", examples("AgAAAAAAAAAH"))]
 pub struct FirstCursor(pub(crate) String);
