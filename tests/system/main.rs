@@ -27,6 +27,7 @@ mod permissions;
 mod pull;
 mod ranked;
 mod rebuild;
+mod refill;
 mod repeats;
 mod resumption;
 mod rollout;

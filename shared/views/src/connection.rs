@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, RedisError, ToRedisArgs, Value};
 use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions, Reply, read};
 use tidemark_app::ports::{Store, StoreError};
+use tidemark_domain::feed::FeedCap;
 use tracing::warn;
 
 use crate::{
@@ -20,12 +21,21 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 /// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
 /// every command may be repeated. If a repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
-pub struct Redis(pub(crate) Link);
+pub struct Redis {
+    pub(crate) link: Link,
+    pub(crate) feed_cap: FeedCap,
+}
 
 impl Redis {
     /// Prepares connections, which are made at their first use. Fails if the URL or the certificates cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
-        Link::new(options, &LIBRARY.code).map(Self)
+        Ok(Self { link: Link::new(options, &LIBRARY.code)?, feed_cap: FeedCap::GREATEST })
+    }
+
+    /// The same with feeds of another size.
+    #[must_use]
+    pub fn with_feed_cap(self, feed_cap: FeedCap) -> Self {
+        Self { feed_cap, ..self }
     }
 
     pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: impl ToRedisArgs) -> Result<T> {
@@ -63,7 +73,7 @@ impl Redis {
 
     async fn one(&self, operation: &'static str, bundle: Bundle) -> Result<Reply> {
         let none = || Err(LinkError::Unavailable { operation, source: "no command was sent".into() });
-        self.0.run(operation, vec![bundle]).await.pop().unwrap_or_else(none).map_err(view_error)
+        self.link.run(operation, vec![bundle]).await.pop().unwrap_or_else(none).map_err(view_error)
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
@@ -87,7 +97,7 @@ impl Redis {
         operation: &'static str,
         commands: Vec<impl Into<Bundle>>,
     ) -> Vec<Result<(T, Epoch)>> {
-        let replies = self.0.run(operation, commands.into_iter().map(Into::into).collect()).await.into_iter();
+        let replies = self.link.run(operation, commands.into_iter().map(Into::into).collect()).await.into_iter();
         let one = |reply: Result<Reply, LinkError>| {
             let (value, epoch) = reply?.last();
             Ok((read(operation, value)?, epoch))
@@ -114,13 +124,13 @@ impl Redis {
         consistency: Consistency,
         other: Option<Cmd>,
     ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>)> {
-        let parts = self.0.parts(keys);
+        let parts = self.link.parts(keys);
         let asks = parts.iter().map(|part| {
             let keys: Vec<&String> = part.iter().map(|&index| &keys[index]).collect();
             Bundle::from(Cmd::mget(keys)).with(consistency)
         });
         let has_other = other.is_some();
-        let mut replies = self.0.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
+        let mut replies = self.link.run(operation, asks.chain(other.map(Bundle::from)).collect()).await;
         let other = if has_other { replies.pop().transpose().map_err(view_error)?.map(Reply::last) } else { None };
         let (mut strings, mut answered, mut lost) = (vec![None; keys.len()], false, None);
         for (part, reply) in parts.into_iter().zip(replies) {
@@ -146,7 +156,7 @@ impl Redis {
 
     /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. The cursor 0 begins and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
-        self.0.scan(operation, cursor, options).await.map_err(view_error)
+        self.link.scan(operation, cursor, options).await.map_err(view_error)
     }
 }
 

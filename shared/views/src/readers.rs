@@ -8,7 +8,7 @@ use redis_link::Epoch;
 use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Seed, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
-    feed::{FEED_CAP, author_prefix},
+    feed::author_prefix,
     reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
 
@@ -148,7 +148,7 @@ impl ReaderViews for Redis {
             let lifetime = if create { ms(keys::FEED_LIFETIME).to_string() } else { String::new() };
             let per_call = (PLACES_PER_CALL / posts.len()).clamp(1, USERS_PER_CALL);
             let post = |(key, rank): &(FeedKey, Rank)| (key.post.author.get(), key.entry(), rank.points(), rank.step.changes);
-            let args = (half_life.ms(), FEED_CAP, lifetime, posts.iter().map(post).collect::<Vec<_>>());
+            let args = (half_life.ms(), self.feed_cap.filled(), lifetime, posts.iter().map(post).collect::<Vec<_>>());
             self.for_users::<u64>(Function::Rank, (users, per_call), all_keys, &args).await?;
         }
         Ok(())
@@ -201,7 +201,7 @@ impl ReaderViews for Redis {
             let states = authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode()));
             let entries = entries.chunks(ENTRIES_PER_SEED).nth(call).unwrap_or_default().iter().map(FeedKey::entry);
             let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
-            let args = (LIFETIMES, FEED_CAP, token, low, facts);
+            let args = (LIFETIMES, self.feed_cap.filled(), token, low, facts);
             let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), args).await?;
             let Some(response) = response else { return Ok(None) };
             stale.extend(response.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
@@ -237,7 +237,7 @@ impl ReaderViews for Redis {
 
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()> {
         let oldest = now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS);
-        let args = (now.ms(), LIFETIMES, FEED_CAP, oldest, ranked);
+        let args = (now.ms(), LIFETIMES, self.feed_cap.filled(), oldest, ranked);
         self.call::<Option<u64>>(Function::Touch, &all_keys(user), args).await.map(drop)
     }
 
@@ -245,7 +245,7 @@ impl ReaderViews for Redis {
         let PostId { author, seq } = post.post;
         let least = if announce { LEAST_BETWEEN_MS.to_string() } else { String::new() };
         let of_post = (author.get(), seq, post.at.ms(), post.entry(), modes.changes, modes.pulled);
-        let args = (LIFETIMES, FEED_CAP, of_post, least);
+        let args = (LIFETIMES, self.feed_cap.filled(), of_post, least);
         let mut delivered = Delivered::default();
         for (users, response) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
             let (reached, ranked, now, later): (u64, Vec<usize>, Vec<usize>, Vec<usize>) = response;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use futures::{FutureExt, future::BoxFuture};
 use tidemark_domain::{
-    AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
+    AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId,
 };
 
 use super::Readers;
@@ -52,11 +52,11 @@ impl Readers {
     /// Adds the posts that an author published after `known`.
     async fn seed_news(&self, user: UserId, edge: &Edge, head: &AuthorHead, reads: &ReadState, known: Seq) -> Result<()> {
         let after = known.max(edge.floor);
-        let news = head.feed_seqs(after, head.latest_seq, FEED_CAP);
+        let news = head.feed_seqs(after, head.latest_seq, self.feed_cap.filled());
         let news: Vec<PostId> = news.into_iter().map(|seq| PostId::new(edge.author, seq)).collect();
         let (posts, _) = self.summaries(&news).await?;
         let entries: Vec<FeedKey> = posts.iter().map(PostSummary::key).collect();
-        let low = entries.iter().min().filter(|_| news.len() == FEED_CAP).copied();
+        let low = entries.iter().min().filter(|_| news.len() == self.feed_cap.filled()).copied();
         let state = AuthorState::from_facts(edge, head, reads);
         // If the view has newer facts by now, the next read compares it again.
         self.stores.reader_views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;

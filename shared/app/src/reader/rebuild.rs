@@ -2,7 +2,7 @@
 //! `rebuild` task, and by an update that disagrees with the view in every round. First the view is flagged, so that
 //! deliveries, follows and marks reach it from then on. Then the facts are merged. Then the flag is removed.
 
-use tidemark_domain::{Edge, FeedKey, Post, Rank, RankedPlace, ReaderState, UserId, feed::FEED_CAP};
+use tidemark_domain::{Edge, FeedKey, Post, Rank, RankedPlace, ReaderState, UserId};
 use tracing::{debug, info, warn};
 
 use super::{
@@ -99,7 +99,7 @@ impl Readers {
         let (known, reads) = futures::try_join!(self.authors(&ids, anew), self.stores.reads.all_reads(user))?;
         let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
         let places = Places::new(&*self.stores.posts, &known);
-        let (entries, low) = newest(&places, &*self.stores.posts, &snapshot).await?;
+        let (entries, low) = newest(&places, &*self.stores.posts, &snapshot, self.feed_cap.filled()).await?;
         debug!(%user, authors = ids.len(), entries = entries.len(), "rebuilding view");
 
         let authors = snapshot.state.authors.into_iter().collect();
@@ -131,7 +131,7 @@ impl Readers {
 
     /// Returns the newest posts of a feed from the facts, and the lowest of them if there are older posts.
     pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>)> {
-        newest(&Facts(&*self.stores.posts), &*self.stores.posts, snapshot).await
+        newest(&Facts(&*self.stores.posts), &*self.stores.posts, snapshot, self.feed_cap.filled()).await
     }
 
     /// Returns a seed with fresh facts of these authors only.
@@ -161,12 +161,17 @@ impl Readers {
 
 const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
 
-/// Returns the newest posts of a view, at most the cap, and the lowest of them if there are older posts.
-async fn newest<P: Placed>(source: &dyn Source<P>, posts: &dyn Posts, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
+/// Returns the newest posts of a view, at most `most`, and the lowest of them if there are older posts.
+async fn newest<P: Placed>(
+    source: &dyn Source<P>,
+    posts: &dyn Posts,
+    snapshot: &Snapshot,
+    most: usize,
+) -> Result<(Vec<P>, Option<FeedKey>)> {
     let mut merge = Merge::new(source, posts, Lane::of_feed(snapshot, true), None);
     let mut posts: Vec<P> = Vec::new();
     while let Some(post) = merge.next().await? {
-        if posts.len() == FEED_CAP {
+        if posts.len() == most {
             let low = posts.last().map(P::key);
             return Ok((posts, low));
         }

@@ -1,6 +1,6 @@
 //! Updates of one reader's view after a change of an edge or a read state.
 
-use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId};
 
 use super::{PairFacts, Readers, shared::Places, timeline::Source};
 use crate::ports::{Gate, Result, Seed, StoreError};
@@ -116,11 +116,11 @@ impl Readers {
         let current = edges.get(&edge.author).filter(|current| current.following && current.rev == edge.rev);
         let (Some(edge), head) = (current, known.heads.get(&edge.author).cloned().unwrap_or_default()) else { return Ok(None) };
         let state = AuthorState::from_facts(edge, &head, &reads.get(&edge.author).cloned().unwrap_or_default());
-        let newest = head.feed_seqs(edge.floor, head.latest_seq, FEED_CAP);
+        let newest = head.feed_seqs(edge.floor, head.latest_seq, self.feed_cap.filled());
         let places = Places::new(&*self.stores.posts, &known);
         let entries = places.load(edge.author, &newest).await?;
         let top = FeedKey { at: head.latest_at, post: PostId::new(edge.author, head.latest_seq) };
-        let low = (newest.len() == FEED_CAP).then(|| entries.last().copied().unwrap_or(top));
+        let low = (newest.len() == self.feed_cap.filled()).then(|| entries.last().copied().unwrap_or(top));
         self.store_times(places.read(), &known).await;
         Ok(Some(Seed { authors: vec![(edge.author, state)], entries, token: None, low }))
     }

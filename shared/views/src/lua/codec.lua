@@ -22,8 +22,11 @@ local BEFORE_THROUGH = 21
 local WINDOW = 2048
 local CUT_AT = 2 * WINDOW
 
--- Entries that a feed may have beyond its cap, so that not every delivery trims it.
-local SLACK = 128
+-- The number of entries above which a feed is trimmed to its cap, so that not every delivery trims it. `FeedCap::most`
+-- in shared/domain/src/feed.rs does the same.
+local function most_of(cap)
+  return cap < 32 and cap + 1 or cap + math.floor(cap / 16)
+end
 
 local function is_live(value)
   return bit.band(string.byte(value, 1), LIVE) == LIVE

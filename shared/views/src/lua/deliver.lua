@@ -25,7 +25,7 @@ local function stored(state, feed, meta, length, argv, cap)
     return with_flag(meta, FEED)
   end
   -- `rank` cuts a feed that is ranked too.
-  if length > cap + SLACK and not has_flag(meta, RANKED) then return trim(feed, meta, cap) end
+  if length > most_of(cap) and not has_flag(meta, RANKED) then return trim(feed, meta, cap) end
   return meta
 end
 

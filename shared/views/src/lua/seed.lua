@@ -92,7 +92,7 @@ local function seed(keys, argv, epoch)
       redis.call('PEXPIRE', state, argv[1])
       meta = with_flag(meta, FEED)
     end
-    if redis.call('LLEN', feed) > cap + SLACK then meta = trim_ranked(feed, keys[3], keys[4], meta, cap) end
+    if redis.call('LLEN', feed) > most_of(cap) then meta = trim_ranked(feed, keys[3], keys[4], meta, cap) end
   end
   if meta ~= before then redis.call('HSET', state, META, meta) end
   return stale
