@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use redis::{Cmd, Value};
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Seed, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, Ranked, ReaderViews, Rebuild, Seed, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
     feed::author_prefix,
@@ -21,7 +21,7 @@ use super::{
 use crate::connection::{MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
-const AUTHORS_PER_SEED: usize = 1_000;
+const AUTHORS_PER_SEED: usize = 600;
 const ENTRIES_PER_SEED: usize = 1_900;
 
 /// The maximum number of posts in one script call. Each takes about 5 µs for one user.
@@ -70,7 +70,8 @@ impl ReaderViews for Redis {
         entries.sort_unstable_by(|a, b| b.cmp(a));
         // A release without recent entries, which may have written here, appends what is not in the list.
         entries.dedup();
-        Ok(Some(View { state, entries, whole, ..View::default() }))
+        let stored = whole.then_some(entries.len());
+        Ok(Some(View { state, entries, whole, stored, ..View::default() }))
     }
 
     async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>> {
@@ -116,7 +117,8 @@ impl ReaderViews for Redis {
             moved: moves.posts.into_iter().map(|(key, (_, stamp))| (key, stamp)).collect(),
             moved_authors: moves.authors,
         };
-        Ok(Some(View { state, ranked, ..View::default() }))
+        let stored = Some(stored + state.recent.len());
+        Ok(Some(View { state, stored, ranked, ..View::default() }))
     }
 
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
@@ -154,9 +156,14 @@ impl ReaderViews for Redis {
         Ok(())
     }
 
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun> {
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, rebuild: Rebuild) -> Result<Begun> {
         let times = (now.ms(), now.plus_ms(REBUILD_DEADLINE_MS).ms());
-        let args = (times, token_arg(token), ms(keys::STATE_LIFETIME), anew);
+        let rebuild = match rebuild {
+            Rebuild::Missing => "missing",
+            Rebuild::Short => "short",
+            Rebuild::Anew => "anew",
+        };
+        let args = (times, token_arg(token), ms(keys::STATE_LIFETIME), rebuild, self.feed_cap.least());
         let mut keys = all_keys(user);
         keys.push(keys::connections(user));
         let response: String = self.call(Function::Begin, &keys, args).await?;
@@ -175,9 +182,7 @@ impl ReaderViews for Redis {
                 let (state, prefix) = (AuthorState::opening(edge).encode(), author_prefix(edge.author));
                 (edge.author.get(), edge.rev, edge.begun(), state, prefix)
             });
-            let [ranked, moves] = keys::ranked(user);
-            let keys = [keys::reader_state(user), ranked, moves];
-            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, args.collect::<Vec<_>>()).await?;
+            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &all_keys(user), args.collect::<Vec<_>>()).await?;
             let Some(response) = response else { return Ok(None) };
             admitted.extend(response.into_iter().map(|code| match code {
                 1 | 2 => Gate::Opening,
@@ -198,7 +203,9 @@ impl ReaderViews for Redis {
             let authors = seed.authors.chunks(AUTHORS_PER_SEED).nth(call).unwrap_or_default();
             let token = seed.token.map_or_else(Vec::new, token_arg);
             let low = seed.low.filter(|_| call + 1 == calls).map_or_else(Vec::new, |low| low.entry());
-            let states = authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode()));
+            let states = authors
+                .iter()
+                .map(|(author, state)| (author.get(), state.clone().bounded().encode(), author_prefix(*author)));
             let entries = entries.chunks(ENTRIES_PER_SEED).nth(call).unwrap_or_default().iter().map(FeedKey::entry);
             let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
             let args = (LIFETIMES, self.feed_cap.filled(), token, low, facts);

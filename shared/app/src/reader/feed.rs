@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score, UserId,
-    feed::FEED_CAP,
+    AuthorHead, AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score, Seq,
+    UserId, feed::FEED_CAP,
 };
 
 use super::{
     Body, Origin, Readers, Snapshot,
     rebuild::Part,
-    timeline::{Facts, Lane, Merge},
+    timeline::{Facts, Lane, Merge, Placed, Summaries},
 };
 use crate::ports::{KnownReactions, PageParts, Result, Store, View};
 
@@ -109,7 +109,7 @@ struct Walk {
     /// The rest of the page lies below this entry.
     bound: Option<FeedKey>,
     since: Option<FeedKey>,
-    /// Whether the facts have nothing more for the page.
+    /// Whether there is nothing more for the page.
     ended: bool,
 }
 
@@ -119,9 +119,29 @@ impl Walk {
         Self { page, bound: query.before, since: query.since, ended: false }
     }
 
+    /// Fills the page.
+    async fn fill<P: Placed + Into<PostSummary>>(&mut self, mut merge: Merge<'_, P>) -> Result<()> {
+        while self.page.missing() > 0
+            && let Some(post) = merge.next().await?
+            && self.since.is_none_or(|since| post.key() > since)
+        {
+            self.page.posts.push(post.into());
+        }
+        Ok(())
+    }
+
     fn is_inside(&self, key: &FeedKey) -> bool {
         self.bound.is_none_or(|bound| *key < bound) && self.since.is_none_or(|since| *key > since)
     }
+}
+
+/// Returns the lowest number of each author among these entries.
+pub(super) fn lowest<'a>(entries: impl Iterator<Item = &'a FeedKey>) -> HashMap<UserId, Seq> {
+    let mut lowest = HashMap::new();
+    for FeedKey { post, .. } in entries {
+        lowest.entry(post.author).and_modify(|seq: &mut Seq| *seq = post.seq.min(*seq)).or_insert(post.seq);
+    }
+    lowest
 }
 
 impl Readers {
@@ -131,7 +151,7 @@ impl Readers {
         let mut walk = Walk::new(&query);
         // A first page needs few of the newest entries. The position of a cursor is unknown.
         let newest = if before.is_none() && status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
-        let collected = match self.view_of(user, (list, status), newest).await {
+        let collected = match self.view_of(user, (list, status), Part::Newest(newest)).await {
             Ok(Some(view)) => self.collect_stored(user, view, (list, status), &mut walk).await,
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
             Err(error) => Err(error),
@@ -145,8 +165,10 @@ impl Readers {
             collected => collected?,
         };
         snapshot.state = snapshot.state.of_list(list);
-        if walk.page.missing() > 0 && !walk.ended {
-            self.collect_facts(&mut snapshot, status, &mut walk).await?;
+        if snapshot.origin != Origin::View {
+            let facts = Facts(&*self.stores.posts);
+            let lanes = Lane::of(&snapshot, status);
+            walk.fill(Merge::new(&facts, &*self.stores.posts, lanes, walk.bound)).await?;
         }
         self.completed(user, walk.page, snapshot, |post, _| Some(post.key())).await
     }
@@ -204,8 +226,8 @@ impl Readers {
         Ok((deleted, !promised.is_empty()))
     }
 
-    async fn view_of(&self, user: UserId, (list, status): (Option<u32>, Status), newest: usize) -> Result<Option<View>> {
-        let Some(mut view) = self.view(user, Part::Newest(newest)).await? else { return Ok(None) };
+    async fn view_of(&self, user: UserId, (list, status): (Option<u32>, Status), part: Part) -> Result<Option<View>> {
+        let Some(mut view) = self.view(user, part).await? else { return Ok(None) };
         view.state = self.state_for(user, view.state, list, status).await?;
         Ok(Some(view))
     }
@@ -233,7 +255,7 @@ impl Readers {
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
 
-    /// Collects the part of a page that the view stores.
+    /// Collects the part of a page that the view stores, and what lies below it.
     async fn collect_stored(
         &self,
         user: UserId,
@@ -241,6 +263,7 @@ impl Readers {
         (list, status): (Option<u32>, Status),
         walk: &mut Walk,
     ) -> Result<Snapshot> {
+        let mut refills = true;
         loop {
             let state = &view.state;
             let wanted =
@@ -265,38 +288,47 @@ impl Readers {
                     }
                 };
             }
-            if !again && (walk.page.missing() == 0 || keys.is_empty()) {
-                return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
-            }
-            if again {
-                match self.view_of(user, (list, status), ALL).await? {
-                    Some(whole) => view = whole,
-                    None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
+            let needs_more = walk.page.missing() > 0 && !walk.ended;
+            let part = if again {
+                Part::Newest(ALL)
+            } else if needs_more && !keys.is_empty() {
+                continue;
+            } else if needs_more && view.is_short(self.feed_cap) && std::mem::take(&mut refills) {
+                Part::Full
+            } else {
+                let mut snapshot = Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View };
+                if needs_more {
+                    self.collect_below(&mut snapshot, (status, &lowest(view.entries.iter())), walk).await?;
                 }
+                return Ok(snapshot);
+            };
+            match self.view_of(user, (list, status), part).await? {
+                Some(whole) => view = whole,
+                None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
             }
         }
     }
 
-    async fn collect_facts(&self, snapshot: &mut Snapshot, status: Status, walk: &mut Walk) -> Result<()> {
-        if snapshot.origin == Origin::View {
-            let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
-            snapshot.heads = self.stores.posts.heads(&authors).await?;
-            let low = snapshot.state.meta.low;
-            walk.bound = [walk.bound, low].into_iter().flatten().min();
-        }
-        let lanes = match status {
-            Status::All => Lane::of_feed(snapshot, false),
-            Status::Unread => Lane::of_unread(snapshot),
-        };
-        let (posts, facts) = (&*self.stores.posts, Facts(&*self.stores.posts));
-        let mut merge = Merge::new(&facts, posts, lanes, walk.bound);
-        while walk.page.missing() > 0
-            && let Some(post) = merge.next().await?
-            && walk.since.is_none_or(|since| post.key() > since)
-        {
-            walk.page.posts.push(post.into());
-        }
-        Ok(())
+    /// Collects posts below what a view stores. `lowest` has the lowest number of each author in it.
+    async fn collect_below(
+        &self,
+        snapshot: &mut Snapshot,
+        (status, lowest): (Status, &HashMap<UserId, Seq>),
+        walk: &mut Walk,
+    ) -> Result<()> {
+        let Some(low) = snapshot.state.meta.low else { return Ok(()) };
+        snapshot.heads = self.known_heads(snapshot.state.authors.keys().copied().collect()).await?;
+        let lanes = Lane::below(snapshot, status, low, lowest);
+        let bound = walk.bound.map_or(low, |bound| bound.min(low));
+        walk.fill(Merge::new(&Summaries(self), &*self.stores.posts, lanes, Some(bound))).await
+    }
+
+    /// Returns heads from Redis. Those that Redis lacks are read from the facts and stored.
+    pub(super) async fn known_heads(&self, authors: Vec<UserId>) -> Result<HashMap<UserId, AuthorHead>> {
+        let mut heads = self.stores.head_views.heads(&authors).await?;
+        let unknown: Vec<UserId> = authors.into_iter().filter(|author| !heads.contains_key(author)).collect();
+        heads.extend(self.heads_of_facts(&unknown).await?);
+        Ok(heads)
     }
 
     /// Returns the live posts in the order of `ids`, and the deleted ones.

@@ -3,8 +3,11 @@
 //! A ranked feed has the stored entries of the feed by time, ordered by score. Workers fill it, and a ranked read adds
 //! what it lacks. Without Redis, the page is computed from the newest posts in the facts.
 //!
+//! The posts of a list, and the unread posts, are a *selection* of the feed. If the view stores fewer of them than a
+//! rebuilt view has, the newest of those below are added from their summaries.
+//!
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
-//! no post is returned twice, and a post that has not moved is returned once.
+//! no post is returned twice, and a post that has not moved is returned once. Of posts below the view no moves are known.
 
 use std::{
     cmp::Reverse,
@@ -15,19 +18,23 @@ use tidemark_domain::{FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, Rea
 
 use super::{
     FeedPage, FeedQuery, Origin, Readers, Snapshot, Status,
-    feed::{ALL, Collected, MARGIN},
+    feed::{ALL, Collected, MARGIN, lowest},
     rebuild::Part,
+    timeline::{Facts, Lane, Merge, Summaries},
 };
-use crate::ports::{Result, Store, View};
+use crate::ports::{Ranked, Result, Store, View};
 
 type RankedQuery = FeedQuery<RankedPlace>;
 
 impl RankedQuery {
-    /// Returns whether a page of this query may have the post.
-    fn takes(&self, state: &ReaderState, key: &FeedKey, score: Score) -> bool {
-        self.since.is_none_or(|place| place.is_below(score, key))
-            && state.shows(key)
-            && (self.status == Status::All || state.is_unread(key.post))
+    /// Returns whether the feed of this query has this entry of a view.
+    fn shows(&self, state: &ReaderState, key: &FeedKey) -> bool {
+        state.shows(key) && (self.status == Status::All || state.is_unread(key.post))
+    }
+
+    /// Returns whether the post lies between the two places of the query.
+    fn spans(&self, key: &FeedKey, score: Score) -> bool {
+        self.since.is_none_or(|place| place.is_below(score, key)) && self.before.is_none_or(|place| place.is_above(score, key))
     }
 }
 
@@ -53,16 +60,24 @@ impl Readers {
     /// Collects a page from the view; `None` if there is no complete view now.
     async fn ranked_of_view(&self, user: UserId, query: RankedQuery) -> Result<Option<Collection>> {
         let RankedQuery { list, status, before: below, limit, parts, .. } = query;
-        let mut most = if status == Status::All && list.is_none() { limit + 1 + MARGIN } else { ALL };
+        let selects = list.is_some() || status == Status::Unread;
+        // The posts of a selection are counted from its top.
+        let from = below.map(|place| if selects { RankedPlace { score: Score::MAX, ..place } } else { place });
+        let mut most = if selects { ALL } else { limit + 1 + MARGIN };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
-            let Some(View { state, ranked, .. }) = self.view(user, Part::Ranked { below, most }).await? else {
+            let Some(View { state, ranked, .. }) = self.view(user, Part::Ranked { below: from, most }).await? else {
                 return Ok(None);
             };
             let state = self.state_for(user, state, list, status).await?;
+            let mut shown: Vec<(FeedKey, Score)> = ranked.entries.clone();
+            shown.retain(|(key, _)| query.shows(&state, key) && !gone.contains(&key.post));
+            if selects {
+                shown.extend(self.below_selected(&state, status, &ranked, shown.len()).await?);
+                shown.sort_unstable_by_key(|&(key, score)| Reverse((score, key)));
+            }
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
-            let shown = ranked.entries.iter().filter(|(key, score)| query.takes(&state, key, *score) && stays(key));
-            let shown: Vec<(FeedKey, Score)> = shown.filter(|(key, _)| !gone.contains(&key.post)).copied().collect();
+            shown.retain(|(key, score)| query.spans(key, *score) && stays(key));
             let mut page = Collected::new(limit, parts);
             page.scores = shown.iter().map(|(key, score)| (key.post, *score)).collect();
             let keys: Vec<FeedKey> = shown.iter().map(|(key, _)| *key).collect();
@@ -87,18 +102,42 @@ impl Readers {
         }
     }
 
+    /// Returns the newest posts of a selection below what the view stores, so that it has as many as a rebuilt view.
+    async fn below_selected(
+        &self,
+        state: &ReaderState,
+        status: Status,
+        ranked: &Ranked,
+        stored: usize,
+    ) -> Result<Vec<(FeedKey, Score)>> {
+        let missing = self.feed_cap.filled().saturating_sub(stored);
+        let Some(low) = state.meta.low.filter(|_| missing > 0) else { return Ok(Vec::new()) };
+        if status == Status::Unread && state.unread_total() <= stored as u64 {
+            return Ok(Vec::new());
+        }
+        let heads = self.known_heads(state.authors.keys().copied().collect()).await?;
+        let snapshot = Snapshot { state: state.clone(), heads, origin: Origin::View };
+        let lanes = Lane::below(&snapshot, status, low, &lowest(ranked.entries.iter().map(|(key, _)| key)));
+        let posts = Merge::new(&Summaries(self), &*self.stores.posts, lanes, Some(low)).take(missing).await?;
+        let scored = |post: PostSummary| {
+            let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
+            (post.key(), self.half_life.score(post.created_at, post.rank, preference))
+        };
+        Ok(posts.into_iter().map(scored).collect())
+    }
+
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
     async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: RankedQuery) -> Result<Collection> {
-        let (posts, _) = self.newest_posts(&snapshot).await?;
         snapshot.state = snapshot.state.of_list(query.list);
+        let (source, lanes) = (Facts(&*self.stores.posts), Lane::of(&snapshot, query.status));
+        let posts = Merge::new(&source, &*self.stores.posts, lanes, None).take(self.feed_cap.filled()).await?;
         let state = &snapshot.state;
         let scored = |post: Post| {
             let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
             (self.half_life.score(post.created_at, post.rank(), preference), post.key(), post)
         };
         let mut posts: Vec<(Score, FeedKey, Post)> =
-            posts.into_iter().map(scored).filter(|(score, key, _)| query.takes(state, key, *score)).collect();
-        posts.retain(|(score, key, _)| query.before.is_none_or(|place| place.is_above(*score, key)));
+            posts.into_iter().map(scored).filter(|(score, key, _)| query.spans(key, *score)).collect();
         posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
         posts.truncate(query.limit + 1);
         let mut page = Collected::new(query.limit, query.parts);

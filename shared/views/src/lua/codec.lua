@@ -353,6 +353,45 @@ local function unrank(ranks, moves, entries)
   end
 end
 
+-- The bytes of the author in an entry, without their time.
+local function prefix_of(entry)
+  return string.sub(entry, 7, 7 + string.byte(entry, 7))
+end
+
+-- The meta of a view whose feed may have lost its last entry.
+local function without_empty_feed(feed, meta)
+  return redis.call('EXISTS', feed) == 0 and without_flag(meta, FEED) or meta
+end
+
+-- Removes the entries of an author, whose bytes after the time are this prefix. Returns the meta, which the caller
+-- stores; false if the view was lost.
+local function remove_author(state, feed, ranks, moves, meta, prefix)
+  meta = flush(state, feed, meta)
+  if not meta then return false end
+  local entries, kept, removed = redis.call('LRANGE', feed, 0, -1), {}, {}
+  for i = 1, #entries do
+    local list = prefix_of(entries[i]) == prefix and removed or kept
+    list[#list + 1] = entries[i]
+  end
+  if #removed == 0 then return meta end
+  if has_flag(meta, RANKED) then unrank(ranks, moves, removed) end
+  local lifetime = redis.call('PTTL', feed)
+  redis.call('DEL', feed)
+  push_all(feed, kept)
+  if #kept > 0 then redis.call('PEXPIRE', feed, lifetime) end
+  return without_empty_feed(feed, meta)
+end
+
+-- Removes the entries below the low end. Returns the meta.
+local function cut(feed, ranks, moves, meta)
+  local entries, low, below = redis.call('LRANGE', feed, 0, -1), low_of(meta), {}
+  while #below < #entries and less(entries[#below + 1], low) do below[#below + 1] = entries[#below + 1] end
+  if #below == 0 then return meta end
+  if has_flag(meta, RANKED) then unrank(ranks, moves, below) end
+  redis.call('LTRIM', feed, #below, -1)
+  return without_empty_feed(feed, meta)
+end
+
 -- Cuts a feed and its ranked feed to the cap. Returns the meta as `trim` does.
 local function trim_ranked(feed, ranks, moves, meta, cap)
   if has_flag(meta, RANKED) then unrank(ranks, moves, redis.call('LRANGE', feed, 0, -cap - 1)) end
