@@ -119,15 +119,16 @@ impl Walk {
         Self { page, bound: query.before, since: query.since, ended: false }
     }
 
-    /// Fills the page.
-    async fn fill<P: Placed + Into<PostSummary>>(&mut self, mut merge: Merge<'_, P>) -> Result<()> {
-        while self.page.missing() > 0
-            && let Some(post) = merge.next().await?
-            && self.since.is_none_or(|since| post.key() > since)
-        {
-            self.page.posts.push(post.into());
+    /// Returns as many posts as the page lacks, above `since`.
+    async fn next<P: Placed>(&mut self, merge: &mut Merge<'_, P>) -> Result<Vec<P>> {
+        let mut posts = Vec::new();
+        while posts.len() < self.page.missing() && !self.ended {
+            match merge.next().await? {
+                Some(post) if self.since.is_none_or(|since| post.key() > since) => posts.push(post),
+                _ => self.ended = true,
+            }
         }
-        Ok(())
+        Ok(posts)
     }
 
     fn is_inside(&self, key: &FeedKey) -> bool {
@@ -168,7 +169,8 @@ impl Readers {
         if snapshot.origin != Origin::View {
             let facts = Facts(&*self.stores.posts);
             let lanes = Lane::of(&snapshot, status);
-            walk.fill(Merge::new(&facts, &*self.stores.posts, lanes, walk.bound)).await?;
+            let posts = walk.next(&mut Merge::new(&facts, &*self.stores.posts, lanes, walk.bound)).await?;
+            walk.page.posts.extend(posts.into_iter().map(PostSummary::from));
         }
         self.completed(user, walk.page, snapshot, |post, _| Some(post.key())).await
     }
@@ -298,7 +300,7 @@ impl Readers {
             } else {
                 let mut snapshot = Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View };
                 if needs_more {
-                    self.collect_below(&mut snapshot, (status, &lowest(view.entries.iter())), walk).await?;
+                    self.collect_below(user, &mut snapshot, (status, &lowest(view.entries.iter())), walk).await?;
                 }
                 return Ok(snapshot);
             };
@@ -312,6 +314,7 @@ impl Readers {
     /// Collects posts below what a view stores. `lowest` has the lowest number of each author in it.
     async fn collect_below(
         &self,
+        user: UserId,
         snapshot: &mut Snapshot,
         (status, lowest): (Status, &HashMap<UserId, Seq>),
         walk: &mut Walk,
@@ -320,7 +323,14 @@ impl Readers {
         snapshot.heads = self.known_heads(snapshot.state.authors.keys().copied().collect()).await?;
         let lanes = Lane::below(snapshot, status, low, lowest);
         let bound = walk.bound.map_or(low, |bound| bound.min(low));
-        walk.fill(Merge::new(&Summaries(self), &*self.stores.posts, lanes, Some(bound))).await
+        let summaries = Summaries(self);
+        let mut merge = Merge::new(&summaries, &*self.stores.posts, lanes, Some(bound));
+        // Again if posts were deleted in between.
+        while walk.page.missing() > 0 && !walk.ended {
+            let keys: Vec<FeedKey> = walk.next(&mut merge).await?.iter().map(PostSummary::key).collect();
+            self.collect(user, &keys, &snapshot.state, &mut walk.page).await?;
+        }
+        Ok(())
     }
 
     /// Returns heads from Redis. Those that Redis lacks are read from the facts and stored.
