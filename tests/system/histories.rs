@@ -86,11 +86,7 @@ struct Shared {
 }
 
 /// Runs [`TOGETHER`] histories beside a disturbance, and compares what is left with the model.
-async fn batch_beside(
-    world: World,
-    (first, cap): (u64, Option<FeedCap>),
-    disturbance: impl AsyncFnOnce(&Shared),
-) -> World {
+async fn batch_beside(world: World, (first, cap): (u64, Option<FeedCap>), disturbance: impl AsyncFnOnce(&Shared)) -> World {
     let shared = Shared {
         world: RwLock::new(Some(world)),
         held: Mutex::new(false),

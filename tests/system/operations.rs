@@ -411,12 +411,7 @@ async fn compare_list(caller: &User, model: &Model, user: u64, seed: u64, page: 
 }
 
 /// The ranked feed and its unread posts, of all followed authors and of the user's list.
-async fn ranked_feeds(
-    caller: &User,
-    model: &Model,
-    user: u64,
-    page: usize,
-) -> Vec<(Option<BTreeSet<u64>>, [Vec<Value>; 2])> {
+async fn ranked_feeds(caller: &User, model: &Model, user: u64, page: usize) -> Vec<(Option<BTreeSet<u64>>, [Vec<Value>; 2])> {
     let mut feeds = vec![(None, String::new())];
     feeds.extend(model.list(user).map(|(list, authors)| (Some(authors.clone()), format!("&list={list}"))));
     let walk = async |query: String| caller.walk(&format!("/v1/feed?order=ranked{query}"), page).await;

@@ -140,7 +140,8 @@ fn recent_entries_are_part_of_the_feed_for_every_script() {
             for number in posts + 1..=posts + 12 {
                 deliver(key(number)).await;
             }
-            expected.extend((posts + 1..=posts + 12).map(key).filter(|key| ![3, 7].contains(&change) || key.post.author == author));
+            expected
+                .extend((posts + 1..=posts + 12).map(key).filter(|key| ![3, 7].contains(&change) || key.post.author == author));
             expected.sort_unstable_by(|a, b| b.cmp(a));
             assert_eq!(views.view(user, 100).await.unwrap().unwrap().entries, expected, "{posts} posts, change {change}");
         }

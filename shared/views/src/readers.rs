@@ -203,9 +203,8 @@ impl ReaderViews for Redis {
             let authors = seed.authors.chunks(AUTHORS_PER_SEED).nth(call).unwrap_or_default();
             let token = seed.token.map_or_else(Vec::new, token_arg);
             let low = seed.low.filter(|_| call + 1 == calls).map_or_else(Vec::new, |low| low.entry());
-            let states = authors
-                .iter()
-                .map(|(author, state)| (author.get(), state.clone().bounded().encode(), author_prefix(*author)));
+            let states =
+                authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode(), author_prefix(*author)));
             let entries = entries.chunks(ENTRIES_PER_SEED).nth(call).unwrap_or_default().iter().map(FeedKey::entry);
             let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
             let args = (LIFETIMES, self.feed_cap.filled(), token, low, facts);

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use futures::{FutureExt, future::BoxFuture};
-use tidemark_domain::{
-    AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId,
-};
+use tidemark_domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId};
 
 use super::{Readers, feed::ALL};
 use crate::{
@@ -68,9 +66,8 @@ impl Readers {
         });
         let retractions: Vec<BoxFuture<'_, Result<()>>> = deleted
             .map(|(key, head)| {
-                let retract = async move {
-                    self.stores.reader_views.retract(&[user], key, head.deletions(), head.modes).await.map(drop)
-                };
+                let retract =
+                    async move { self.stores.reader_views.retract(&[user], key, head.deletions(), head.modes).await.map(drop) };
                 retract.boxed()
             })
             .collect();

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score, Seq,
-    UserId, feed::FEED_CAP,
+    AuthorHead, AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score,
+    Seq, UserId, feed::FEED_CAP,
 };
 
 use super::{
