@@ -101,7 +101,7 @@ impl App {
         let walks = SqsEvents::new(sqs.clone(), settings.walk_queue_url.clone());
         let live = SqsLive::new(sqs.clone(), settings.live_queue_url.clone(), settings.live_posts_queue_url.clone());
         let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
-        let redis = Redis::new(&settings.redis)?;
+        let redis = Redis::new(&settings.redis)?.with_feed_cap(settings.feed_cap);
         Ok(Self::assemble(settings, facts, ([queue, failures], live, walks), redis, metrics))
     }
 
@@ -147,7 +147,8 @@ impl App {
         let outage = Outage::new(stores.clone());
         let later = Later { stores: stores.clone(), outage: outage.clone() };
         let half_life = HalfLife::new(settings.rank_half_life);
-        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts: Hot::default(), half_life };
+        let (feed_cap, hot_posts) = (settings.feed_cap, Hot::default());
+        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts, half_life, feed_cap };
         let relations = Relations { stores: stores.clone(), outage: outage.clone(), first_pages: Hot::default() };
         let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
         let sync = ViewSync { readers: readers.clone(), later };

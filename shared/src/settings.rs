@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use tidemark_app::PerMinute;
-use tidemark_domain::{Rollout, UserId};
+use tidemark_domain::{
+    Rollout, UserId,
+    feed::{FEED_CAP, FeedCap},
+};
 use tidemark_facts::Tables;
 use tidemark_views::RedisOptions;
 
@@ -40,6 +43,8 @@ pub struct Settings {
     pub pull_threshold: u64,
     /// `RANK_HALF_LIFE` (720): minutes by which a post must be newer to have one point more in ranked feeds.
     pub rank_half_life: Duration,
+    /// `FEED_CAP` (1,000): how many of the newest posts of a feed are in Redis.
+    pub feed_cap: FeedCap,
     /// `LIMIT_POSTS`, `LIMIT_FOLLOWS`, `LIMIT_REACTIONS`, `LIMIT_MARKS`, `LIMIT_READS` (0, no limit): requests a minute
     /// of one user.
     pub limits: PerMinute,
@@ -156,6 +161,7 @@ impl Settings {
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             rank_half_life: Duration::from_secs(number("RANK_HALF_LIFE", 720)?.saturating_mul(60)),
+            feed_cap: FeedCap::new(number("FEED_CAP", FEED_CAP as u64)?),
             limits: [
                 limit("LIMIT_POSTS")?,
                 limit("LIMIT_FOLLOWS")?,

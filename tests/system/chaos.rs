@@ -12,6 +12,7 @@ use std::{
 use futures::{FutureExt as _, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
+use tidemark::domain::feed::FeedCap;
 use tidemark_local::Weather;
 use tidemark_tests::{Model, Response, User, World, deployed_redis_timeouts, ids_and_flags, number_from};
 
@@ -147,7 +148,7 @@ async fn settle(world: &World) {
 async fn compare_all(world: &World, ended: &Ended, findings: &RefCell<Vec<String>>) {
     for &user in &ended.users {
         let caller = world.user(user);
-        caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed, PAGE)).await;
+        caught(findings, ended.seed, compare(&caller, &ended.model, user, ended.seed, (PAGE, FeedCap::GREATEST))).await;
         caught(findings, ended.seed, compare_notices(&caller, ended, user)).await;
     }
 }

@@ -23,7 +23,11 @@ use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemark::{SystemClock, domain::Timestamp, ports::Clock as _};
+use tidemark::{
+    SystemClock,
+    domain::{Timestamp, feed::FeedCap},
+    ports::Clock as _,
+};
 use tidemark_local::{RedisData, Weather};
 use tidemark_tests::{Kind, Model, PATIENCE, Post, Response, World, deployed_timeouts, world_with};
 
@@ -106,7 +110,7 @@ async fn hang(time: Duration, after: Duration) {
         world.redis_recovers().await;
         for line in &lines {
             join_all(line.users.iter().map(async |&user| {
-                operations::compare(&world.user(user), &line.model, user, line.seed, 7).await;
+                operations::compare(&world.user(user), &line.model, user, line.seed, (7, FeedCap::GREATEST)).await;
             }))
             .await;
         }

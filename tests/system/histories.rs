@@ -11,6 +11,7 @@ use std::{
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidemark::domain::feed::FeedCap;
 use tidemark_tests::{Model, RedisOutage, World, number_from, repository, until};
 use tokio::sync::{Mutex, RwLock};
 
@@ -25,30 +26,46 @@ const HISTORIES: u64 = if option_env!("TIDEMARK_HISTORIES").is_some() { 2_000 } 
 const TOGETHER: u64 = 20;
 const LENGTH: usize = 60;
 
+/// The number of posts in the views of histories of full feeds.
+const SMALL_CAP: u64 = 10;
+
 const OPERATIONS_TOGETHER: usize = TOGETHER as usize * LENGTH;
 
 #[tokio::test]
 async fn random_histories_end_in_agreement_with_the_model() {
-    histories(HISTORIES, None).await;
+    histories_with(HISTORIES, &[]).await;
+}
+
+/// Authors publish more posts than a view stores, and readers remove them again in every way.
+#[tokio::test]
+async fn random_histories_of_full_feeds_end_in_agreement_with_the_model() {
+    histories_with(HISTORIES, &[("FeedCap", SMALL_CAP)]).await;
+}
+
+/// The same with authors who become big and small.
+#[tokio::test]
+async fn random_histories_of_full_feeds_across_the_threshold_end_in_agreement_with_the_model() {
+    histories_with(HISTORIES.min(200), &[("FeedCap", SMALL_CAP), ("PullThreshold", 3)]).await;
 }
 
 /// Two or three followers make an author big; with one or none the author is small again. The mode changes around
 /// nearly every post.
 #[tokio::test]
 async fn random_histories_across_the_threshold_end_in_agreement_with_the_model() {
-    histories(HISTORIES.min(200), Some(3)).await;
+    histories_with(HISTORIES.min(200), &[("PullThreshold", 3)]).await;
 }
 
-async fn histories(count: u64, pull_threshold: Option<u64>) {
+async fn histories_with(count: u64, parameters: &[(&str, u64)]) {
     let configure = |options: &mut tidemark_local::Options| {
         // The attempts of a task last longer than the outage of Redis.
         options.retry_delay = Duration::from_secs(2);
-        options.parameters.extend(pull_threshold.map(|threshold| ("PullThreshold".to_owned(), threshold.to_string())));
+        options.parameters.extend(parameters.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())));
     };
     let mut world = World::start(configure).await;
+    let cap = parameters.iter().find(|(name, _)| *name == "FeedCap").map(|(_, cap)| FeedCap::new(*cap));
     for first in (0..count).step_by(TOGETHER as usize) {
         println!("histories with seeds {first} to {}", first + TOGETHER - 1);
-        world = batch_beside(world, first, async |shared| disturb(shared, first).await).await;
+        world = batch_beside(world, (first, cap), async |shared| disturb(shared, first).await).await;
     }
     // The histories leave no difference, and reconcile reports none.
     let report = world.walk_over_all_users(true, Duration::ZERO).await;
@@ -64,15 +81,18 @@ struct Shared {
     held: Mutex<bool>,
     redis_outage: Mutex<Option<RedisOutage>>,
     done: Done,
+    /// If views store fewer posts than usual. Authors then publish many posts at a time.
+    cap: Option<FeedCap>,
 }
 
 /// Runs [`TOGETHER`] histories beside a disturbance, and compares what is left with the model.
-async fn batch_beside(world: World, first: u64, disturbance: impl AsyncFnOnce(&Shared)) -> World {
+async fn batch_beside(world: World, (first, cap): (u64, Option<FeedCap>), disturbance: impl AsyncFnOnce(&Shared)) -> World {
     let shared = Shared {
         world: RwLock::new(Some(world)),
         held: Mutex::new(false),
         redis_outage: Mutex::new(None),
         done: Done::default(),
+        cap,
     };
     let histories = join_all((first..first + TOGETHER).map(|seed| history(&shared, seed)));
     let (models, ()) = futures::join!(histories, disturbance(&shared));
@@ -85,7 +105,7 @@ async fn batch_beside(world: World, first: u64, disturbance: impl AsyncFnOnce(&S
     world.idle().await;
     join_all(models.iter().zip(first..).map(async |((users, model), seed)| {
         for &user in users {
-            compare(&world.user(user), model, user, seed, 7).await;
+            compare(&world.user(user), model, user, seed, (7, cap.unwrap_or(FeedCap::GREATEST))).await;
         }
     }))
     .await;
@@ -142,6 +162,10 @@ async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
 }
 
 async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut Model, users: &[u64]) {
+    if shared.cap.is_some() && rng.random_ratio(1, 4) {
+        let callers = Callers { world, findings: None, unanswered: Default::default() };
+        return operations::fill_or_empty(&callers, rng, model, users).await;
+    }
     match rng.random_range(0..100) {
         dice if dice < OPERATIONS => {
             let callers = Callers { world, findings: None, unanswered: Default::default() };
@@ -223,7 +247,7 @@ async fn histories_agree_with_the_model_while_releases_replace_each_other() {
                 until(name, replaced).await;
             }
         };
-        world = batch_beside(world, round * TOGETHER, roll).await;
+        world = batch_beside(world, (round * TOGETHER, None), roll).await;
         for pid in both.iter().flat_map(|name| world.stack.process_ids(name)) {
             assert_eq!(release_of(pid).as_ref(), Some(release));
         }

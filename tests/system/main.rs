@@ -32,6 +32,7 @@ mod polls;
 mod pull;
 mod ranked;
 mod rebuild;
+mod refill;
 mod repeats;
 mod resumption;
 mod rollout;

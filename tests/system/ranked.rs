@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use tidemark::{
     domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
-    ports::{MovedPost, NotedStep, ReaderViews, Task},
+    ports::{MovedPost, NotedStep, ReaderViews, Rebuild, Task},
     views::keys,
 };
 use tidemark_tests::{World, number_from, user_id, world};
@@ -198,7 +198,7 @@ fn late_and_repeated_messages_end_in_the_newest_step() {
             app.worker.run(&pages, &|| false).await.unwrap();
         }
         assert_eq!(stored(views, user_id(7)).await, points);
-        views.begin(user_id(7), 1, app.stores.clock.now(), true).await.unwrap();
+        views.begin(user_id(7), 1, app.stores.clock.now(), Rebuild::Anew).await.unwrap();
         world.flush_redis().await;
         assert_eq!(reader.get(RANKED).await.items().len(), 3);
         // The facts have no steps.

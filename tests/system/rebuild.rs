@@ -4,7 +4,11 @@
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::json;
-use tidemark::{domain::UserId, ports::Begun, views::keys};
+use tidemark::{
+    domain::UserId,
+    ports::{Begun, Rebuild},
+    views::keys,
+};
 use tidemark_tests::{World, user_id, world};
 
 use crate::{delivery::delivery, fields, publish_and_deliver_all};
@@ -92,7 +96,7 @@ fn responses_are_degraded_until_an_abandoned_rebuild_is_taken_over() {
         let seen = async || fields(&reader.get("/v1/feed").await.ok(), &["rebuilding", "unread_total"]);
         // The function dies after it has begun a rebuild.
         let stores = &world.stack.app("read-feed").unwrap().stores;
-        let begin = async |at| stores.reader_views.begin(UserId::MIN, 7, at, false).await.unwrap();
+        let begin = async |at| stores.reader_views.begin(UserId::MIN, 7, at, Rebuild::Missing).await.unwrap();
         let now = stores.clock.now();
         assert_eq!(begin(now).await, Begun::Begun);
         assert_eq!(seen().await, json!([true, 1]), "the response from facts is complete");

@@ -23,11 +23,11 @@ routes!(|app: &App, request| [
             .describe(
                 "The posts of the authors that the caller follows. Of each author's posts from before the follow, the feed has \
                 the newest 100, as read. `status=unread` returns exactly the posts that count in `unread_total`.\n\n\
-                With `order=ranked`, the newest 1,000 posts (or a few more) come by score, which is weight + preference + step \
-                + age. `weight` is the post's, `preference` the caller's for the author. `step` is log2(1 + likes + 2 · \
-                favorites), rounded down; after reactions were taken back it may be one more. `age` is the time of the post \
-                divided by the half-life, 12 hours by default. The pages of a walk leave out posts whose scores have changed \
-                since its first page."
+                With `order=ranked`, the newest 1,000 posts that the request may show (or a few more) come by score, which is \
+                weight + preference + step + age. `weight` is the post's, `preference` the caller's for the author. `step` is \
+                log2(1 + likes + 2 · favorites), rounded down; after reactions were taken back it may be one more. `age` is \
+                the time of the post divided by the half-life, 12 hours by default. The pages of a walk leave out posts whose \
+                scores have changed since its first page."
             )
             .returns::<FeedPage>("A page. The first page has an `ETag`.")
             .parameters(["order", "ofList"])

@@ -10,7 +10,7 @@ use crate::{
     fan_out::FanOuts,
     notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
-    ports::{Result, Store, StoreError, Task},
+    ports::{Rebuild, Result, Store, StoreError, Task},
 };
 
 /// The use cases that have tasks. Clones share the stores.
@@ -55,7 +55,7 @@ impl Worker {
             Task::Post { post, .. } => sync.post(*post).await,
             Task::Card { user, .. } => self.people.sync(*user).await,
             Task::Erase { user, chain, .. } => Leaving { fan_outs: fan_outs.clone() }.run(*user, *chain, out_of_time).await,
-            Task::Rebuild { user } => sync.readers.rebuild(*user, true).await.map(|_| ()),
+            Task::Rebuild { user } => sync.readers.rebuild(*user, Rebuild::Anew).await.map(|_| ()),
             Task::Sync { user, author, reacted } => {
                 sync.pair(*user, *author).await?;
                 let Some(seq) = reacted else { return Ok(()) };

@@ -60,7 +60,7 @@ pub struct PullCursor {
 pub struct AuthorState {
     pub live: bool,
     pub opening: bool,
-    /// The reader mutes the author: feeds and counts leave the author out. Deliveries do not.
+    /// The reader mutes the author: feeds and counts leave the author out. Deliveries set bits and store no entries.
     pub muted: bool,
     pub lists: BTreeSet<u32>,
     pub preference: i8,

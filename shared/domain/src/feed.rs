@@ -2,8 +2,43 @@
 
 use crate::{PostId, Timestamp, UserId};
 
-/// The number of newest posts that a reader's feed keeps in Redis. Older pages come from the facts.
+/// The default of a [`FeedCap`], and the greatest.
 pub const FEED_CAP: usize = 1_000;
+
+/// How many of the newest posts that a reader's feed shows are in Redis. Older pages come from the facts.
+///
+/// A rebuild stores some more than the least number, so that as many removals lie between two refills. Deliveries add
+/// still more, so that not each of them trims the feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedCap(usize);
+
+impl FeedCap {
+    pub const GREATEST: Self = Self(FEED_CAP);
+
+    /// At least 1, and at most [`FEED_CAP`].
+    pub fn new(cap: u64) -> Self {
+        Self(usize::try_from(cap).unwrap_or(FEED_CAP).clamp(1, FEED_CAP))
+    }
+
+    /// A feed that stores fewer entries, although the facts have more, is short.
+    pub fn least(self) -> usize {
+        self.0
+    }
+
+    /// The number of entries that a rebuild stores, and that a trim leaves.
+    pub const fn filled(self) -> usize {
+        self.0 + slack(self.0)
+    }
+
+    /// A feed that stores more entries is trimmed. `most_of` in `shared/views/src/lua/codec.lua` does the same.
+    pub const fn most(self) -> usize {
+        self.filled() + slack(self.filled())
+    }
+}
+
+const fn slack(entries: usize) -> usize {
+    if entries < 32 { 1 } else { entries / 16 }
+}
 
 /// The number of an author's newest posts from before the follow that a feed shows, as read.
 pub const BACKLOG: u64 = 100;
@@ -86,6 +121,16 @@ mod tests {
             prop_assert_eq!(x.cmp(&y), x.entry().cmp(&y.entry()));
             prop_assert_eq!(y.entry()[6..].starts_with(&author_prefix(x.post.author)), a == b);
         }
+    }
+
+    #[test]
+    fn a_rebuild_fills_a_feed_above_the_least_and_below_the_most() {
+        let sizes = |cap| {
+            let cap = FeedCap::new(cap);
+            (cap.least(), cap.filled(), cap.most())
+        };
+        let expected = [(1, 2, 3), (20, 21, 22), (1_000, 1_062, 1_128), (1_000, 1_062, 1_128)];
+        assert_eq!([0, 20, 1_000, u64::MAX].map(sizes), expected);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! | N3 | A reader's unread notices are the live notices whose slot is not in the read state, both in the view and in the facts. |
 //! | V1 | A view has a live field for an author only while the reader follows the author. A late message never brings it back. |
 //! | V2 | A post counts as unread if and only if it is delivered, not read and not deleted. |
-//! | V3 | A post that is in the counts is in the feed: one call changes both. |
+//! | V3 | A post that is in the counts is in the feed: one call changes both. Posts of muted authors are in neither. |
 //! | V4 | Every operation on a view is idempotent and commutative. |
 //! | V5 | A complete view equals what the facts imply when no task is queued. |
 //! | V6 | A page of followers counts as delivered once, and only when all of its followers were handled. |

@@ -41,7 +41,7 @@ pub use model::{
     Relation,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
-pub use post_times::PostTimes;
+pub use post_times::{MOST_TIMES, PostTimes};
 pub use profile::{Card, Handle, Profile, ProfileContent};
 pub use rank::{HalfLife, Rank, Score, Step};
 pub use reactions::{Reaction, ReactionCounts, ReactionState};

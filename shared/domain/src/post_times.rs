@@ -1,6 +1,9 @@
 //! The times of an author's newest posts. They place these posts in a feed without a read of the posts themselves.
 
-use crate::{FeedKey, PostId, Seq, Timestamp, UserId, feed::FEED_CAP};
+use crate::{FeedKey, PostId, Seq, Timestamp, UserId, feed::FeedCap};
+
+/// As many posts of an author as a rebuilt feed has.
+pub const MOST_TIMES: usize = FeedCap::GREATEST.filled();
 
 /// The times at which an author's newest posts were published. Neither a time nor the order of posts ever changes, so
 /// these stay right: the author's head says which of the posts are deleted, and which are newer.
@@ -30,7 +33,7 @@ impl PostTimes {
     pub fn with(mut self, upto: Seq, newer: impl IntoIterator<Item = (Seq, Timestamp)>) -> Self {
         self.times.extend(newer);
         self.upto = upto.max(self.upto);
-        let excess = self.times.len().saturating_sub(FEED_CAP);
+        let excess = self.times.len().saturating_sub(MOST_TIMES);
         if let Some((last, _)) = self.times.drain(..excess).next_back() {
             self.above = last;
         }
@@ -55,12 +58,12 @@ mod tests {
         let known: Vec<bool> = (0..8).map(|seq| times.knows(seq)).collect();
         assert_eq!(known, [false, true, true, true, true, true, false, false], "post 3 is known to be in no feed");
         assert_eq!([times.at(3), times.at(4), times.at(6)], [None, Some(Timestamp::from_ms(40)), None]);
-        let cap = FEED_CAP as u64;
+        let cap = MOST_TIMES as u64;
         let times = times.with(cap + 7, (8..=cap + 7).map(at));
-        assert_eq!((times.above, times.upto, times.times.len()), (4, cap + 7, FEED_CAP));
+        assert_eq!((times.above, times.upto, times.times.len()), (4, cap + 7, MOST_TIMES));
         assert_eq!([times.knows(4), times.knows(5), times.knows(cap + 7)], [false, true, true]);
         let times = times.with(cap + 8, [at(cap + 8)]);
-        assert_eq!((times.above, times.times.len()), (8, FEED_CAP));
+        assert_eq!((times.above, times.times.len()), (8, MOST_TIMES));
         let author = UserId::MIN;
         assert_eq!(times.keys(author, &[8, 7, cap + 8]).len(), 1);
     }

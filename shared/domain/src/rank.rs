@@ -83,6 +83,8 @@ impl Ord for Score {
 impl Score {
     /// Less than every score of a post.
     pub const MIN: Self = Self(f64::MIN);
+    /// Greater than every score of a post.
+    pub const MAX: Self = Self(f64::MAX);
 
     /// Returns `None` if the number is not finite.
     pub fn new(score: f64) -> Option<Self> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, RedisError, ToRedisArgs, Value};
 use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions, Reply, read};
 use tidemark_app::ports::{Store, StoreError};
+use tidemark_domain::feed::FeedCap;
 use tracing::warn;
 
 use crate::{
@@ -21,12 +22,21 @@ pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 /// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
 /// every command may be repeated. If a repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
-pub struct Redis(pub(crate) Link);
+pub struct Redis {
+    pub(crate) link: Link,
+    pub(crate) feed_cap: FeedCap,
+}
 
 impl Redis {
     /// Prepares connections, which are made at their first use. Fails if the URL or the certificates cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
-        Link::new(options, &LIBRARY.code).map(Self)
+        Ok(Self { link: Link::new(options, &LIBRARY.code)?, feed_cap: FeedCap::GREATEST })
+    }
+
+    /// The same with feeds of another size.
+    #[must_use]
+    pub fn with_feed_cap(self, feed_cap: FeedCap) -> Self {
+        Self { feed_cap, ..self }
     }
 
     pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: impl ToRedisArgs) -> Result<T> {
@@ -70,12 +80,12 @@ impl Redis {
     /// Runs bundles as [`Link::run`] does. A key of another type than its name says counts as lost: it is deleted, and
     /// the commands run again.
     async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
-        let mut replies = self.0.run(operation, bundles.clone()).await;
+        let mut replies = self.link.run(operation, bundles.clone()).await;
         for (reply, bundle) in replies.iter_mut().zip(bundles) {
             let Err(LinkError::WrongType { detail }) = &*reply else { continue };
             warn!(detail, "a key of another type is deleted");
             if self.delete_strange_keys(&bundle).await.is_ok()
-                && let Some(again) = self.0.run(operation, vec![bundle]).await.pop()
+                && let Some(again) = self.link.run(operation, vec![bundle]).await.pop()
             {
                 *reply = again;
             }
@@ -94,13 +104,13 @@ impl Redis {
         let keys: Vec<(&str, KeyType)> = names.filter_map(|name| Some((name, keys::type_of(name)?))).collect();
         let types = keys.iter().map(|(key, _)| redis::cmd("TYPE").arg(key).take().into()).collect();
         let mut strange = Vec::new();
-        for ((key, right), reply) in keys.into_iter().zip(self.0.run(OPERATION, types).await) {
+        for ((key, right), reply) in keys.into_iter().zip(self.link.run(OPERATION, types).await) {
             let found: String = read(OPERATION, reply?.last().0)?;
             if found != right.name() && found != "none" {
                 strange.push(Cmd::del(key).into());
             }
         }
-        self.0.run(OPERATION, strange).await.into_iter().try_for_each(|reply| reply.map(drop))
+        self.link.run(OPERATION, strange).await.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
     /// Runs commands on any keys: in one round trip on one node, with up to 50 commands in a trip to a node of a
@@ -151,7 +161,7 @@ impl Redis {
         consistency: Consistency,
         other: Option<Cmd>,
     ) -> Result<(Vec<Option<(Vec<u8>, Epoch)>>, Option<(Value, Epoch)>)> {
-        let parts = self.0.parts(keys);
+        let parts = self.link.parts(keys);
         let asks = parts.iter().map(|part| {
             let keys: Vec<&String> = part.iter().map(|&index| &keys[index]).collect();
             Bundle::from(Cmd::mget(keys)).with(consistency)
@@ -183,7 +193,7 @@ impl Redis {
 
     /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. The cursor 0 begins and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
-        self.0.scan(operation, cursor, options).await.map_err(view_error)
+        self.link.scan(operation, cursor, options).await.map_err(view_error)
     }
 }
 

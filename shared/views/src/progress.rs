@@ -29,6 +29,6 @@ impl ProgressViews for Redis {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.0.responds("ping").await.map_err(view_error)
+        self.link.responds("ping").await.map_err(view_error)
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use redis::{Cmd, Value};
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, NEWEST, Ranked, ReaderViews, Seed, View};
+use tidemark_app::ports::{Begun, Delivered, Gate, Marks, NEWEST, Ranked, ReaderViews, Rebuild, Seed, View};
 use tidemark_domain::{
     AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
-    feed::{FEED_CAP, author_prefix},
+    feed::author_prefix,
     reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
 
@@ -21,7 +21,7 @@ use super::{
 use crate::connection::{MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
-const AUTHORS_PER_SEED: usize = 1_000;
+const AUTHORS_PER_SEED: usize = 600;
 const ENTRIES_PER_SEED: usize = 1_900;
 
 /// The maximum number of posts in one script call. Each takes about 5 µs for one user.
@@ -63,7 +63,9 @@ impl ReaderViews for Redis {
         }
         let whole = entries.len() < newest;
         let recent: &[FeedKey] = if newest > 0 { &state.recent } else { &[] };
-        Ok(Some(View { entries: newest_first(&entries, recent)?, state, whole, ..View::default() }))
+        let entries = newest_first(&entries, recent)?;
+        let stored = whole.then_some(entries.len());
+        Ok(Some(View { state, entries, whole, stored, ..View::default() }))
     }
 
     async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>> {
@@ -111,7 +113,9 @@ impl ReaderViews for Redis {
             moved: moves.posts.into_iter().map(|(key, (_, stamp))| (key, stamp)).collect(),
             moved_authors: moves.authors,
         };
-        Ok(Some(View { entries: newest_first(&listed, &state.recent)?, state, whole: listed.len() < newest, ranked }))
+        let (entries, whole) = (newest_first(&listed, &state.recent)?, listed.len() < newest);
+        let stored = Some(stored + state.recent.len());
+        Ok(Some(View { state, entries, whole, stored, ranked }))
     }
 
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
@@ -147,15 +151,20 @@ impl ReaderViews for Redis {
             let lifetime = if create { ms(keys::FEED_LIFETIME).to_string() } else { String::new() };
             let per_call = (PLACES_PER_CALL / posts.len().max(1)).clamp(1, USERS_PER_CALL);
             let post = |(key, rank): &(FeedKey, Rank)| (key.post.author.get(), key.entry(), rank.points(), rank.step.changes);
-            let args = (half_life.ms(), FEED_CAP, lifetime, posts.iter().map(post).collect::<Vec<_>>());
+            let args = (half_life.ms(), self.feed_cap.filled(), lifetime, posts.iter().map(post).collect::<Vec<_>>());
             self.for_users::<u64>(Function::Rank, (users, per_call), all_keys, &args).await?;
         }
         Ok(())
     }
 
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun> {
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, rebuild: Rebuild) -> Result<Begun> {
         let times = (now.ms(), now.plus_ms(REBUILD_DEADLINE_MS).ms());
-        let args = (times, token_arg(token), ms(keys::STATE_LIFETIME), anew);
+        let rebuild = match rebuild {
+            Rebuild::Missing => "missing",
+            Rebuild::Short => "short",
+            Rebuild::Anew => "anew",
+        };
+        let args = (times, token_arg(token), ms(keys::STATE_LIFETIME), rebuild, self.feed_cap.least());
         let mut keys = all_keys(user);
         keys.push(keys::connections(user));
         let response: String = self.call(Function::Begin, &keys, args).await?;
@@ -174,9 +183,7 @@ impl ReaderViews for Redis {
                 let (state, prefix) = (AuthorState::opening(edge).encode(), author_prefix(edge.author));
                 (edge.author.get(), edge.rev, edge.begun(), state, prefix)
             });
-            let [ranked, moves] = keys::ranked(user);
-            let keys = [keys::reader_state(user), ranked, moves];
-            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &keys, args.collect::<Vec<_>>()).await?;
+            let response: Option<Vec<i64>> = self.call(Function::OpenGate, &all_keys(user), args.collect::<Vec<_>>()).await?;
             let Some(response) = response else { return Ok(None) };
             admitted.extend(response.into_iter().map(|code| match code {
                 1 | 2 => Gate::Opening,
@@ -197,10 +204,11 @@ impl ReaderViews for Redis {
             let authors = seed.authors.chunks(AUTHORS_PER_SEED).nth(call).unwrap_or_default();
             let token = seed.token.map_or_else(Vec::new, token_arg);
             let low = seed.low.filter(|_| call + 1 == calls).map_or_else(Vec::new, |low| low.entry());
-            let states = authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode()));
+            let states =
+                authors.iter().map(|(author, state)| (author.get(), state.clone().bounded().encode(), author_prefix(*author)));
             let entries = entries.chunks(ENTRIES_PER_SEED).nth(call).unwrap_or_default().iter().map(FeedKey::entry);
             let facts = (authors.len(), states.collect::<Vec<_>>(), entries.collect::<Vec<_>>());
-            let args = (LIFETIMES, FEED_CAP, token, low, facts);
+            let args = (LIFETIMES, self.feed_cap.filled(), token, low, facts);
             let response: Option<Vec<usize>> = self.call(Function::Seed, &all_keys(user), args).await?;
             let Some(response) = response else { return Ok(None) };
             stale.extend(response.into_iter().filter_map(|index| authors.get(index - 1)).map(|(author, _)| *author));
@@ -236,7 +244,7 @@ impl ReaderViews for Redis {
 
     async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()> {
         let oldest = now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS);
-        let args = (now.ms(), LIFETIMES, FEED_CAP, oldest, ranked);
+        let args = (now.ms(), LIFETIMES, self.feed_cap.filled(), oldest, ranked);
         self.call::<Option<u64>>(Function::Touch, &all_keys(user), args).await.map(drop)
     }
 
@@ -244,7 +252,7 @@ impl ReaderViews for Redis {
         let PostId { author, seq } = post.post;
         let least = if announce { LEAST_BETWEEN_MS.to_string() } else { String::new() };
         let of_post = (author.get(), seq, post.at.ms(), post.entry(), modes.changes, modes.pulled);
-        let args = (LIFETIMES, FEED_CAP, of_post, least);
+        let args = (LIFETIMES, self.feed_cap.filled(), of_post, least);
         let mut delivered = Delivered::default();
         for (users, response) in self.for_users(Function::Deliver, (users, USERS_PER_CALL), user_keys, &args).await? {
             let (reached, ranked, now, later): (u64, Vec<usize>, Vec<usize>, Vec<usize>) = response;

@@ -137,13 +137,13 @@ impl Redis {
     }
 
     fn change(&self, user: UserId) -> Cmd {
-        let lifetime = if self.0.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
+        let lifetime = if self.link.reads_replicas() { keys::CHANGED_LIFETIME_REPLICAS } else { keys::CHANGED_LIFETIME };
         set(&keys::changed(user), 1, lifetime)
     }
 
     /// Whether a response about `owner` may come from a replica: if `caller` is known to have made no recent change.
     async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
-        self.0.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
+        self.link.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
     }
 }
 

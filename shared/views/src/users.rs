@@ -42,7 +42,7 @@ impl Redis {
             Bundle { commands: vec![fcall(function, &keys, args)], consistency: Consistency::Strong, bulk }
         };
         // On a cluster, one call serves users of one bucket, because they share a slot.
-        let parts: Vec<&[UserId]> = match self.0.is_one_node() {
+        let parts: Vec<&[UserId]> = match self.link.is_one_node() {
             true => users.chunks(per_call).collect(),
             false => users.chunk_by(|a, b| a.bucket() == b.bucket()).flat_map(|users| users.chunks(per_call)).collect(),
         };
@@ -75,7 +75,7 @@ impl Redis {
         call: impl Fn(&[UserId]) -> Bundle,
     ) -> Vec<(&'a [UserId], Result<T>)> {
         let name = function.source_name();
-        if !self.0.is_one_node() {
+        if !self.link.is_one_node() {
             let results = self.results(name, parts.iter().map(|users| call(users)).collect()).await;
             return parts.into_iter().zip(results).map(|(users, result)| (users, result.map(|(value, _)| value))).collect();
         }

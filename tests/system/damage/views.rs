@@ -9,7 +9,7 @@ use tidemark::{
         ReadState, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix, reader_state::META_FIELD,
     },
     facts::schema,
-    ports::{CardVersion, CountsVersion, FanOutKind, List, Marks},
+    ports::{CardVersion, CountsVersion, FanOutKind, List, Marks, Rebuild},
     views::keys,
 };
 use tidemark_tests::items::n;
@@ -233,7 +233,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a rebuild that was abandoned", &async |scene: &Scene| {
         let past = Timestamp::from_ms(scene.now().ms() - 60_000);
-        scene.app.stores.reader_views.begin(scene.reader, 7, past, true).await.unwrap();
+        scene.app.stores.reader_views.begin(scene.reader, 7, past, Rebuild::Anew).await.unwrap();
         view(scene, "rebuild-abandoned")
     }),
     ("a lost read fact below a view", &async |scene: &Scene| {

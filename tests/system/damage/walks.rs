@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{NoticeId, Reaction, Timestamp},
     facts::schema,
-    ports::NoticesPublished,
+    ports::{NoticesPublished, Rebuild},
     views::keys,
 };
 use tidemark_reconcile::{
@@ -298,7 +298,7 @@ fn the_minute_job_finds_an_abandoned_rebuild() {
         let scenes = Scene::several(world, 2).await;
         let now = scenes[0].app.stores.clock.now().ms();
         for (scene, began) in scenes.iter().zip([now - 60_000, now]) {
-            scene.app.stores.reader_views.begin(scene.reader, 7, Timestamp::from_ms(began), true).await.unwrap();
+            scene.app.stores.reader_views.begin(scene.reader, 7, Timestamp::from_ms(began), Rebuild::Anew).await.unwrap();
         }
         let abandoned = json!([{ "kind": "rebuild-abandoned", "user": scenes[0].reader }]);
         let step = async |job: &str, dry_run: bool| {

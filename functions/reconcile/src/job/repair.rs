@@ -1,6 +1,6 @@
 //! Applies remedies: the operations that write the views in any case, and conditional writes for facts.
 
-use tidemark_app::ports::StoreError;
+use tidemark_app::ports::{Rebuild, StoreError};
 use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, UserId};
 
 use super::{Reconcile, ReconcileError};
@@ -40,7 +40,9 @@ impl Reconcile {
                 views.retract(&[user], key, head.deletions(), head.modes).await?;
             }
             Remedy::DropAuthor { user, author, rev } => self.drop_author(user, author, rev).await?,
-            Remedy::Rebuild { user, anew } => drop(readers.rebuild(user, anew).await?),
+            Remedy::Rebuild { user, anew } => {
+                readers.rebuild(user, if anew { Rebuild::Anew } else { Rebuild::Missing }).await?;
+            }
             Remedy::Touch { user } => views.touch(user, stores.clock.now(), false).await?,
             Remedy::StoreTombstone { post } => {
                 let tombstone = PostSummary::tombstone(self.post(post).await?.0);

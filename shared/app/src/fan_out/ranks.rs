@@ -13,7 +13,6 @@ use std::{ops::Range, time::Duration};
 
 use tidemark_domain::{
     FeedKey, Modes, Post, PostId, Rank, UserId,
-    feed::FEED_CAP,
     pages::{page_buckets, page_count, page_tasks},
 };
 
@@ -122,7 +121,7 @@ impl FanOuts {
         if !head.modes.is_push_alone() {
             return Ok(Vec::new());
         }
-        let mut seqs = head.feed_seqs(0, head.latest_seq, FEED_CAP);
+        let mut seqs = head.feed_seqs(0, head.latest_seq, self.sync.readers.feed_cap.most());
         seqs.retain(|seq| moved.is_none_or(|moved| moved.posts.contains_key(seq)));
         let posts = self.stores.posts.posts_of(author, &seqs).await?;
         Ok(posts.iter().filter(|post| post.is_in_feeds() && post.step.changes > 0).map(MovedPost::new).collect())

@@ -6,10 +6,22 @@ use async_trait::async_trait;
 use tidemark_domain::{
     AuthorHead, AuthorState, Card, Counters, Edge, FeedKey, HalfLife, Modes, PostId, PostSummary, PostText, PostTimes, Rank,
     RankedPlace, ReactionCounts, ReactionState, ReadState, ReaderState, Relation, Score, Seq, SeqSet, Step, Timestamp, UserId,
+    feed::FeedCap,
 };
 
 use super::{facts::CountsVersion, live::Notified};
 use crate::error::Result;
+
+/// When [`ReaderViews::begin`] starts a rebuild.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rebuild {
+    /// If there is no view.
+    Missing,
+    /// Also if the view is [short](View::is_short). Its ranked feed keeps what has moved.
+    Short,
+    /// Even if there is a view, or another process rebuilds it.
+    Anew,
+}
 
 /// The result of [`ReaderViews::begin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +30,7 @@ pub enum Begun {
     Begun,
     /// Another process owns a rebuild, and its deadline has not passed.
     Building,
-    /// A view exists, so there is nothing to rebuild.
+    /// There is nothing to rebuild.
     Ready,
 }
 
@@ -53,8 +65,17 @@ pub struct View {
     pub entries: Vec<FeedKey>,
     /// Whether `entries` contains all entries that the view stores.
     pub whole: bool,
+    /// The number of entries that the view stores, if it was read.
+    pub stored: Option<usize>,
     /// The ranked feed, if it was asked for.
     pub ranked: Ranked,
+}
+
+impl View {
+    /// Returns whether removals have left fewer entries than a feed has, although the facts have older posts.
+    pub(crate) fn is_short(&self, cap: FeedCap) -> bool {
+        self.state.meta.low.is_some() && self.stored.is_some_and(|stored| stored < cap.least())
+    }
 }
 
 /// A first page reads at least this many of the newest entries: usually all of the last minutes ([`Trail`]).
@@ -109,12 +130,12 @@ pub trait ReaderViews: Send + Sync {
     /// Puts posts into the ranked feeds of these users, or moves them there, unless a feed lacks the post or has a
     /// later step. With `create`, a user with a feed and without a ranked feed gets one.
     async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()>;
-    /// Starts a rebuild. With `anew` it starts even if a view exists, or another process rebuilds it.
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, anew: bool) -> Result<Begun>;
+    /// Starts a rebuild.
+    async fn begin(&self, user: UserId, token: u64, now: Timestamp, rebuild: Rebuild) -> Result<Begun>;
     /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
     async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>>;
     /// Merges facts into the view. Returns the authors of whom the view has newer facts, or no field of this follow:
-    /// their facts have to be loaded again. `None` if there is no view, or the caller no longer owns the rebuild.
+    /// their facts have to be loaded again, and their entries are not stored. `None` if there is no view, or the caller no longer owns the rebuild.
     async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>>;
     /// Ends a rebuild. Returns false if the caller no longer owns it.
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool>;

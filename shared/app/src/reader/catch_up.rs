@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use futures::{FutureExt, future::BoxFuture};
-use tidemark_domain::{
-    AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, feed::FEED_CAP,
-};
+use tidemark_domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId};
 
-use super::Readers;
+use super::{Readers, feed::ALL};
 use crate::{
     in_parallel,
     ports::{Result, Seed},
@@ -33,30 +31,58 @@ impl Readers {
         let authors: Vec<UserId> = stale.iter().map(|(author, _)| *author).collect();
         let (edges, reads) =
             futures::try_join!(self.stores.edges.edges(user, &authors), self.stores.reads.reads(user, &authors))?;
+        self.retract_deleted(user, state, &stale).await?;
         let nothing = ReadState::default();
         let mut seeds: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(stale.len());
         for (author, head) in &stale {
-            match edges.get(author).filter(|edge| edge.following) {
+            let field = state.authors.get(author);
+            match edges.get(author).filter(|edge| edge.following && field.is_some_and(|field| field.rev == edge.rev)) {
                 Some(edge) => {
                     // Read and retracted posts count as delivered, but may never have been fetched.
-                    let known = state.authors.get(author).map_or(0, |state| state.through.min(state.pull_cursor.seq));
+                    let known = field.map_or(0, |field| field.through.min(field.pull_cursor.seq));
                     seeds.push(self.seed_news(user, edge, head, reads.get(author).unwrap_or(&nothing), known).boxed());
                 }
-                // The view missed an unfollow.
+                // The view missed an unfollow, or a choice: the end of a mute needs more than the news.
                 None => seeds.push(async { self.sync(user, &[*author]).await }.boxed()),
             }
         }
         in_parallel(seeds).await.into_iter().collect()
     }
 
+    /// Removes the entries of posts that these authors have deleted. Nobody retracts posts of pulled authors. If this
+    /// ends before the seed, the next read does it again.
+    async fn retract_deleted(&self, user: UserId, state: &ReaderState, stale: &[(UserId, AuthorHead)]) -> Result<()> {
+        let has_news = |(author, head): &&(UserId, AuthorHead)| {
+            state.authors.get(author).is_some_and(|field| head.deletions() > field.pull_cursor.deletions)
+        };
+        let heads: HashMap<UserId, &AuthorHead> = stale.iter().filter(has_news).map(|(author, head)| (*author, head)).collect();
+        if heads.is_empty() {
+            return Ok(());
+        }
+        let Some(view) = self.stores.reader_views.view(user, ALL).await? else { return Ok(()) };
+        let deleted = view.entries.iter().filter_map(|key| {
+            let head = *heads.get(&key.post.author)?;
+            head.deleted.contains(key.post.seq).then_some((*key, head))
+        });
+        let retractions: Vec<BoxFuture<'_, Result<()>>> = deleted
+            .map(|(key, head)| {
+                let retract =
+                    async move { self.stores.reader_views.retract(&[user], key, head.deletions(), head.modes).await.map(drop) };
+                retract.boxed()
+            })
+            .collect();
+        in_parallel(retractions).await.into_iter().collect()
+    }
+
     /// Adds the posts that an author published after `known`.
     async fn seed_news(&self, user: UserId, edge: &Edge, head: &AuthorHead, reads: &ReadState, known: Seq) -> Result<()> {
         let after = known.max(edge.floor);
-        let news = head.feed_seqs(after, head.latest_seq, FEED_CAP);
+        let most = if edge.muted.is_some() { 0 } else { self.feed_cap.filled() };
+        let news = head.feed_seqs(after, head.latest_seq, most);
         let news: Vec<PostId> = news.into_iter().map(|seq| PostId::new(edge.author, seq)).collect();
         let (posts, _) = self.summaries(&news).await?;
         let entries: Vec<FeedKey> = posts.iter().map(PostSummary::key).collect();
-        let low = entries.iter().min().filter(|_| news.len() == FEED_CAP).copied();
+        let low = entries.iter().min().filter(|_| news.len() == self.feed_cap.filled()).copied();
         let state = AuthorState::from_facts(edge, head, reads);
         // If the view has newer facts by now, the next read compares it again.
         self.stores.reader_views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;

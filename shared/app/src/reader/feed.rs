@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score, Since,
-    Timestamp, Trail, UserId, feed::FEED_CAP,
+    AuthorHead, AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score,
+    Seq, Since, Timestamp, Trail, UserId, feed::FEED_CAP,
 };
 
 use super::{
     Body, Origin, Readers, Snapshot,
     rebuild::Part,
-    timeline::{Facts, Lane, Merge},
+    timeline::{Facts, Lane, Merge, Placed, Summaries},
 };
 use crate::ports::{KnownReactions, NEWEST, PageParts, Result, Store, View};
 
@@ -141,7 +141,7 @@ struct Walk<'a> {
     bound: Option<FeedKey>,
     /// `None` until a first page has read the newest posts.
     start: Option<Start>,
-    /// Whether the facts have nothing more for the page.
+    /// Whether there is nothing more for the page.
     ended: bool,
 }
 
@@ -150,6 +150,29 @@ impl<'a> Walk<'a> {
         let (bound, trail) = query.before.clone().unzip();
         let start = trail.map(|trail| Start { newest: None, trail });
         Self { query, page: Collected::new(query.limit, query.parts), bound, start, ended: false }
+    }
+
+    /// Returns as many posts as the page lacks. A first page of the facts alone reads its trail too.
+    async fn next<P: Placed>(&mut self, merge: &mut Merge<'_, P>) -> Result<Vec<P>> {
+        let mut posts = Vec::new();
+        let mut extends = self.start.is_none();
+        let (mut newest, mut trail) = (None, Trail::default());
+        while extends || (posts.len() < self.page.missing() && !self.ended) {
+            let Some(post) = merge.next().await? else {
+                self.ended = true;
+                break;
+            };
+            let key = post.key();
+            newest = newest.or(Some(key));
+            extends = extends && trail.extend(&key);
+            self.ended |= self.ends_at(&key);
+            if posts.len() < self.page.missing() && self.is_inside(&key) {
+                posts.push(post);
+            }
+        }
+        let start = self.start.get_or_insert(Start { newest, trail });
+        start.newest = start.newest.or(newest);
+        Ok(posts)
     }
 
     fn is_inside(&self, key: &FeedKey) -> bool {
@@ -164,6 +187,15 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Returns the lowest number of each author among these entries.
+pub(super) fn lowest<'a>(entries: impl Iterator<Item = &'a FeedKey>) -> HashMap<UserId, Seq> {
+    let mut lowest = HashMap::new();
+    for FeedKey { post, .. } in entries {
+        lowest.entry(post.author).and_modify(|seq: &mut Seq| *seq = post.seq.min(*seq)).or_insert(post.seq);
+    }
+    lowest
+}
+
 impl Readers {
     /// Returns one page of the feed, newest first.
     pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>> {
@@ -171,7 +203,7 @@ impl Readers {
         // A first page needs few of the newest entries. The position of a cursor is unknown.
         let few = query.before.is_none() && query.status == Status::All && query.list.is_none();
         let newest = if few { NEWEST.max(query.limit + 1 + MARGIN) } else { ALL };
-        let collected = match self.view_of(user, &query, newest).await {
+        let collected = match self.view_of(user, &query, Part::Newest(newest)).await {
             Ok(Some(view)) => self.collect_stored(user, view, &mut walk).await,
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
             Err(error) => Err(error),
@@ -185,8 +217,11 @@ impl Readers {
             collected => collected?,
         };
         snapshot.state = snapshot.state.of_list(query.list);
-        if walk.page.missing() > 0 && !walk.ended {
-            self.collect_facts(&mut snapshot, &mut walk).await?;
+        if snapshot.origin != Origin::View {
+            let facts = Facts(&*self.stores.posts);
+            let lanes = Lane::of(&snapshot, query.status);
+            let posts = walk.next(&mut Merge::new(&facts, &*self.stores.posts, lanes, walk.bound)).await?;
+            walk.page.posts.extend(posts.into_iter().map(PostSummary::from));
         }
         let Walk { page, start, .. } = walk;
         let place = |post: &PostSummary, _| Some((post.key(), post.created_at));
@@ -251,8 +286,8 @@ impl Readers {
         Ok((deleted, !promised.is_empty()))
     }
 
-    async fn view_of(&self, user: UserId, query: &FeedQuery<FeedKey>, newest: usize) -> Result<Option<View>> {
-        let Some(mut view) = self.view(user, Part::Newest(newest)).await? else { return Ok(None) };
+    async fn view_of(&self, user: UserId, query: &FeedQuery<FeedKey>, part: Part) -> Result<Option<View>> {
+        let Some(mut view) = self.view(user, part).await? else { return Ok(None) };
         view.state = self.state_for(user, view.state, query.list, query.status).await?;
         Ok(Some(view))
     }
@@ -280,84 +315,93 @@ impl Readers {
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
 
-    /// Collects the part of a page that the view stores.
+    /// Collects the part of a page that the view stores, and what lies below it.
     async fn collect_stored(&self, user: UserId, mut view: View, walk: &mut Walk<'_>) -> Result<Snapshot> {
         let query = walk.query;
+        let mut refills = true;
         loop {
-            let mut again = false;
             if walk.start.is_none() {
                 let (start, suffices) = query.start(&view.state, &view.entries, view.whole);
-                again = !suffices;
                 walk.start = suffices.then_some(start);
             }
-            if !again {
-                let state = &view.state;
-                let wanted = |key: &&FeedKey| walk.is_inside(key) && query.has(state, key);
-                let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(walk.page.missing()).copied().collect();
-                // Whether all entries that may be new are in the view.
-                let reached = query.since.is_some()
-                    && state.meta.low.is_none_or(|low| walk.ends_at(&low))
-                    && (view.whole || view.entries.iter().any(|key| walk.ends_at(key)));
-                again = keys.is_empty() && !view.whole && !reached;
-                if let Some(last) = keys.last() {
-                    walk.bound = Some(*last);
-                    again |= self.collect(user, &keys, state, &mut walk.page).await?.1;
-                } else if reached {
-                    walk.ended = true;
-                } else if view.whole {
-                    walk.ended = match query.status {
-                        Status::All => state.meta.low.is_none(),
-                        Status::Unread => {
-                            let stored = view.entries.iter().filter(|key| query.has(state, key));
-                            state.unread_total() == stored.count() as u64
-                        }
-                    };
+            let (found, again) = match walk.start.is_some() {
+                true => self.collect_entries(user, &view, walk).await?,
+                false => (false, true),
+            };
+            let needs_more = walk.page.missing() > 0 && !walk.ended;
+            let part = if again {
+                Part::Newest(ALL)
+            } else if needs_more && found {
+                continue;
+            } else if needs_more && view.is_short(self.feed_cap) && std::mem::take(&mut refills) {
+                Part::Full
+            } else {
+                let mut snapshot = Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View };
+                if needs_more {
+                    self.collect_below(user, &mut snapshot, &lowest(view.entries.iter()), walk).await?;
                 }
-                if !again && (walk.page.missing() == 0 || keys.is_empty()) {
-                    return Ok(Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View });
-                }
-            }
-            if again {
-                match self.view_of(user, query, ALL).await? {
-                    Some(whole) => view = whole,
-                    None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
-                }
+                return Ok(snapshot);
+            };
+            match self.view_of(user, query, part).await? {
+                Some(whole) => view = whole,
+                None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
             }
         }
     }
 
-    /// Collects the rest of a page from the facts. A first page of the facts alone reads its trail too.
-    async fn collect_facts(&self, snapshot: &mut Snapshot, walk: &mut Walk<'_>) -> Result<()> {
-        if snapshot.origin == Origin::View {
-            let authors: Vec<UserId> = snapshot.state.authors.keys().copied().collect();
-            snapshot.heads = self.stores.posts.heads(&authors).await?;
-            let low = snapshot.state.meta.low;
-            walk.bound = [walk.bound, low].into_iter().flatten().min();
+    /// Collects entries of the view. Returns whether there were some, and whether the view has to be read again.
+    async fn collect_entries(&self, user: UserId, view: &View, walk: &mut Walk<'_>) -> Result<(bool, bool)> {
+        let (query, state) = (walk.query, &view.state);
+        let wanted = |key: &&FeedKey| walk.is_inside(key) && query.has(state, key);
+        let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(walk.page.missing()).copied().collect();
+        if let Some(last) = keys.last() {
+            walk.bound = Some(*last);
+            return Ok((true, self.collect(user, &keys, state, &mut walk.page).await?.1));
         }
-        let lanes = match walk.query.status {
-            Status::All => Lane::of_feed(snapshot, false),
-            Status::Unread => Lane::of_unread(snapshot),
-        };
-        let (posts, facts) = (&*self.stores.posts, Facts(&*self.stores.posts));
-        let mut merge = Merge::new(&facts, posts, lanes, walk.bound);
-        let mut extends = walk.start.is_none();
-        let (mut newest, mut trail) = (None, Trail::default());
-        while (walk.page.missing() > 0 || extends)
-            && let Some(post) = merge.next().await?
-        {
-            let key = post.key();
-            newest = newest.or(Some(key));
-            extends = extends && trail.extend(&key);
-            if walk.ends_at(&key) && !extends {
-                break;
-            }
-            if walk.page.missing() > 0 && walk.is_inside(&key) {
-                walk.page.posts.push(post.into());
-            }
+        // Whether all entries that may be new are in the view.
+        let reached = query.since.is_some()
+            && state.meta.low.is_none_or(|low| walk.ends_at(&low))
+            && (view.whole || view.entries.iter().any(|key| walk.ends_at(key)));
+        walk.ended = reached
+            || view.whole
+                && match query.status {
+                    Status::All => state.meta.low.is_none(),
+                    Status::Unread => {
+                        let stored = view.entries.iter().filter(|key| query.has(state, key));
+                        state.unread_total() == stored.count() as u64
+                    }
+                };
+        Ok((false, !view.whole && !reached))
+    }
+
+    /// Collects posts below what a view stores. `lowest` has the lowest number of each author in it.
+    async fn collect_below(
+        &self,
+        user: UserId,
+        snapshot: &mut Snapshot,
+        lowest: &HashMap<UserId, Seq>,
+        walk: &mut Walk<'_>,
+    ) -> Result<()> {
+        let Some(low) = snapshot.state.meta.low else { return Ok(()) };
+        snapshot.heads = self.known_heads(snapshot.state.authors.keys().copied().collect()).await?;
+        let lanes = Lane::below(snapshot, walk.query.status, low, lowest);
+        let bound = walk.bound.map_or(low, |bound| bound.min(low));
+        let summaries = Summaries(self);
+        let mut merge = Merge::new(&summaries, &*self.stores.posts, lanes, Some(bound));
+        // Again if posts were deleted in between.
+        while walk.page.missing() > 0 && !walk.ended {
+            let keys: Vec<FeedKey> = walk.next(&mut merge).await?.iter().map(PostSummary::key).collect();
+            self.collect(user, &keys, &snapshot.state, &mut walk.page).await?;
         }
-        let start = walk.start.get_or_insert(Start { newest, trail });
-        start.newest = start.newest.or(newest);
         Ok(())
+    }
+
+    /// Returns heads from Redis. Those that Redis lacks are read from the facts and stored.
+    pub(super) async fn known_heads(&self, authors: Vec<UserId>) -> Result<HashMap<UserId, AuthorHead>> {
+        let mut heads = self.stores.head_views.heads(&authors).await?;
+        let unknown: Vec<UserId> = authors.into_iter().filter(|author| !heads.contains_key(author)).collect();
+        heads.extend(self.heads_of_facts(&unknown).await?);
+        Ok(heads)
     }
 
     /// Returns the live posts in the order of `ids`, and the deleted ones.

@@ -15,7 +15,7 @@ mod unread;
 
 use std::{collections::HashMap, sync::Arc};
 
-use tidemark_domain::{AuthorHead, AuthorState, Edge, HalfLife, PostId, ReadState, ReaderState, UserId};
+use tidemark_domain::{AuthorHead, AuthorState, Edge, HalfLife, PostId, ReadState, ReaderState, UserId, feed::FeedCap};
 use tracing::warn;
 
 pub use author_page::{AuthorPage, AuthorQuery, Blocked};
@@ -40,6 +40,7 @@ pub struct Readers {
     pub hot_posts: Hot<PostId, KnownPost>,
     /// Of the scores in ranked feeds.
     pub half_life: HalfLife,
+    pub feed_cap: FeedCap,
 }
 
 /// The source of a snapshot.

@@ -3,8 +3,11 @@
 //! A ranked feed has the stored entries of the feed by time, ordered by score. Workers fill it, and a ranked read adds
 //! what it lacks. Without Redis, the page is computed from the newest posts in the facts.
 //!
+//! The posts of a list, and the unread posts, are a *selection* of the feed. If the view stores fewer of them than a
+//! rebuilt view has, the newest of those below are added from their summaries.
+//!
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
-//! no post is returned twice, and a post that has not moved is returned once.
+//! no post is returned twice, and a post that has not moved is returned once. Of posts below the view no moves are known.
 
 use std::{
     cmp::Reverse,
@@ -17,17 +20,19 @@ use tidemark_domain::{
 
 use super::{
     FeedPage, FeedQuery, Origin, Readers, Snapshot, Status,
-    feed::{ALL, Collected, MARGIN, Start},
+    feed::{ALL, Collected, MARGIN, Start, lowest},
     rebuild::Part,
+    timeline::{Facts, Lane, Merge, Summaries},
 };
-use crate::ports::{Result, Store, View};
+use crate::ports::{Ranked, Result, Store, View};
 
 type RankedQuery = FeedQuery<RankedPlace>;
 
 impl RankedQuery {
-    /// Returns whether a page of this query may have the post.
-    fn takes(&self, state: &ReaderState, key: &FeedKey) -> bool {
-        self.has(state, key) && self.is_new(key) && self.before.as_ref().is_none_or(|(_, trail)| trail.allows(key))
+    /// Returns whether a page of this query may have a post of the feed.
+    fn takes(&self, key: &FeedKey, score: Score) -> bool {
+        let is_below = |(place, trail): &(RankedPlace, Trail)| place.is_above(score, key) && trail.allows(key);
+        self.is_new(key) && self.before.as_ref().is_none_or(is_below)
     }
 
     fn below(&self) -> Option<RankedPlace> {
@@ -35,7 +40,7 @@ impl RankedQuery {
     }
 
     /// The same as [`FeedQuery::start`] for a page of a ranked feed.
-    fn ranked_start(&self, View { state, entries, whole, ranked }: &View) -> (Start, bool) {
+    fn ranked_start(&self, View { state, entries, whole, ranked, .. }: &View) -> (Start, bool) {
         if let Some((_, trail)) = &self.before {
             return (Start { newest: None, trail: trail.clone() }, true);
         }
@@ -49,10 +54,10 @@ impl RankedQuery {
     }
 
     /// Returns whether the view has all entries of the ranked feed for this query. A poll needs only those that are new.
-    fn has_all_of(&self, View { state, entries, whole, ranked }: &View) -> bool {
+    fn has_all_of(&self, View { state, entries, whole, ranked, .. }: &View) -> bool {
         let end = |since: &Since| *whole || entries.last().is_some_and(|last| since.ends_at(last));
         let known: HashSet<&FeedKey> = ranked.entries.iter().map(|(key, _)| key).collect();
-        let mut new = entries.iter().filter(|key| self.takes(state, key));
+        let mut new = entries.iter().filter(|key| self.has(state, key) && self.is_new(key));
         ranked.whole || (self.before.is_none() && self.since.as_ref().is_some_and(end) && new.all(|key| known.contains(key)))
     }
 }
@@ -80,11 +85,13 @@ impl Readers {
 
     /// Collects a page from the view; `None` if there is no complete view now.
     async fn ranked_of_view(&self, user: UserId, query: &RankedQuery) -> Result<Option<Collection>> {
-        let (below, few) = (query.below(), query.status == Status::All && query.list.is_none());
-        let mut most = if few { query.limit + 1 + MARGIN } else { ALL };
+        let (below, selects) = (query.below(), query.status == Status::Unread || query.list.is_some());
+        // The posts of a selection are counted from its top.
+        let from = below.map(|place| if selects { RankedPlace { score: Score::MAX, ..place } } else { place });
+        let mut most = if selects { ALL } else { query.limit + 1 + MARGIN };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
-            let Some(view) = self.view(user, Part::Ranked { below, most }).await? else { return Ok(None) };
+            let Some(view) = self.view(user, Part::Ranked { below: from, most }).await? else { return Ok(None) };
             let view = View { state: self.state_for(user, view.state, query.list, query.status).await?, ..view };
             let (start, suffices) = query.ranked_start(&view);
             if !suffices && most < ALL {
@@ -94,9 +101,14 @@ impl Readers {
             // Entries that are not shown, or whose posts are deleted, may have taken the places of others.
             let partly = most < ALL && !query.has_all_of(&view);
             let View { state, ranked, .. } = view;
+            let mut shown: Vec<(FeedKey, Score)> = ranked.entries.clone();
+            shown.retain(|(key, _)| query.has(&state, key) && !gone.contains(&key.post));
+            if selects {
+                shown.extend(self.below_selected(&state, query, &ranked, shown.len()).await?);
+                shown.sort_unstable_by_key(|&(key, score)| Reverse((score, key)));
+            }
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
-            let shown = ranked.entries.iter().filter(|(key, _)| query.takes(&state, key) && stays(key));
-            let shown: Vec<(FeedKey, Score)> = shown.filter(|(key, _)| !gone.contains(&key.post)).copied().collect();
+            shown.retain(|(key, score)| query.takes(key, *score) && stays(key));
             let mut page = Collected::new(query.limit, query.parts);
             page.scores = shown.iter().map(|(key, score)| (key.post, *score)).collect();
             let keys: Vec<FeedKey> = shown.iter().map(|(key, _)| *key).collect();
@@ -119,25 +131,51 @@ impl Readers {
         }
     }
 
+    /// Returns the newest posts of a selection below what the view stores, so that it has as many as a rebuilt view.
+    async fn below_selected(
+        &self,
+        state: &ReaderState,
+        query: &RankedQuery,
+        ranked: &Ranked,
+        stored: usize,
+    ) -> Result<Vec<(FeedKey, Score)>> {
+        let missing = self.feed_cap.filled().saturating_sub(stored);
+        // No post below a view is new.
+        let may_have = |low: &FeedKey| missing > 0 && !query.since.as_ref().is_some_and(|since| since.ends_at(low));
+        let Some(low) = state.meta.low.filter(may_have) else { return Ok(Vec::new()) };
+        if query.status == Status::Unread && state.unread_total() <= stored as u64 {
+            return Ok(Vec::new());
+        }
+        let heads = self.known_heads(state.authors.keys().copied().collect()).await?;
+        let snapshot = Snapshot { state: state.clone(), heads, origin: Origin::View };
+        let lanes = Lane::below(&snapshot, query.status, low, &lowest(ranked.entries.iter().map(|(key, _)| key)));
+        let posts = Merge::new(&Summaries(self), &*self.stores.posts, lanes, Some(low)).take(missing).await?;
+        let scored = |post: PostSummary| {
+            let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
+            (post.key(), self.half_life.score(post.created_at, post.rank, preference))
+        };
+        Ok(posts.into_iter().map(scored).collect())
+    }
+
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
     async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: &RankedQuery) -> Result<Collection> {
-        let (posts, low) = self.newest_posts(&snapshot).await?;
         snapshot.state = snapshot.state.of_list(query.list);
-        let state = &snapshot.state;
+        let (source, lanes) = (Facts(&*self.stores.posts), Lane::of(&snapshot, query.status));
+        let posts = Merge::new(&source, &*self.stores.posts, lanes, None).take(self.feed_cap.filled()).await?;
         let start = match &query.before {
             Some((_, trail)) => Start { newest: None, trail: trail.clone() },
             None => {
-                let feed = || posts.iter().map(Post::key).filter(|key| query.has(state, key));
-                Start { newest: feed().next(), trail: Trail::of(feed(), low) }
+                let low = posts.last().filter(|_| posts.len() == self.feed_cap.filled()).map(Post::key);
+                Start { newest: posts.first().map(Post::key), trail: Trail::of(posts.iter().map(Post::key), low) }
             }
         };
+        let state = &snapshot.state;
         let scored = |post: Post| {
             let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
             (self.half_life.score(post.created_at, post.rank(), preference), post.key(), post)
         };
         let mut posts: Vec<(Score, FeedKey, Post)> =
-            posts.into_iter().map(scored).filter(|(_, key, _)| query.takes(state, key)).collect();
-        posts.retain(|(score, key, _)| query.below().is_none_or(|place| place.is_above(*score, key)));
+            posts.into_iter().map(scored).filter(|(score, key, _)| query.takes(key, *score)).collect();
         posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
         posts.truncate(query.limit + 1);
         let mut page = Collected::new(query.limit, query.parts);

@@ -1,16 +1,21 @@
 //! The rebuild of a reader's view while it is in use: by each read that finds it missing, damaged or abandoned, by a
-//! `rebuild` task, and by an update that disagrees with the view in every round. First the view is flagged, so that
-//! deliveries, follows and marks reach it from then on. Then the facts are merged. Then the flag is removed.
+//! read that needs more than a short view has, by a `rebuild` task, and by an update that disagrees with the view in
+//! every round. First the view is flagged, so that deliveries, follows and marks reach it from then on. Then the facts
+//! are merged. Then the flag is removed.
+//!
+//! Removals make a view short. A rebuild stores more entries than a short view has (`FeedCap`), so later reads do not
+//! find it short again.
 
-use tidemark_domain::{Edge, FeedKey, Post, Rank, RankedPlace, ReaderState, UserId, feed::FEED_CAP};
+use tidemark_domain::{Edge, FeedKey, PostSummary, Rank, RankedPlace, ReaderState, UserId};
 use tracing::{debug, info, warn};
 
 use super::{
-    Origin, PairFacts, Readers, Snapshot,
+    Origin, PairFacts, Readers, Snapshot, Status,
+    feed::ALL,
     shared::Places,
-    timeline::{Facts, Lane, Merge, Placed, Source},
+    timeline::{Facts, Lane, Merge, Placed, Source, Summaries},
 };
-use crate::ports::{Begun, Metric, Posts, Result, Seed, StoreError, View};
+use crate::ports::{Begun, Metric, Rebuild, Result, Seed, StoreError, View};
 
 /// How often facts that changed during the rebuild are loaded again, and a view that vanished is rebuilt again.
 const ROUNDS: usize = 6;
@@ -20,7 +25,9 @@ const ROUNDS: usize = 6;
 pub(super) enum Part {
     /// This many of the newest entries.
     Newest(usize),
-    /// At most this many entries of the ranked feed.
+    /// All entries, of a view that is not short.
+    Full,
+    /// At most this many entries of the ranked feed, of a view that is not short.
     Ranked { below: Option<RankedPlace>, most: usize },
 }
 
@@ -30,7 +37,8 @@ impl Readers {
     pub(super) async fn view(&self, user: UserId, part: Part) -> Result<Option<View>> {
         // The posts of a walk stay where its first page found them.
         let ranked = matches!(part, Part::Ranked { .. });
-        let (mut anew, mut compared) = (false, matches!(part, Part::Ranked { below: Some(_), .. }));
+        let (mut why, mut compared) = (Rebuild::Missing, matches!(part, Part::Ranked { below: Some(_), .. }));
+        let mut refills = !matches!(part, Part::Newest(_));
         let mut first = Some(self.outage.checked(self.part(user, part)).await);
         for round in 1..=ROUNDS {
             let found = match first.take() {
@@ -44,12 +52,16 @@ impl Readers {
                         self.catch_up(user, &view.state, stale).await?;
                         continue;
                     }
-                    // A ranked feed that is still not filled in the last round lacks only posts that just arrive.
-                    if round < ROUNDS && ranked && self.improve_ranks(user, &view, &mut compared).await? {
-                        continue;
+                    if round < ROUNDS && refills && view.is_short(self.feed_cap) {
+                        (why, refills) = (Rebuild::Short, false);
+                    } else {
+                        // A ranked feed that is still not filled in the last round lacks only posts that just arrive.
+                        if round < ROUNDS && ranked && self.improve_ranks(user, &view, &mut compared).await? {
+                            continue;
+                        }
+                        self.extend_lifetime(user, &view.state, ranked).await;
+                        return Ok(Some(view));
                     }
-                    self.extend_lifetime(user, &view.state, ranked).await;
-                    return Ok(Some(view));
                 }
                 // A follow opened the gate, and its facts were not merged. Merge them now.
                 Ok(Some(View { state, .. })) if !state.meta.building => {
@@ -61,14 +73,14 @@ impl Readers {
                 Ok(_) => {}
                 Err(StoreError::DamagedView { detail }) => {
                     warn!(%user, detail, "damaged view, rebuilding it");
-                    anew = true;
+                    why = Rebuild::Anew;
                 }
                 Err(error) => return Err(error),
             }
-            if !self.rebuild(user, anew).await? {
+            if !self.rebuild(user, why).await? {
                 return Ok(None);
             }
-            anew = false;
+            why = Rebuild::Missing;
         }
         Ok(None)
     }
@@ -76,15 +88,16 @@ impl Readers {
     async fn part(&self, user: UserId, part: Part) -> Result<Option<View>> {
         match part {
             Part::Newest(newest) => self.stores.reader_views.view(user, newest).await,
+            Part::Full => self.stores.reader_views.view(user, ALL).await,
             Part::Ranked { below, most } => self.stores.reader_views.ranked(user, self.half_life, below, most).await,
         }
     }
 
     /// Rebuilds the view from the facts. Returns false while another process rebuilds it, or if facts changed in every
     /// round. After an error the view stays flagged, and another process takes over after the deadline.
-    pub async fn rebuild(&self, user: UserId, anew: bool) -> Result<bool> {
+    pub async fn rebuild(&self, user: UserId, why: Rebuild) -> Result<bool> {
         let token = (self.stores.random)();
-        match self.stores.reader_views.begin(user, token, self.stores.clock.now(), anew).await? {
+        match self.stores.reader_views.begin(user, token, self.stores.clock.now(), why).await? {
             Begun::Building => return Ok(false),
             Begun::Ready => return Ok(true),
             Begun::Begun => {}
@@ -96,10 +109,17 @@ impl Readers {
         // The gate is open: later posts are delivered, and earlier ones are in the facts.
         let ids: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         // A repair relies on the facts alone.
-        let (known, reads) = futures::try_join!(self.authors(&ids, anew), self.stores.reads.all_reads(user))?;
+        let (known, reads) = futures::try_join!(self.authors(&ids, why == Rebuild::Anew), self.stores.reads.all_reads(user))?;
         let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
         let places = Places::new(&*self.stores.posts, &known);
-        let (entries, low) = newest(&places, &*self.stores.posts, &snapshot).await?;
+        let (entries, low) = match why {
+            Rebuild::Short => {
+                // Other readers lack the same posts, and a ranked read needs their ranks too.
+                let (posts, low) = self.newest(&Summaries(self), &snapshot).await?;
+                (posts.iter().map(PostSummary::key).collect(), low)
+            }
+            Rebuild::Missing | Rebuild::Anew => self.newest(&places, &snapshot).await?,
+        };
         debug!(%user, authors = ids.len(), entries = entries.len(), "rebuilding view");
 
         let authors = snapshot.state.authors.into_iter().collect();
@@ -125,13 +145,17 @@ impl Readers {
     pub async fn implied_view(&self, user: UserId) -> Result<(Vec<PairFacts>, Vec<(FeedKey, Rank)>, Option<FeedKey>)> {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
-        let (posts, low) = self.newest_posts(&snapshot).await?;
+        let (posts, low) = self.newest(&Facts(&*self.stores.posts), &snapshot).await?;
         Ok((pairs, posts.iter().map(|post| (post.key(), post.rank())).collect(), low))
     }
 
-    /// Returns the newest posts of a feed from the facts, and the lowest of them if there are older posts.
-    pub(super) async fn newest_posts(&self, snapshot: &Snapshot) -> Result<(Vec<Post>, Option<FeedKey>)> {
-        newest(&Facts(&*self.stores.posts), &*self.stores.posts, snapshot).await
+    /// Returns the newest posts of a feed, as many as a rebuild stores, and the lowest of them if there are older posts.
+    async fn newest<P: Placed>(&self, source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
+        let mut merge = Merge::new(source, &*self.stores.posts, Lane::of(snapshot, Status::All), None);
+        let posts = merge.take(self.feed_cap.filled()).await?;
+        let has_more = merge.next().await?.is_some();
+        let low = posts.last().filter(|_| has_more).map(P::key);
+        Ok((posts, low))
     }
 
     /// Returns a seed with fresh facts of these authors only.
@@ -160,17 +184,3 @@ impl Readers {
 }
 
 const TOUCH_INTERVAL_MS: u64 = 30 * 60 * 1000;
-
-/// Returns the newest posts of a view, at most the cap, and the lowest of them if there are older posts.
-async fn newest<P: Placed>(source: &dyn Source<P>, posts: &dyn Posts, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
-    let mut merge = Merge::new(source, posts, Lane::of_feed(snapshot, true), None);
-    let mut posts: Vec<P> = Vec::new();
-    while let Some(post) = merge.next().await? {
-        if posts.len() == FEED_CAP {
-            let low = posts.last().map(P::key);
-            return Ok((posts, low));
-        }
-        posts.push(post);
-    }
-    Ok((posts, None))
-}

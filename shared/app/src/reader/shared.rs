@@ -15,7 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, FeedKey, Post, PostId, PostSummary, PostTimes, Seq, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorHead, FeedKey, MOST_TIMES, Post, PostId, PostSummary, PostTimes, Seq, UserId};
 
 use super::{PairFacts, Readers, timeline::Source};
 use crate::ports::{Posts, Result, Store};
@@ -111,7 +111,8 @@ impl Readers {
         let mut heads = known.unwrap_or_default();
         let is_known = |author: &UserId| heads.contains_key(author);
         // From a minute after the author's last change, the marks of many readers miss the head.
-        let (mut old, missing): (Vec<UserId>, Vec<UserId>) = authors.iter().copied().partition(|author| !responds || is_known(author));
+        let (mut old, missing): (Vec<UserId>, Vec<UserId>) =
+            authors.iter().copied().partition(|author| !responds || is_known(author));
         old.retain(|author| heads.get(author).is_none_or(|head| posts[author].iter().any(|&seq| seq > head.latest_seq)));
         let (missing, old) = futures::try_join!(self.heads_of_facts(&missing), self.stores.posts.heads(&old))?;
         heads.extend(missing.into_iter().chain(old));
@@ -182,11 +183,11 @@ impl Readers {
         if !views.lease_times(author, token).await? {
             return Ok(());
         }
-        let newer = |known: &PostTimes| head.feed_seqs(known.upto, head.latest_seq, FEED_CAP);
+        let newer = |known: &PostTimes| head.feed_seqs(known.upto, head.latest_seq, MOST_TIMES);
         let (mut times, mut seqs) = known.map_or_else(Default::default, |known| (known.clone(), newer(known)));
-        if known.is_none() || seqs.len() == FEED_CAP {
-            seqs = head.feed_seqs(0, head.latest_seq, FEED_CAP);
-            let above = seqs.last().filter(|_| seqs.len() == FEED_CAP).map_or(0, |oldest| oldest - 1);
+        if known.is_none() || seqs.len() == MOST_TIMES {
+            seqs = head.feed_seqs(0, head.latest_seq, MOST_TIMES);
+            let above = seqs.last().filter(|_| seqs.len() == MOST_TIMES).map_or(0, |oldest| oldest - 1);
             times = PostTimes { above, ..PostTimes::default() };
         }
         let posts = self.stores.posts.posts_of(author, &seqs).await?;

@@ -1,9 +1,9 @@
 //! Updates of one reader's view after a change of an edge or a read state.
 
-use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId, feed::FEED_CAP};
+use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId};
 
 use super::{PairFacts, Readers, shared::Places, timeline::Source};
-use crate::ports::{Gate, Result, Seed, StoreError};
+use crate::ports::{Gate, Rebuild, Result, Seed, StoreError};
 
 /// The number of times that facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;
@@ -72,7 +72,7 @@ impl Readers {
             self.sync(user, &[author]).await?;
         }
         // A view that repeatedly claims to know more than the facts is damaged.
-        self.rebuild(user, true).await.map(|_| ())
+        self.rebuild(user, Rebuild::Anew).await.map(|_| ())
     }
 
     /// Updates the view from the read states of these facts. May be repeated after an error.
@@ -104,8 +104,8 @@ impl Readers {
 
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
-    /// the cap, below `low`. The view's low end rises to `low`, and posts below it come from the facts. The gate is
-    /// open. `again` is set if the view knew more than a seed from before.
+    /// a view stores, below `low`. The view's low end rises to `low`, and posts below it come from the facts. Of a muted
+    /// author there are no entries. The gate is open. `again` is set if the view knew more than a seed from before.
     pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>> {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(
@@ -116,11 +116,12 @@ impl Readers {
         let current = edges.get(&edge.author).filter(|current| current.following && current.rev == edge.rev);
         let (Some(edge), head) = (current, known.heads.get(&edge.author).cloned().unwrap_or_default()) else { return Ok(None) };
         let state = AuthorState::from_facts(edge, &head, &reads.get(&edge.author).cloned().unwrap_or_default());
-        let newest = head.feed_seqs(edge.floor, head.latest_seq, FEED_CAP);
+        let most = if edge.muted.is_some() { 0 } else { self.feed_cap.filled() };
+        let newest = head.feed_seqs(edge.floor, head.latest_seq, most);
         let places = Places::new(&*self.stores.posts, &known);
         let entries = places.load(edge.author, &newest).await?;
         let top = FeedKey { at: head.latest_at, post: PostId::new(edge.author, head.latest_seq) };
-        let low = (newest.len() == FEED_CAP).then(|| entries.last().copied().unwrap_or(top));
+        let low = (newest.len() == self.feed_cap.filled()).then(|| entries.last().copied().unwrap_or(top));
         self.store_times(places.read(), &known).await;
         Ok(Some(Seed { authors: vec![(edge.author, state)], entries, token: None, low }))
     }

@@ -1,12 +1,12 @@
 //! A feed merged from the timelines of many authors, newest first. Posts are loaded only when they are needed.
 
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, Seq, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, PostSummary, Seq, Timestamp, UserId};
 
-use super::Snapshot;
+use super::{Readers, Snapshot, Status};
 use crate::{
     PARALLEL,
     ports::{Posts, Result},
@@ -22,6 +22,12 @@ pub(super) trait Placed: Send {
 }
 
 impl Placed for Post {
+    fn key(&self) -> FeedKey {
+        self.key()
+    }
+}
+
+impl Placed for PostSummary {
     fn key(&self) -> FeedKey {
         self.key()
     }
@@ -51,6 +57,17 @@ impl Source<Post> for Facts<'_> {
     }
 }
 
+/// What pages show of the posts. Redis has it, or stores it: the next reader pays nothing.
+pub(super) struct Summaries<'a>(pub(super) &'a Readers);
+
+#[async_trait]
+impl Source<PostSummary> for Summaries<'_> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<PostSummary>> {
+        let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
+        Ok(self.0.summaries(&ids).await?.0)
+    }
+}
+
 /// The posts of an author that a lane returns.
 enum Wanted<'a> {
     /// Posts that feeds show, according to the author's head.
@@ -74,27 +91,37 @@ pub(super) struct Lane<'a, P> {
 }
 
 impl<'a, P: Placed> Lane<'a, P> {
-    /// Returns the lanes of a feed: live posts above each author's floor. A view also stores those of muted authors.
-    pub(super) fn of_feed(snapshot: &'a Snapshot, muted_too: bool) -> Vec<Self> {
-        Self::of_snapshot(snapshot, |state, head| {
-            (muted_too || !state.muted).then_some((state.floor, head.latest_seq, Wanted::Feed(head)))
-        })
-    }
-
-    /// Returns the lanes of the unread posts. No other posts are read.
-    pub(super) fn of_unread(snapshot: &'a Snapshot) -> Vec<Self> {
-        Self::of_snapshot(snapshot, |state, _| {
-            let mut seqs: Vec<Seq> = state.unread_seqs().filter(|_| !state.muted).collect();
+    /// Returns the lanes of a feed: live posts above the floors of the authors who are heard, or the unread posts.
+    pub(super) fn of(snapshot: &'a Snapshot, status: Status) -> Vec<Self> {
+        let of_feed = |state: &AuthorState, head: &'a AuthorHead| Some((state.floor, head.latest_seq, Wanted::Feed(head)));
+        // No other posts are read.
+        let of_unread = |state: &AuthorState, _: &'a AuthorHead| {
+            let mut seqs: Vec<Seq> = state.unread_seqs().collect();
             seqs.reverse();
             Some((seqs.first()? - 1, *seqs.last()?, Wanted::Only(seqs)))
-        })
+        };
+        match status {
+            Status::All => Self::of_heard(snapshot, of_feed),
+            Status::Unread => Self::of_heard(snapshot, of_unread),
+        }
     }
 
-    fn of_snapshot(
+    /// Returns the lanes below what a view stores, which has every entry from `low` on. `lowest` has the lowest number
+    /// of each author in it. So no post has to be looked up by its time: the merge leaves out what is above `low`.
+    pub(super) fn below(snapshot: &'a Snapshot, status: Status, low: FeedKey, lowest: &HashMap<UserId, Seq>) -> Vec<Self> {
+        let mut lanes = Self::of(snapshot, status);
+        for lane in &mut lanes {
+            lane.upto = lowest.get(&lane.author).map_or(lane.upto, |lowest| lane.upto.min(lowest - 1));
+            lane.latest_at = lane.latest_at.min(low.at);
+        }
+        lanes
+    }
+
+    fn of_heard(
         snapshot: &'a Snapshot,
         choose: impl Fn(&AuthorState, &'a AuthorHead) -> Option<(Seq, Seq, Wanted<'a>)>,
     ) -> Vec<Self> {
-        let lanes = snapshot.state.authors.iter().filter_map(|(&author, state)| {
+        let lanes = snapshot.state.heard().filter_map(|(author, state)| {
             let head = snapshot.heads.get(&author)?;
             let (after, upto, wanted) = choose(state, head)?;
             let lane = Self { author, after, upto, latest_at: head.latest_at, wanted, loaded: VecDeque::new(), loads: 0 };
@@ -175,6 +202,17 @@ impl<'a, P: Placed> Merge<'a, P> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the next posts, at most `most`.
+    pub(super) async fn take(&mut self, most: usize) -> Result<Vec<P>> {
+        let mut posts = Vec::new();
+        while posts.len() < most
+            && let Some(post) = self.next().await?
+        {
+            posts.push(post);
+        }
+        Ok(posts)
     }
 
     /// Moves every lane to the cursor. Only lanes with a later post are looked up by time.

@@ -22,8 +22,11 @@ local BEFORE_THROUGH = 21
 local WINDOW = 2048
 local CUT_AT = 2 * WINDOW
 
--- Entries that a feed may have beyond its cap, so that not every delivery trims it.
-local SLACK = 128
+-- The number of entries above which a feed is trimmed to its cap, so that not every delivery trims it. `FeedCap::most`
+-- in shared/domain/src/feed.rs does the same.
+local function most_of(cap)
+  return cap < 32 and cap + 1 or cap + math.floor(cap / 16)
+end
 
 local function is_live(value)
   return bit.band(string.byte(value, 1), LIVE) == LIVE
@@ -348,6 +351,45 @@ local function unrank(ranks, moves, entries)
     redis.call('ZREM', ranks, unpack(entries, from, last))
     redis.call('HDEL', moves, unpack(entries, from, last))
   end
+end
+
+-- The bytes of the author in an entry, without their time.
+local function prefix_of(entry)
+  return string.sub(entry, 7, 7 + string.byte(entry, 7))
+end
+
+-- The meta of a view whose feed may have lost its last entry.
+local function without_empty_feed(feed, meta)
+  return redis.call('EXISTS', feed) == 0 and without_flag(meta, FEED) or meta
+end
+
+-- Removes the entries of an author, whose bytes after the time are this prefix. Returns the meta, which the caller
+-- stores; false if the view was lost.
+local function remove_author(state, feed, ranks, moves, meta, prefix)
+  meta = flush(state, feed, meta)
+  if not meta then return false end
+  local entries, kept, removed = redis.call('LRANGE', feed, 0, -1), {}, {}
+  for i = 1, #entries do
+    local list = prefix_of(entries[i]) == prefix and removed or kept
+    list[#list + 1] = entries[i]
+  end
+  if #removed == 0 then return meta end
+  if has_flag(meta, RANKED) then unrank(ranks, moves, removed) end
+  local lifetime = redis.call('PTTL', feed)
+  redis.call('DEL', feed)
+  push_all(feed, kept)
+  if #kept > 0 then redis.call('PEXPIRE', feed, lifetime) end
+  return without_empty_feed(feed, meta)
+end
+
+-- Removes the entries below the low end. Returns the meta.
+local function cut(feed, ranks, moves, meta)
+  local entries, low, below = redis.call('LRANGE', feed, 0, -1), low_of(meta), {}
+  while #below < #entries and less(entries[#below + 1], low) do below[#below + 1] = entries[#below + 1] end
+  if #below == 0 then return meta end
+  if has_flag(meta, RANKED) then unrank(ranks, moves, below) end
+  redis.call('LTRIM', feed, #below, -1)
+  return without_empty_feed(feed, meta)
 end
 
 -- Cuts a feed and its ranked feed to the cap. Returns the meta as `trim` does.

@@ -12,7 +12,8 @@
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
 --          leaves no ghost.
 --          If the response is lost, a repetition may name nobody for a message. Then the next change or ping sends it.
---          A deleted post stays deleted, and a read post read. A post below the low end is counted and not stored.
+--          A deleted post stays deleted, and a read post read. A post below the low end, or of a muted author, is counted
+--          and not stored.
 
 -- The meta after the feed has received an entry and has this length; false if the feed was lost and the state was not.
 local function stored(state, feed, meta, length, argv, cap)
@@ -25,7 +26,7 @@ local function stored(state, feed, meta, length, argv, cap)
     return with_flag(meta, FEED)
   end
   -- `rank` cuts a feed that is ranked too.
-  if length > cap + SLACK and not has_flag(meta, RANKED) then return trim(feed, meta, cap) end
+  if length > most_of(cap) and not has_flag(meta, RANKED) then return trim(feed, meta, cap) end
   return meta
 end
 
@@ -42,7 +43,7 @@ local function note(value, seq, at, changes, pulled)
     if at > e.newest then e.newest = at end
     dirty = true
   end
-  return dirty and pack_author(bounded(e)) or value, shown
+  return dirty and pack_author(bounded(e)) or value, shown and bit.band(e.flags, MUTED) == 0
 end
 
 -- The general case: any post, in any order. `known` is the meta in Redis.
@@ -62,9 +63,10 @@ local function deliver_one(state, feed, known, meta, value, argv, cap)
   end
 end
 
--- Whether the delivery of the next post in order changes only two numbers of this value: no post after it is delivered
--- yet, and it is not deleted itself.
+-- Whether the delivery of the next post in order changes only two numbers of this value, and the feed stores it: no post
+-- after it is delivered yet, it is not deleted itself, and the author is not muted.
 local function is_in_order(value, flags, seq)
+  if flags % LISTS >= MUTED then return false end
   if flags % OLDER < BITMAPS then return true end
   if flags % OLDER >= MODES or flags % PREFERENCE >= LISTS then return false end
   local older, preference = flags % MUTED >= OLDER and 8 or 0, flags >= PREFERENCE and 1 or 0

@@ -30,23 +30,9 @@ local function drop(keys, argv, epoch)
     redis.call('DEL', unpack(keys))
     return 1
   end
-  meta = flush(state, feed, meta)
-  if not meta then return false end
-  local prefix, kept, removed = argv[3], {}, {}
-  local entries = redis.call('LRANGE', feed, 0, -1)
-  for i = 1, #entries do
-    local list = string.sub(entries[i], 7, 6 + #prefix) == prefix and removed or kept
-    list[#list + 1] = entries[i]
-  end
-  if has_flag(meta, RANKED) then
-    unrank(keys[3], keys[4], removed)
-    redis.call('HDEL', keys[4], argv[1])
-  end
-  if #kept < #entries then
-    local lifetime = redis.call('PTTL', feed)
-    redis.call('DEL', feed)
-    push_all(feed, kept)
-    if #kept > 0 then redis.call('PEXPIRE', feed, lifetime) else redis.call('HSET', state, META, without_flag(meta, FEED)) end
-  end
+  local after = remove_author(state, feed, keys[3], keys[4], meta, argv[3])
+  if not after then return false end
+  if has_flag(after, RANKED) then redis.call('HDEL', keys[4], argv[1]) end
+  if after ~= meta then redis.call('HSET', state, META, after) end
   return 1
 end

@@ -81,7 +81,7 @@ local function rank(keys, argv, epoch)
           end
         end
         if added > 0 and redis.call('ZCARD', ranks) == added then redis.call('PEXPIRE', ranks, redis.call('PTTL', moves)) end
-        if redis.call('LLEN', feed) > cap + SLACK then
+        if redis.call('LLEN', feed) > most_of(cap) then
           redis.call('HSET', state, META, trim_ranked(feed, ranks, moves, meta, cap))
         end
       end

@@ -4,13 +4,17 @@
 -- KEYS     [1] state hash  [2] feed  [3] ranked feed  [4] moves
 -- ARGV     [1] state lifetime ms  [2] feed lifetime ms  [3] cap  [4] token or ''
 --          [5] lowest entry or ''; it raises the low end of the view
---          [6] A, then A times: author, value (an author state); then the entries, oldest first
+--          [6] A, then A times: author, value (an author state), the bytes of the author's entries after their time;
+--          then the entries, oldest first
 -- Returns  the indexes (from 1) of the authors to load again: the view has no field of this revision yet, or knows
 --          a later revision, a later read state or more deletions; false without a view, or if the token's rebuild is
 --          no longer the caller's
 -- Keeps    V4 by versions: the edge's revision, the read state's version and the number of deletions only grow.
 --          Deliveries are merged and never undone.
 --          An author whose field is a tombstone of this or a later revision is left out, and not returned.
+--          Entries of an author whose value is not merged are left out: they may be of a follow that has ended, or of an
+--          author who is muted by now.
+--          The feed has no entry below the low end.
 local function merge_author(e, s)
   -- Delivered bits as absolute bytes: ones below `through`, then the tails.
   local seen, known = math.floor(e.through / 8), math.floor(s.through / 8)
@@ -55,11 +59,11 @@ local function seed(keys, argv, epoch)
   if not before then return false end
   if argv[4] ~= '' and (not has_flag(before, BUILDING) or string.sub(before, TOKEN, NEWEST - 1) ~= argv[4]) then return false end
 
-  local stale = {}
+  local stale, refused = {}, {}
   local at = 7
   for a = 1, tonumber(argv[6]) do
     local value, s = redis.call('HGET', state, argv[at]), unpack_author(argv[at + 1])
-    local e = value and unpack_author(value)
+    local e, merged = value and unpack_author(value), false
     if not e or s.rev > e.rev then
       stale[#stale + 1] = a
     elseif is_live(value) then
@@ -67,16 +71,20 @@ local function seed(keys, argv, epoch)
         stale[#stale + 1] = a
       else
         redis.call('HSET', state, argv[at], pack_author(bounded(merge_author(e, s))))
+        merged = true
       end
     end
-    at = at + 2
+    if not merged then refused[argv[at + 2]] = true end
+    at = at + 3
   end
 
   local meta = before
-  if argv[5] ~= '' and (#meta == META_BYTES or less(low_of(meta), argv[5])) then meta = with_low(reaching(meta, argv[5]), argv[5]) end
+  local rises = argv[5] ~= '' and (#meta == META_BYTES or less(low_of(meta), argv[5]))
+  if rises then meta = with_low(reaching(meta, argv[5]), argv[5]) end
   local low, entries = low_of(meta), {}
   for p = at, #argv do
-    if low == '' or not less(argv[p], low) then entries[#entries + 1] = argv[p] end
+    local is_taken = (low == '' or not less(argv[p], low)) and not refused[prefix_of(argv[p])]
+    if is_taken then entries[#entries + 1] = argv[p] end
   end
   if #entries > 0 then
     if has_flag(meta, FEED) and redis.call('EXISTS', feed) == 0 then
@@ -92,8 +100,13 @@ local function seed(keys, argv, epoch)
       redis.call('PEXPIRE', state, argv[1])
       meta = with_flag(meta, FEED)
     end
-    if redis.call('LLEN', feed) > cap + SLACK then meta = trim_ranked(feed, keys[3], keys[4], meta, cap) end
   end
+  if rises and has_flag(meta, FEED) then
+    meta = flush(state, feed, meta)
+    if not meta then return false end
+    meta = cut(feed, keys[3], keys[4], meta)
+  end
+  if #entries > 0 and redis.call('LLEN', feed) > most_of(cap) then meta = trim_ranked(feed, keys[3], keys[4], meta, cap) end
   if meta ~= before then redis.call('HSET', state, META, meta) end
   return stale
 end

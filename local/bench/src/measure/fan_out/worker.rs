@@ -13,7 +13,7 @@ use tidemark::{
     domain::{
         AuthorHead, AuthorState, Edge, FeedKey, Modes, NewPost, PostId, ReadState, Timestamp, UserId, reader_state::RECENT_FIELDS,
     },
-    ports::{FanOut, Published, Seed, Task},
+    ports::{FanOut, Published, Rebuild, Seed, Task},
     queue,
     telemetry::EmbeddedMetrics,
 };
@@ -101,7 +101,7 @@ impl Worker {
             (edge.author, AuthorState::from_facts(edge, &head, &ReadState::default()))
         });
         let seed = Seed { authors: states.collect(), entries: entries.to_vec(), token: Some(1), low: None };
-        views.begin(user, 1, since, true).await?;
+        views.begin(user, 1, since, Rebuild::Anew).await?;
         views.open_gate(user, &edges).await?;
         views.seed(user, &seed).await?;
         views.finish(user, 1, self.app.stores.clock.now()).await?;

@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use tidemark::{
     domain::{Modes, UserId},
-    ports::{Begun, ReaderViews, Seed},
+    ports::{Begun, ReaderViews, Rebuild, Seed},
     views::Redis,
 };
 
@@ -37,7 +37,7 @@ pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow
 /// The steps of `Readers::rebuild`, with these facts.
 async fn rebuild(views: &Redis, world: &World, user: UserId, facts: Facts) -> anyhow::Result<()> {
     let Facts { edges, authors, entries, low } = facts;
-    ensure!(views.begin(user, TOKEN, world.now(), true).await? == Begun::Begun, "no rebuild begun");
+    ensure!(views.begin(user, TOKEN, world.now(), Rebuild::Anew).await? == Begun::Begun, "no rebuild begun");
     ensure!(views.open_gate(user, &edges).await?.is_some(), "no view to open_gate authors to");
     let seed = Seed { authors, entries, token: Some(TOKEN), low };
     ensure!(views.seed(user, &seed).await? == Some(Vec::new()), "facts refused");
