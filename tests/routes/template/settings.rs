@@ -159,6 +159,26 @@ fn tables_are_retained_restorable_encrypted_and_billed_by_request() {
 }
 
 #[test]
+fn a_first_deployment_needs_no_setting_of_the_account_and_its_rollback_can_delete_the_tables() {
+    let document = template_document();
+    let default = |name: &str| document["Parameters"][name]["Default"].as_str().unwrap_or_default().to_owned();
+    assert_eq!((default("ApiLogsRole"), default("DeletionProtection")), ("create".to_owned(), "false".to_owned()));
+    let samconfig = text_of("samconfig.toml");
+    let given: Vec<&str> = samconfig.lines().filter(|line| line.starts_with("parameter_overrides")).collect();
+    assert!(given.iter().all(|line| !line.contains("DeletionProtection=true") && !line.contains("ApiLogsRole=")), "{given:?}");
+    // Other APIs of the account may use both.
+    let kept = json!({ "Condition": "CreateApiLogsRole", "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain" });
+    let [role, setting] = ["ApiLogsRoleOfAccount", "ApiSettingsOfAccount"].map(|id| document["Resources"][id].clone());
+    assert!(has(&role, &kept) && has(&setting, &kept), "{role} {setting}");
+    assert_eq!(setting["Properties"]["CloudWatchRoleArn"]["Fn::GetAtt"], "ApiLogsRoleOfAccount.Arn");
+    for (id, stage) in resources(&document, "AWS::ApiGatewayV2::Stage") {
+        let logs = !stage["Properties"]["AccessLogSettings"].is_null();
+        let waits = stage["Properties"]["Description"].to_string().contains("${ApiSettingsOfAccount}");
+        assert_eq!(waits, logs, "{id} may be made before the account has a role");
+    }
+}
+
+#[test]
 fn functions_are_small_arm_binaries_with_gradual_deployments() {
     let document = template_document();
     let globals = &document["Globals"]["Function"];
