@@ -178,6 +178,30 @@ fn a_first_deployment_needs_no_setting_of_the_account_and_its_rollback_can_delet
     }
 }
 
+/// CloudFormation evaluates the rules. The local stack does not, so the examples are its defaults.
+#[test]
+fn examples_of_an_issuer_and_an_address_deploy_nowhere_and_an_unreadable_issuer_fails_the_api() {
+    let document = template_document();
+    let samconfig = text_of("samconfig.toml");
+    let mut examples = vec![("JwtIssuer", document["Parameters"]["JwtIssuer"]["Default"].as_str().unwrap())];
+    for line in samconfig.lines().filter_map(|line| line.strip_prefix("parameter_overrides = ")) {
+        examples.extend(line.trim_matches('"').split(' ').filter_map(|pair| pair.split_once('=')));
+    }
+    examples.retain(|(_, value)| value.contains("example.com"));
+    assert_eq!(examples.iter().filter(|(name, _)| *name == "JwtIssuer").count(), 4, "{examples:?}");
+    for (name, value) in examples {
+        let refuses = |rule: &Value| {
+            let [values, given] = [0, 1].map(|at| &rule["Assertions"][0]["Assert"]["Fn::Not"][0]["Fn::Contains"][at]);
+            let listed = values.as_array().is_some_and(|values| values.iter().any(|one| one == value));
+            rule["RuleCondition"].is_null() && given["Ref"] == name && listed
+        };
+        assert!(entries(&document["Rules"]).values().any(refuses), "no rule refuses {name}={value}");
+    }
+    for (id, api) in resources(&document, "AWS::Serverless::HttpApi") {
+        assert_eq!(api["Properties"]["FailOnWarnings"], true, "{id} deploys without its routes");
+    }
+}
+
 #[test]
 fn functions_are_small_arm_binaries_with_gradual_deployments() {
     let document = template_document();
