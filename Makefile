@@ -37,7 +37,7 @@ watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
 help: ## list the targets
 	@echo "make <target>, with"
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
@@ -200,6 +200,15 @@ docs-check: ## check the width of comments, and that links between the documents
 
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh
+
+preflight: ## check account, issuer, parameters and names before a deployment, and say what it costs: ENV=prod [ARGS="Name=Value …"]
+	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
+	@exec $(TARGET)/sam-venv/bin/python local/preflight/preflight.py --environment '$(or $(ENV),dev)' $(ARGS)
+
+preflight-check: ## run preflight against each mistake, on a fake of AWS
+	@local/setup.sh sam
+	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
+	@exec $(TARGET)/sam-venv/bin/python local/preflight/test_preflight.py
 
 sam-check: ## lint the template, call every function with every event, as processes and through SAM in Docker
 	@local/setup.sh sam
