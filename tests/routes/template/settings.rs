@@ -2,6 +2,7 @@
 //! filters, recursion, names, namespaces.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader, Seek as _},
     sync::Arc,
@@ -10,6 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tidemark::{
+    AuthorizerSettings,
     domain::Timestamp,
     ports::{Line, Metric, Metrics as _},
     telemetry::{EmbeddedMetrics, lines},
@@ -246,18 +248,64 @@ fn binaries_have_different_names() {
 /// SAM publishes a version when the template or the code changes. It does not compare the values of parameters.
 #[test]
 fn a_changed_parameter_publishes_new_versions() {
+    // Secrets and long lists cannot be in a description.
+    const BY_RELEASE: [&str; 4] = ["RedisUrl", "SubnetIds", "RolloutUsers", "LegacyRedisUrl"];
     let document = template_document();
-    let configured = document["Globals"]["Function"].to_string();
-    let mut wanted: Vec<String> = entries(&document["Parameters"]).into_iter().map(|(name, _)| name).collect();
-    wanted.retain(|name| configured.contains(&format!("{{\"Ref\":\"{name}\"}}")));
-    // Secrets and lists cannot be in a description. Deployment settings do not configure a function.
-    wanted.retain(|name| !["RedisUrl", "SubnetIds", "DeploymentPreference"].contains(&name.as_str()));
-    assert!(wanted.len() >= 6, "{wanted:?}");
+    let told = document["Parameters"]["Release"]["Description"].as_str().unwrap();
+    assert!(BY_RELEASE.iter().all(|name| told.contains(name)), "{told}");
+    let shared = entries(&document["Globals"]["Function"]["Environment"]["Variables"]);
     for (id, function) in resources(&document, "AWS::Serverless::Function") {
-        let description = function["Properties"]["VersionDescription"]["Fn::Sub"].as_str().unwrap();
-        for name in &wanted {
-            assert!(description.contains(&format!("${{{name}}}")), "{id} keeps its version when {name} changes");
+        let mut variables = shared.clone();
+        variables.extend(entries(&function["Properties"]["Environment"]["Variables"]));
+        if id == "LiveAuthorizerFunction" {
+            let read = authorizer_variables();
+            variables.retain(|name, _| read.contains(name));
         }
+        let configured: String = variables.values().map(Value::to_string).collect();
+        let mut wanted: Vec<String> = entries(&document["Parameters"]).into_iter().map(|(name, _)| name).collect();
+        wanted.retain(|name| configured.contains(&format!("{{\"Ref\":\"{name}\"}}")) && !BY_RELEASE.contains(&name.as_str()));
+        assert!(wanted.len() >= 6, "{id}: {wanted:?}");
+        let described = described(&function);
+        for name in &wanted {
+            assert!(described.contains(name), "{id} keeps its version when {name} changes");
+        }
+    }
+}
+
+/// The parameters in the description of a function's versions.
+fn described(function: &Value) -> Vec<String> {
+    let description = function["Properties"]["VersionDescription"]["Fn::Sub"].as_str().unwrap();
+    let name = |word: &str| word.strip_prefix("${").and_then(|word| word.strip_suffix('}')).map(str::to_owned);
+    description.split(' ').map(|word| name(word).unwrap_or_else(|| panic!("{word} is no parameter"))).collect()
+}
+
+/// The variables that `live-authorizer` reads, and those of the log level and of `Release`.
+fn authorizer_variables() -> BTreeSet<String> {
+    let read = RefCell::new(BTreeSet::from(["RUST_LOG", "RELEASE"].map(str::to_owned)));
+    let lookup = |name: &str| {
+        read.borrow_mut().insert(name.to_owned());
+        Some("given".to_owned())
+    };
+    AuthorizerSettings::from_lookup(lookup).unwrap();
+    read.into_inner()
+}
+
+#[test]
+fn no_value_of_a_parameter_makes_the_description_of_a_version_longer_than_aws_accepts() {
+    const MOST: usize = 256;
+    let document = template_document();
+    let longest = |name: &str| -> usize {
+        let parameter = &document["Parameters"][name];
+        let allowed = parameter["AllowedValues"].as_array().into_iter().flatten();
+        let allowed = allowed.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned).len()).max();
+        let number = parameter["MaxValue"].as_u64().map(|most| most.to_string().len());
+        let text = parameter["MaxLength"].as_u64().map(|most| usize::try_from(most).unwrap());
+        allowed.or(number).or(text).unwrap_or_else(|| panic!("{name} has no bound"))
+    };
+    for (id, function) in resources(&document, "AWS::Serverless::Function") {
+        let described = described(&function);
+        let length = described.iter().map(|name| longest(name)).sum::<usize>() + described.len() - 1;
+        assert!(length <= MOST, "{id}: {length} characters");
     }
 }
 
