@@ -27,7 +27,7 @@ use tidemark_tests::{
 };
 use tracing_subscriber::EnvFilter;
 
-use super::{resolved, with};
+use super::{load, resolved, with};
 
 /// A function's longest wait for an operation of DynamoDB or SQS, with all attempts (`AWS_OPERATION_TIMEOUT_MS`).
 const OPERATION_SECONDS: u64 = 8;
@@ -201,6 +201,42 @@ fn examples_of_an_issuer_and_an_address_deploy_nowhere_and_an_unreadable_issuer_
     }
     for (id, api) in resources(&document, "AWS::Serverless::HttpApi") {
         assert_eq!(api["Properties"]["FailOnWarnings"], true, "{id} deploys without its routes");
+    }
+}
+
+/// A metric of a new stack has no data for minutes.
+#[test]
+fn no_alarm_goes_off_because_a_new_stack_has_no_data() {
+    for (id, alarm) in resources(&template_document(), "AWS::CloudWatch::Alarm") {
+        let properties = &alarm["Properties"];
+        let tells_silence = properties["InsufficientDataActions"] == properties["AlarmActions"];
+        match properties["TreatMissingData"].as_str() {
+            Some("missing") => assert!(tells_silence, "{id} says nothing when its data ends"),
+            other => assert_eq!(other, Some("notBreaching"), "{id}"),
+        }
+    }
+}
+
+#[test]
+fn alarms_on_redis_can_go_off_on_a_burstable_node_and_users_have_another_one() {
+    let document = template_document();
+    let burstable = document["Conditions"]["BurstableNode"].to_string() + &document["Conditions"]["SmallestNode"].to_string();
+    let alarms = resources(&document, "AWS::CloudWatch::Alarm");
+    let earned = json!({ "Fn::If": ["SmallestNode", 15, { "Fn::If": ["BurstableNode", 30, 80] }] });
+    assert_eq!(alarms["RedisCpuAlarm"]["Properties"]["Threshold"], earned, "a node earns 20 % or 40 % of a core");
+    assert_eq!(alarms["RedisCreditsAlarm"]["Condition"], "HasCreditsAlarm");
+    let samconfig = text_of("samconfig.toml");
+    let given = |environment: &str| {
+        let table = samconfig.split(&format!("[{environment}.deploy.parameters]")).nth(1).unwrap();
+        let after = table.split("RedisNodeType=").nth(1).unwrap();
+        after.split([' ', '"']).next().unwrap().to_owned()
+    };
+    assert!(burstable.contains(&format!("\"{}\"", given("dev"))), "{burstable}");
+    assert!(!given("prod").starts_with("cache.t"), "{}", given("prod"));
+    let refused = load(&[("RedisNodeType", "cache.t2.small")]).err().unwrap();
+    assert!(refused.contains("parameter `RedisNodeType`"), "{refused}");
+    for node in ["cache.t4g.medium", "cache.m7g.large", "cache.r6gd.xlarge", "cache.c7gn.16xlarge"] {
+        with(&[("RedisNodeType", node)]);
     }
 }
 
