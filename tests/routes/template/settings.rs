@@ -17,6 +17,7 @@ use tidemark::{
     telemetry::{EmbeddedMetrics, lines},
 };
 use tidemark_local::{
+    Options,
     schedule::Expression,
     template::{EventSource, Function, Queue, Template},
 };
@@ -238,6 +239,16 @@ fn alarms_on_redis_can_go_off_on_a_burstable_node_and_users_have_another_one() {
     for node in ["cache.t4g.medium", "cache.m7g.large", "cache.r6gd.xlarge", "cache.c7gn.16xlarge"] {
         with(&[("RedisNodeType", node)]);
     }
+}
+
+/// Subjects of Cognito, Auth0 and Okta are no numbers. `Bearer 7` of the local stack is.
+#[test]
+fn any_subject_is_a_user_of_a_deployment_and_numbers_are_users_of_the_local_stack() {
+    assert!(resolved().functions.values().all(|function| function.environment["USER_IDS"] == "mapped"));
+    let local = Options::new("").parameters;
+    assert_eq!(local["UserIds"], "numeric");
+    let local: Vec<(&str, &str)> = local.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert!(with(&local).functions.values().all(|function| function.environment["USER_IDS"] == "numeric"));
 }
 
 #[test]
