@@ -1,5 +1,5 @@
-//! What a deployment needs: values of parameters that AWS accepts, settings of the account, and alarms that are right on
-//! the first day.
+//! What a deployment needs: values of parameters that AWS accepts, settings of the account, and alarms that are right
+//! on the first day.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
