@@ -4,6 +4,7 @@
 mod deployment;
 mod documents;
 mod settings;
+mod workflows;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
