@@ -182,3 +182,24 @@ fn no_value_of_a_parameter_makes_the_description_of_a_version_longer_than_aws_ac
         assert!(length <= MOST, "{id}: {length} characters");
     }
 }
+
+#[test]
+fn queues_and_the_topic_refuse_requests_without_tls() {
+    let document = template_document();
+    let refused = json!({ "Bool": { "aws:SecureTransport": "false" } });
+    for (policy, kind, covered, all) in [
+        ("AWS::SQS::QueuePolicy", "AWS::SQS::Queue", "Queues", "sqs:*"),
+        ("AWS::SNS::TopicPolicy", "AWS::SNS::Topic", "Topics", "sns:Publish"),
+    ] {
+        let policies: Vec<Value> = resources(&document, policy).into_values().map(|body| body["Properties"].clone()).collect();
+        let statements = policies.iter().flat_map(|policy| policy["PolicyDocument"]["Statement"].as_array().unwrap());
+        let denies = json!({ "Effect": "Deny", "Principal": "*", "Action": all, "Condition": refused });
+        assert_eq!(statements.filter(|statement| has(statement, &denies)).count(), policies.len(), "{policy}");
+        let listed: BTreeSet<String> = policies
+            .iter()
+            .flat_map(|policy| policy[covered].as_array().unwrap())
+            .map(|name| name["Ref"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(listed, resources(&document, kind).into_keys().collect(), "each {kind} has the policy");
+    }
+}

@@ -60,7 +60,7 @@ fn the_deployment_guide_has_the_right_resource_counts() {
         ("AWS::DynamoDB::Table", 14, "fourteen tables"),
         ("AWS::SQS::Queue", 7, "seven queues"),
         ("AWS::Serverless::Function", 13, "thirteen functions"),
-        ("AWS::CloudWatch::Alarm", 22, "twenty-two alarms"),
+        ("AWS::CloudWatch::Alarm", 23, "twenty-three alarms"),
     ];
     let (template, deployment) = (template_document(), text_of("docs/deployment.md"));
     for (kind, count, words) in COUNTED {
