@@ -203,3 +203,37 @@ fn queues_and_the_topic_refuse_requests_without_tls() {
         assert_eq!(listed, resources(&document, kind).into_keys().collect(), "each {kind} has the policy");
     }
 }
+
+#[test]
+fn a_key_of_the_operator_encrypts_everything_that_is_stored_and_functions_may_use_it() {
+    let document = template_document();
+    assert_eq!(document["Parameters"]["KmsKeyArn"]["Default"], "", "off by default");
+    let given = json!({ "Fn::If": ["OwnKey", { "Ref": "KmsKeyArn" }, { "Ref": "AWS::NoValue" }] });
+    let mut stored = 0;
+    for (kind, property) in [
+        ("AWS::SQS::Queue", "KmsMasterKeyId"),
+        ("AWS::SNS::Topic", "KmsMasterKeyId"),
+        ("AWS::Logs::LogGroup", "KmsKeyId"),
+        ("AWS::ElastiCache::ReplicationGroup", "KmsKeyId"),
+        ("AWS::SecretsManager::Secret", "KmsKeyId"),
+    ] {
+        for (id, resource) in resources(&document, kind) {
+            assert_eq!(resource["Properties"][property], given, "{id}");
+            stored += 1;
+        }
+    }
+    assert!(stored >= 12, "{stored}");
+    for (id, table) in resources(&document, "AWS::DynamoDB::Table") {
+        let own = &table["Properties"]["SSESpecification"]["Fn::If"];
+        let by_key = json!({ "SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": { "Ref": "KmsKeyArn" } });
+        assert_eq!((&own[0], &own[1]), (&json!("OwnKey"), &by_key), "{id}");
+    }
+    assert_eq!(document["Globals"]["Function"]["KmsKeyArn"], given);
+    let basics = &document["Resources"]["FunctionBasics"]["Properties"]["PolicyDocument"]["Statement"];
+    let may = basics.as_array().unwrap().iter().find(|statement| statement["Fn::If"][0] == "OwnKey").unwrap();
+    let statement = &may["Fn::If"][1];
+    let actions = json!(["kms:Decrypt", "kms:GenerateDataKey"]);
+    assert_eq!((&statement["Action"], &statement["Resource"]), (&actions, &json!({ "Ref": "KmsKeyArn" })));
+    with(&[("KmsKeyArn", "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab")]);
+    assert!(load(&[("KmsKeyArn", "alias/own")]).is_err());
+}
