@@ -15,7 +15,6 @@ ENDPOINT_HOUR = 0.01
 ALARM_METRIC = 0.10
 METRIC = 0.30
 SECRET = 0.40
-KEY = 1.00
 
 
 def lines(template):
@@ -33,8 +32,8 @@ def lines(template):
         found.append((f"Alarms on {metrics} metrics", metrics * ALARM_METRIC))
     filters = len(template.of_type("AWS::Logs::MetricFilter"))
     found.append((f"{filters} metrics from logs", filters * METRIC))
-    for kind, words, price in (("AWS::SecretsManager::Secret", "The password of Redis", SECRET), ("AWS::KMS::Key", "A key in KMS", KEY)):
-        found += [(words, price)] * len(template.of_type(kind))
+    if template.has("RedisPassword"):
+        found.append(("The password of Redis", SECRET))
     return found
 
 

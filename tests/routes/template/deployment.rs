@@ -237,3 +237,21 @@ fn a_key_of_the_operator_encrypts_everything_that_is_stored_and_functions_may_us
     with(&[("KmsKeyArn", "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab")]);
     assert!(load(&[("KmsKeyArn", "alias/own")]).is_err());
 }
+
+#[test]
+fn spending_can_be_bounded_and_watched_and_is_neither_by_default() {
+    let document = template_document();
+    for name in ["MostReadUnits", "MostWriteUnits", "MonthlyBudget"] {
+        assert_eq!(document["Parameters"][name]["Default"], 0, "{name}");
+    }
+    let units = json!({ "MaxReadRequestUnits": { "Ref": "MostReadUnits" }, "MaxWriteRequestUnits": { "Ref": "MostWriteUnits" } });
+    let capped = json!({ "Fn::If": ["UnitsCapped", units, { "Ref": "AWS::NoValue" }] });
+    for (id, table) in resources(&document, "AWS::DynamoDB::Table") {
+        assert_eq!(table["Properties"]["OnDemandThroughput"], capped, "{id}");
+    }
+    let budget = &resources(&document, "AWS::Budgets::Budget")["Budget"];
+    assert_eq!(budget["Condition"], "HasBudget");
+    let of_stack = &budget["Properties"]["Budget"]["CostFilters"]["TagKeyValue"][0]["Fn::Sub"];
+    assert_eq!(of_stack, "aws:cloudformation:stack-name$${AWS::StackName}");
+    with(&[("MostReadUnits", "1000"), ("MostWriteUnits", "500"), ("MonthlyBudget", "300"), ("AlarmEmail", "a@b.c")]);
+}
