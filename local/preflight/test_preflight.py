@@ -83,6 +83,12 @@ class Preflight(unittest.TestCase):
         self.refused("VpcId needs SubnetIds", "VpcId=vpc-1")
         self.refused("SubnetIds needs VpcId", "SubnetIds=subnet-1,subnet-2")
         self.refused("LegacyFollow needs LegacyRedisUrl", "LegacyFollow=true")
+        self.refused("LegacyRedisUrl needs UserIds=numeric", "LegacyRedisUrl=redis://legacy.tidemark.test:6379")
+        self.refused("MonthlyBudget needs AlarmEmail", "MonthlyBudget=300", "AlarmEmail=")
+        self.refused("need each other", "MostReadUnits=1000")
+        self.refused("RedisReplicaReads needs RedisReplicas=1", "RedisReplicaReads=true", "RedisReplicas=0")
+        self.refused("RedisCluster needs RedisUrl", "RedisCluster=true")
+        self.refused("AlarmEmail needs Alarms=true", "Alarms=false")
         self.refused("the value of RedisUrl is not valid", "RedisUrl=secret:6379")
 
     def test_a_secret_is_not_shown(self):
@@ -174,7 +180,7 @@ class Preflight(unittest.TestCase):
         self.assertIn("Redis: 6 × cache.m7g.large", self.run_it()[1])
 
     def test_a_secret_of_an_existing_stack_breaks_no_rule(self):
-        self.aws.answers.stack = ("CREATE_COMPLETE", {"LegacyFollow": "true", "LegacyRedisUrl": "****"})
+        self.aws.answers.stack = ("CREATE_COMPLETE", {"LegacyFollow": "true", "LegacyRedisUrl": "****", "UserIds": "numeric"})
         code, output = self.run_it()
         self.assertEqual(code, 0, output)
         self.assertIn("note: LegacyRedisUrl keep", output)
