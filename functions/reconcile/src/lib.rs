@@ -20,7 +20,7 @@ use lambda_runtime::{Error, LambdaEvent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemark::App;
-use tracing::info;
+use tracing::{info, warn};
 
 use plan::{Job, Run};
 
@@ -50,6 +50,9 @@ async fn run(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
         match run_job(app, &job, stop_at).boxed().await {
             // A repeated message: the execution that was faster continues the walk.
             Err(error) if matches!(error.downcast_ref(), Some(ReconcileError::Overtaken)) => {}
+            Err(error) if error.is::<ReconcileError>() => {
+                reports.push(rendered("users", &unavailable(app, "users", error.as_ref())));
+            }
             report => reports.push(report?),
         }
     }
@@ -106,16 +109,34 @@ async fn minute(reconcile: &Reconcile, run: &Run, stop_at: u64) -> Result<Value,
     // Fan-outs have half of the time. The other half is for the parts after them.
     let now = || reconcile.app.stores.clock.now().ms();
     let half = now() + stop_at.saturating_sub(now()) / 2;
-    let fan_outs = reconcile.flow(&run.plan, &run.flow, &|| now() >= half).boxed().await?;
-    let marks = reconcile.marks(&run.plan).await?;
+    let app = &reconcile.app;
+    let fan_outs = reconcile.flow(&run.plan, &run.flow, &|| now() >= half).boxed().await;
+    let fan_outs = fan_outs.unwrap_or_else(|error| unavailable(app, "fan-outs", &error));
+    let marks = reconcile.marks(&run.plan).await.unwrap_or_else(|error| unavailable(app, "marks", &error));
     let out_of_time = || now() >= stop_at;
-    let walk = if out_of_time() { None } else { reconcile.walk(&run.plan, None, true, &out_of_time).await? };
+    let walk = match out_of_time() {
+        true => None,
+        false => match reconcile.walk(&run.plan, None, true, &out_of_time).await {
+            Err(error @ ReconcileError::Store(_)) => Some(unavailable(app, "users", &error)),
+            walk => walk?,
+        },
+    };
     let mut response = rendered("fan-outs", &fan_outs);
     response["job"] = json!("minute");
     response["failed"] = json!(fan_outs.failed + marks.failed + walk.as_ref().map_or(0, |walk| walk.failed));
     response["marks"] = rendered("marks", &marks);
     response["users"] = walk.map_or(Value::Null, |walk| rendered("users", &walk));
     Ok(response)
+}
+
+/// The report of a part that cannot run, because a store is unavailable. It counts one failure. The other parts run all
+/// the same, and the invocation is no error of Lambda, so that the counts alone tell of it.
+fn unavailable(app: &App, job: &'static str, error: &(dyn std::error::Error + 'static)) -> Report {
+    warn!(job, error, "could not be looked at");
+    let mut report = Report::new(false);
+    report.failed = 1;
+    report.emit(&app.stores.recorder, job);
+    report
 }
 
 /// Renders a report. Logs it if it has differences or failures.

@@ -49,8 +49,8 @@ pub struct Options {
     /// Path of the `redis-server` binary.
     #[arg(skip = "redis-server")]
     pub redis_server: PathBuf,
-    /// Values of template parameters. They override the defaults. Users are not limited.
-    #[arg(skip = unlimited())]
+    /// Values of template parameters. They override the defaults. Users are not limited, and `Bearer 7` is user 7.
+    #[arg(skip = local_parameters())]
     pub parameters: BTreeMap<String, String>,
     /// Environment of all functions. It overrides the environment of the template and of the stack.
     #[arg(skip)]
@@ -105,7 +105,7 @@ impl Options {
             redis_replica_reads: false,
             redis: RedisSetup::default(),
             redis_server: PathBuf::from("redis-server"),
-            parameters: unlimited(),
+            parameters: local_parameters(),
             environment: BTreeMap::new(),
             process_functions: BTreeSet::new(),
             all_processes: false,
@@ -131,9 +131,11 @@ impl Options {
     }
 }
 
-/// Parameters without limits for one user: a tool or a test is one user who sends many requests.
-fn unlimited() -> BTreeMap<String, String> {
-    ["Posts", "Follows", "Reactions", "Marks", "Reads"].map(|kind| (format!("Limit{kind}"), "0".to_owned())).into()
+/// Parameters whose defaults differ from those of a deployment. A tool or a test is one user who sends many requests,
+/// and names users by their ids.
+fn local_parameters() -> BTreeMap<String, String> {
+    let unlimited = ["Posts", "Follows", "Reactions", "Marks", "Reads"].map(|kind| (format!("Limit{kind}"), "0".to_owned()));
+    unlimited.into_iter().chain([("UserIds".to_owned(), "numeric".to_owned())]).collect()
 }
 
 fn milliseconds(text: &str) -> Result<Duration, ParseIntError> {

@@ -60,13 +60,26 @@ fn the_deployment_guide_has_the_right_resource_counts() {
         ("AWS::DynamoDB::Table", 14, "fourteen tables"),
         ("AWS::SQS::Queue", 7, "seven queues"),
         ("AWS::Serverless::Function", 13, "thirteen functions"),
-        ("AWS::CloudWatch::Alarm", 21, "twenty-one alarms"),
+        ("AWS::CloudWatch::Alarm", 23, "twenty-three alarms"),
     ];
     let (template, deployment) = (template_document(), text_of("docs/deployment.md"));
     for (kind, count, words) in COUNTED {
         assert_eq!(resources(&template, kind).len(), count, "{words}");
         assert!(deployment.contains(words), "docs/deployment.md does not say {words}");
     }
+}
+
+#[test]
+fn the_cost_example_counts_the_metrics_of_the_alarms() {
+    // The example has no burstable node.
+    let alarms = resources(&template_document(), "AWS::CloudWatch::Alarm").into_values();
+    let alarms = alarms.filter(|alarm| alarm["Condition"] != "HasCreditsAlarm");
+    let of = |alarm: &Value| {
+        let parts = alarm["Properties"]["Metrics"].as_array().into_iter().flatten();
+        parts.filter(|part| part["MetricStat"].is_object()).count().max(1)
+    };
+    let words = format!("Alarms on {} metrics", alarms.map(|alarm| of(&alarm)).sum::<usize>());
+    assert!(text_of("docs/deployment.md").contains(&words), "docs/deployment.md does not say {words}");
 }
 
 #[test]
@@ -98,8 +111,8 @@ fn alarms_and_runbook_sections_match_and_every_alarm_has_a_topic() {
 /// The dashboard of a stack with its own Redis, or without one.
 fn dashboard(template: &Value, with_redis: bool) -> Value {
     let body = &template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"];
-    let text = ["RedisAlarms", "RedisWidgets"].iter().fold(body[0].as_str().unwrap().to_owned(), |text, name| {
-        let part = body[1][name]["Fn::If"][1]["Fn::Sub"].as_str().unwrap();
+    let text = entries(&body[1]).into_iter().fold(body[0].as_str().unwrap().to_owned(), |text, (name, part)| {
+        let part = part["Fn::If"][1]["Fn::Sub"].as_str().unwrap();
         text.replace(&format!("${{{name}}}"), if with_redis { part } else { "" })
     });
     serde_json::from_str(&text).unwrap()
@@ -219,7 +232,7 @@ fn a_stack_without_alarms_has_neither_alarms_nor_what_belongs_to_them() {
     assert_eq!(conditions["HasAlarms"]["Fn::Equals"], json!([{ "Ref": "Alarms" }, "true"]));
     let needs_alarms = |condition: &str| {
         let mut parts = conditions[condition]["Fn::And"].as_array().into_iter().flatten();
-        condition == "HasAlarms" || parts.any(|part| part["Condition"] == "HasAlarms")
+        condition == "HasAlarms" || parts.any(|part| part["Condition"] == "HasAlarms" || part["Condition"] == "HasRedisAlarms")
     };
     for (id, resource) in template["Resources"].as_object().unwrap() {
         let kind = resource["Type"].as_str().unwrap();
@@ -327,6 +340,8 @@ fn every_function_has_its_own_role_and_only_the_shared_basics() {
         assert_eq!(role.strip_suffix("Role"), id.strip_suffix("Function"));
         assert!(roles.insert(role), "{id} shares its role");
     }
+    // API Gateway uses it, and no function.
+    roles.insert("ApiLogsRoleOfAccount".to_owned());
     assert_eq!(roles, resources(&template, "AWS::IAM::Role").into_keys().collect());
 }
 

@@ -1,8 +1,10 @@
 //! Compares the template with the code and the documents: routes and sample events here, other checks in the modules
 //! below.
 
+mod deployment;
 mod documents;
 mod settings;
+mod workflows;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
