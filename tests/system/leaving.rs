@@ -1,6 +1,7 @@
 //! Users who leave: the export, and the erasure of every trace.
 
 mod faults;
+mod left;
 
 use std::{
     collections::BTreeMap,
@@ -102,6 +103,9 @@ async fn traces(world: &World) -> Vec<String> {
 async fn check_traces(world: &World) {
     let mut left = traces(world).await;
     left.retain(|text| !text.ends_with(&format!(":a:{LEAVING}")));
+    let before = left.len();
+    left.retain(|text| !text.contains("left#"));
+    assert_eq!(before - left.len(), 16, "beside the receipt");
     let [receipt, head] = left.as_slice() else { panic!("{left:#?}") };
     assert!(receipt.starts_with("IdentitiesTable"), "{receipt}");
     assert!(head.starts_with("PostsTable") && head.contains("S(\"head\")"), "{head}");
@@ -177,7 +181,7 @@ fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         check_others(world).await;
         // Requests that name the id leave views of nothing, which expire.
         let items = traces(world).await.into_iter().filter(|text| !text.starts_with("key ")).count();
-        assert_eq!(items, 2, "the receipt and the head");
+        assert_eq!(items, 18, "the receipt, 16 items beside it, and the head");
     });
 }
 

@@ -151,7 +151,7 @@ fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
         let (head, before) = facts.state(platform(3), user_id(7)).await.unwrap();
         let mut after = before.clone();
         after.read.insert(head.live[0].slot);
-        assert!(facts.put_reads(user_id(7), platform(3), &before, after).await.unwrap().is_some());
+        assert!(facts.put_reads(user_id(7), platform(3), &before, after, false).await.unwrap().is_some());
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1, "the function died before it updated the view");
         assert_eq!(reader.put("/v1/notices/3-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
         assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": 1 }));
@@ -325,8 +325,12 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
         // Half of the change is done, as after the death of the function. The next caller resumes it.
         let before = board.stores.notices.reads(platform, user_id(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
-        board.stores.notices.put_reads(user_id(9), platform, &before, half.clone()).await.unwrap().unwrap();
-        assert_eq!(board.stores.notices.put_reads(user_id(9), platform, &before, half).await.unwrap(), None, "nothing twice");
+        board.stores.notices.put_reads(user_id(9), platform, &before, half.clone(), false).await.unwrap().unwrap();
+        assert_eq!(
+            board.stores.notices.put_reads(user_id(9), platform, &before, half, false).await.unwrap(),
+            None,
+            "nothing twice"
+        );
         assert_eq!(board.mark_through(user_id(9), platform, NOTICES).await.unwrap().changed, 150);
         let after = readers().await;
         assert_eq!([after[0], after[1], after[199], after[298], after[299]], [3, 4, 4, 1, 2]);

@@ -8,6 +8,7 @@
 //! task of an older chain does nothing. So a chain that was resumed too early does not run beside the other one.
 
 mod export;
+mod left;
 mod slice;
 
 pub use export::{Exported, Place};

@@ -272,7 +272,7 @@ impl NoticeBoard {
     /// Marks one notice read or unread; returns `None` if it is not live.
     pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>> {
         let is_live = |head: &PlatformHead, now| head.find(id.seq, now).is_some();
-        let marked = self.change(id.platform, user, is_live, |head, reads, now| {
+        let marked = self.change((id.platform, user), false, is_live, |head, reads, now| {
             if let Some(notice) = head.find(id.seq, now) {
                 reads.read.set(notice.slot, read);
             }
@@ -283,12 +283,13 @@ impl NoticeBoard {
     /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]).
     pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked> {
         let is_given = |head: &PlatformHead, _| head.latest_seq >= seq;
-        self.change(platform, user, is_given, |head, reads, now| reads.mark_through(head, seq, now)).await
+        self.change((platform, user), false, is_given, |head, reads, now| reads.mark_through(head, seq, now)).await
     }
 
     /// Merges slots that readers of one platform have read elsewhere into their read states. The merge is a union, so
     /// it may be repeated, interrupted, and run while the readers continue to read. Slots that belong to no notice are
-    /// left out. Returns the number of new slots for each reader, in order. After an error some readers may be done.
+    /// left out, and so are readers who have asked to leave, even while it runs. Returns the number of new slots for
+    /// each reader, in order. After an error some readers may be done.
     pub async fn merge_reads(&self, platform: Platform, readers: &[(UserId, Vec<Slot>)]) -> Result<Vec<u64>> {
         let merges: Vec<_> = readers.iter().map(|(user, slots)| self.merge(platform, *user, slots).boxed()).collect();
         let merged: Vec<Result<u64>> = stream::iter(merges).buffered(PARALLEL).collect().await;
@@ -297,7 +298,7 @@ impl NoticeBoard {
 
     async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64> {
         let are_given = |head: &PlatformHead, _| slots.iter().all(|&slot| slot <= head.latest_slot);
-        let merged = self.change(platform, user, are_given, |head, reads, _| {
+        let merged = self.change((platform, user), true, are_given, |head, reads, _| {
             let live: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
             let slots: SeqSet = slots.iter().copied().filter(|&slot| live.contains(slot)).collect();
             reads.read = reads.read.union(&slots);
@@ -314,11 +315,12 @@ impl NoticeBoard {
         self.stores.notice_views.replace_notices(&view).await
     }
 
-    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`.
+    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`. With
+    /// `unless_erased` it changes nothing of a user who has asked to leave.
     async fn change(
         &self,
-        platform: Platform,
-        user: UserId,
+        (platform, user): (Platform, UserId),
+        unless_erased: bool,
         suffices: impl Fn(&PlatformHead, Timestamp) -> bool,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
     ) -> Result<NoticesMarked> {
@@ -333,9 +335,17 @@ impl NoticeBoard {
             let written = if after == before {
                 Some(before)
             } else {
-                self.stores.notices.put_reads(user, platform, &before, after).await?
+                self.stores.notices.put_reads(user, platform, &before, after, unless_erased).await?
             };
-            let Some(reads) = written else { continue };
+            let Some(reads) = written else {
+                if unless_erased && self.stores.erasures.erasure(user).await?.is_some() {
+                    return Ok(NoticesMarked {
+                        board: Board { head, read: SeqSet::default(), now, degraded: false },
+                        changed: 0,
+                    });
+                }
+                continue;
+            };
             let read = reads.read.clone();
             // The view is updated even if nothing changed, because the request that changed it may have ended first.
             let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;

@@ -34,8 +34,11 @@ use super::{
 pub enum Kind {
     /// The follower makes it now. It is later than any earlier state of the pair.
     Made,
-    /// The follow began elsewhere and earlier.
+    /// The follow began elsewhere and earlier. Neither user may have asked to leave when it is written.
     Imported,
+    /// The same, of a follow that was ended elsewhere by mistake, at `ended_at` or before. It replaces that tombstone,
+    /// and keeps its time.
+    Restored { ended_at: Timestamp },
 }
 
 /// Edges in one transaction of at most 100 items: each takes up to five, and the follower's counter one more.
@@ -43,6 +46,9 @@ const EDGES_PER_TRANSACTION: usize = 19;
 
 /// The index of the first edge's check for a block in the transaction of a follow.
 const BLOCK_CHECK: usize = 1;
+
+/// The indexes of the checks that neither user has left, in the transaction of one imported follow.
+const ERASURE_CHECKS: [usize; 2] = [5, 6];
 
 /// The indexes of the first author's counter and of the edge in the transaction of a follow, and of an unfollow.
 const FOLLOWED: [usize; 2] = [4, 2];
@@ -66,7 +72,11 @@ impl Making {
     /// Notes the outcome of a follow if the stored edge decides it. Returns whether it does.
     fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
         // A tombstone prevails over an imported follow that is not later.
-        let prevails = self.kind == Kind::Imported && stored.since >= follow.since;
+        let prevails = match self.kind {
+            Kind::Made => false,
+            Kind::Imported => stored.since >= follow.since,
+            Kind::Restored { ended_at } => stored.since > ended_at,
+        };
         if stored.blocked.is_some() {
             self.outcomes.insert(stored.author, Followed::Blocked);
         } else if stored.following || prevails {
@@ -256,7 +266,12 @@ impl DynamoFacts {
     ) {
         let user = making.user;
         for chunk in missing.chunks(making.together) {
-            let edges: Vec<Edge> = chunk.iter().map(|follow| follow.edge(user, known.get(&follow.author), now)).collect();
+            let edge = |follow: &NewFollow| {
+                let edge = follow.edge(user, known.get(&follow.author), now);
+                let is_restored = matches!(making.kind, Kind::Restored { .. });
+                if is_restored { Edge { since: follow.since, ..edge } } else { edge }
+            };
+            let edges: Vec<Edge> = chunk.iter().map(edge).collect();
             let written = self.write_follows(&edges, known, shards, making.kind).await;
             if let Ok(Err(cancelled)) = &written {
                 let before = making.refused;
@@ -265,6 +280,10 @@ impl DynamoFacts {
                 };
                 if failed(BLOCK_CHECK) {
                     making.settle(chunk[0].author, Followed::Blocked);
+                    continue;
+                }
+                if making.kind != Kind::Made && ERASURE_CHECKS.into_iter().any(failed) {
+                    making.settle(chunk[0].author, Followed::Erased);
                     continue;
                 }
                 making.refused = failed(0);
@@ -359,7 +378,8 @@ impl DynamoFacts {
 
     /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that is made now,
     /// no import of the author's posts may have begun since the shard was read. During an import, `base` must still be
-    /// the author's latest post.
+    /// the author's latest post. An import may take long after it has read that both users are here, so its
+    /// transaction checks that neither has asked to leave since.
     async fn write_follows(
         &self,
         edges: &[Edge],
@@ -380,7 +400,10 @@ impl DynamoFacts {
             writes.push(self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev)));
             writes.push(Write::put(&self.tables.followers, schema::follower_item(user, edge.author, edge.since)));
             match kind {
-                Kind::Imported => writes.push(shard.add(self, 1)),
+                Kind::Imported | Kind::Restored { .. } => {
+                    writes.push(shard.add(self, 1));
+                    writes.push(self.still_here(edge.author, user.shard()));
+                }
                 Kind::Made => {
                     writes.push(shard.add_behind_fence(self, 1));
                     if shard.importing {
@@ -389,6 +412,9 @@ impl DynamoFacts {
                     }
                 }
             }
+        }
+        if kind != Kind::Made {
+            writes.push(self.still_here(user, user.shard()));
         }
         self.transact("follow", writes).await
     }

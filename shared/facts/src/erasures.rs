@@ -14,8 +14,8 @@ use super::{
     reactions::read_reactions,
     read,
     schema::{
-        self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,
-        ReadsItem, RunningItem,
+        self, CounterItem, EdgeItem, ErasureItem, HeadItem, IdentityItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem,
+        ReactionItem, ReadsItem, RunningItem,
     },
     unavailable,
     write::{Write, absent, between, is, only, present, queried, still_number},
@@ -40,7 +40,7 @@ impl Erasures for DynamoFacts {
                 return Ok(known);
             }
             attempts.outcome()?;
-            let writes = vec![
+            let mut writes = vec![
                 Write::put(&self.tables.identities, erasure_item(user, &begun)).when(absent(ErasureItem::identity)),
                 Write::update(&self.tables.identities, schema::running_part(user)).insert(RunningItem::running, one(user)),
                 // A head without posts is like none.
@@ -49,6 +49,8 @@ impl Erasures for DynamoFacts {
                     .set_if_absent(HeadItem::latest_seq, number(0_u64))
                     .set_if_absent(HeadItem::latest_at, number(0_u64)),
             ];
+            let left = |shard| IdentityItem { identity: schema::left_key(user, shard), user: None };
+            writes.extend((0..SHARDS).map(|shard| Write::put(&self.tables.identities, encode(&left(shard)))));
             if attempts.done(self.transact("begin_erasure", writes).await) {
                 return Ok(begun);
             }
@@ -64,6 +66,13 @@ impl Erasures for DynamoFacts {
         let listed = Write::update(&self.tables.identities, schema::running_part(user)).take(RunningItem::running, one(user));
         // Erasures of the same part begin and end, and hold the list.
         self.transact_when_free("put_erasure", vec![receipt, listed]).await
+    }
+
+    async fn reopen_erasure(&self, user: UserId, next: &Erasure) -> Result<bool> {
+        let receipt = Write::put(&self.tables.identities, erasure_item(user, next));
+        let receipt = receipt.when(is(ErasureItem::version, number(next.version.saturating_sub(1))));
+        let listed = Write::update(&self.tables.identities, schema::running_part(user)).insert(RunningItem::running, one(user));
+        self.transact_when_free("reopen_erasure", vec![receipt, listed]).await
     }
 
     async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>>>> {
@@ -245,6 +254,12 @@ impl Erasures for DynamoFacts {
         self.delete_all(&self.tables.reactions, keys).await
     }
 
+    async fn has_counters(&self, user: UserId) -> Result<bool> {
+        let first = (0..SHARDS).map(|shard| schema::followers_counter(user, shard));
+        let keys = first.chain([schema::followings_counter(user), schema::lists(user)]).collect();
+        Ok(!self.get("has_counters", &self.tables.counters, keys).await?.is_empty())
+    }
+
     async fn remove_counters(&self, user: UserId) -> Result<()> {
         let parts = self.follower_parts(user).await?;
         let key = |item: &CounterItem| schema::counter(item.counter.clone());
@@ -263,6 +278,12 @@ impl DynamoFacts {
         let keys = distinct(users).into_iter().map(schema::head).collect();
         let heads = self.get("erased", &self.tables.posts, keys).await?;
         heads.iter().filter(|head| HeadItem::erased.of(head).is_some()).map(|head| HeadItem::author.user(head)).collect()
+    }
+
+    /// The check that a user has not asked to leave, for the transaction of a write that may come long after the
+    /// receipt was read. Transactions that check one item hold each other up, so it is asked of the item of a shard.
+    pub fn still_here(&self, user: UserId, shard: u16) -> Write {
+        Write::check(&self.tables.identities, schema::left(user, shard)).when(absent(IdentityItem::identity))
     }
 
     /// At most `limit` items of each shard of an author's reactions with sort keys in this range.

@@ -139,6 +139,7 @@ impl Notices for DynamoFacts {
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
+        unless_erased: bool,
     ) -> Result<Option<NoticeReads>> {
         let changes = changes(&before.read, &after.read);
         let mut known = before.clone();
@@ -155,7 +156,7 @@ impl Notices for DynamoFacts {
                 }
                 NoticeReads { version: known.version + 1, read, ..known.clone() }
             };
-            if !self.move_reads(user, platform, &known, &next, part).await? {
+            if !self.move_reads(user, platform, (&known, &next), part, unless_erased).await? {
                 return Ok(None);
             }
             if parts.peek().is_none() {
@@ -231,15 +232,16 @@ impl DynamoFacts {
         &self,
         user: UserId,
         platform: Platform,
-        before: &NoticeReads,
-        after: &NoticeReads,
+        (before, after): (&NoticeReads, &NoticeReads),
         changes: &[BlockChange],
+        unless_erased: bool,
     ) -> Result<bool> {
         let mut writes = vec![self.put_notice_reads(user, platform, after, before.version)];
         for (block, slots) in changes {
             let key = schema::notice_readers(platform, schema::reader_shard(user), *block);
             writes.push(count_readers(Write::update(&self.tables.counters, key), slots));
         }
+        writes.extend(unless_erased.then(|| self.still_here(user, user.shard())));
         // Another reader may change the same counter item. The condition still shows whether this write is done.
         self.transact_when_free("put_notice_reads", writes).await
     }

@@ -86,7 +86,8 @@ impl Reads for DynamoFacts {
 }
 
 impl DynamoFacts {
-    /// Writes a state on the condition of its version. Without `imported`, the marks from a migration stay.
+    /// Writes a state on the condition of its version. Without `imported`, the marks from a migration stay. With them,
+    /// neither user may have asked to leave.
     pub async fn put_state(&self, user: UserId, author: UserId, state: &ReadState, imported: Option<&SeqSet>) -> Result<bool> {
         const OPERATION: &str = "put_reads";
         let key = schema::reads(user, author);
@@ -95,8 +96,18 @@ impl DynamoFacts {
         sets.extend(imported.map(|imported| (ReadsItem::imported, imported)));
         let update = self.next(&key, known).set(ReadsItem::through, number(state.through)).remove(PENDING);
         let update = update.set(ReadsItem::by, by(user, author));
+        let guarded = |mut writes: Vec<Write>| {
+            if imported.is_some() {
+                writes.push(self.still_here(user, author.shard()));
+                writes.extend((user != author).then(|| self.still_here(author, user.shard())));
+            }
+            writes
+        };
         let whole = Layout::new(&key, None, &sets, false)?;
-        if whole.is_small() && self.send_all(OPERATION, whole.writes(update.clone().when(absent(ReadsItem::windows)))).await? {
+        let small = whole.is_small().then(|| guarded(whole.writes(update.clone().when(absent(ReadsItem::windows)))));
+        if let Some(writes) = small
+            && self.send_all(OPERATION, writes).await?
+        {
             return Ok(true);
         }
         let stored = self.get_one(OPERATION, &self.tables.reads, key.clone()).await?;
@@ -110,7 +121,7 @@ impl DynamoFacts {
             self.fold(user, author).await?;
             return Ok(false);
         }
-        self.send_all(OPERATION, layout.writes(update)).await
+        self.send_all(OPERATION, guarded(layout.writes(update))).await
     }
 
     /// Moves marks into the bitmap, for at most [`MOST_WINDOWS`] windows. Returns the new state if this call wrote it.

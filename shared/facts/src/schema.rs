@@ -28,6 +28,7 @@
 //! | identities | `identity` S `claim#<claim>` | user id of a claim; it never changes | `user` N | every function that serves requests |
 //! | identities | `identity` S `user#<user>` | that the user id is given to a claim | | every function that serves requests |
 //! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `counting` M, `pairs` L of N, `cleared` N, `chain` N, `incomplete` S | profile, fan-out, reconcile |
+//! | identities | `identity` S `left#<user>#<shard>` | the same for transactions, which check it; 16 for each receipt | | profile |
 //! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 parts whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
 //!

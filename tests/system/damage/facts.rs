@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
-    domain::{Post, Reaction},
+    domain::{Edge, Erasure, Post, Reaction},
     facts::schema,
     ports::{Deleted, FanOut, FanOutKind, Look, Task},
     views::keys,
@@ -168,6 +168,15 @@ pub(super) const ALL: &[Damage] = &[
         let says = [("fingerprint", s("f")), ("post", s(scene.post(99).to_string())), ("expires_at", n(expires_at))];
         scene.put("IdempotencyTable", schema::record(&key), &says).await;
         json!({ "kind": "record-of-nothing", "record": key })
+    }),
+    ("a post and a mute of a user whose erasure has ended", &async |scene: &Scene| {
+        let (user, now, erasures) = (scene.stranger, scene.now(), &scene.app.stores.erasures);
+        let begun = erasures.begin_erasure(user, now).await.unwrap();
+        let ended = Erasure { finished_at: Some(now), version: begun.version + 1, ..begun };
+        assert!(erasures.put_erasure(user, &ended).await.unwrap());
+        let mute = Edge { muted: Some(now), ..Edge::never(user, scene.other) };
+        scene.world.put_item("FollowingTable", schema::edge_item(&mute)).await;
+        json!({ "kind": "fact-names-erased", "user": user, "facts": ["relation", "post"] })
     }),
     ("a tombstone that is not removed", &async |scene: &Scene| {
         let since = scene.now().ms() - 20 * 24 * 3_600_000;

@@ -321,6 +321,11 @@ pub(crate) fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Differe
     Some(Difference::new(kind, subject, Correction::DeleteRecord(record.clone())))
 }
 
+pub(crate) fn of_erased(user: UserId, facts: Vec<&'static str>) -> Option<Difference> {
+    let erase = Remedy::EraseAgain { user };
+    (!facts.is_empty()).then(|| Difference::new(Kind::FactNamesErased, Subject::Left { user, facts }, erase))
+}
+
 /// Whether a tombstone is past its time. Messages that it must stop can no longer arrive.
 pub(crate) fn of_tombstone(edge: &Edge, now: Timestamp) -> Option<Difference> {
     let Edge { user, author, rev, .. } = *edge;

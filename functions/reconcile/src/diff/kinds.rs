@@ -42,6 +42,7 @@ kinds! {
     RecordExpired = "record-expired": "An idempotency record is past its time."
     RecordDamaged = "record-damaged": "An idempotency record cannot be read."
     RecordOfNothing = "record-of-nothing": "An idempotency record names a post or notices that never existed."
+    FactNamesErased = "fact-names-erased": "A fact names a user whose erasure has ended."
     TombstoneExpired = "tombstone-expired": "The tombstone of an unfollow is past its time."
     ItemDamaged = "item-damaged": "An item cannot be read. Nothing else is derived from a list with this item."
     NoticeMissing = "notice-missing": "A platform's head lists a notice that does not exist and cannot be shown."

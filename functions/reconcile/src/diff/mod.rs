@@ -65,6 +65,7 @@ impl From<DamagedItem> for Difference {
 #[serde(untagged)]
 pub enum Subject {
     User { user: UserId },
+    Left { user: UserId, facts: Vec<&'static str> },
     Author { author: UserId },
     Pair { user: UserId, author: UserId },
     Reads { user: UserId, author: UserId, latest: Seq },
@@ -115,6 +116,8 @@ pub enum Remedy {
     Touch { user: UserId },
     /// Replaces the summary of a deleted post.
     StoreTombstone { post: PostId },
+    /// Starts a finished erasure again.
+    EraseAgain { user: UserId },
     /// Computes a post's step from its reactions, as a worker does after a reaction.
     Rank { post: PostId },
     /// Deletes a view. It is rebuilt when it is needed.

@@ -23,8 +23,8 @@ use tidemark_facts::{
     reactions::read_reactions,
     reads::read_reads,
     schema::{
-        self, CounterItem, EdgeItem, FollowerItem, HeadItem, NoticeItem, PostItem, ReactedItem, ReactionCountsItem, ReactionItem,
-        RecordItem, WalkItem,
+        self, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PostItem, ReactedItem, ReactionCountsItem,
+        ReactionItem, RecordItem, WalkItem,
     },
     unavailable,
     write::{Write, below, between, count_queried, is, is_not_of_type, only, queried, still},
@@ -44,6 +44,9 @@ use crate::{
 /// The most items of one shard that are looked at. The counts of an author with 16 times as many followers are not
 /// checked: only the transactions that write them keep them exact.
 const MOST_IN_SHARD: usize = 10_000;
+
+/// Items of the table of identities that are read for one of another table, because few of them are receipts.
+const RECEIPTS_FOR_ONE: usize = 8;
 
 /// The newest posts of an author, and the newest entries of a list of reactions, that are looked at.
 const MOST_POSTS: usize = 1_000;
@@ -291,6 +294,27 @@ impl StoredFacts {
         Ok((items.iter().map(key).collect::<Result<_, _>>()?, last.as_ref().map(key).transpose()?))
     }
 
+    /// The users of a part of the receipts of erasures that have ended, when each ended, and where the next part
+    /// begins. A user id of a claim is an item of the same table.
+    pub(crate) async fn some_erased(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        segment: Segment,
+    ) -> Result<(Vec<(UserId, Timestamp)>, Option<String>), StoreError> {
+        let after = after.map(schema::identity_item);
+        let limit = limit * RECEIPTS_FOR_ONE;
+        let (items, last) = self.some("some_erased", &self.tables.identities, after, (limit, segment)).await?;
+        let key = |item: &Item| ErasureItem::identity.read::<String>(item);
+        let ended = |item: &Item| {
+            let user = schema::erased_user(&key(item).ok()?)?;
+            // A receipt that cannot be read is found by the job that resumes erasures.
+            let ended: u64 = ErasureItem::finished_at.optional(item).ok()??;
+            Some((user, Timestamp::from_ms(ended)))
+        };
+        Ok((items.iter().filter_map(ended).collect(), last.as_ref().map(key).transpose()?))
+    }
+
     pub async fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
         let Some(item) = self.get_one("record", &self.tables.idempotency, schema::record(key)).await? else { return Ok(None) };
         let says = said(item);
@@ -300,6 +324,12 @@ impl StoredFacts {
             Some(Answered::Notices(notices)) => self.were_published(notices).await?,
             None => false,
         };
+        // An erasure removes what the user's requests have made, and leaves their records to their time.
+        let exists = exists
+            || match schema::record_user(key) {
+                Some(user) => self.erased(&[user]).await?.contains(&user),
+                None => false,
+            };
         Ok(Some(StoredRecord { key: key.to_owned(), says, exists }))
     }
 

@@ -47,6 +47,7 @@ impl Reconcile {
                 let edge = self.app.stores.edges.edges(user, &[author]).await?.remove(&author);
                 edge.and_then(|edge| facts::of_tombstone(&edge, now)).into_iter().collect()
             }
+            Target::Erased(user) => facts::of_erased(user, self.app.leaving.left(user).await?).into_iter().collect(),
             Target::Views(Owner::User(user)) => self.views_of(user).await?,
             Target::Views(Owner::Post(post)) => self.post_differences(post).await?,
             Target::Views(Owner::Marks(user, author)) => {

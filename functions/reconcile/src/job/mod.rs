@@ -76,6 +76,8 @@ enum Target {
     Record(String),
     /// The tombstone of an unfollow.
     Tombstone(UserId, UserId),
+    /// What is left of a user whose erasure has ended.
+    Erased(UserId),
     /// A platform's head and its notices.
     Platform(Platform),
     NoticeReads(UserId, Platform),
@@ -90,6 +92,7 @@ impl Target {
             Self::Facts(user) => format!("facts of {user}"),
             Self::Record(_) => "an idempotency record".to_owned(),
             Self::Tombstone(user, author) => format!("tombstone {user} {author}"),
+            Self::Erased(user) => format!("traces of {user}"),
             Self::Platform(platform) => format!("facts of platform {platform}"),
             Self::NoticeReads(user, platform) => format!("read state of {user} on platform {platform}"),
             Self::Views(Owner::User(user)) => format!("views of {user}"),

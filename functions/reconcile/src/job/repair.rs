@@ -48,6 +48,7 @@ impl Reconcile {
                 let tombstone = PostSummary::tombstone(self.post(post).await?.0);
                 stores.post_views.remember(&[(tombstone, None)], None).await?;
             }
+            Remedy::EraseAgain { user } => return Ok(self.app.leaving.again(user).await?),
             Remedy::Rank { post } => self.app.fan_outs.rank(post, (stores.random)()).await?,
             Remedy::Forget(ref view) => self.app.redis.clear(std::slice::from_ref(view)).await?,
         }

@@ -1,6 +1,7 @@
 //! A walk over all users, in steps. A run continues where an earlier run stopped. First come the users with keys in
 //! Redis: readers of the last 60 hours, and authors of posts that were shown to them. Then come a sample of all edges,
-//! and all idempotency records. [`Segment`]s of a walk run in parallel, each with its own position.
+//! all idempotency records, and a sample of the users who were erased. [`Segment`]s of a walk run in parallel, each
+//! with its own position.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -81,6 +82,8 @@ pub enum Position {
     Edges(Option<(String, String)>),
     /// Among the idempotency records, after this one.
     Records(Option<String>),
+    /// Among the receipts of erasures, after this item.
+    Erased(Option<String>),
 }
 
 impl fmt::Display for Position {
@@ -91,6 +94,8 @@ impl fmt::Display for Position {
             Self::Edges(Some((user, author))) => write!(f, "edges {user} {author}"),
             Self::Records(None) => f.write_str("records"),
             Self::Records(Some(key)) => write!(f, "records {key}"),
+            Self::Erased(None) => f.write_str("erased"),
+            Self::Erased(Some(key)) => write!(f, "erased {key}"),
         }
     }
 }
@@ -108,6 +113,7 @@ impl FromStr for Position {
             ("edges", None) => Some(Self::Edges(None)),
             ("edges", Some(edge)) => edge.split_once(' ').and_then(pair).map(|edge| Self::Edges(Some(edge))),
             ("records", key) => Some(Self::Records(key.map(str::to_owned))),
+            ("erased", key) => Some(Self::Erased(key.map(str::to_owned))),
             _ => None,
         };
         position.ok_or("not a position of a walk")
@@ -218,7 +224,14 @@ impl Reconcile {
             Position::Records(after) => {
                 let (records, next) = self.facts.some_records(after.as_deref(), plan.slice, plan.segment).await?;
                 self.reconcile(records.into_iter().map(Target::Record).collect(), Vec::new(), plan, report).await;
-                Ok(next.map(|next| Position::Records(Some(next))))
+                Ok(Some(next.map_or(Position::Erased(None), |next| Position::Records(Some(next)))))
+            }
+            Position::Erased(after) => {
+                let (receipts, next) = self.facts.some_erased(after.as_deref(), plan.slice, plan.segment).await?;
+                let is_due = |user: UserId, ended| in_sample(user, plan.share, day) || self.app.leaving.is_recent(ended);
+                let due = receipts.into_iter().filter(|(user, ended)| is_due(*user, *ended));
+                self.reconcile(news(due.map(|(user, _)| Target::Erased(user)).collect()), Vec::new(), plan, report).await;
+                Ok(next.map(|next| Position::Erased(Some(next))))
             }
         }
     }
@@ -289,7 +302,16 @@ mod tests {
 
     #[test]
     fn positions_are_parsed_back_from_their_text() {
-        for text in ["keys 0", "keys 18446744073709551615", "edges", "edges 1 2", "records", "records 7#publish#a b"] {
+        for text in [
+            "keys 0",
+            "keys 18446744073709551615",
+            "edges",
+            "edges 1 2",
+            "records",
+            "records 7#publish#a b",
+            "erased",
+            "erased a#b c",
+        ] {
             assert_eq!(text.parse::<Position>().unwrap().to_string(), text);
         }
         for bad in ["", "keys", "keys x", "edges 1", "edges 1 x", "other 1"] {

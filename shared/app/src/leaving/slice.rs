@@ -15,8 +15,10 @@ use crate::{
     ports::{Result, StoreError},
 };
 
-/// A request takes 10 seconds at most. One that began before the erasure may write until then.
-const GRACE_MS: u64 = 15_000;
+/// The last look comes this long after the first that found nothing. Until then, requests may write that were let in
+/// before the erasure, or that read a post from a cache: a request takes 10 seconds at most, a process caches for 5,
+/// and the index of marks by author is a moment late.
+const GRACE_MS: u64 = 20_000;
 
 /// Users, reactions or read states in one step.
 const STEP: usize = 100;
@@ -325,7 +327,7 @@ impl<'a> Slice<'a> {
         let (stores, user) = (self.stores(), self.user);
         let known = stores.notices.reads(platform, user).await?;
         let none = NoticeReads { version: known.version, ..NoticeReads::default() };
-        let Some(none) = stores.notices.put_reads(user, platform, &known, none).await? else { return Err(Stop::More) };
+        let Some(none) = stores.notices.put_reads(user, platform, &known, none, false).await? else { return Err(Stop::More) };
         // First the view: afterwards nothing names the platform.
         stores.erasure_views.clear_notice_reads(user, platform).await?;
         let removed = stores.erasures.remove_notice_reads(user, platform, none.version).await?;

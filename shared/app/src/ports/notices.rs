@@ -57,13 +57,15 @@ pub trait Notices: Send + Sync {
     async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64>;
     /// Replaces a user's read state, and changes the number of readers of every slot that differs. Returns the state as
     /// it was written, with its version; `None` if `before` is not the stored state. A change of very many slots takes
-    /// several transactions, each of which is exact. If it ends with `None` or an error, some of them may be done.
+    /// several transactions, each of which is exact. If it ends with `None` or an error, some of them may be done. With
+    /// `unless_erased` it also returns `None` if the user has asked to leave.
     async fn put_reads(
         &self,
         user: UserId,
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
+        unless_erased: bool,
     ) -> Result<Option<NoticeReads>>;
 }
 

@@ -135,6 +135,9 @@ pub trait Erasures: Send + Sync {
     async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure>;
     /// Replaces a receipt by its next version. Returns false, and writes nothing, if another run was first.
     async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool>;
+    /// Replaces the receipt of a finished erasure by its next version, which is not finished. Returns false, and writes
+    /// nothing, if another run was first.
+    async fn reopen_erasure(&self, user: UserId, next: &Erasure) -> Result<bool>;
     /// Returns users whose erasures are not finished, in parts. A part that is damaged is an error of its own.
     async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>>>>;
     /// Removes a user whose erasure is finished from the list of those that are not.
@@ -169,6 +172,8 @@ pub trait Erasures: Send + Sync {
     async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize>;
     /// Removes at most `limit` counts of reactions in each shard, and returns how many there were.
     async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize>;
+    /// Whether there are lists or counters of the user.
+    async fn has_counters(&self, user: UserId) -> Result<bool>;
     /// Removes lists, counters, and posts that wait for a number.
     async fn remove_counters(&self, user: UserId) -> Result<()>;
 }

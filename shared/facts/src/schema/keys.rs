@@ -339,6 +339,11 @@ pub fn record(name: &str) -> Item {
     key([(RecordItem::key, string(name))])
 }
 
+/// The user of the request of an idempotency record.
+pub fn record_user(key: &str) -> Option<UserId> {
+    key.split_once('#')?.0.parse().ok()
+}
+
 /// idempotency: the record of a publish.
 pub fn publish_record(user: UserId, idempotency_key: &str) -> String {
     format!("{user}#publish#{idempotency_key}")
@@ -382,6 +387,25 @@ pub(crate) fn erasure_key(user: UserId) -> String {
 
 pub fn erasure(user: UserId) -> Item {
     key([(ErasureItem::identity, string(erasure_key(user)))])
+}
+
+/// identities: that the user has asked to leave, for transactions of one of 16 shards.
+pub(crate) fn left_key(user: UserId, shard: u16) -> String {
+    format!("left#{user}#{shard}")
+}
+
+pub(crate) fn left(user: UserId, shard: u16) -> Item {
+    key([(IdentityItem::identity, string(left_key(user, shard)))])
+}
+
+/// identities: an item by its whole key.
+pub fn identity_item(identity: &str) -> Item {
+    key([(IdentityItem::identity, string(identity))])
+}
+
+/// The user of a receipt.
+pub fn erased_user(identity: &str) -> Option<UserId> {
+    identity.strip_prefix("erased#")?.parse().ok()
 }
 
 /// Items that list the users whose erasures are not finished.
@@ -515,6 +539,9 @@ mod tests {
         assert_eq!(text(&body(id), "item"), "body#0000000000000003");
         assert_eq!(post_time(Timestamp::from_ms(5), 3), "000000000000005#0000000000000003");
         assert_eq!(text(&record(&publish_record(user, "k")), "key"), "1042#publish#k");
+        assert_eq!((record_user("1042#publish#k#1"), record_user("k")), (Some(user), None));
+        assert_eq!((erasure_key(user), left_key(user, 3)), ("erased#1042".into(), "left#1042#3".into()));
+        assert_eq!((erased_user("erased#1042"), erased_user("left#1042#3")), (Some(user), None));
         let notice_id: NoticeId = "7-300".parse().unwrap();
         assert_eq!(
             (text(&platform_head(notice_id.platform), "platform"), text(&platform_head(notice_id.platform), "item")),
