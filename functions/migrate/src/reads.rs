@@ -76,7 +76,7 @@ async fn mark_again(
         let (Some(seqs), Some(imported)) = (by_author.get(&author), imported.get(&author)) else { continue };
         let again: Vec<Seq> = seqs.minus(&state.read).iter().filter(|seq| imported.contains(*seq)).collect();
         if !again.is_empty() {
-            reads.mark(user, author, &again, true).await?;
+            reads.mark(user, author, &again, true, (run.app.stores.random)()).await?;
         }
     }
     Ok(())

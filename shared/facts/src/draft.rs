@@ -196,9 +196,9 @@ impl DynamoFacts {
         }
     }
 
-    pub(crate) async fn remove_drafts(&self, author: UserId) -> Result<()> {
-        let keys = (0..PLACES).map(|place| schema::record(&schema::draft(author, place)));
-        self.delete_all(&self.tables.idempotency, keys.collect()).await.map(drop)
+    /// The keys of the author's places.
+    pub(crate) fn places(author: UserId) -> impl Iterator<Item = Item> {
+        (0..PLACES).map(move |place| schema::record(&schema::draft(author, place)))
     }
 
     /// The deletion of a draft from its place.

@@ -15,7 +15,7 @@ use super::{
     read,
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, HeadItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem, ReactionItem,
-        ReadsItem, RunningItem,
+        ReadsItem, RecordItem, RunningItem,
     },
     unavailable,
     write::{Write, absent, between, is, only, present, queried, still_number},
@@ -254,11 +254,22 @@ impl Erasures for DynamoFacts {
         // The first part says how many there are.
         self.delete_all(&self.tables.counters, further).await?;
         self.delete_all(&self.tables.counters, own).await?;
-        self.remove_drafts(user).await
+        self.remove_records(user).await
     }
 }
 
 impl DynamoFacts {
+    /// Removes the user's idempotency records and drafts. The index of the records is a moment late. The last look is
+    /// later.
+    async fn remove_records(&self, user: UserId) -> Result<()> {
+        let query = self.query(&self.tables.idempotency, [is(RecordItem::user, number(user.get()))]);
+        let query = only(query.index_name(schema::BY_USER), &[RecordItem::key]);
+        let records = queried("remove_records", query, usize::MAX).await?;
+        let keys = records.iter().map(|record| Ok(schema::record(&RecordItem::key.read::<String>(record)?)));
+        let keys = keys.chain(Self::places(user).map(Ok)).collect::<Result<Vec<_>>>()?;
+        self.delete_all(&self.tables.idempotency, keys).await.map(drop)
+    }
+
     /// Returns those of these users who have asked to leave.
     pub async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>> {
         let keys = distinct(users).into_iter().map(schema::head).collect();

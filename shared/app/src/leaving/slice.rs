@@ -325,7 +325,7 @@ impl<'a> Slice<'a> {
         let (stores, user) = (self.stores(), self.user);
         let known = stores.notices.reads(platform, user).await?;
         let none = NoticeReads { version: known.version, ..NoticeReads::default() };
-        let Some(none) = stores.notices.put_reads(user, platform, &known, none).await? else { return Err(Stop::More) };
+        let Some(none) = stores.notices.put_reads(user, platform, &known, none, None).await? else { return Err(Stop::More) };
         // First the view: afterwards nothing names the platform.
         stores.erasure_views.clear_notice_reads(user, platform).await?;
         let removed = stores.erasures.remove_notice_reads(user, platform, none.version).await?;

@@ -339,9 +339,19 @@ pub fn record(name: &str) -> Item {
     key([(RecordItem::key, string(name))])
 }
 
+/// idempotency: the record of a request.
+pub fn request_record(user: UserId, operation: &str, idempotency_key: &str) -> String {
+    format!("{user}#{operation}#{idempotency_key}")
+}
+
+/// idempotency: the user in the key of a record.
+pub(crate) fn record_user(key: &str) -> Option<UserId> {
+    key.split('#').next()?.parse().ok()
+}
+
 /// idempotency: the record of a publish.
 pub fn publish_record(user: UserId, idempotency_key: &str) -> String {
-    format!("{user}#publish#{idempotency_key}")
+    request_record(user, "publish", idempotency_key)
 }
 
 /// idempotency: one of an author's places for posts that wait for a number.
@@ -352,11 +362,6 @@ pub fn draft(author: UserId, place: u64) -> String {
 /// idempotency: whether a key is that of a place.
 pub fn is_draft(key: &str) -> bool {
     key.split('#').nth(1) == Some("draft")
-}
-
-/// idempotency: the record of a publish of notices.
-pub(crate) fn notices_record(user: UserId, idempotency_key: &str) -> String {
-    format!("{user}#notices#{idempotency_key}")
 }
 
 fn of_platform(platform: Platform, sort_key: String) -> Item {
@@ -525,6 +530,7 @@ mod tests {
         assert_eq!(text(&body(id), "item"), "body#0000000000000003");
         assert_eq!(post_time(Timestamp::from_ms(5), 3), "000000000000005#0000000000000003");
         assert_eq!(text(&record(&publish_record(user, "k")), "key"), "1042#publish#k");
+        assert_eq!(record_user(&publish_record(user, "7#x")), Some(user));
         assert_eq!((draft(user, 3).as_str(), is_draft(&draft(user, 3))), ("1042#draft#3", true));
         assert!(!is_draft(&publish_record(user, "#draft#3")));
         let notice_id: NoticeId = "7-300".parse().unwrap();
@@ -548,7 +554,7 @@ mod tests {
             (None, AttributeValue::N("100000000000000000000".into()))
         );
         assert_eq!((window_name(ReadsItem::read, 12), named_window("read#12")), ("read#12".into(), Some(("read", 12))));
-        assert_eq!(text(&record(&notices_record(user, "k")), "key"), "1042#notices#k");
+        assert_eq!(text(&record(&request_record(user, "notices", "k")), "key"), "1042#notices#k");
         let item = reaction(user, author);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
         assert_eq!((shard_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
