@@ -161,6 +161,7 @@ page-check: setup ## test the page at / in Chromium, on a separate stack: ARGS=-
 	@local/page-check/run.sh '$(checked)' $(ARGS)
 
 openapi: setup ## generate openapi.yaml and the table of routes from the code, with the responses of a stack as examples
+	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::examples::examples_of_openapi_yaml_are_responses_of_a_stack
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
 

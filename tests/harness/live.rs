@@ -18,7 +18,8 @@ impl World {
     /// Opens a live connection with this token. Returns the status of the handshake if it is refused.
     pub async fn try_live(&self, token: Option<&str>) -> Result<LiveConnection, u16> {
         let address = self.stack.base_url().replace("http://", "ws://");
-        let query = token.map(|token| format!("?token={}", token.replace(' ', "%20"))).unwrap_or_default();
+        let encoded = |byte: u8| if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("%{byte:02X}") };
+        let query = token.map(|token| format!("?token={}", token.bytes().map(encoded).collect::<String>())).unwrap_or_default();
         match connect_async(format!("{address}/v1/live{query}")).await {
             Ok((socket, _)) => Ok(LiveConnection(socket)),
             Err(Error::Http(response)) => Err(response.status().as_u16()),

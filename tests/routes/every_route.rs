@@ -1,5 +1,6 @@
 //! What every route does in the same way: errors, caching, and requests of pages from other origins.
 
+use serde_json::json;
 use tidemark::http::Kind;
 use tidemark_tests::{Response, User, parameter, texts, world, world_with};
 
@@ -60,7 +61,7 @@ const ALLOWED: [(&str, &str); 5] = [
     ("/v1/following/2", "DELETE, PUT"),
     ("/v1/posts/1-1", "DELETE, GET, PUT"),
     ("/v1/posts/1-1/read", "DELETE, PUT"),
-    ("/v1/health", "GET"),
+    ("/v1/health", "GET, HEAD"),
 ];
 
 #[test]
@@ -74,6 +75,10 @@ fn every_route_refuses_query_parameters_that_it_does_not_have() {
                 [("limits=5", "limits"), ("Limit=5", "Limit"), ("x=1&x=2", "x"), ("=1", "query"), ("%C3%A9", "é")]
             {
                 let response = user.request(&format!("{request}?{query}")).await;
+                if request.starts_with("HEAD") {
+                    assert_eq!((response.status, response.body), (400, json!(null)));
+                    continue;
+                }
                 assert_eq!(response.field(), field, "{request}?{query}");
                 assert_eq!(response.body["errors"].as_array().unwrap().len(), 1, "{}", response.body);
             }
@@ -131,7 +136,7 @@ fn a_preflight_request_of_an_allowed_origin_needs_no_token() {
                 let response = preflight(&anybody, path, origin).await;
                 let allowed = ["origin", "methods", "headers"].map(|of| response.header(&format!("access-control-allow-{of}")));
                 let headers = "authorization,content-type,idempotency-key,if-none-match";
-                assert_eq!(allowed, [Some(origin), Some("GET,POST,PUT,DELETE"), Some(headers)]);
+                assert_eq!(allowed, [Some(origin), Some("GET,HEAD,POST,PUT,DELETE"), Some(headers)]);
                 assert_eq!((response.status, response.header("access-control-max-age")), (204, Some("7200")), "{path}");
             }
             for other in ["https://evil.example.com", "https://app.example.com.evil.example", "http://app.example.com", "null"] {
@@ -156,6 +161,7 @@ fn a_page_of_an_allowed_origin_can_read_every_response_and_every_error() {
             (&user, "GET /v1/nothing", 404),
             (&user, "PATCH /v1/feed", 405),
             (&anybody, "GET /v1/health", 200),
+            (&anybody, "HEAD /v1/health", 200),
         ] {
             let response = caller.request_with(&[("origin", PAGE)], request).await;
             assert_eq!(response.status, status, "{request}");

@@ -18,4 +18,5 @@ mod reactions;
 mod reads;
 mod relations;
 mod smoke;
+mod strict;
 mod template;

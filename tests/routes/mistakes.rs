@@ -141,7 +141,7 @@ fn wrong_bodies_of_posts_and_follows_are_named() {
             ("body", OBJECT, "POST /v1/posts ", &[r#""Hello""#, "[]", "[1]", "null"]),
             ("body", OBJECT, "PUT /v1/following/3 ", &["[]", "7"]),
             ("body", "must be a JSON object: trailing comma at line 1 column 15", "POST /v1/posts ", &[r#"{"title": "x",}"#]),
-            ("title", "is required", "POST /v1/posts ", &["{}", r#"{"titel": "x"}"#]),
+            ("title", "is required", "POST /v1/posts ", &["{}", r#"{"body": "x"}"#]),
             ("title", STRING, "POST /v1/posts ", &[r#"{"title": 7}"#]),
             ("title", TITLE, "POST /v1/posts ", &[r#"{"title": ""}"#, &long("", "title", 201)]),
             ("body", STRING, "POST /v1/posts ", &[r#"{"title": "x", "body": 5}"#]),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
+use tidemark::domain::ReadState;
 use tidemark_local::{Fault, FaultAction};
 use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, Response, World, has, user_id, world_with};
@@ -37,7 +38,8 @@ const FAVORITE: &str = "$reader: PUT /v1/posts/$author-3/favorite";
 
 const MARK: [&str; 3] = ["mark-read", "UpdateItem", "ReadsTable"];
 const RELATE: [&str; 3] = ["follow", "TransactWriteItems", "FollowingTable"];
-const LIST: [&str; 3] = ["follow", "PutItem", "CountersTable"];
+const LIST: [&str; 3] = ["follow", "TransactWriteItems", "CountersTable"];
+const DELETE_LIST: [&str; 3] = ["follow", "PutItem", "CountersTable"];
 const POST: [&str; 3] = ["publish", "TransactWriteItems", "PostsTable"];
 const REACT: [&str; 3] = ["publish", "TransactWriteItems", "ReactionsTable"];
 const PROFILE: [&str; 3] = ["profile", "TransactWriteItems", "ProfilesTable"];
@@ -63,7 +65,7 @@ const OPERATIONS: [Operation; 28] = [
     ("unblock by the author", RELATE, BLOCK, "$author: DELETE /v1/blocks/$reader", r#"200 {"blocked": false}"#),
     ("make a list", LIST, "", MAKE_LIST, r#"201 {"id": "$reader-1"}"#),
     ("put on a list", RELATE, MAKE_LIST, "$reader: PUT /v1/lists/$reader-1/authors/$author", r#"200 {"member": true}"#),
-    ("delete a list", LIST, MAKE_LIST, "$reader: DELETE /v1/lists/$reader-1", "204 null"),
+    ("delete a list", DELETE_LIST, MAKE_LIST, "$reader: DELETE /v1/lists/$reader-1", "204 null"),
     ("edit a post", POST, "", r#"$author: PUT /v1/posts/$author-2 {"title": "new"}"#, r#"200 {"title": "new", "revision": 2}"#),
     ("set a profile", PROFILE, "", SET_PROFILE, r#"200 {"handle": "ann$author"}"#),
     ("publish", POST, "", PUBLISH, r#"201 {"seq": 4}"#),
@@ -160,7 +162,8 @@ impl Cell<'_> {
         match step {
             "fact" => {
                 let reads = &world.stack.app("mark-read").unwrap().stores.reads;
-                reads.mark(user_id(self.reader), user_id(self.author), &[1], true).await.unwrap();
+                let state = ReadState { version: 1, read: [1].into_iter().collect(), ..ReadState::default() };
+                assert!(reads.put(user_id(self.reader), user_id(self.author), &state).await.unwrap());
                 response(Ok(Value::Null))
             }
             "sync" => {

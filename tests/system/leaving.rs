@@ -30,7 +30,9 @@ pub(crate) async fn live(world: &World) {
     world.user(1).follow([60, 61]).await;
     let profile = user.put_body("/v1/me/profile", &json!({ "name": "Ada", "handle": "ada_leaves" })).await;
     assert_eq!(profile.ok()["user"], LEAVING.to_string());
-    let posts = user.publish_all(["one", "two", "three"]).await;
+    let mut posts = user.publish_all(["one", "two"]).await;
+    let keyed = user.post_with_key("/v1/posts", "leaving", &json!({ "title": "three" })).await.ok();
+    posts.push(keyed["id"].as_str().unwrap().to_owned());
     user.delete(&format!("/v1/posts/{}", posts[2])).await.ok();
     let theirs = world.user(60).publish_all(["theirs", "deleted later"]).await;
     world.idle().await;
@@ -48,11 +50,13 @@ pub(crate) async fn live(world: &World) {
         put(one, format!("/v1/{what}/{other}")).await;
     }
     for (owner, author) in [(LEAVING, 60), (3, LEAVING)] {
-        let list = world.user(owner).post("/v1/lists", &json!({ "name": "all" })).await.ok();
+        let list = world.user(owner).post_with_key("/v1/lists", "leaving", &json!({ "name": "all" })).await.ok();
         put(owner, format!("/v1/lists/{}/authors/{author}", list["id"].as_str().unwrap())).await;
     }
     let notices = world.administrator().post("/v1/notices", &json!({ "platforms": [3], "title": "read by the user" })).await.ok();
-    user.post("/v1/notices/reads", &json!({ "platform": 3, "through": notices["items"][0]["seq"] })).await.ok();
+    let through = json!({ "platform": 3, "through": notices["items"][0]["seq"] });
+    user.post_with_key("/v1/notices/reads", "leaving", &through).await.ok();
+    user.post_with_key("/v1/reads", "leaving", &json!({ "posts": [theirs[0]] })).await.ok();
     assert_eq!(user.get("/v1/notices/unread?platform=3").await.ok()["unread"], 0);
     world.idle().await;
 }

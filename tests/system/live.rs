@@ -273,15 +273,20 @@ fn unwatched_readers_cost_no_message() {
 #[test]
 fn mapped_users_receive_messages() {
     world_with(parameter("UserIds", "mapped"), async |world| {
-        let (alice, bob) = (world.stranger(Some("alice")), world.stranger(Some("bob")));
+        let bob = world.stranger(Some("bob"));
         let author = bob.get("/v1/me").await.ok()["id"].as_str().unwrap().to_owned();
-        alice.put(&format!("/v1/following/{author}")).await.ok();
-        let mut connection = world.try_live(Some("alice")).await.unwrap();
-        let post = bob.publish("to alice").await;
-        let expected = json!({ "type": "unread", "total": 1, "author": author, "unread": 1, "post": post });
-        assert_eq!(connection.unread().await, expected);
-        connection.ping().await;
-        connection.close().await;
+        // HTTP and WebSocket take the same claims for the same users.
+        for claim in ["alice", "auth0|5f7c", "zoë✓|名前", "a%20b"] {
+            let reader = world.stranger(Some(claim));
+            reader.put(&format!("/v1/following/{author}")).await.ok();
+            let mut connection = world.try_live(Some(claim)).await.unwrap();
+            let post = bob.publish("to the reader").await;
+            let expected = json!({ "type": "unread", "total": 1, "author": author, "unread": 1, "post": post });
+            assert_eq!(connection.unread().await, expected, "{claim}");
+            connection.ping().await;
+            connection.close().await;
+            world.idle().await;
+        }
     });
 }
 

@@ -24,6 +24,7 @@ mod migration;
 mod notice_counts;
 mod notice_histories;
 mod notices;
+mod once;
 mod operations;
 mod outage;
 mod pages;

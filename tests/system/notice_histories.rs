@@ -146,7 +146,8 @@ impl History {
             }
             22..32 => {
                 let (expires_at, renotify, now) = (self.expiry(), self.rng.random::<bool>(), self.now());
-                let edited = self.board.edit(self.id(seq), &content("edited", expires_at), renotify).await.unwrap();
+                let edited =
+                    self.board.edit(user_id(id), self.id(seq), &content("edited", expires_at), renotify, None).await.unwrap();
                 let stands = matches!(edited, NoticeEdited::Stands(_));
                 assert_eq!(stands, self.model.is_live(seq, now), "seq {seq}: {edited:?}");
                 if stands {
@@ -165,7 +166,7 @@ impl History {
                 self.model.mark(id, seq, read, now);
             }
             57..64 => {
-                self.board.mark_through(user_id(id), self.platform, seq).await.unwrap();
+                self.board.mark_through(user_id(id), self.platform, seq, None).await.unwrap();
                 self.model.mark_through(id, seq, step, self.now());
             }
             64..70 => self.burst(id).await,

@@ -12,6 +12,7 @@ use tidemark::{
     domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, notices::MAX_LIVE},
     facts::schema,
     notices::{NoticeBoard, NoticeEdited},
+    once::Once,
     outage::{Later, Outage},
     ports::{Clock, NoticeRecord, NoticeView},
     views::{Redis, RedisOptions, keys},
@@ -151,7 +152,7 @@ fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
         let (head, before) = facts.state(platform(3), user_id(7)).await.unwrap();
         let mut after = before.clone();
         after.read.insert(head.live[0].slot);
-        assert!(facts.put_reads(user_id(7), platform(3), &before, after, false).await.unwrap().is_some());
+        assert!(facts.put_reads(user_id(7), platform(3), &before, after, None, false).await.unwrap().is_some());
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1, "the function died before it updated the view");
         assert_eq!(reader.put("/v1/notices/3-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
         assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": 1 }));
@@ -216,7 +217,7 @@ fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
         let without_redis = process(Arc::new(Stores { notice_views, ..(*board.stores).clone() }));
         let other = process(Arc::clone(&board.stores));
         let before = *other.board(id.platform, user_id(7)).await.unwrap().find(1).unwrap();
-        let edited = without_redis.edit(id, &content("y", None), true).await.unwrap();
+        let edited = without_redis.edit(user_id(900), id, &content("y", None), true, None).await.unwrap();
         assert!(matches!(edited, NoticeEdited::Stands(_)));
         other.mark(user_id(7), id, true).await.unwrap().unwrap();
         let (head, reads) = board.stores.notices.state(id.platform, user_id(7)).await.unwrap();
@@ -308,11 +309,11 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
 
         let devices = (0..4).map(async |device| match device {
             0 => drop(board.mark(user_id(7), NoticeId { platform, seq: 150 }, true).await.unwrap()),
-            _ => drop(board.mark_through(user_id(7), platform, NOTICES).await.unwrap()),
+            _ => drop(board.mark_through(user_id(7), platform, NOTICES, None).await.unwrap()),
         });
-        let others = [8, u64::MAX].map(|id| board.mark_through(user_id(id), platform, 200));
+        let others = [8, u64::MAX].map(|id| board.mark_through(user_id(id), platform, 200, None));
         let (_, others) = futures::join!(join_all(devices), join_all(others));
-        assert!(others.iter().all(|marked| marked.as_ref().unwrap().board.counts().unread == 100));
+        assert!(others.iter().all(|marked| matches!(marked, Ok(Once::Done(marked)) if marked.counts.unread == 100)));
         assert_eq!(board.board(platform, user_id(7)).await.unwrap().counts().unread, 0);
         assert!(board.stores.notices.reads(platform, user_id(7)).await.unwrap().version >= 4, "several transactions");
         let expected: Vec<u64> = (1..=NOTICES).map(|seq| if seq <= 200 { 3 } else { 1 }).collect();
@@ -325,13 +326,11 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
         // Half of the change is done, as after the death of the function. The next caller resumes it.
         let before = board.stores.notices.reads(platform, user_id(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
-        board.stores.notices.put_reads(user_id(9), platform, &before, half.clone(), false).await.unwrap().unwrap();
-        assert_eq!(
-            board.stores.notices.put_reads(user_id(9), platform, &before, half, false).await.unwrap(),
-            None,
-            "nothing twice"
-        );
-        assert_eq!(board.mark_through(user_id(9), platform, NOTICES).await.unwrap().changed, 150);
+        board.stores.notices.put_reads(user_id(9), platform, &before, half.clone(), None, false).await.unwrap().unwrap();
+        let again = board.stores.notices.put_reads(user_id(9), platform, &before, half, None, false).await.unwrap();
+        assert_eq!(again, None, "nothing twice");
+        let marked = board.mark_through(user_id(9), platform, NOTICES, None).await.unwrap();
+        assert!(matches!(marked, Once::Done(marked) if marked.changed == 150));
         let after = readers().await;
         assert_eq!([after[0], after[1], after[199], after[298], after[299]], [3, 4, 4, 1, 2]);
     });

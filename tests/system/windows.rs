@@ -223,7 +223,7 @@ fn a_read_state_of_half_a_megabyte_accepts_every_form_of_mark() {
             let (read, unread) = (seqs(0), seqs(1));
             let marks = [(read.clone(), true), (unread.clone(), false)].map(|(seqs, read)| {
                 let reads = &app.stores.reads;
-                async move { reads.mark(user_id(READER), user_id(AUTHOR), &seqs, read).await.unwrap() }
+                async move { reads.mark(user_id(READER), user_id(AUTHOR), &seqs, read, 1).await.unwrap() }
             });
             join_all(marks).await;
             model = model.union(&read.into_iter().collect()).minus(&unread.into_iter().collect());

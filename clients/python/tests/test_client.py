@@ -79,11 +79,23 @@ def test_a_notice_whose_response_is_lost_is_published_once() -> None:
         assert [notice.title for notice in tidemark.walk(api.list_notices, platform=platform)] == ["Maintenance"]
 
 
-def test_a_post_that_is_not_repeatable_is_sent_once() -> None:
-    with Proxy(STACK, [LOST]) as proxy, Tidemark(proxy.url, new_user(), retries=QUICK) as tidemark:
-        with pytest.raises(httpx.TransportError):
-            tidemark.send(api.make_list(body=models.MakeListRequest(name="Friends")))
-        assert len(proxy.seen) == 1
+def test_marks_lists_and_edits_of_notices_whose_response_is_lost_are_repeated_with_the_same_key_and_done_once() -> None:
+    reader, author, platform = new_user(), new_user(), random.SystemRandom().randrange(1, 65_536)
+    with client(f"{author} notices:write") as writer, client(reader) as follower:
+        follower.follow(author)
+        writer.publish("One")
+        notice = writer.publish_notices([platform], "Notice").items[0].id
+    with Proxy(STACK, [LOST] * 5) as proxy, Tidemark(proxy.url, f"{reader} notices:write", retries=QUICK) as tidemark:
+        assert tidemark.mark_read(models.MarkAll(all_=True)).changed == 1
+        assert tidemark.mark_read(models.MarkThrough(author=author, through=1)).changed == 0
+        through = models.MarkNoticesReadRequest(platform=platform, through=1)
+        assert tidemark.send(api.mark_notices_read(body=through)).changed == 1
+        again = models.EditNoticeRequest(title="Again", renotify=True)
+        tidemark.send(api.edit_notice(notice, body=again))
+        tidemark.send(api.make_list(body=models.MakeListRequest(name="Friends")))
+        assert [made.name for made in tidemark.walk(api.list_lists)] == ["Friends"]
+        keys = [request.key for request in proxy.seen[:10]]
+        assert all(keys[::2]) and keys[::2] == keys[1::2] and len(set(keys)) == 5
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -13,15 +13,22 @@ export interface Retries {
 
 export const RETRIES: Retries = { limit: 4, baseMs: 200, maxMs: 10_000, maxRetryAfterMs: 60_000 };
 
-/** POST routes that publish: a repetition needs an idempotency key. */
-const KEYED = new Set(["/v1/posts", "/v1/notices"]);
+/** Routes whose repetition without an idempotency key could make something twice, or change what came in between. */
+const KEYED = new Set([
+  "POST /v1/posts",
+  "POST /v1/notices",
+  "PUT /v1/notices/{notice}",
+  "POST /v1/reads",
+  "POST /v1/notices/reads",
+  "POST /v1/lists",
+]);
 /** POST routes for which a repetition is harmless. */
-const REPEATABLE = new Set(["/v1/following", "/v1/reads", "/v1/notices/reads"]);
+const REPEATABLE = new Set(["/v1/following"]);
 const KEY = "idempotency-key";
 
-/** Gives a POST that publishes a key, unless the caller chose one. All attempts have the same key. */
+/** Gives such a request a key before its first attempt, unless the caller chose one. All attempts have the same key. */
 export function addKey(path: string, request: Request): void {
-  if (request.method === "POST" && KEYED.has(path) && !request.headers.has(KEY)) {
+  if (KEYED.has(`${request.method} ${path}`) && !request.headers.has(KEY)) {
     request.headers.set(KEY, randomKey());
   }
 }

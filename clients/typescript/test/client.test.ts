@@ -93,10 +93,23 @@ test("a notice whose response is lost is published once", async (t) => {
   assert.deepEqual((await notices.take()).map((notice) => notice.title), ["Maintenance"]);
 });
 
-test("a POST that is not repeatable is sent once", async (t) => {
-  const { tidemark, seen } = await faulty(t, ["lost"]);
-  await assert.rejects(tidemark.post("/v1/lists", { body: { name: "Friends" } }), TypeError);
-  assert.equal(seen.length, 1);
+test("marks, lists and edits of notices whose response is lost are repeated with the same key, and done once", async (t) => {
+  const [reader, author, platform] = [newUser(), newUser(), 1 + randomInt(65_535)];
+  const writer = client(author);
+  await client(reader).follow(author);
+  await writer.publish({ title: "One" });
+  const { tidemark, seen } = await faulty(t, ["lost", "lost", "lost", "lost", "lost"], `${reader} notices:write`);
+  const { items } = await client(`${author} notices:write`).publishNotices({ platforms: [platform], title: "Notice" });
+  const notice = items[0]!.id;
+  assert.equal((await tidemark.markRead({ all: true })).changed, 1);
+  assert.equal((await tidemark.markRead({ author, through: 1 })).changed, 0);
+  assert.equal((await tidemark.post("/v1/notices/reads", { body: { platform, through: 1 } })).changed, 1);
+  await tidemark.put("/v1/notices/{notice}", { params: { path: { notice } }, body: { title: "Again", renotify: true } });
+  await tidemark.post("/v1/lists", { body: { name: "Friends" } });
+  assert.deepEqual((await tidemark.walk("/v1/lists").take()).map((list) => list.name), ["Friends"]);
+  const keys = seen.slice(0, 10).map((request) => request.key);
+  for (let at = 0; at < keys.length; at += 2) assert.ok(keys[at] && keys[at] === keys[at + 1], `request ${at}`);
+  assert.equal(new Set(keys).size, 5);
 });
 
 for (const status of [429, 503]) {

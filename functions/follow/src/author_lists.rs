@@ -1,16 +1,13 @@
 //! `/v1/lists…`.
 
-use serde_json::json;
 use tidemark::{
     App, Membership,
-    domain::{
-        self, Cursor, ListId, UserId,
-        author_lists::{MOST_LISTS, Made},
-    },
+    domain::{Cursor, ListId, UserId, author_lists::MOST_LISTS},
     http::{
         Kind, Page, Problem, Request, Response,
         bodies::{AuthorList, AuthorLists, MakeListRequest, Member},
     },
+    once::Once,
 };
 
 use crate::lists;
@@ -18,12 +15,13 @@ use crate::lists;
 /// `POST /v1/lists`.
 pub(crate) async fn make(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let MakeListRequest { name } = request.body()?;
-    let key = request.idempotency_key(&json!(name))?;
+    let body: MakeListRequest = request.body()?;
+    let key = request.idempotency_key(&body)?;
+    let MakeListRequest { name } = body;
     match app.lists.make(caller, &name, key.as_ref()).await? {
-        Made::List(list) | Made::Repeated(list) => Ok(Response::json(201, &rendered(caller, list))),
-        Made::KeyReused => Err(Problem::key_reused()),
-        Made::Full => Err(Problem::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))),
+        Once::Done(Some(number)) => Ok(Response::json(201, &rendered(caller, number, name))),
+        Once::Done(None) => Err(Problem::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))),
+        Once::KeyReused => Err(Problem::key_reused()),
     }
 }
 
@@ -35,7 +33,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
     let mut lists = app.lists.all(caller).await?.lists;
     lists.retain(|list| below.is_none_or(|below| list.number < below));
     let next = page.cut(&mut lists).map(|list| Cursor::List(list.number));
-    let items = lists.into_iter().map(|list| rendered(caller, list)).collect();
+    let items = lists.into_iter().map(|list| rendered(caller, list.number, list.name)).collect();
     Ok(Page::response(request, next, |next_cursor| AuthorLists { items, next_cursor }))
 }
 
@@ -71,6 +69,6 @@ pub(crate) async fn members(app: &App, request: &Request) -> Result<Response, Pr
     lists::listed(app, request, &page, members).await
 }
 
-fn rendered(user: UserId, domain::AuthorList { number, name, .. }: domain::AuthorList) -> AuthorList {
+fn rendered(user: UserId, number: u32, name: String) -> AuthorList {
     AuthorList { id: ListId { user, number }, name }
 }

@@ -1,11 +1,12 @@
 //! `PUT` and `DELETE /v1/posts/{post}/read`, `POST /v1/reads`.
 
 use tidemark::{
-    App,
+    App, MarkForm,
     http::{
         Problem, Request, Response,
         bodies::{MarkReadRequest, PostMarked, PostsMarked, UnreadAfterMark, UnreadTotal},
     },
+    once::Once,
     reader::Origin,
 };
 
@@ -23,12 +24,16 @@ pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Resp
 /// Marks a list of posts, an author's posts up to a number, or all posts before a time.
 pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let marked = match request.body()? {
-        MarkReadRequest::Posts(form) => app.marking.mark_posts(caller, &form.posts).await?,
-        MarkReadRequest::Through(form) => app.marking.mark_through(caller, form.author, form.through).await?,
-        MarkReadRequest::All(form) => app.marking.mark_before(caller, form.before).await?,
+    let body: MarkReadRequest = request.body()?;
+    let key = request.idempotency_key(&body)?;
+    let form = match body {
+        MarkReadRequest::Posts(form) => MarkForm::Posts(form.posts),
+        MarkReadRequest::Through(form) => MarkForm::Through(form.author, form.through),
+        MarkReadRequest::All(form) => MarkForm::Before(form.before),
     };
-    let total = marked.snapshot.state.unread_total();
-    let body = PostsMarked { changed: marked.changed, unread: UnreadTotal { total } };
-    Ok(Response::json(200, &body).degraded(marked.snapshot.origin == Origin::Degraded))
+    let Once::Done(marked) = app.marking.mark_many(caller, form, key.as_ref()).await? else {
+        return Err(Problem::key_reused());
+    };
+    let body = PostsMarked { changed: marked.changed, unread: UnreadTotal { total: marked.total } };
+    Ok(Response::json(200, &body).degraded(marked.degraded))
 }

@@ -56,7 +56,8 @@ routes!(|app: &App, request| [
         read::mark_through(app, &request),
         operation("notices", "markNoticesRead", "Mark a platform's notices read up to a number")
             .accepts::<MarkNoticesReadRequest>()
-            .returns::<NoticesMarked>("The number of notices that changed, and the counts after the change."),
+            .returns::<NoticesMarked>("The number of notices that changed, and the counts after the change.")
+            .idempotent(),
     ),
     (
         "GET /v1/notices/{notice}",
@@ -74,6 +75,7 @@ routes!(|app: &App, request| [
             .scope(WRITE)
             .accepts::<EditNoticeRequest>()
             .returns::<Notice>("The notice after the change.")
+            .idempotent()
             .responds("404", "NotFound"),
     ),
     (

@@ -1,8 +1,5 @@
 //! Requests of administrators: publish, edit, delete.
 
-use std::collections::BTreeSet;
-
-use serde_json::json;
 use tidemark::{
     App,
     domain::{self, NoticeContent, NoticeId, notices::MAX_LIVE},
@@ -16,16 +13,14 @@ use tidemark::{
 
 const MAX_DELETIONS: usize = 100;
 
-/// `POST /v1/notices`. A platform that is named twice gets one notice.
+/// `POST /v1/notices`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
     let caller = request.caller()?;
-    let PublishNoticesRequest { mut platforms, title, body, expires_at } = request.body()?;
-    let mut seen = BTreeSet::new();
-    platforms.retain(|&platform| seen.insert(platform));
+    let body: PublishNoticesRequest = request.body()?;
+    let key = request.idempotency_key(&body)?;
+    let PublishNoticesRequest { platforms, title, body, expires_at } = body;
     let content = NoticeContent { title, body, expires_at };
-    let meaning = json!([platforms, content.title, content.body, content.expires_at]);
-    let key = request.idempotency_key(&meaning)?;
     let notices = match app.notices.publish(caller, &platforms, &content, key.as_ref()).await? {
         NoticesPublished::Created(created) => created.into_iter().map(|(notice, _)| notice).collect(),
         NoticesPublished::Repeated(notices) => notices,
@@ -42,11 +37,15 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
 /// `PUT /v1/notices/{notice}`.
 pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Problem> {
     request.require_scope(crate::WRITE)?;
+    let caller = request.caller()?;
     let id: NoticeId = request.parameter("notice")?;
-    let EditNoticeRequest { title, body, expires_at, renotify } = request.body()?;
+    let body: EditNoticeRequest = request.body()?;
+    let key = request.idempotency_key(&body)?;
+    let EditNoticeRequest { title, body, expires_at, renotify } = body;
     let content = NoticeContent { title, body, expires_at };
-    match app.notices.edit(id, &content, renotify).await? {
+    match app.notices.edit(caller, id, &content, renotify, key.as_ref()).await? {
         NoticeEdited::Stands(notice) => Ok(Response::json(200, &item(notice))),
+        NoticeEdited::KeyReused => Err(Problem::key_reused()),
         NoticeEdited::Expired => Err(expired()),
         NoticeEdited::Unknown => Err(crate::unknown(id)),
     }

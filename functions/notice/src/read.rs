@@ -7,6 +7,7 @@ use tidemark::{
         Page, Problem, Request, Response,
         bodies::{MarkNoticesReadRequest, NoticeCounts, NoticeItem, NoticeMarked, NoticePage, NoticesMarked, ReadNotice},
     },
+    once::Once,
 };
 
 /// `GET /v1/notices?platform=`.
@@ -64,19 +65,20 @@ pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Res
     let id: NoticeId = request.parameter("notice")?;
     request.require_platform(id.platform)?;
     let marked = app.notices.mark(caller, id, read).await?.ok_or_else(|| crate::unknown(id))?;
-    let body = NoticeMarked { read, unread: marked.board.counts().unread };
-    Ok(Response::json(200, &body).degraded(marked.board.degraded))
+    let body = NoticeMarked { read, unread: marked.counts.unread };
+    Ok(Response::json(200, &body).degraded(marked.degraded))
 }
 
 /// `POST /v1/notices/reads`.
 pub(crate) async fn mark_through(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let MarkNoticesReadRequest { platform, through } = request.body()?;
-    request.require_platform(platform)?;
-    let marked = app.notices.mark_through(caller, platform, through).await?;
-    let counts = marked.board.counts();
-    let body = NoticesMarked { changed: marked.changed, unread: counts.unread, read: counts.read };
-    Ok(Response::json(200, &body).degraded(marked.board.degraded))
+    let body: MarkNoticesReadRequest = request.body()?;
+    request.require_platform(body.platform)?;
+    let key = request.idempotency_key(&body)?;
+    let marked = app.notices.mark_through(caller, body.platform, body.through, key.as_ref()).await?;
+    let Once::Done(marked) = marked else { return Err(Problem::key_reused()) };
+    let body = NoticesMarked { changed: marked.changed, unread: marked.counts.unread, read: marked.counts.read };
+    Ok(Response::json(200, &body).degraded(marked.degraded))
 }
 
 /// `?platform=`, a platform whose notices the caller may see.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::json;
 use tidemark::{
     App, PostChange,
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
@@ -20,13 +19,10 @@ const MODERATE: &str = "posts:moderate";
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
     let author = request.caller()?;
-    let PublishPostRequest { title, body, data, weight } = request.body()?;
+    let body: PublishPostRequest = request.body()?;
+    let key = request.idempotency_key(&body)?;
+    let PublishPostRequest { title, body, data, weight } = body;
     let weight = weight.unwrap_or(0);
-    let meaning = match (&data, weight) {
-        (None, 0) => json!([title, body]),
-        _ => json!([title, body, data, weight]),
-    };
-    let key = request.idempotency_key(&meaning)?;
     let new = NewPost { author, title, text: PostText { body, data }, weight };
     let post = match app.publishing.publish(&new, key.as_ref()).await? {
         Published::Created(post, _) | Published::Repeated(post) => post,

@@ -1,4 +1,4 @@
-//! `GET /v1/health`.
+//! `GET` and `HEAD /v1/health`.
 
 use tidemark::{
     App,
@@ -7,6 +7,11 @@ use tidemark::{
         bodies::{Health, HealthStatus, StoreStatus},
     },
 };
+
+/// `HEAD`: the function responds. Probes of load balancers and of uptime services send it.
+pub(crate) async fn probe() -> Result<Response, Problem> {
+    Ok(Response::empty(200))
+}
 
 /// Pings all three stores concurrently.
 pub(crate) async fn check(app: &App) -> Result<Response, Problem> {

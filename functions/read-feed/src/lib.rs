@@ -86,6 +86,14 @@ routes!(|app: &App, request| [
             .returns::<Health>("The status of each store. The code is 200 also if a store is down.")
             .open(),
     ),
+    (
+        "HEAD /v1/health",
+        health::probe(),
+        operation("operations", "probeHealth", "Probe whether the API responds")
+            .describe("Reads no store. Other paths have no `HEAD`.")
+            .empty("The API responds.")
+            .open(),
+    ),
 ]);
 
 /// Reads `?status=all|unread`. The default is all.

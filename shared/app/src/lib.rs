@@ -29,6 +29,7 @@
 //! - [`outage`]: leaves changes that Redis does not accept to workers, and notes among the facts that views are stale
 //!   until then.
 //! - [`retry`]: the loop of an optimistic change.
+//! - [`once`]: requests with an idempotency key.
 //! - [`Hot`]: values of hot keys, in memory for a second.
 //! - [`Recorder`]: collects the values of [`ports::Metric`]s.
 
@@ -55,6 +56,7 @@ mod lists;
 mod live;
 mod marking;
 pub mod notices;
+pub mod once;
 pub mod outage;
 mod people;
 pub mod ports;
@@ -75,7 +77,7 @@ pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Denied, OverLimit, PerMinute};
 pub use lists::{Lists, Membership};
 pub use live::Live;
-pub use marking::{MarkedPost, MarkedPosts, Marking};
+pub use marking::{MarkForm, MarkedPost, MarkedPosts, Marking};
 pub use people::{Callers, Cards, People};
 pub use ports::Budget;
 pub use publishing::{PostChange, PostDelivery, Publishing};

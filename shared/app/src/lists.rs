@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists, author_lists::Made};
+use tidemark_domain::{Edge, ListId, Relation, UserId, UserLists};
 
 use crate::{
     Stores, ViewSync,
-    ports::{IdempotencyKey, Result},
+    once::{Begun, Once},
+    ports::{IdempotencyKey, Record, Result},
     relations::newest_first,
 };
 
@@ -40,16 +41,18 @@ impl Lists {
         Ok(list.user == caller && self.stores.lists.lists(caller).await?.has(list.number))
     }
 
-    /// Makes a list. A request with the same key makes no second one.
-    pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Made> {
-        // A list always gets a key. Otherwise the attempt after a lost response would make a second list.
-        let own = format!("{:x}", (self.stores.random)());
-        let key = key.map_or(own.as_str(), |key| &key.key);
-        self.change(caller, |lists| {
-            let made = lists.make(name, Some(key));
-            (matches!(made, Made::List(_)), made)
-        })
-        .await
+    /// Makes a list, and returns its number; `None` if the caller has the maximum number of lists.
+    pub async fn make(&self, caller: UserId, name: &str, key: Option<&IdempotencyKey>) -> Result<Once<Option<u32>>> {
+        let attempt = match self.stores.begin(caller, "lists", key, Vec::new()).await? {
+            Begun::Attempt(attempt) => attempt,
+            Begun::Answered(answer) => return Ok(Once::Done(answer.first().and_then(|&number| u32::try_from(number).ok()))),
+            Begun::KeyReused => return Ok(Once::KeyReused),
+        };
+        let made = self.change(caller, |lists| {
+            let number = lists.make(name, attempt.token);
+            (number.and_then(|number| attempt.done(vec![number.into()])), number)
+        });
+        made.await.map(Once::Done)
     }
 
     /// Deletes a list of the caller. May be repeated. Returns false if the caller never had this list.
@@ -59,19 +62,22 @@ impl Lists {
         }
         self.change(caller, |lists| {
             let given = (1..=lists.last).contains(&list.number);
-            (lists.delete(list.number), given)
+            lists.delete(list.number);
+            (None, given)
         })
         .await
     }
 
-    /// Applies `change`, which may run several times. It returns whether there is something to write, and the result.
-    async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (bool, T)) -> Result<T> {
+    /// Applies `change`, which may run several times. It returns a record that is written with the lists, and the
+    /// result. Nothing is written if the lists have no new version.
+    async fn change<T>(&self, caller: UserId, change: impl Fn(&mut UserLists) -> (Option<Record>, T)) -> Result<T> {
         let mut attempts = self.stores.attempts("lists");
         loop {
             attempts.next().await?;
             let mut lists = self.stores.lists.lists(caller).await?;
-            let (changed, result) = change(&mut lists);
-            if !changed || self.stores.lists.put_lists(caller, &lists).await? {
+            let known = lists.version;
+            let (record, result) = change(&mut lists);
+            if lists.version == known || self.stores.lists.put_lists(caller, &lists, record.as_ref()).await? {
                 return Ok(result);
             }
         }

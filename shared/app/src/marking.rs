@@ -16,7 +16,8 @@ use futures::FutureExt;
 
 use crate::{
     Live, Stores, ViewSync, in_parallel,
-    ports::Result,
+    once::{Begun, Once},
+    ports::{IdempotencyKey, Result},
     reader::{Flags, Found, Origin, PairFacts, Snapshot},
 };
 use tidemark_domain::{PostId, ReadState, Seq, Timestamp, UserId};
@@ -36,11 +37,32 @@ pub struct MarkedPost {
     pub snapshot: Snapshot,
 }
 
+/// The posts that a mark of many covers.
+#[derive(Debug, Clone)]
+pub enum MarkForm {
+    /// Deleted and unknown posts, and those of authors who block the user, are left out.
+    Posts(Vec<PostId>),
+    /// Everything of an author up to this number.
+    Through(UserId, Seq),
+    /// Everything that existed at this time, of every followed author. `None` stands for now, as does a time to come.
+    Before(Option<Timestamp>),
+}
+
 #[derive(Debug, Clone)]
 pub struct MarkedPosts {
     /// The number of the posts that were unread before.
     pub changed: u64,
-    pub snapshot: Snapshot,
+    /// The posts that were unread after the mark.
+    pub total: u64,
+    pub degraded: bool,
+}
+
+impl MarkedPosts {
+    /// The result of an earlier attempt.
+    fn answered(answer: &[u64]) -> Self {
+        let number = |index: usize| answer.get(index).copied().unwrap_or_default();
+        Self { changed: number(0), total: number(1), degraded: false }
+    }
 }
 
 /// The result of a change of one author's read state.
@@ -70,14 +92,49 @@ impl Marking {
         }
         let posts = [(post.author, vec![post.seq])].into();
         let Some(pair) = self.sync.readers.pairs_of_posts(user, &posts).await?.pop() else { return Ok(Found::Nothing) };
-        let changed = self.mark(user, pair, &[post.seq], read).await?;
+        let changed = self.mark(user, pair, &[post.seq], read, (self.stores.random)()).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
         self.tell(user, &snapshot, Some(post)).await;
         Ok(Found::Post(MarkedPost { read: Flags::new(user, changed.pair).is_read(post.seq), snapshot }))
     }
 
-    /// Marks posts read. Deleted and unknown posts, and those of authors who block the user, are left out.
-    pub async fn mark_posts(&self, user: UserId, posts: &[PostId]) -> Result<MarkedPosts> {
+    /// Marks many posts read. With a key, an attempt covers what the first one was about to cover, and changes the read
+    /// state of an author only if none before has.
+    pub async fn mark_many(&self, user: UserId, form: MarkForm, key: Option<&IdempotencyKey>) -> Result<Once<MarkedPosts>> {
+        let bound = match &form {
+            MarkForm::Posts(_) => Vec::new(),
+            // At most up to the latest post: a post that arrives later stays unread.
+            MarkForm::Through(author, seq) => vec![(*seq).min(self.latest(*author, key.is_some(), *seq).await?)],
+            MarkForm::Before(before) => {
+                let now = self.until_now(user).await?;
+                vec![before.map_or(now, |before| before.min(now)).ms()]
+            }
+        };
+        let attempt = match self.stores.begin(user, "reads", key, bound).await? {
+            Begun::Attempt(attempt) => attempt,
+            Begun::Answered(answer) => return Ok(Once::Done(MarkedPosts::answered(&answer))),
+            Begun::KeyReused => return Ok(Once::KeyReused),
+        };
+        let limit = attempt.bound.first().copied().unwrap_or_default();
+        let marked = match form {
+            MarkForm::Posts(posts) => self.mark_posts(user, &posts, attempt.token).await?,
+            MarkForm::Through(author, _) => self.mark_through(user, author, limit, attempt.token).await?,
+            MarkForm::Before(_) => self.mark_before(user, Timestamp::from_ms(limit), attempt.token).await?,
+        };
+        let answer = self.stores.finish(&attempt, vec![marked.changed, marked.total]).await?;
+        Ok(Once::Done(MarkedPosts { degraded: marked.degraded, ..MarkedPosts::answered(&answer) }))
+    }
+
+    /// The author's latest number, if a bound needs it. Without a key, the mark itself looks.
+    async fn latest(&self, author: UserId, keyed: bool, otherwise: Seq) -> Result<Seq> {
+        if !keyed {
+            return Ok(otherwise);
+        }
+        Ok(self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default().latest_seq)
+    }
+
+    /// Deleted and unknown posts, and those of authors who block the user, are left out.
+    async fn mark_posts(&self, user: UserId, posts: &[PostId], token: u64) -> Result<MarkedPosts> {
         let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let live = self.sync.readers.live_posts(&asked).await?;
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
@@ -89,18 +146,17 @@ impl Marking {
         let strangers = pairs.iter().filter(|pair| pair.author != user && pair.live_edge().is_none()).map(|pair| pair.author);
         let blockers = self.stores.reactions.blockers(user, &strangers.collect::<Vec<_>>()).await?;
         let change = async |pair: PairFacts| match by_author.get(&pair.author) {
-            Some(seqs) if !blockers.contains(&pair.author) => self.mark(user, pair, seqs, true).await,
+            Some(seqs) if !blockers.contains(&pair.author) => self.mark(user, pair, seqs, true, token).await,
             _ => Ok(Changed { pair, count: 0, written: false }),
         };
         let changes = pairs.into_iter().map(|pair| change(pair).boxed());
         self.shown(user, in_parallel(changes.collect()).await, posts.last().copied()).await
     }
 
-    /// Marks everything of one author read, up to this number or the author's latest post.
-    pub async fn mark_through(&self, user: UserId, author: UserId, seq: Seq) -> Result<MarkedPosts> {
+    async fn mark_through(&self, user: UserId, author: UserId, seq: Seq, token: u64) -> Result<MarkedPosts> {
         let pair = self.sync.readers.pair(user, author).await?;
         let last = PostId::new(author, seq.min(pair.head.latest_seq));
-        let changed = self.apply(user, pair, |flags, reads| {
+        let changed = self.apply(user, pair, token, None, |flags, reads| {
             // Nothing can be marked. So no mark names an author who has left.
             if flags.facts.head.posts == 0 {
                 return None;
@@ -114,17 +170,12 @@ impl Marking {
         self.shown(user, outcomes, Some(last)).await
     }
 
-    /// Marks everything read that existed at `before`, of every followed author. `None` stands for now
-    /// ([`Self::until_now`]).
-    pub async fn mark_before(&self, user: UserId, before: Option<Timestamp>) -> Result<MarkedPosts> {
-        let before = match before {
-            Some(before) => before,
-            None => self.until_now(user).await?,
-        };
+    /// Marks everything read that existed at `before`, of every followed author.
+    async fn mark_before(&self, user: UserId, before: Timestamp, token: u64) -> Result<MarkedPosts> {
         let pairs = self.sync.readers.pairs(user).await?;
         let latest = pairs.iter().max_by_key(|pair| pair.head.latest_at).filter(|pair| pair.head.latest_seq > 0);
         let latest = latest.map(|pair| PostId::new(pair.author, pair.head.latest_seq));
-        let changes = pairs.into_iter().map(|pair| self.mark_pair_before(user, pair, before).boxed());
+        let changes = pairs.into_iter().map(|pair| self.mark_pair_before(user, pair, before, token).boxed());
         self.shown(user, in_parallel(changes.collect()).await, latest).await
     }
 
@@ -136,7 +187,7 @@ impl Marking {
         Ok(newest.unwrap_or_default().max(self.stores.clock.now()))
     }
 
-    async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp) -> Result<Changed> {
+    async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp, token: u64) -> Result<Changed> {
         // If no post of the author is unread, no post has to be looked up by time.
         let unread = pair.state().is_some_and(|state| state.unread() > 0);
         let upto = match unread {
@@ -144,52 +195,70 @@ impl Marking {
             true if pair.head.latest_at <= before => pair.head.latest_seq,
             true => self.stores.posts.seq_at(pair.author, before).await?,
         };
-        let changed = self.apply(user, pair, |flags, reads| match flags.unread_upto(upto) {
+        let changed = self.apply(user, pair, token, None, |flags, reads| match flags.unread_upto(upto) {
             0 => None,
             count => reads.mark_all(upto).then_some(count),
         });
         changed.await
     }
 
-    /// Marks posts of one author. Marks of several devices do not wait for each other.
-    async fn mark(&self, user: UserId, pair: PairFacts, seqs: &[Seq], read: bool) -> Result<Changed> {
-        if seqs.iter().all(|&seq| pair.reads.read.contains(seq) == read) {
-            return Ok(Changed { pair, count: 0, written: false });
-        }
-        let (before, after) = self.stores.reads.mark(user, pair.author, seqs, read).await?;
-        let before = Flags::new(user, PairFacts { reads: before, ..pair.clone() });
-        let count = seqs.iter().filter(|&&seq| before.is_read(seq) != read).count() as u64;
-        Ok(Changed { pair: PairFacts { reads: after, ..pair }, count, written: true })
+    /// Marks posts of one author.
+    async fn mark(&self, user: UserId, pair: PairFacts, seqs: &[Seq], read: bool, token: u64) -> Result<Changed> {
+        let changed = self.apply(user, pair, token, Some((seqs, read)), |flags, reads| {
+            if seqs.iter().all(|&seq| reads.read.contains(seq) == read) {
+                return None;
+            }
+            for &seq in seqs {
+                reads.read.set(seq, read);
+            }
+            Some(seqs.iter().filter(|&&seq| flags.is_read(seq) != read).count() as u64)
+        });
+        changed.await
     }
 
     /// Applies `change` to the read state for the author of `pair`. `change` may run several times. It gets the facts
-    /// and returns how many posts it changed; `None` if there is nothing to write.
+    /// and returns how many posts it changed; `None` if there is nothing to write. `marks` are the posts, if it marks
+    /// only these. A state that the request with this token has changed is left as it is.
     async fn apply(
         &self,
         user: UserId,
         mut pair: PairFacts,
+        token: u64,
+        marks: Option<(&[Seq], bool)>,
         change: impl Fn(&Flags, &mut ReadState) -> Option<u64>,
     ) -> Result<Changed> {
-        let author = pair.author;
+        let (author, mut is_first) = (pair.author, true);
         let mut attempts = self.stores.attempts("mark");
         loop {
             attempts.next().await?;
+            // An earlier attempt has written it, or this one has and its response was lost.
+            if let Some(count) = pair.reads.changed_by(token) {
+                return Ok(Changed { pair, count, written: true });
+            }
             let before = Flags::new(user, pair);
             let mut reads = before.facts.reads.clone();
             let Some(count) = change(&before, &mut reads) else {
                 return Ok(Changed { pair: before.facts, count: 0, written: false });
             };
-            reads.version += 1;
+            reads.advance(token, count);
             pair = before.facts;
-            if self.stores.reads.put(user, author, &reads).await? {
+            let written = match marks {
+                Some((seqs, read)) if is_first => self.stores.reads.put_marks(user, author, &reads, seqs, read).await?,
+                // Others write the state too, and they do not have to wait for each other.
+                Some((seqs, read)) => {
+                    let (known, reads) = self.stores.reads.mark(user, author, seqs, read, token).await?;
+                    let is_own = known.changed_by(token).is_some();
+                    let before = Flags::new(user, PairFacts { reads: known.clone(), ..pair.clone() });
+                    let count = if is_own { count } else { change(&before, &mut known.clone()).unwrap_or(0) };
+                    return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
+                }
+                None => self.stores.reads.put(user, author, &reads).await?.then_some(reads),
+            };
+            is_first = false;
+            if let Some(reads) = written {
                 return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
             }
-            let stored = self.stores.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
-            if stored == reads {
-                // The response to our first attempt was lost: that attempt has written the state.
-                return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
-            }
-            pair.reads = stored;
+            pair.reads = self.stores.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
         }
     }
 
@@ -201,7 +270,11 @@ impl Marking {
         self.tell(user, &snapshot, last).await;
         match failures.into_iter().find_map(Result::err) {
             Some(error) => Err(error),
-            None => Ok(MarkedPosts { changed: changes.iter().map(|change| change.count).sum(), snapshot }),
+            None => Ok(MarkedPosts {
+                changed: changes.iter().map(|change| change.count).sum(),
+                total: snapshot.state.unread_total(),
+                degraded: snapshot.origin == Origin::Degraded,
+            }),
         }
     }
 

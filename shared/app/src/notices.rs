@@ -14,8 +14,9 @@ use tracing::warn;
 
 use crate::{
     PARALLEL, Stores, cut, in_parallel,
+    once::{Attempt, Begun, Once},
     outage::Later,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished, Result, Store, StoreError, Task},
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticeWritten, NoticesPublished, Result, Store, StoreError, Task},
 };
 
 /// A read state loses the slots of dead notices if it has more slots than twice the live notices and this number.
@@ -72,16 +73,31 @@ pub struct NoticePage {
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoticeEdited {
     Stands(Notice),
+    /// An earlier request with the same key edited something else.
+    KeyReused,
     /// The notice would expire before it is replaced. Nothing is changed.
     Expired,
     Unknown,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct NoticesMarked {
-    pub board: Board,
     /// The number of notices that the change made read or unread.
     pub changed: u64,
+    pub counts: NoticeCounts,
+    pub degraded: bool,
+}
+
+impl NoticesMarked {
+    /// The numbers that a repetition returns.
+    fn answer(&self) -> Vec<u64> {
+        vec![self.changed, self.counts.unread, self.counts.read]
+    }
+
+    fn answered(answer: &[u64]) -> Self {
+        let number = |index: usize| answer.get(index).copied().unwrap_or_default();
+        Self { changed: number(0), counts: NoticeCounts { unread: number(1), read: number(2) }, degraded: false }
+    }
 }
 
 impl NoticeBoard {
@@ -240,14 +256,24 @@ impl NoticeBoard {
         Ok(published)
     }
 
-    /// Replaces a live notice.
-    pub async fn edit(&self, id: NoticeId, content: &NoticeContent, renotify: bool) -> Result<NoticeEdited> {
+    /// Replaces a live notice, once for each key of `user`.
+    pub async fn edit(
+        &self,
+        user: UserId,
+        id: NoticeId,
+        content: &NoticeContent,
+        renotify: bool,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<NoticeEdited> {
         let now = self.stores.clock.now();
-        if content.expires_at.is_some_and(|at| at <= now) {
-            return Ok(NoticeEdited::Expired);
-        }
-        let Some((notice, head)) = self.stores.notices.edit(id, content, renotify, now).await? else {
-            return Ok(NoticeEdited::Unknown);
+        let once = key.map(|key| (user, key));
+        let (notice, head) = match self.stores.notices.edit(id, content, renotify, once, now).await? {
+            NoticeWritten::Edited(notice, head) => (notice, head),
+            // The first request may have ended before it updated the view.
+            NoticeWritten::Repeated(notice) => (notice, self.stores.notices.head(id.platform).await?),
+            NoticeWritten::KeyReused => return Ok(NoticeEdited::KeyReused),
+            NoticeWritten::Expired => return Ok(NoticeEdited::Expired),
+            NoticeWritten::Unknown => return Ok(NoticeEdited::Unknown),
         };
         self.show(&NoticeView::Head(id.platform, head)).await?;
         Ok(NoticeEdited::Stands(notice))
@@ -272,18 +298,43 @@ impl NoticeBoard {
     /// Marks one notice read or unread; returns `None` if it is not live.
     pub async fn mark(&self, user: UserId, id: NoticeId, read: bool) -> Result<Option<NoticesMarked>> {
         let is_live = |head: &PlatformHead, now| head.find(id.seq, now).is_some();
-        let marked = self.change((id.platform, user), false, is_live, |head, reads, now| {
+        let marked = self.change((id.platform, user), (None, false), is_live, |head, reads, now| {
             if let Some(notice) = head.find(id.seq, now) {
                 reads.read.set(notice.slot, read);
             }
         });
-        Ok(Some(marked.await?).filter(|marked| marked.board.find(id.seq).is_some()))
+        let (board, marked) = marked.await?;
+        Ok(board.find(id.seq).map(|_| marked))
     }
 
-    /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]).
-    pub async fn mark_through(&self, user: UserId, platform: Platform, seq: Seq) -> Result<NoticesMarked> {
+    /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]). With a key, an attempt covers
+    /// the notices that the first one has found, with the slots that they had.
+    pub async fn mark_through(
+        &self,
+        user: UserId,
+        platform: Platform,
+        seq: Seq,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Once<NoticesMarked>> {
         let is_given = |head: &PlatformHead, _| head.latest_seq >= seq;
-        self.change((platform, user), false, is_given, |head, reads, now| reads.mark_through(head, seq, now)).await
+        let bound = match key {
+            None => vec![seq, Slot::MAX],
+            Some(_) => {
+                let (head, _) = self.state(platform, user, |head| is_given(head, Timestamp::default())).await?;
+                vec![head.latest_seq.min(seq), head.latest_slot]
+            }
+        };
+        let attempt = match self.stores.begin(user, "notice-reads", key, bound).await? {
+            Begun::Attempt(attempt) => attempt,
+            Begun::Answered(answer) => return Ok(Once::Done(NoticesMarked::answered(&answer))),
+            Begun::KeyReused => return Ok(Once::KeyReused),
+        };
+        let [seq, slot] = <[u64; 2]>::try_from(attempt.bound.clone()).unwrap_or_default();
+        let marked = self.change((platform, user), (Some(&attempt), false), is_given, |head, reads, now| match key {
+            None => reads.mark_through(head, seq, now),
+            Some(_) => reads.mark_through(&head.as_of(seq, slot), seq, now),
+        });
+        Ok(Once::Done(marked.await?.1))
     }
 
     /// Merges slots that readers of one platform have read elsewhere into their read states. The merge is a union, so
@@ -298,12 +349,12 @@ impl NoticeBoard {
 
     async fn merge(&self, platform: Platform, user: UserId, slots: &[Slot]) -> Result<u64> {
         let are_given = |head: &PlatformHead, _| slots.iter().all(|&slot| slot <= head.latest_slot);
-        let merged = self.change((platform, user), true, are_given, |head, reads, _| {
+        let merged = self.change((platform, user), (None, true), are_given, |head, reads, _| {
             let live: SeqSet = head.live.iter().map(|notice| notice.slot).collect();
             let slots: SeqSet = slots.iter().copied().filter(|&slot| live.contains(slot)).collect();
             reads.read = reads.read.union(&slots);
         });
-        merged.await.map(|marked| marked.changed)
+        merged.await.map(|(_, marked)| marked.changed)
     }
 
     /// Replaces the view of a head (`user` is `None`) or of a user's read state from the facts. May be repeated.
@@ -315,15 +366,15 @@ impl NoticeBoard {
         self.stores.notice_views.replace_notices(&view).await
     }
 
-    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`. With
-    /// `unless_erased` it changes nothing of a user who has asked to leave.
+    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`. With a key,
+    /// the answer is written with the state. With `unless_erased` it changes nothing of a user who has asked to leave.
     async fn change(
         &self,
         (platform, user): (Platform, UserId),
-        unless_erased: bool,
+        (attempt, unless_erased): (Option<&Attempt>, bool),
         suffices: impl Fn(&PlatformHead, Timestamp) -> bool,
         change: impl Fn(&PlatformHead, &mut NoticeReads, Timestamp),
-    ) -> Result<NoticesMarked> {
+    ) -> Result<(Board, NoticesMarked)> {
         let mut attempts = self.stores.attempts("mark_notice");
         loop {
             attempts.next().await?;
@@ -332,24 +383,34 @@ impl NoticeBoard {
             let mut after = before.clone();
             change(&head, &mut after, now);
             let changed = before.read.minus(&after.read).len() + after.read.minus(&before.read).len();
+            let counts = head.counts(&after.read, now);
+            let mut marked = NoticesMarked { changed, counts, degraded: false };
             let written = if after == before {
+                if let Some(attempt) = attempt {
+                    marked = NoticesMarked::answered(&self.stores.finish(attempt, marked.answer()).await?);
+                }
                 Some(before)
             } else {
-                self.stores.notices.put_reads(user, platform, &before, after, unless_erased).await?
+                let record = attempt.and_then(|attempt| attempt.done(marked.answer()));
+                self.stores.notices.put_reads(user, platform, &before, after, record.as_ref(), unless_erased).await?
             };
             let Some(reads) = written else {
                 if unless_erased && self.stores.erasures.erasure(user).await?.is_some() {
-                    return Ok(NoticesMarked {
-                        board: Board { head, read: SeqSet::default(), now, degraded: false },
-                        changed: 0,
-                    });
+                    let board = Board { head, read: SeqSet::default(), now, degraded: false };
+                    return Ok((board, NoticesMarked { changed: 0, ..marked }));
+                }
+                if let Some(attempt) = attempt
+                    && let Some(answer) = self.stores.answer(attempt).await?
+                {
+                    let board = self.board(platform, user).await?;
+                    return Ok((board, NoticesMarked::answered(&answer)));
                 }
                 continue;
             };
             let read = reads.read.clone();
             // The view is updated even if nothing changed, because the request that changed it may have ended first.
-            let shown = self.show(&NoticeView::Reads(user, platform, reads)).await?;
-            return Ok(NoticesMarked { board: Board { head, read, now, degraded: !shown }, changed });
+            let degraded = !self.show(&NoticeView::Reads(user, platform, reads)).await?;
+            return Ok((Board { head, read, now, degraded }, NoticesMarked { degraded, ..marked }));
         }
     }
 

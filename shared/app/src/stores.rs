@@ -9,7 +9,7 @@ use crate::{
     ports::{
         AuthorLists, CardViews, Clock, Edges, ErasureViews, Erasures, HeadViews, Identities, IdentityViews, LimitViews,
         LiveQueue, LiveViews, Metrics, NoticeViews, Notices, Outages, PostViews, Posts, Profiles, ProgressViews, ReactionViews,
-        Reactions, ReaderViews, Reads, RelationViews, TaskQueue,
+        Reactions, ReaderViews, Reads, Records, RelationViews, TaskQueue,
     },
 };
 
@@ -54,7 +54,7 @@ macro_rules! stores {
 stores! {
     facts: {
         edges: Edges, lists: AuthorLists, posts: Posts, reads: Reads, reactions: Reactions, notices: Notices, outages: Outages,
-        profiles: Profiles, identities: Identities, erasures: Erasures,
+        records: Records, profiles: Profiles, identities: Identities, erasures: Erasures,
     },
     views: {
         reader_views: ReaderViews, head_views: HeadViews, post_views: PostViews, reaction_views: ReactionViews,

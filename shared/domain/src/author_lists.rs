@@ -38,9 +38,8 @@ pub struct AuthorList {
     pub number: u32,
     /// 1 to 100 characters.
     pub name: String,
-    /// The idempotency key of the request that made the list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    /// Names the request that made the list.
+    pub token: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,36 +52,24 @@ pub struct UserLists {
     pub lists: Vec<AuthorList>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Made {
-    List(AuthorList),
-    /// An earlier request with the same key made this list.
-    Repeated(AuthorList),
-    /// An earlier request with the same key made a list with another name.
-    KeyReused,
-    /// The user has [`MOST_LISTS`] lists.
-    Full,
-}
-
 impl UserLists {
     pub fn has(&self, number: u32) -> bool {
         self.lists.iter().any(|list| list.number == number)
     }
 
-    /// Makes a list, unless a list has the same key.
-    pub fn make(&mut self, name: &str, key: Option<&str>) -> Made {
-        let same = self.lists.iter().find(|list| key.is_some() && list.key.as_deref() == key);
-        if let Some(list) = same {
-            return if list.name == name { Made::Repeated(list.clone()) } else { Made::KeyReused };
+    /// Makes a list, unless the request with this token has made it. Returns its number; `None` if the user has
+    /// [`MOST_LISTS`] lists.
+    pub fn make(&mut self, name: &str, token: u64) -> Option<u32> {
+        if let Some(list) = self.lists.iter().find(|list| list.token == token) {
+            return Some(list.number);
         }
         if self.lists.len() >= MOST_LISTS {
-            return Made::Full;
+            return None;
         }
         self.version += 1;
         self.last += 1;
-        let list = AuthorList { number: self.last, name: name.to_owned(), key: key.map(str::to_owned) };
-        self.lists.push(list.clone());
-        Made::List(list)
+        self.lists.push(AuthorList { number: self.last, name: name.to_owned(), token });
+        Some(self.last)
     }
 
     /// Deletes a list. Returns whether the user had it.
@@ -109,17 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_never_given_again_and_keys_repeat() {
+    fn numbers_are_never_given_again_and_a_request_makes_one_list() {
         let mut lists = UserLists::default();
-        let made = |made: Made| if let Made::List(list) = made { list.number } else { panic!("{made:?}") };
-        assert_eq!((made(lists.make("a", None)), made(lists.make("b", Some("k")))), (1, 2));
-        assert!(matches!(lists.make("b", Some("k")), Made::Repeated(list) if list.number == 2));
-        assert_eq!(lists.make("c", Some("k")), Made::KeyReused);
+        assert_eq!((lists.make("a", 10), lists.make("b", 20), lists.make("b", 20)), (Some(1), Some(2), Some(2)));
         assert!(lists.delete(2) && !lists.delete(2) && lists.has(1) && !lists.has(2));
-        assert_eq!((made(lists.make("b", Some("k"))), lists.version), (3, 4));
-        for _ in 2..MOST_LISTS {
-            made(lists.make("x", None));
+        assert_eq!((lists.make("b", 30), lists.version), (Some(3), 4));
+        for list in 2..MOST_LISTS as u64 {
+            assert!(lists.make("x", 30 + list).is_some());
         }
-        assert_eq!(lists.make("x", None), Made::Full);
+        assert_eq!((lists.make("x", 99), lists.make("x", 31 + 1)), (None, Some(4)));
     }
 }

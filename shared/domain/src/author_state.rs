@@ -420,7 +420,7 @@ mod tests {
                 modes: Modes { changes, pulled: latest / 2 * u64::from(changes.min(1)) },
                 ..Default::default()
             };
-            let reads = ReadState { version: 3, through: 0, read: read.iter().copied().filter(|&s| s <= latest).collect::<SeqSet>() };
+            let reads = ReadState { version: 3, read: read.iter().copied().filter(|&s| s <= latest).collect::<SeqSet>(), ..ReadState::default() };
             let state = AuthorState::from_facts(&Edge { preference, ..edge(base, 0) }, &head, &reads);
             let expected: Vec<u64> = (base + 1..=latest).rev().filter(|s| !read.contains(s) && !deleted.contains(s)).collect();
             prop_assert_eq!(state.unread_seqs().collect::<Vec<_>>(), expected.clone());
@@ -471,7 +471,7 @@ mod tests {
     fn a_mark_of_a_post_that_the_head_does_not_know_yet_is_kept() {
         // The head was read before the post was published. The reads were read after the post was marked.
         let head = AuthorHead { latest_seq: 4, ..Default::default() };
-        let reads = ReadState { version: 2, through: 0, read: [5].into_iter().collect() };
+        let reads = ReadState { version: 2, read: [5].into_iter().collect(), ..ReadState::default() };
         let mut state = AuthorState::from_facts(&edge(0, 0), &head, &reads);
         state.through = 5;
         assert!(!state.is_unread(5), "the version includes this mark");
@@ -494,7 +494,7 @@ mod tests {
             new in 4_000..12_000u64, through in 0..12_000u64, read in btree_set(1..12_000u64, 0..5_000), all in 0..12_000u64,
         ) {
             let head = AuthorHead { latest_seq: new, ..Default::default() };
-            let mut reads = ReadState { version: 1, through: 0, read: read.into_iter().filter(|&seq| seq <= new).collect() };
+            let mut reads = ReadState { version: 1, read: read.into_iter().filter(|&seq| seq <= new).collect(), ..ReadState::default() };
             reads.mark_through(all.min(new));
             reads.unmark(all / 2 + 1);
             let exact = AuthorState::from_facts(&edge(0, 0), &head, &reads);

@@ -37,8 +37,8 @@ pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use live::{CountsDigest, UnreadChange};
 pub use model::{
-    AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, PostText, ReadState,
-    Relation,
+    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, PostText,
+    ReadState, Relation,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use post_times::{MOST_TIMES, PostTimes};

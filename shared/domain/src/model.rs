@@ -117,9 +117,35 @@ pub struct ReadState {
     pub through: Seq,
     /// Every read sequence number, including those below the watermark, so that one of them can become unread again.
     pub read: SeqSet,
+    /// The last changes, the newest first. They show a request that it was done, although it got no response.
+    pub applied: Vec<Applied>,
 }
 
+/// A change of a read state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// Names the request.
+    pub token: u64,
+    /// The number of posts that it changed.
+    pub changed: u64,
+}
+
+/// The number of changes that a read state remembers. They take some 15 bytes each.
+pub const MOST_APPLIED: usize = 8;
+
 impl ReadState {
+    /// Becomes the next version, by the request with this token, which has changed so many posts.
+    pub fn advance(&mut self, token: u64, changed: u64) {
+        self.version += 1;
+        self.applied.insert(0, Applied { token, changed });
+        self.applied.truncate(MOST_APPLIED);
+    }
+
+    /// Returns how many posts the request with this token has changed; `None` if it was not done.
+    pub fn changed_by(&self, token: u64) -> Option<u64> {
+        self.applied.iter().find(|applied| applied.token == token).map(|applied| applied.changed)
+    }
+
     /// Marks posts read. This and the other marks return whether anything changed.
     pub fn mark(&mut self, seqs: impl IntoIterator<Item = Seq>) -> bool {
         seqs.into_iter().fold(false, |changed, seq| self.read.insert(seq) | changed)

@@ -147,6 +147,14 @@ impl PlatformHead {
         Some(&self.live[index]).filter(|notice| !notice.is_expired(now))
     }
 
+    /// Returns the head with the notices that had their slots when these were the latest number and slot.
+    #[must_use]
+    pub fn as_of(&self, latest_seq: Seq, latest_slot: Slot) -> Self {
+        let live = self.live.iter().copied().filter(|notice| notice.slot <= latest_slot).collect();
+        let (latest_seq, latest_slot) = (self.latest_seq.min(latest_seq), self.latest_slot.min(latest_slot));
+        Self { latest_seq, latest_slot, live, ..self.clone() }
+    }
+
     /// Returns the counts at `now` of a reader who has read these slots.
     pub fn counts(&self, read: &SeqSet, now: Timestamp) -> NoticeCounts {
         self.live_at(now).fold(NoticeCounts::default(), |counts, notice| {

@@ -15,7 +15,7 @@ use super::{
     read,
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, HeadItem, IdentityItem, NoticeReadsItem, PostItem, ProfileItem, ReactedItem,
-        ReactionItem, ReadsItem, RunningItem,
+        ReactionItem, ReadsItem, RecordItem, RunningItem,
     },
     unavailable,
     write::{Write, absent, between, is, only, present, queried, still_number},
@@ -268,11 +268,23 @@ impl Erasures for DynamoFacts {
         let own = first.chain([schema::followings_counter(user), schema::lists(user)]).collect();
         // The first part says how many there are.
         self.delete_all(&self.tables.counters, further).await?;
-        self.delete_all(&self.tables.counters, own).await.map(drop)
+        self.delete_all(&self.tables.counters, own).await?;
+        self.remove_records(user).await
     }
 }
 
 impl DynamoFacts {
+    /// Removes the user's idempotency records. The index of the records is a moment late. The last look is
+    /// later.
+    async fn remove_records(&self, user: UserId) -> Result<()> {
+        let query = self.query(&self.tables.idempotency, [is(RecordItem::user, number(user.get()))]);
+        let query = only(query.index_name(schema::BY_USER), &[RecordItem::key]);
+        let records = queried("remove_records", query, usize::MAX).await?;
+        let key = |record: &Item| Ok(schema::record(&RecordItem::key.read::<String>(record)?));
+        let keys = records.iter().map(key).collect::<Result<Vec<_>>>()?;
+        self.delete_all(&self.tables.idempotency, keys).await.map(drop)
+    }
+
     /// Returns those of these users who have asked to leave.
     pub async fn erased(&self, users: &[UserId]) -> Result<HashSet<UserId>> {
         let keys = distinct(users).into_iter().map(schema::head).collect();

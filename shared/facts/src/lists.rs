@@ -1,7 +1,7 @@
 //! [`AuthorLists`] on DynamoDB: one item of the table `counters` for each user.
 
 use async_trait::async_trait;
-use tidemark_app::ports::AuthorLists;
+use tidemark_app::ports::{AuthorLists, Record};
 use tidemark_domain::{UserId, UserLists};
 
 use super::{
@@ -20,9 +20,15 @@ impl AuthorLists for DynamoFacts {
         Ok(item.map(|item| read(item, lists)).transpose()?.unwrap_or_default())
     }
 
-    async fn put_lists(&self, user: UserId, UserLists { version, last, lists }: &UserLists) -> Result<bool> {
+    async fn put_lists(
+        &self,
+        user: UserId,
+        UserLists { version, last, lists }: &UserLists,
+        record: Option<&Record>,
+    ) -> Result<bool> {
         let item = ListsItem { counter: schema::lists_key(user), version: *version, last: *last, lists: lists.clone() };
         let unchanged = still_number(ListsItem::version, version.saturating_sub(1));
-        self.send("put_lists", Write::put(&self.tables.counters, encode(&item)).when(unchanged)).await
+        let lists = Write::put(&self.tables.counters, encode(&item)).when(unchanged);
+        self.send_all("put_lists", [lists].into_iter().chain(record.map(|record| self.record_write(record))).collect()).await
     }
 }

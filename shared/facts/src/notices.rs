@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
-use tidemark_app::ports::{IdempotencyKey, Notices, NoticesPublished};
+use tidemark_app::ports::{IdempotencyKey, NoticeWritten, Notices, NoticesPublished, Record, Records};
 use tidemark_domain::{
     LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
@@ -19,6 +19,10 @@ use super::{
 
 /// Items of reader counts in one transaction, which takes at most 100. The read state takes one more.
 const BLOCKS_PER_TRANSACTION: usize = 90;
+
+/// The operations in the keys of idempotency records.
+const PUBLISH: &str = "notices";
+const EDIT: &str = "notice-edit";
 
 /// Notices that one transaction deletes. Their head takes one more item.
 const DELETES_PER_TRANSACTION: usize = 99;
@@ -85,7 +89,7 @@ impl Notices for DynamoFacts {
             }
             if let Some(record) = idempotency {
                 let ids: Vec<String> = created.iter().map(|(notice, _)| notice.id.to_string()).collect();
-                let record = new_record(schema::notices_record(user, &record.key), &record.fingerprint, now);
+                let record = new_record(schema::request_record(user, PUBLISH, &record.key), &record.fingerprint, now);
                 let record = RecordItem { notices: Some(ids.join(" ")), at: Some(at.ms()), ..record };
                 writes.push(self.put_record(&record, now));
             }
@@ -101,19 +105,40 @@ impl Notices for DynamoFacts {
         id: NoticeId,
         content: &NoticeContent,
         renotify: bool,
+        once: Option<(UserId, &IdempotencyKey)>,
         now: Timestamp,
-    ) -> Result<Option<(Notice, PlatformHead)>> {
+    ) -> Result<NoticeWritten> {
         let mut attempts = attempts("edit_notice");
         loop {
             attempts.next().await?;
-            let (before, known) = futures::try_join!(self.head(id.platform), self.notices(std::slice::from_ref(&id)))?;
+            let record = async {
+                let Some((user, key)) = once else { return Ok(None) };
+                self.record(user, EDIT, &key.key, now).await
+            };
+            let (before, known, record) =
+                futures::try_join!(self.head(id.platform), self.notices(std::slice::from_ref(&id)), record)?;
+            if let Some(record) = record {
+                let same = once.is_some_and(|(_, key)| key.fingerprint == record.fingerprint);
+                // The body is the same, so the repeated response needs only the record, even if the notice has changed.
+                let created_at = Timestamp::from_ms(record.answer.and_then(|answer| answer.first().copied()).unwrap_or_default());
+                let notice = Notice { id, created_at, revision: 0, content: content.clone() };
+                return Ok(if same { NoticeWritten::Repeated(notice) } else { NoticeWritten::KeyReused });
+            }
+            if content.expires_at.is_some_and(|at| at <= now) {
+                return Ok(NoticeWritten::Expired);
+            }
             let mut head = before.clone();
             let edited = head.edit(id.seq, content.expires_at, renotify, now);
-            let (Some(edited), Some(known)) = (edited, known.get(&id)) else { return Ok(None) };
+            let (Some(edited), Some(known)) = (edited, known.get(&id)) else { return Ok(NoticeWritten::Unknown) };
             let notice = Notice { id, created_at: known.created_at, revision: edited.revision, content: content.clone() };
-            let writes = vec![self.put_head(id.platform, &before, &head), self.put_notice(&notice, present(NoticeItem::title))];
+            let mut writes =
+                vec![self.put_head(id.platform, &before, &head), self.put_notice(&notice, present(NoticeItem::title))];
+            writes.extend(once.map(|(user, key)| {
+                let record = Record::new(user, EDIT, key, rand::random(), Vec::new(), now);
+                self.record_write(&Record { answer: Some(vec![notice.created_at.ms()]), ..record })
+            }));
             if self.send_all("edit_notice", writes).await? {
-                return Ok(Some((notice, head)));
+                return Ok(NoticeWritten::Edited(notice, head));
             }
         }
     }
@@ -139,6 +164,7 @@ impl Notices for DynamoFacts {
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
+        record: Option<&Record>,
         unless_erased: bool,
     ) -> Result<Option<NoticeReads>> {
         let changes = changes(&before.read, &after.read);
@@ -156,7 +182,8 @@ impl Notices for DynamoFacts {
                 }
                 NoticeReads { version: known.version + 1, read, ..known.clone() }
             };
-            if !self.move_reads(user, platform, (&known, &next), part, unless_erased).await? {
+            let record = record.filter(|_| parts.peek().is_none());
+            if !self.move_reads(user, platform, (&known, &next), part, (record, unless_erased)).await? {
                 return Ok(None);
             }
             if parts.peek().is_none() {
@@ -190,7 +217,7 @@ impl DynamoFacts {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<(HashMap<Platform, PlatformHead>, Option<NoticesPublished>)> {
-        let key = |record: &IdempotencyKey| schema::record(&schema::notices_record(user, &record.key));
+        let key = |record: &IdempotencyKey| schema::record(&schema::request_record(user, PUBLISH, &record.key));
         let records = (self.tables.idempotency.as_str(), idempotency.map(key).into_iter().collect());
         let heads = platforms.iter().map(|&platform| schema::platform_head(platform)).collect();
         let [heads, records] = self.batch_get("publish_notices", [(&self.tables.notices, heads), records]).await?;
@@ -234,9 +261,10 @@ impl DynamoFacts {
         platform: Platform,
         (before, after): (&NoticeReads, &NoticeReads),
         changes: &[BlockChange],
-        unless_erased: bool,
+        (record, unless_erased): (Option<&Record>, bool),
     ) -> Result<bool> {
         let mut writes = vec![self.put_notice_reads(user, platform, after, before.version)];
+        writes.extend(record.map(|record| self.record_write(record)));
         for (block, slots) in changes {
             let key = schema::notice_readers(platform, schema::reader_shard(user), *block);
             writes.push(count_readers(Write::update(&self.tables.counters, key), slots));

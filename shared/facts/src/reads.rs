@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use tidemark_app::ports::Reads;
-use tidemark_domain::{ReadState, Seq, SeqSet, UserId, seq_set::WINDOW};
+use tidemark_domain::{Applied, ReadState, Seq, SeqSet, UserId, model::MOST_APPLIED, seq_set::WINDOW};
 
 use super::{
     DynamoFacts, Result, distinct,
@@ -41,12 +41,37 @@ impl Reads for DynamoFacts {
         self.of_user("all_reads", &self.tables.reads, user).await?.into_iter().map(read_reads).collect()
     }
 
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState)> {
+    async fn put_marks(
+        &self,
+        user: UserId,
+        author: UserId,
+        state: &ReadState,
+        seqs: &[Seq],
+        read: bool,
+    ) -> Result<Option<ReadState>> {
+        let (into, out_of) = if read { (PENDING[0], PENDING[1]) } else { (PENDING[1], PENDING[0]) };
+        let update = self
+            .next(&schema::reads(user, author), state.version.saturating_sub(1))
+            .set(ReadsItem::applied, applied(state))
+            .set(ReadsItem::by, by(user, author))
+            .insert(into, numbers(seqs))
+            .take(out_of, numbers(seqs));
+        let Some(item) = self.updated("mark", update).await? else { return Ok(None) };
+        let folded = match pending(&item)?.iter().map(Vec::len).sum::<usize>() {
+            few if few <= MOST_PENDING => None,
+            _ => self.fold(user, author).await?,
+        };
+        Ok(Some(folded.unwrap_or_else(|| state.clone())))
+    }
+
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool, token: u64) -> Result<(ReadState, ReadState)> {
         const OPERATION: &str = "mark";
         let (into, out_of) = if read { (PENDING[0], PENDING[1]) } else { (PENDING[1], PENDING[0]) };
+        let mark = ReadState { applied: vec![Applied { token, changed: 0 }], ..ReadState::default() };
         let update = Write::update(&self.tables.reads, schema::reads(user, author))
             .add(ReadsItem::version, 1)
             .set(ReadsItem::by, by(user, author))
+            .prepend(ReadsItem::applied, applied(&mark))
             .insert(into, numbers(seqs))
             .take(out_of, numbers(seqs));
         let old = self.send_returning(OPERATION, update, ReturnValue::AllOld).await?;
@@ -95,7 +120,7 @@ impl DynamoFacts {
         let mut sets = vec![(ReadsItem::read, &state.read)];
         sets.extend(imported.map(|imported| (ReadsItem::imported, imported)));
         let update = self.next(&key, known).set(ReadsItem::through, number(state.through)).remove(PENDING);
-        let update = update.set(ReadsItem::by, by(user, author));
+        let update = update.set(ReadsItem::applied, applied(state)).set(ReadsItem::by, by(user, author));
         let guarded = |mut writes: Vec<Write>| {
             if imported.is_some() {
                 writes.push(self.still_here(user, author.shard()));
@@ -151,7 +176,10 @@ impl DynamoFacts {
         }
         let layout = Layout::new(&key, Some(&item), &[(ReadsItem::read, &read)], true)?;
         let some = PENDING.into_iter().zip(&folded).filter(|(_, seqs)| !seqs.is_empty());
-        let update = some.fold(self.next(&key, state.version), |update, (name, seqs)| update.take(name, numbers(seqs)));
+        let update = some
+            .fold(self.next(&key, state.version).set(ReadsItem::applied, applied(&state)), |update, (name, seqs)| {
+                update.take(name, numbers(seqs))
+            });
         let written = self.send_all("put_reads", layout.writes(update)).await?;
         // If the state has changed in the meantime, a later call folds its marks.
         Ok(written.then(|| ReadState { version: state.version + 1, ..state }))
@@ -162,6 +190,12 @@ impl DynamoFacts {
         let update = Write::update(&self.tables.reads, key.clone()).set(ReadsItem::version, number(u64::from(known) + 1));
         update.when(still_number(ReadsItem::version, known))
     }
+}
+
+fn applied(state: &ReadState) -> AttributeValue {
+    AttributeValue::L(
+        state.applied.iter().take(MOST_APPLIED).flat_map(|applied| [applied.token, applied.changed]).map(number).collect(),
+    )
 }
 
 /// The partition of a read state in the index by author.
@@ -177,7 +211,9 @@ pub fn read_reads(item: Item) -> Result<(UserId, ReadState)> {
                 read.set(seq, is_read);
             }
         }
-        Ok((item.author.into(), ReadState { version: item.version, through: item.through.unwrap_or(0), read }))
+        let applied = item.applied.unwrap_or_default();
+        let applied = applied.as_chunks().0.iter().map(|&[token, changed]| Applied { token, changed }).collect();
+        Ok((item.author.into(), ReadState { version: item.version, through: item.through.unwrap_or(0), read, applied }))
     })
 }
 

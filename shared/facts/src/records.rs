@@ -1,16 +1,46 @@
-//! Idempotency records: the responses to earlier requests.
+//! Idempotency records: what earlier requests were about to do, and their responses.
 
-use tidemark_domain::Timestamp;
+use async_trait::async_trait;
+use tidemark_app::ports::{Record, Records};
+use tidemark_domain::{Timestamp, UserId};
 
 use super::{
     DynamoFacts, Result,
     item::{Item, encode, number},
     read,
     schema::{self, RecordItem},
-    write::{Write, absent, at_most},
+    write::{Write, absent, at_most, is},
 };
 
+#[async_trait]
+impl Records for DynamoFacts {
+    async fn record(&self, user: UserId, operation: &'static str, key: &str, now: Timestamp) -> Result<Option<Record>> {
+        let name = schema::request_record(user, operation, key);
+        let stored = self.get_one("record", &self.tables.idempotency, schema::record(&name)).await?;
+        let Some(record) = valid_record(stored.into_iter().collect(), now)? else { return Ok(None) };
+        let token = record.token.ok_or_else(|| RecordItem::token.damaged_at(record.key))?;
+        let (fingerprint, bound, answer) = (record.fingerprint, record.bound.unwrap_or_default(), record.answer);
+        Ok(Some(Record { user, operation, key: key.to_owned(), fingerprint, token, bound, answer, now }))
+    }
+
+    async fn put_record(&self, record: &Record) -> Result<bool> {
+        self.send("put_record", self.record_write(record)).await
+    }
+}
+
 impl DynamoFacts {
+    /// The write of a record. It replaces only an expired one, and one of its own token without an answer.
+    pub(crate) fn record_write(&self, record: &Record) -> Write {
+        let Record { user, operation, key, fingerprint, token, bound, answer, now } = record;
+        let item = new_record(schema::request_record(*user, operation, key), fingerprint, *now);
+        let bound = Some(bound.clone()).filter(|bound| !bound.is_empty());
+        let item = RecordItem { token: Some(*token), bound, answer: answer.clone(), ..item };
+        let expired = || at_most(RecordItem::expires_at, number(now.seconds()));
+        Write::put(&self.tables.idempotency, encode(&item))
+            .when(absent(RecordItem::fingerprint).or(is(RecordItem::token, number(*token))).or(expired()))
+            .when(absent(RecordItem::answer).or(expired()))
+    }
+
     /// The write of an idempotency record. It replaces only an expired one.
     pub(crate) fn put_record(&self, record: &RecordItem, now: Timestamp) -> Write {
         let expired = at_most(RecordItem::expires_at, number(now.seconds()));
@@ -20,8 +50,9 @@ impl DynamoFacts {
 
 /// An idempotency record without what the request has published.
 pub(crate) fn new_record(key: String, fingerprint: &str, now: Timestamp) -> RecordItem {
+    let user = schema::record_user(&key).map(Into::into);
     let (fingerprint, expires_at) = (fingerprint.to_owned(), now.seconds() + schema::IDEMPOTENCY_SECONDS);
-    RecordItem { key, fingerprint, expires_at, post: None, notices: None, at: None }
+    RecordItem { key, fingerprint, expires_at, post: None, notices: None, at: None, token: None, bound: None, answer: None, user }
 }
 
 /// The idempotency record among the items with its key; `None` if it is absent or expired.

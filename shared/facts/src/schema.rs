@@ -7,13 +7,13 @@
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, block, erase, migrate, reconcile |
 //! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard, or its first part | `count` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N (see [`super::counters`]) | follow, unfollow, block, erase, migrate, reconcile |
 //! | counters | `counter` S `f#<author>#<shard>#<part>` | a further part of it; may be negative | `count` N, `changes` N, `imports_begun` N | follow, unfollow, block, erase, migrate, reconcile |
-//! | counters | `counter` S `l#<user>` | lists of the user: number, name and idempotency key of each | `version` N, `last` N, `lists` L of M | lists |
+//! | counters | `counter` S `l#<user>` | lists of the user: number, name and token of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for a worker | `until` N ms | follow, publish, mark-read, notice, fan-out, migrate |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author) | publish, delete, erase, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
-//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
+//! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `applied` L of N (token of each of the last eight changes, and how many posts it changed), `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N, `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
 //! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
@@ -30,7 +30,7 @@
 //! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `counting` M, `pairs` L of N, `cleared` N, `chain` N, `incomplete` S | profile, fan-out, reconcile |
 //! | identities | `identity` S `left#<user>#<shard>` | the same for transactions, which check it; 16 for each receipt | | profile |
 //! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 parts whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
-//! | idempotency | `key` S `<user>#<operation>#<key>` | response to an earlier request; expires after 24 h | `fingerprint` S, `post` S or `notices` S and `at` N ms, `expires_at` N s | publish, notice |
+//! | idempotency | `key` S `<user>#<operation>#<key>` | earlier request and its response; expires after 24 h | `fingerprint` S, `post` S, or `notices` S and `at` N ms, or `token` N, `bound` L of N and `answer` L of N (see [`tidemark_app::once`]), `user` N (index `by-user`), `expires_at` N s | publish, notice, mark-read, list |
 //!
 //! One transaction writes:
 //! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and
@@ -38,8 +38,10 @@
 //! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
 //! - for a publish, head, post, body and idempotency record;
 //! - for a deletion, head, post and body; for an edit, post and text;
-//! - for a notice, the notice and its platform's head;
-//! - for a read state of notices, the state and the counters of the slots that changed;
+//! - for a notice, the notice, its platform's head and idempotency record;
+//! - for a read state of notices, the state, the counters of the slots that changed and, for the last ones, the
+//!   idempotency record;
+//! - for a new list, the lists and idempotency record;
 //! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time; a given reaction
 //!   requires that its item has no block;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
@@ -73,6 +75,9 @@ pub const KEPT: &str = "kept";
 
 /// Sparse index of pairs that mute or block without a follow, by the user whom they name.
 pub(crate) const NAMED: &str = "named";
+
+/// Index of idempotency records by user.
+pub(crate) const BY_USER: &str = "by-user";
 
 /// Index of read states by author and shard of the user.
 pub(crate) const BY_AUTHOR: &str = "by-author";
@@ -170,7 +175,8 @@ items! {
     /// `imported` is not decoded with the rest, because only migration needs it.
     ReadsItem in "reads" { user: NonZeroU64, author: NonZeroU64, version: u32 }
     maybe {
-        through: u64, read: Bits, marked: Vec<u64>, unmarked: Vec<u64>, imported: IgnoredAny, windows: IgnoredAny, by: String
+        through: u64, read: Bits, marked: Vec<u64>, unmarked: Vec<u64>, imported: IgnoredAny, windows: IgnoredAny, by: String,
+        applied: Vec<u64>
     };
 
     /// A window, without its key.
@@ -223,7 +229,7 @@ items! {
 
     #[derive(Serialize)]
     RecordItem in "idempotency" { key: String, fingerprint: String, expires_at: u64 }
-    maybe { post: String, notices: String, at: u64 };
+    maybe { post: String, notices: String, at: u64, token: u64, bound: Vec<u64>, answer: Vec<u64>, user: NonZeroU64 };
 }
 
 macro_rules! slots {
@@ -327,8 +333,12 @@ mod tests {
             post: None,
             notices: Some("7-1 8-1".to_owned()),
             at: Some(9),
+            token: None,
+            bound: None,
+            answer: None,
+            user: NonZeroU64::new(1042),
         };
-        assert_eq!(text(&encode(&record)), "at N 9, expires_at N 8, fingerprint S f, key S k, notices S 7-1 8-1");
+        assert_eq!(text(&encode(&record)), "at N 9, expires_at N 8, fingerprint S f, key S k, notices S 7-1 8-1, user N 1042");
     }
 
     fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -212,6 +212,14 @@ impl Write {
         self.change("ADD", "# ?", attribute, Some(elements))
     }
 
+    /// Puts elements before those of a list. An absent list counts as empty.
+    pub(crate) fn prepend(mut self, attribute: Attribute, elements: AttributeValue) -> Self {
+        let values = vec![elements, AttributeValue::L(Vec::new())];
+        let clause = self.places.fill(Clause { text: "# = list_append(?, if_not_exists(#, ?))", attribute, values });
+        self.changes.entry("SET").or_default().push(clause);
+        self
+    }
+
     pub(crate) fn take(self, attribute: Attribute, elements: AttributeValue) -> Self {
         self.change("DELETE", "# ?", attribute, Some(elements))
     }

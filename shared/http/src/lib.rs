@@ -159,6 +159,7 @@ async fn response(
     request.identify(admission).await?;
     let handler = async |request: Request| {
         request.check_query()?;
+        request.check_no_body()?;
         handler(request).await
     };
     match admission.access.as_ref().zip(request.caller().ok()) {

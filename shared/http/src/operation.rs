@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{RefOr, Schema},
+    openapi::{RefOr, Schema, schema::AdditionalProperties},
 };
 
 use crate::{
@@ -62,15 +62,26 @@ impl Operation {
         self.success::<T>("202", description)
     }
 
-    pub fn no_content(mut self, description: &str) -> Self {
-        self.success = "204";
-        self.object["responses"]["204"] = json!({ "description": description });
+    pub fn no_content(self, description: &str) -> Self {
+        self.without_body("204", description)
+    }
+
+    /// 200 without a body.
+    pub fn empty(self, description: &str) -> Self {
+        self.without_body("200", description)
+    }
+
+    fn without_body(mut self, status: &'static str, description: &str) -> Self {
+        self.success = status;
+        self.object["responses"][status] = json!({ "description": description });
         self
     }
 
-    /// Takes this body. 413 if it is too large.
+    /// Takes this body, without further fields. 413 if it is too large.
     pub fn accepts<T: ToSchema>(mut self) -> Self {
+        let others = self.schemas.len();
         self.object["requestBody"] = json!({ "required": true, "content": { "application/json": self.schema::<T>() } });
+        self.schemas[others..].iter_mut().for_each(|(_, schema)| close(schema));
         self.responds("413", "BodyTooLarge")
     }
 
@@ -184,6 +195,15 @@ impl Operation {
         T::schemas(&mut self.schemas);
         self.schemas.push((T::name().into_owned(), T::schema()));
         json!({ "schema": reference("schemas", &T::name()) })
+    }
+}
+
+/// Says of an object with properties that it has no others.
+fn close(schema: &mut RefOr<Schema>) {
+    if let RefOr::T(Schema::Object(object)) = schema
+        && !object.properties.is_empty()
+    {
+        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{borrow::Cow, collections::HashMap, str::FromStr};
 
 use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
-use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
-use serde::de::IgnoredAny;
-use serde_json::{Value, value::RawValue};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Serialize, de::IgnoredAny};
+use serde_json::{Map, Value, json, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{Admission, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
@@ -17,6 +17,9 @@ const MAX_BODY: usize = 256 * 1024;
 
 /// The maximum number of characters in an idempotency key.
 const MAX_KEY: usize = 128;
+
+/// The most unknown fields that one response names.
+const MOST_UNKNOWN: usize = 20;
 
 /// The maximum number of characters in a claim that has a user id.
 const MAX_CLAIM: usize = 255;
@@ -107,6 +110,33 @@ impl Request {
         if errors.is_empty() { Ok(()) } else { Err(Problem::invalid_fields(errors)) }
     }
 
+    /// Refuses a body with fields, if the route takes no body.
+    pub(crate) fn check_no_body(&self) -> Result<(), Problem> {
+        if self.event.body.is_none() || routes::of_key(self.route()).is_none_or(|route| !route.fields.is_empty()) {
+            return Ok(());
+        }
+        match serde_json::from_slice(&self.raw_body()?) {
+            Ok(Value::Object(fields)) => self.check_fields(&fields),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses fields that the route does not know.
+    fn check_fields(&self, fields: &Map<String, Value>) -> Result<(), Problem> {
+        let Some(route) = routes::of_key(self.route()) else { return Ok(()) };
+        let known = match &route.fields[..] {
+            [] => "no body".to_owned(),
+            names => names.join(", "),
+        };
+        let unknown = fields.keys().filter(|name| !route.fields.contains(&name.as_str())).take(MOST_UNKNOWN);
+        let error = |name: &String| FieldError {
+            field: if name.is_empty() { "body".to_owned() } else { name.clone() },
+            message: format!("is not a field: this route takes {known}"),
+        };
+        let errors: Vec<FieldError> = unknown.map(error).collect();
+        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid_fields(errors)) }
+    }
+
     /// Refuses a caller who may not see the notices of a platform.
     pub fn require_platform(&self, platform: Platform) -> Result<(), Problem> {
         match &self.platforms {
@@ -152,14 +182,15 @@ impl Request {
         claims.any(|claim| words(claim).iter().any(|word| word == scope)) || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
-    /// The `Idempotency-Key` header and a fingerprint of the parsed body, `meaning`; 400 if the key is not valid.
-    pub fn idempotency_key(&self, meaning: &Value) -> Result<Option<IdempotencyKey>, Problem> {
+    /// The `Idempotency-Key` header, and a fingerprint of the path and of the whole parsed body; 400 if the key is not
+    /// valid.
+    pub fn idempotency_key(&self, body: &impl Serialize) -> Result<Option<IdempotencyKey>, Problem> {
         let Some(value) = self.event.headers.get("Idempotency-Key") else { return Ok(None) };
         let printable = (1..=MAX_KEY).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
         let Some(key) = value.to_str().ok().filter(|_| printable) else {
             return Err(Problem::invalid("Idempotency-Key", format!("must be 1 to {MAX_KEY} printable ASCII characters")));
         };
-        let fingerprint = format!("{:x}", Sha256::digest(meaning.to_string()));
+        let fingerprint = format!("{:x}", Sha256::digest(json!([self.path(), body]).to_string()));
         Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
     }
 
@@ -220,7 +251,7 @@ impl Request {
         let is_list = |name: &str| route.parameters.iter().any(|(known, repeated)| *repeated && *known == name);
         let in_query = self.query.iter().filter(|(name, _)| is_list(name)).count();
         // A body that cannot be read is refused later.
-        let body = self.bytes().unwrap_or_default();
+        let body = self.raw_body().unwrap_or_default();
         let fields: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(&body).unwrap_or_default();
         let items = |field: &&RawValue| serde_json::from_str::<Vec<IgnoredAny>>(field.get()).map_or(0, |items| items.len());
         in_query + fields.values().map(items).sum::<usize>()
@@ -239,20 +270,23 @@ impl Request {
     }
 
     /// The body as it was sent.
-    fn bytes(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
+    fn raw_body(&self) -> Result<Cow<'_, [u8]>, Problem> {
         let text = self.event.body.as_deref().unwrap_or_default();
         match self.event.is_base64_encoded {
-            true => STANDARD.decode(text).map(Cow::Owned),
+            true => Ok(Cow::Owned(STANDARD.decode(text).map_err(|_| Problem::invalid("body", "must be base64"))?)),
             false => Ok(Cow::Borrowed(text.as_bytes())),
         }
     }
 
-    /// The body; 400 if it is not a JSON object or a field is invalid.
+    /// The body; 400 if it is not a JSON object, or a field is unknown or invalid.
     pub fn body<T: RequestBody>(&self) -> Result<T, Problem> {
-        let bytes = self.bytes().map_err(|_| Problem::invalid("body", "must be base64"))?;
+        let bytes = self.raw_body()?;
         match serde_json::from_slice(&bytes) {
             _ if bytes.is_empty() => Err(Problem::invalid("body", "must be a JSON object, and the request has none")),
-            Ok(Value::Object(fields)) => T::read(&Body { fields, raw: &bytes }),
+            Ok(Value::Object(fields)) => {
+                self.check_fields(&fields)?;
+                T::read(&Body { fields, raw: &bytes })
+            }
             Ok(_) => Err(Problem::invalid("body", "must be a JSON object")),
             Err(error) => Err(Problem::invalid("body", format!("must be a JSON object: {error}"))),
         }
@@ -280,8 +314,6 @@ fn words(claim: &str) -> Vec<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn request(claims: Value, of_route: Value) -> Request {

@@ -27,7 +27,12 @@ impl Response {
     }
 
     pub fn no_content() -> Self {
-        Self { status: 204, headers: HeaderMap::new(), body: None }
+        Self::empty(204)
+    }
+
+    /// A response without a body.
+    pub fn empty(status: u16) -> Self {
+        Self { status, headers: HeaderMap::new(), body: None }
     }
 
     /// Adds or replaces a header. A value that is not valid in a header is left out.

@@ -1,4 +1,5 @@
-//! The routes of all functions and their query parameters. `routes.txt` is generated from the functions' own routes.
+//! The routes of all functions, their query parameters and the fields of their bodies. `routes.txt` is generated from the
+//! functions' own routes.
 //!
 //! One function responds to requests that no route matches, so it has to know the routes of the others.
 
@@ -9,7 +10,8 @@ use percent_encoding::percent_decode_str;
 /// The route key of an event that no route matches, and of every event of `cargo lambda`.
 pub(crate) const DEFAULT: &str = "$default";
 
-/// A line of `routes.txt`: `GET /v1/users user* profiles`. A `*` marks a parameter that may be repeated.
+/// A line of `routes.txt`: `GET /v1/users user* profiles` or `POST /v1/lists .name`. A `*` marks a parameter that may be
+/// repeated, a dot a field of the body.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Method and path: `GET /v1/posts/{post}`.
@@ -18,6 +20,8 @@ pub(crate) struct Entry {
     path: &'static str,
     /// The query parameters, and whether each may be repeated.
     pub(crate) parameters: Vec<(&'static str, bool)>,
+    /// The fields of the body; empty if the route takes none.
+    pub(crate) fields: Vec<&'static str>,
 }
 
 /// All routes. Literal segments come before parameters, as in API Gateway.
@@ -32,8 +36,10 @@ fn entry(line: &'static str) -> Option<Entry> {
     let (method, rest) = line.split_once(' ')?;
     let path = rest.split(' ').next()?;
     let parameter = |text: &'static str| text.strip_suffix('*').map_or((text, false), |name| (name, true));
-    let parameters = rest.split(' ').skip(1).map(parameter).collect();
-    Some(Entry { key: &line[..method.len() + 1 + path.len()], method, path, parameters })
+    let (fields, parameters): (Vec<&str>, Vec<&str>) = rest.split(' ').skip(1).partition(|word| word.starts_with('.'));
+    let parameters = parameters.into_iter().map(parameter).collect();
+    let fields = fields.into_iter().map(|field| &field[1..]).collect();
+    Some(Entry { key: &line[..method.len() + 1 + path.len()], method, path, parameters, fields })
 }
 
 /// The name of a path parameter.

@@ -11,6 +11,7 @@ pub(super) const FILE: &str = "shared/http/openapi.examples.yaml";
 /// On each line a token, a request and its body. The first request of a route is its example.
 const STORY: &str = r#"
 -: GET /v1/health
+-: HEAD /v1/health
 2: PUT /v1/me/profile {"name": "Grace Hopper", "handle": "grace", "picture": "https://example.com/grace.png", "bio": "Writes compilers."}
 1: PUT /v1/me/profile {"name": "Ada"}
 1: GET /v1/me
@@ -98,10 +99,11 @@ async fn tell(world: &World) -> BTreeMap<String, Value> {
         let (method, rest) = request.split_once(' ').unwrap();
         let (target, body) = rest.split_once(' ').map_or((rest, None), |(target, body)| (target, Some(body)));
         // Counts, deliveries and live feeds follow a change in a moment.
-        if changed && method == "GET" {
+        let reads = ["GET", "HEAD"].contains(&method);
+        if changed && reads {
             world.idle().await;
         }
-        changed = method != "GET";
+        changed = !reads;
         let user = world.stranger((token != "-").then_some(token));
         let response = user.request(request).await.ok();
 
@@ -122,7 +124,11 @@ async fn tell(world: &World) -> BTreeMap<String, Value> {
 /// The request as a command for a terminal.
 fn command(token: &str, method: &str, target: &str, body: Option<&str>) -> String {
     let mut words = vec!["curl".to_owned()];
-    words.extend((method != "GET").then(|| format!("-X {method}")));
+    words.extend(match method {
+        "GET" => None,
+        "HEAD" => Some("--head".to_owned()),
+        _ => Some(format!("-X {method}")),
+    });
     words.extend((token != "-").then(|| format!("-H 'Authorization: Bearer {token}'")));
     words.extend(body.map(|body| format!("-d '{body}'")));
     words.push(format!("'http://127.0.0.1:3000{target}'"));

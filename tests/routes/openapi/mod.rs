@@ -105,7 +105,7 @@ fn openapi_template_and_functions_have_the_same_routes() {
         let responds = |status: &str| operation["responses"].get(status).is_some();
         assert_eq!(responds("401"), route.authorized, "{key}: 401");
         assert_eq!(responds("413"), operation.get("requestBody").is_some(), "{key}: 413");
-        assert_eq!(responds("503"), key != "GET /v1/health", "{key}: 503");
+        assert_eq!(responds("503"), !key.ends_with(" /v1/health"), "{key}: 503");
         assert!(responds("400") && responds("429") && responds("500"), "{key}: responses that every route may return");
         let scoped = operation["security"].pointer("/0/Jwt/0").is_some();
         assert!(!scoped || responds("403"), "{key}: 403");

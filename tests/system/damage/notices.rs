@@ -95,7 +95,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     }),
     ("an old head, below a slot that was given and read", &async |scene: &Scene| {
         let (head, _) = fact(scene).await;
-        let edited = scene.app.notices.edit(scene.notice(1), &content("one", None), true).await.unwrap();
+        let edited = scene.app.notices.edit(scene.author, scene.notice(1), &content("one", None), true, None).await.unwrap();
         assert!(matches!(edited, NoticeEdited::Stands(_)));
         scene.app.notices.mark(scene.reader, scene.notice(1), true).await.unwrap().unwrap();
         put_back(scene, &head).await;

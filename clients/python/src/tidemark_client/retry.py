@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import uuid
 from dataclasses import dataclass
 
@@ -10,10 +11,10 @@ import httpx
 
 from .problem import retry_after
 
-#: POST routes that publish: a repetition needs an idempotency key.
-_KEYED = {"/v1/posts", "/v1/notices"}
-#: POST routes for which a repetition is harmless.
-_REPEATABLE = {"/v1/following", "/v1/reads", "/v1/notices/reads"}
+#: Routes whose repetition without an idempotency key could make something twice, or change what came in between.
+_KEYED = re.compile(r"POST .*/v1/(posts|notices|reads|notices/reads|lists)|PUT .*/v1/notices/[^/]+")
+#: A POST for which a repetition is harmless.
+_REPEATABLE = "/v1/following"
 _KEY = "Idempotency-Key"
 
 
@@ -44,13 +45,13 @@ class Retries:
 
 
 def add_key(request: httpx.Request) -> None:
-    """Gives a POST that publishes a key, unless the caller chose one. All attempts have the same key."""
-    if request.method == "POST" and request.url.path.endswith(tuple(_KEYED)) and _KEY not in request.headers:
+    """Gives such a request a key before its first attempt, unless the caller chose one. All attempts have the same key."""
+    if _KEYED.fullmatch(f"{request.method} {request.url.path}") and _KEY not in request.headers:
         request.headers[_KEY] = uuid.uuid4().hex
 
 
 def _repeatable(request: httpx.Request) -> bool:
-    return request.method != "POST" or _KEY in request.headers or request.url.path.endswith(tuple(_REPEATABLE))
+    return request.method != "POST" or _KEY in request.headers or request.url.path.endswith(_REPEATABLE)
 
 
 def _retryable(request: httpx.Request, status: int) -> bool:

@@ -246,12 +246,14 @@ pub struct StoredRecord {
     pub exists: bool,
 }
 
-/// The posts or notices of a request with an idempotency key.
+/// What the record of a request with an idempotency key names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answered {
     Post(PostId),
     /// One for each platform.
     Notices(Vec<NoticeId>),
+    /// Counts, or nothing yet: the record names nothing that exists.
+    Numbers,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

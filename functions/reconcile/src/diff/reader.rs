@@ -322,7 +322,7 @@ mod tests {
         let only_there = |seqs: BTreeSet<Seq>| seqs.into_iter().filter(|&seq| seq <= latest).collect();
         let head =
             AuthorHead { latest_seq: latest, latest_at: at(latest), deleted: only_there(deleted), ..AuthorHead::default() };
-        let reads = ReadState { version: 3, through: 0, read: only_there(read) };
+        let reads = ReadState { version: 3, read: only_there(read), ..ReadState::default() };
         let live = (1..=latest).filter(|&seq| !head.deleted.contains(seq));
         let entries: BTreeSet<FeedKey> = live.map(|seq| FeedKey { at: at(seq), post: PostId::new(author(), seq) }).collect();
         let field = AuthorState::from_facts(&edge, &head, &reads);

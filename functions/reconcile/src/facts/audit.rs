@@ -322,6 +322,7 @@ impl StoredFacts {
             // It may be unreadable.
             Some(Answered::Post(post)) => self.get_one("record", &self.tables.posts, schema::post(*post)).await?.is_some(),
             Some(Answered::Notices(notices)) => self.were_published(notices).await?,
+            Some(Answered::Numbers) => true,
             None => false,
         };
         // An erasure removes what the user's requests have made, and leaves their records to their time.
@@ -426,9 +427,10 @@ impl StoredFacts {
 /// The content of an idempotency record; `None` if it cannot be read.
 pub(super) fn said(item: Item) -> Option<RecordSays> {
     let record: RecordItem = read(item, Ok).ok()?;
-    let answered = match record.notices {
-        Some(ids) => Answered::Notices(noticed(&ids).filter(|_| record.at.is_some())?),
-        None => Answered::Post(record.post?.parse().ok()?),
+    let answered = match (record.notices, record.token) {
+        (Some(ids), _) => Answered::Notices(noticed(&ids).filter(|_| record.at.is_some())?),
+        (None, Some(_)) => Answered::Numbers,
+        (None, None) => Answered::Post(record.post?.parse().ok()?),
     };
     Some(RecordSays { answered, expires_at: record.expires_at })
 }

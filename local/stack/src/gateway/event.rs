@@ -26,7 +26,8 @@ pub(crate) struct Caller {
 /// Reads `Authorization: Bearer <user> [scopes and claims…]`. The local stack accepts this instead of a signed token.
 /// The user is a user id, or any word if claims are `mapped` to user ids. A claim has the form `name=value`.
 pub(crate) fn caller(headers: &HeaderMap, mapped: bool) -> Option<Caller> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    // UTF-8 as in `?token=` of the WebSocket API, so that both accept the same claims.
+    let value = std::str::from_utf8(headers.get(header::AUTHORIZATION)?.as_bytes()).ok()?;
     let (scheme, token) = value.trim().split_once(char::is_whitespace)?;
     scheme.eq_ignore_ascii_case("bearer").then(|| named(token, mapped)).flatten()
 }
@@ -191,7 +192,7 @@ mod tests {
 
     fn bearer(value: &str, mapped: bool) -> Option<Caller> {
         let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         caller(&headers, mapped)
     }
 
@@ -200,7 +201,10 @@ mod tests {
         let (scopes, claims) = (vec!["notices:write".to_owned()], vec![("platforms".to_owned(), "1 2".to_owned())]);
         let expected = Caller { user: "7".to_owned(), scopes, claims };
         assert_eq!(bearer("Bearer 7 notices:write platforms=1,2", false), Some(expected));
-        assert_eq!(bearer("Bearer alice", true).unwrap().user, "alice");
+        for name in ["alice", "zoë|✓", "a%20b"] {
+            assert_eq!(bearer(&format!("Bearer {name}"), true), named(name, true), "{name}");
+            assert_eq!(bearer(&format!("Bearer {name}"), true).unwrap().user, name);
+        }
         assert!(bearer("bearer 18446744073709551615", false).is_some());
         for wrong in
             ["Bearer 0", "Bearer 07", "Bearer -1", "Bearer +1", "Bearer", "Bearer x", "Basic 7", "Bearer 18446744073709551616"]

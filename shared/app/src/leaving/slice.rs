@@ -327,7 +327,8 @@ impl<'a> Slice<'a> {
         let (stores, user) = (self.stores(), self.user);
         let known = stores.notices.reads(platform, user).await?;
         let none = NoticeReads { version: known.version, ..NoticeReads::default() };
-        let Some(none) = stores.notices.put_reads(user, platform, &known, none, false).await? else { return Err(Stop::More) };
+        let put = stores.notices.put_reads(user, platform, &known, none, None, false).await?;
+        let Some(none) = put else { return Err(Stop::More) };
         // First the view: afterwards nothing names the platform.
         stores.erasure_views.clear_notice_reads(user, platform).await?;
         let removed = stores.erasures.remove_notice_reads(user, platform, none.version).await?;

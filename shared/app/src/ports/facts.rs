@@ -69,6 +69,40 @@ pub struct IdempotencyKey {
     pub fingerprint: String,
 }
 
+/// What is stored of a request with an idempotency key ([`crate::once`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub user: UserId,
+    pub operation: &'static str,
+    pub key: String,
+    pub fingerprint: String,
+    /// Names the request. Every attempt at it has the same.
+    pub token: u64,
+    /// The bound of what the request changes.
+    pub bound: Vec<u64>,
+    /// The numbers in the response; `None` until the request is done.
+    pub answer: Option<Vec<u64>>,
+    /// The time of the attempt.
+    pub now: Timestamp,
+}
+
+impl Record {
+    pub fn new(user: UserId, operation: &'static str, of: &IdempotencyKey, token: u64, bound: Vec<u64>, now: Timestamp) -> Self {
+        let (key, fingerprint) = (of.key.clone(), of.fingerprint.clone());
+        Self { user, operation, key, fingerprint, token, bound, answer: None, now }
+    }
+}
+
+/// Records of requests with idempotency keys. They last 24 hours.
+#[async_trait]
+pub trait Records: Send + Sync {
+    /// Returns the record of a request; `None` if there is none, or if it has expired by now.
+    async fn record(&self, user: UserId, operation: &'static str, key: &str, now: Timestamp) -> Result<Option<Record>>;
+    /// Writes a record. It replaces only an expired one, and one of its own token without an answer. Otherwise it
+    /// writes nothing and returns false.
+    async fn put_record(&self, record: &Record) -> Result<bool>;
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
     /// The new post, and its author's head after it.
@@ -160,10 +194,21 @@ pub trait Reads: Send + Sync {
     /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
     async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>>;
     async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>>;
-    /// Marks posts read or unread, without a condition. Returns the state before it and the state after it.
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool) -> Result<(ReadState, ReadState)>;
     /// Writes a state if its version is one above the stored version. Otherwise it writes nothing and returns false.
     async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool>;
+    /// The same for a state that differs from the stored one only in the marks of these posts, which all are `read` or
+    /// not. Returns the state as it is stored; `None` if nothing is written.
+    async fn put_marks(
+        &self,
+        user: UserId,
+        author: UserId,
+        state: &ReadState,
+        seqs: &[Seq],
+        read: bool,
+    ) -> Result<Option<ReadState>>;
+    /// Marks posts read or unread without a condition. Returns the state before it and the state after it. If the state
+    /// before it has the token, the response to an earlier write of it was lost.
+    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool, token: u64) -> Result<(ReadState, ReadState)>;
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -217,6 +262,7 @@ pub trait Outages: Send + Sync {
 #[async_trait]
 pub trait AuthorLists: Send + Sync {
     async fn lists(&self, user: UserId) -> Result<UserLists>;
-    /// Stores a user's lists, and returns true, if their version is one greater than the stored one.
-    async fn put_lists(&self, user: UserId, lists: &UserLists) -> Result<bool>;
+    /// Stores a user's lists, and returns true, if their version is one greater than the stored one. The record is
+    /// written with them, on its own condition.
+    async fn put_lists(&self, user: UserId, lists: &UserLists, record: Option<&Record>) -> Result<bool>;
 }

@@ -7,7 +7,7 @@ use tidemark_domain::{
     Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
 };
 
-use super::facts::IdempotencyKey;
+use super::facts::{IdempotencyKey, Record};
 use crate::error::Result;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,20 @@ pub enum NoticesPublished {
     Expired,
     /// This platform has the maximum number of live notices. Nothing is published on any platform.
     Full(Platform),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoticeWritten {
+    /// The notice with its new content, and the platform's head after it.
+    Edited(Notice, PlatformHead),
+    /// An earlier request with the same key and body has edited the notice, which may have changed since.
+    Repeated(Notice),
+    /// An earlier request with the same key edited something else.
+    KeyReused,
+    /// The notice would expire before it is replaced. Nothing is changed.
+    Expired,
+    /// The notice is not live.
+    Unknown,
 }
 
 /// Notices, and the read states of users.
@@ -43,28 +57,31 @@ pub trait Notices: Send + Sync {
         idempotency: Option<&IdempotencyKey>,
         now: Timestamp,
     ) -> Result<NoticesPublished>;
-    /// Replaces a notice, in one transaction with its head. Returns `None` if it is not live.
+    /// Replaces a notice, in one transaction with its head and the record of `user`'s request.
     async fn edit(
         &self,
         id: NoticeId,
         content: &NoticeContent,
         renotify: bool,
+        once: Option<(UserId, &IdempotencyKey)>,
         now: Timestamp,
-    ) -> Result<Option<(Notice, PlatformHead)>>;
+    ) -> Result<NoticeWritten>;
     /// Removes notices, up to 99 in one transaction, and returns the head after it. May be repeated.
     async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead>;
     /// Returns how many users have read this slot. The number is exact, and repeated requests do not change it.
     async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64>;
     /// Replaces a user's read state, and changes the number of readers of every slot that differs. Returns the state as
     /// it was written, with its version; `None` if `before` is not the stored state. A change of very many slots takes
-    /// several transactions, each of which is exact. If it ends with `None` or an error, some of them may be done. With
-    /// `unless_erased` it also returns `None` if the user has asked to leave.
+    /// several transactions, each of which is exact. If it ends with `None` or an error, some of them may be done. The
+    /// last one writes the record, on its own condition. With `unless_erased` it also returns `None` if the user has
+    /// asked to leave.
     async fn put_reads(
         &self,
         user: UserId,
         platform: Platform,
         before: &NoticeReads,
         after: NoticeReads,
+        record: Option<&Record>,
         unless_erased: bool,
     ) -> Result<Option<NoticeReads>>;
 }

@@ -339,19 +339,19 @@ pub fn record(name: &str) -> Item {
     key([(RecordItem::key, string(name))])
 }
 
-/// The user of the request of an idempotency record.
+/// idempotency: the record of a request.
+pub fn request_record(user: UserId, operation: &str, idempotency_key: &str) -> String {
+    format!("{user}#{operation}#{idempotency_key}")
+}
+
+/// idempotency: the user in the key of a record.
 pub fn record_user(key: &str) -> Option<UserId> {
     key.split_once('#')?.0.parse().ok()
 }
 
 /// idempotency: the record of a publish.
 pub fn publish_record(user: UserId, idempotency_key: &str) -> String {
-    format!("{user}#publish#{idempotency_key}")
-}
-
-/// idempotency: the record of a publish of notices.
-pub(crate) fn notices_record(user: UserId, idempotency_key: &str) -> String {
-    format!("{user}#notices#{idempotency_key}")
+    request_record(user, "publish", idempotency_key)
 }
 
 fn of_platform(platform: Platform, sort_key: String) -> Item {
@@ -542,6 +542,7 @@ mod tests {
         assert_eq!((record_user("1042#publish#k#1"), record_user("k")), (Some(user), None));
         assert_eq!((erasure_key(user), left_key(user, 3)), ("erased#1042".into(), "left#1042#3".into()));
         assert_eq!((erased_user("erased#1042"), erased_user("left#1042#3")), (Some(user), None));
+        assert_eq!(record_user(&publish_record(user, "7#x")), Some(user));
         let notice_id: NoticeId = "7-300".parse().unwrap();
         assert_eq!(
             (text(&platform_head(notice_id.platform), "platform"), text(&platform_head(notice_id.platform), "item")),
@@ -563,7 +564,7 @@ mod tests {
             (None, AttributeValue::N("100000000000000000000".into()))
         );
         assert_eq!((window_name(ReadsItem::read, 12), named_window("read#12")), ("read#12".into(), Some(("read", 12))));
-        assert_eq!(text(&record(&notices_record(user, "k")), "key"), "1042#notices#k");
+        assert_eq!(text(&record(&request_record(user, "notices", "k")), "key"), "1042#notices#k");
         let item = reaction(user, author);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
         assert_eq!((shard_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));

@@ -135,7 +135,7 @@ pub struct UnreadAfterMark {
 }
 
 /// Exactly one of three forms.
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum MarkReadRequest {
     Posts(MarkPosts),
@@ -144,7 +144,7 @@ pub enum MarkReadRequest {
 }
 
 /// These posts. Posts that do not exist are ignored and not counted.
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "posts": ["2-1", "3-7"] })))]
 pub struct MarkPosts {
     #[schema(min_items = 1, max_items = 500)]
@@ -152,7 +152,7 @@ pub struct MarkPosts {
 }
 
 /// An author's posts up to a number. It never goes back, so a lower number changes nothing.
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "author": "2", "through": 7 })))]
 pub struct MarkThrough {
     pub author: UserId,
@@ -162,7 +162,7 @@ pub struct MarkThrough {
 
 /// All posts that existed at `before`, or at the time of the request, and those that the caller's feed shows then, if
 /// `before` is missing. Later posts stay unread.
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "all": true }), json!({ "all": true, "before": "2026-11-20T08:00:00.123Z" })))]
 pub struct MarkAll {
     /// Must be true. A body without it is refused.

@@ -1,5 +1,7 @@
 //! Bodies of `/v1/notices…`.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use tidemark_domain::{NoticeId, Platform, Seq, Timestamp};
 use utoipa::ToSchema;
@@ -10,7 +12,7 @@ use super::{
 };
 use crate::{Problem, body::Body};
 
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
     "platforms": [1, 2], "title": "Maintenance", "body": "On Sunday.", "expires_at": "2099-01-01T00:00:00Z",
 })))]
@@ -31,13 +33,14 @@ pub struct PublishNoticesRequest {
 impl RequestBody for PublishNoticesRequest {
     fn read(body: &Body) -> Result<Self, Problem> {
         // All notices of a request are one transaction, which has at most 100 items and 4 MB.
-        let platforms = body.platforms("platforms", 32)?;
+        let (mut platforms, mut seen) = (body.platforms("platforms", 32)?, BTreeSet::new());
+        platforms.retain(|&platform| seen.insert(platform));
         let (title, text) = body.title_and_text()?;
         Ok(Self { platforms, title, body: text, expires_at: body.optional_time("expires_at")? })
     }
 }
 
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "title": "Maintenance moved", "renotify": true })))]
 pub struct EditNoticeRequest {
     #[schema(min_length = 1, max_length = 200)]
@@ -145,7 +148,7 @@ pub struct NoticeMarked {
     pub unread: u64,
 }
 
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "platform": 1, "through": 7 })))]
 pub struct MarkNoticesReadRequest {
     #[schema(value_type = PlatformGiven)]

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::{Profiles, RequestBody};
 use crate::{Problem, body::Body};
 
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "title": "Hello", "body": "The first post." }), json!({ "title": "Hello" })))]
 pub struct PublishPostRequest {
     #[schema(min_length = 1, max_length = 200)]
@@ -27,7 +27,8 @@ pub struct PublishPostRequest {
 impl RequestBody for PublishPostRequest {
     fn read(body: &Body) -> Result<Self, Problem> {
         let (title, text) = body.title_and_text()?;
-        let weight = body.optional_integer("weight", -100, 100)?;
+        // 0 is the default, so it means the same as an absent field.
+        let weight = body.optional_integer("weight", -100, 100)?.filter(|&weight| weight != 0);
         Ok(Self { title, body: text, data: body.optional_object("data")?, weight })
     }
 }

@@ -49,7 +49,7 @@ pub struct Blocked {
     pub blocked: bool,
 }
 
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "name": "Friends" })))]
 pub struct MakeListRequest {
     #[schema(min_length = 1, max_length = 100)]

@@ -45,6 +45,9 @@ export function percentile(share) {
 
 export const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 
+/** A header value of these UTF-8 bytes: `fetch` accepts only characters up to 255, and sends each as one byte. */
+const utf8 = (text) => String.fromCharCode(...new TextEncoder().encode(text));
+
 export class Api {
   /** `waiting` is told when a call waits before it is tried again. */
   constructor(base, token, waiting = () => {}) {
@@ -60,7 +63,7 @@ export class Api {
   async call(method, path, { body, headers = {}, token = this.token } = {}) {
     const repeatable = method !== "POST" || "Idempotency-Key" in headers;
     const request = { method, cache: "no-store", headers: { ...headers } };
-    if (token) request.headers.Authorization = `Bearer ${token}`;
+    if (token) request.headers.Authorization = utf8(`Bearer ${token}`);
     if (body !== undefined) {
       request.headers["Content-Type"] = "application/json";
       request.body = JSON.stringify(body);

@@ -14,7 +14,10 @@ export class Feed {
       filter.addEventListener("change", () => person.run(() => this.refresh()));
     }
     part.readAll.addEventListener("click", () => person.run(async () => {
-      const { changed } = await api.post("/v1/reads", { all: true });
+      // Up to the newest post that the page shows: one that has arrived since stays unread.
+      const before = this.items.map((item) => item.created_at).toSorted().at(-1);
+      if (!before) return;
+      const { changed } = await api.post("/v1/reads", { all: true, before });
       await person.changed(`${changed} marked read.`);
     }));
   }
