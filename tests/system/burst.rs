@@ -20,7 +20,11 @@ const SLOWDOWN: u32 = 100;
 async fn publish(world: &World, author: u64, number: u64, keyed: bool) -> Response {
     let body = json!({ "title": format!("post {number}"), "body": "text" });
     let caller = world.user(author);
-    if keyed { caller.post_with_key("/v1/posts", &number.to_string(), &body).await } else { caller.post("/v1/posts", &body).await }
+    if keyed {
+        caller.post_with_key("/v1/posts", &number.to_string(), &body).await
+    } else {
+        caller.post("/v1/posts", &body).await
+    }
 }
 
 /// The titles of the author's posts by their numbers, which have no gaps.
@@ -53,7 +57,11 @@ async fn burst(world: &World, author: u64, keyed: bool) -> (BTreeMap<u64, String
         }
     }
     let (took, (weather, _)) = (started.elapsed(), world.stack.weather());
-    println!("{weather} weather, keyed {keyed}: {} created, {} refused, {unknown} unknown, in {took:.1?}", created.len(), refused.len());
+    println!(
+        "{weather} weather, keyed {keyed}: {} created, {} refused, {unknown} unknown, in {took:.1?}",
+        created.len(),
+        refused.len()
+    );
     (created, refused)
 }
 

@@ -67,19 +67,29 @@ fn requests() -> Vec<(&'static str, u64, Box<dyn Fn(u64) -> String>)> {
     row("100 unknown posts", 100, Box::new(move |_| format!("GET /v1/posts?{}", listed("post", posts(9_000, 100)))));
     row("100 relations", 100, Box::new(move |_| format!("GET /v1/relations?{}", listed("user", users(first, 100).into_iter()))));
     row("100 users", 100, Box::new(move |_| format!("GET /v1/users?{}", listed("user", users(first, 100).into_iter()))));
-    let mark = move |turn: u64| format!("POST /v1/reads {}", json!({ "posts": posts(first + turn * 30, 30).collect::<Vec<_>>() }));
+    let mark =
+        move |turn: u64| format!("POST /v1/reads {}", json!({ "posts": posts(first + turn * 30, 30).collect::<Vec<_>>() }));
     row("30 marks", 30, Box::new(mark));
-    let mark = move |turn: u64| format!("POST /v1/reads {}", json!({ "posts": posts(other + turn * 50, 50).collect::<Vec<_>>() }));
+    let mark =
+        move |turn: u64| format!("POST /v1/reads {}", json!({ "posts": posts(other + turn * 50, 50).collect::<Vec<_>>() }));
     row("50 marks on posts of other authors", 50, Box::new(mark));
     row("a mark", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/read", first + 70 + turn)));
     let before = |turn: u64| if turn == 0 { "2001-01-01T00:00:00Z" } else { "2100-01-01T00:00:00Z" };
     let mark = move |turn: u64| format!("POST /v1/reads {}", json!({ "all": true, "before": before(turn) }));
     row("a mark of everything", 1, Box::new(mark));
-    row("50 follows", 50, Box::new(move |turn| format!("POST /v1/following {}", json!({ "authors": users(5_000 + turn * 50, 50) }))));
+    row(
+        "50 follows",
+        50,
+        Box::new(move |turn| format!("POST /v1/following {}", json!({ "authors": users(5_000 + turn * 50, 50) }))),
+    );
     row("a follow", 1, Box::new(move |turn| format!("PUT /v1/following/{}", other + turn)));
     row("an unfollow", 1, Box::new(move |turn| format!("DELETE /v1/following/{}", other + turn)));
     row("a like", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/like", other + 10 + turn)));
-    row("a post", 1, Box::new(|turn| format!("POST /v1/posts {}", json!({ "title": format!("{turn}"), "body": "x".repeat(1_000) }))));
+    row(
+        "a post",
+        1,
+        Box::new(|turn| format!("POST /v1/posts {}", json!({ "title": format!("{turn}"), "body": "x".repeat(1_000) }))),
+    );
     rows
 }
 

@@ -143,8 +143,7 @@ fn a_clock_that_was_ahead_locks_no_user_out() {
     world(async |world| {
         let views = Redis::new(world.stack.redis_options()).unwrap();
         let user = user_id(1);
-        let spend =
-            async |after_ms: u64| views.spend(user, (Budget::Reads, 60), 1, at(1).plus_ms(after_ms)).await.unwrap().wait;
+        let spend = async |after_ms: u64| views.spend(user, (Budget::Reads, 60), 1, at(1).plus_ms(after_ms)).await.unwrap().wait;
         let hour = 3_600_000;
         assert_eq!(spend(hour).await, None);
         // To a right clock the bucket is empty, and it fills from now on.

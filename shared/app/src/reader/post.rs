@@ -89,8 +89,7 @@ impl Readers {
         if !missing.is_empty() {
             let lease = self.lease_posts(&missing).await;
             let read = self.stores.posts.with_texts(&missing).await?;
-            let read: Vec<(PostSummary, Option<PostText>)> =
-                read.into_values().map(|(post, text)| (post.into(), text)).collect();
+            let read: Vec<(PostSummary, Option<PostText>)> = read.into_values().map(|(post, text)| (post.into(), text)).collect();
             self.store_posts(&read, lease).await;
             for (post, text) in read {
                 texts.extend(text.map(|text| (post.id, text)));

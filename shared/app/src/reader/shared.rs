@@ -111,7 +111,8 @@ impl Readers {
         let mut heads = known.unwrap_or_default();
         let is_known = |author: &UserId| heads.contains_key(author);
         // From a minute after the author's last change, the marks of many readers miss the head.
-        let (mut old, missing): (Vec<UserId>, Vec<UserId>) = authors.iter().copied().partition(|author| !responds || is_known(author));
+        let (mut old, missing): (Vec<UserId>, Vec<UserId>) =
+            authors.iter().copied().partition(|author| !responds || is_known(author));
         old.retain(|author| heads.get(author).is_none_or(|head| posts[author].iter().any(|&seq| seq > head.latest_seq)));
         let (missing, old) = futures::try_join!(self.heads_of_facts(&missing), self.stores.posts.heads(&old))?;
         heads.extend(missing.into_iter().chain(old));
