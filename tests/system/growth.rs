@@ -62,6 +62,8 @@ fn unfollows_leave_a_bounded_number_of_tombstones() {
             );
         };
         read().await;
+        unfollow(world, 490).await;
+        read().await;
         for _ in 0..4 {
             unfollow(world, number_from("TIDEMARK_UNFOLLOWS", 4_000) / 4).await;
             assert!(fields(world).await <= MOST_FIELDS, "{} fields", fields(world).await);

@@ -129,8 +129,8 @@ async fn a_hundred_thousand_follows_of_an_author_without_posts() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "ten minutes; it measures"]
-async fn two_hundred_posts_a_second() {
-    minute(async |minute| minute.publish(200, 0).await).await;
+async fn thirty_posts_a_second() {
+    minute(async |minute| minute.publish(30, 0).await).await;
 }
 
 /// Each costs about 140 write units of the author's partition.
