@@ -18,6 +18,7 @@ use crate::{
     Imports, MigrateError,
     legacy::{LegacyNotice, Reason},
     progress::Pending,
+    removals::Removals,
     report::Tally,
     source::Source,
 };
@@ -29,6 +30,8 @@ pub(crate) struct Run<'a> {
     pub(crate) dry_run: bool,
     /// Whether this is a pass over lists that are still in use.
     pub(crate) follow: bool,
+    /// The rule of a pass for members that are missing.
+    pub(crate) removals: Removals,
     pub(crate) now: Timestamp,
     /// The notice here that each legacy notice was published as.
     pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
@@ -67,7 +70,7 @@ impl Run<'_> {
         if self.dry_run || members.is_empty() {
             return Ok(());
         }
-        Ok(self.imports.change_seen(list, members, &SeqSet::default()).await?)
+        Ok(self.imports.change_list(list, |list| list.add(members)).await?)
     }
 
     pub(crate) fn has_read(&self, entries: usize) {

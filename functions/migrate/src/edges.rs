@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
-    domain::{AuthorHead, NewFollow, Seq, SeqSet, Timestamp, UserId},
+    domain::{AuthorHead, Edge, NewFollow, Seq, SeqSet, Timestamp, UserId},
     facts::edges::Kind,
     ports::Followed,
+    views::keys::View,
 };
 
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
     facts::ImportRecord,
     legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason, Shape},
     posts,
+    records::SeenList,
     source::{Member, SourceError},
 };
 
@@ -36,10 +38,16 @@ enum FollowOutcome {
 type Follow = (UserId, Timestamp);
 
 /// Imports members of a user's own list. Returns the authors who need no further import.
-pub(crate) async fn own(key: &mut Key<'_>, user: UserId, unit_ms: u64, members: &[Member]) -> Result<SeqSet, MigrateError> {
+pub(crate) async fn own(
+    key: &mut Key<'_>,
+    user: UserId,
+    unit_ms: u64,
+    members: &[Member],
+    list: &SeenList,
+) -> Result<SeqSet, MigrateError> {
     let relations = relations(key, user, unit_ms, members);
     let mut imported = SeqSet::default();
-    for ((author, _), outcome) in follow(key.run, user, &relations).await? {
+    for ((author, _), outcome) in follow(key.run, user, &relations, list).await? {
         count(key, outcome, author);
         if !matches!(outcome, FollowOutcome::Refused(_)) {
             imported.insert(author.get());
@@ -91,7 +99,7 @@ pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, m
     key.tally.found(there.len() as u64);
     let work = missing.into_iter().map(|(user, since)| {
         async move {
-            let outcomes = follow(run, user, &[(author, since)]).await?;
+            let outcomes = follow(run, user, &[(author, since)], &SeenList::default()).await?;
             Ok::<_, MigrateError>((user, outcomes))
         }
         .boxed()
@@ -104,10 +112,20 @@ pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, m
     Ok(())
 }
 
-async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
+/// Imports follows of a user. A follow that a pass has ended, and nobody since, is made again as it was.
+async fn follow(
+    run: &Run<'_>,
+    user: UserId,
+    follows: &[Follow],
+    list: &SeenList,
+) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let known = run.app.stores.edges.edges(user, &authors).await?;
-    let is_there = |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| edge.following || edge.since >= follow.1);
+    let stays = |edge: &Edge, since| edge.following || edge.since >= since;
+    let ended_by_pass = |edge: &Edge| !edge.following && list.gone.contains(edge.author.get()) && edge.since <= list.gone_at;
+    let restored = |follow: &Follow| known.get(&follow.0).filter(|edge| stays(edge, follow.1) && ended_by_pass(edge));
+    let is_there =
+        |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| stays(edge, follow.1)) && restored(follow).is_none();
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
     let erased = run.app.facts.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
     let has_left = |follow: &Follow| erased.contains(&user) || erased.contains(&follow.0);
@@ -126,20 +144,36 @@ async fn follow(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(
         outcomes.extend(all(missing, FollowOutcome::Written));
         return Ok(outcomes);
     }
+    let (back, missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(|follow| restored(follow).is_some());
+    if !back.is_empty() {
+        // Cached lists order changes by time, and the follow gets its old time.
+        let views = back.iter().map(|(author, _)| View::Fans(*author)).chain([View::Following(user)]);
+        run.app.redis.clear(&views.collect::<Vec<_>>()).await?;
+        let as_before = |follow: &Follow| {
+            let (base, floor) = restored(follow).map(|edge| (edge.base, edge.floor))?;
+            Some(NewFollow { author: follow.0, since: follow.1, base, floor })
+        };
+        let new = back.iter().filter_map(as_before).collect();
+        let followed = run.imports.make_follows(user, new, run.now, Kind::Restored { ended_at: list.gone_at }).await?;
+        outcomes.extend(back.into_iter().zip(followed.into_iter().map(FollowOutcome::from)));
+    }
     let new = prepare(run, user, &missing).await?;
     // An existing edge stays, and so does an unfollow that is not older than the follow: both are `Existing`.
     let followed = run.imports.make_follows(user, new, run.now, Kind::Imported).await?;
-    outcomes.extend(missing.into_iter().zip(followed).map(|(follow, followed)| {
-        let outcome = match followed {
-            Followed::Created(_) => FollowOutcome::Written,
-            Followed::Existing(_) => FollowOutcome::AlreadyThere,
-            Followed::LimitReached => FollowOutcome::Refused(Reason::FollowingLimit),
-            Followed::Blocked => FollowOutcome::Refused(Reason::Blocked),
-            Followed::Erased => FollowOutcome::Refused(Reason::Erased),
-        };
-        (follow, outcome)
-    }));
+    outcomes.extend(missing.into_iter().zip(followed.into_iter().map(FollowOutcome::from)));
     Ok(outcomes)
+}
+
+impl From<Followed> for FollowOutcome {
+    fn from(followed: Followed) -> Self {
+        match followed {
+            Followed::Created(_) => Self::Written,
+            Followed::Existing(_) => Self::AlreadyThere,
+            Followed::LimitReached => Self::Refused(Reason::FollowingLimit),
+            Followed::Blocked => Self::Refused(Reason::Blocked),
+            Followed::Erased => Self::Refused(Reason::Erased),
+        }
+    }
 }
 
 /// Prepares the edges so that counts are right from the first moment: `base`, and read marks for every legacy post
@@ -160,7 +194,7 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
         let base = unread.above(0).next().map_or(began, |first| began.min(first - 1));
         let read: SeqSet = record.posts.minus(&unread).above(base).collect();
         if !read.is_empty() {
-            run.imports.import_reads(user, *author, &read).await?;
+            run.imports.import_reads(user, *author, &read, false).await?;
         }
         new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base) });
     }
@@ -226,7 +260,8 @@ pub(crate) async fn feed(key: &mut Key<'_>, user: UserId) -> Result<Option<u64>,
     let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
     let has_list = run.source.exist(&lists).await?.contains(&true);
     let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
-    let outcomes = if has_list { judge(run, user, &follows).await? } else { follow(run, user, &follows).await? };
+    let outcomes =
+        if has_list { judge(run, user, &follows).await? } else { follow(run, user, &follows, &SeenList::default()).await? };
     for ((author, _), outcome) in outcomes {
         let posts = shown.get(&author).map_or(0, |shown| shown.posts);
         match outcome {

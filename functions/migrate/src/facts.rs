@@ -16,26 +16,22 @@ use tidemark_facts::{
     decode::read,
     distinct,
     heads::{read_head, with_modes},
-    item::{Attribute, Bits, Count, Item, encode, number},
+    item::{Bits, Count, Item, encode, number, string},
     post_items::post_item,
     reads::read_reads,
     schema::{CounterItem, HeadItem, PostItem, ReadsItem, counter_shard, followers_counter, followers_part, head, reads, record},
-    unavailable,
     windows::Layout,
     write::{Cancelled, Write, absent, at_most, below, is, still_number, still_set, unchanged},
 };
 
 use crate::{
-    legacy::{Blog, BlogId, LegacyNotice},
-    schema::{self as keys, ImportItem, ImportedBitsItem, MappingItem, PlacedItem, RunItem, SeenItem},
+    legacy::{Blog, BlogId},
+    records::set_of,
+    schema::{self as keys, ImportItem, MappingItem, PlacedItem},
 };
 
 /// The index of the check of the fence in the transaction of an import.
 const FENCE_CHECK: usize = 0;
-/// An item holds 400 KB.
-const MOST_SEEN_BYTES: usize = 300_000;
-/// Items that one page of a scan reads.
-const SCANNED: i32 = 2_000;
 
 /// The most blogs in one transaction: head, two windows of its sets, record, fence, a post and two mappings of each.
 pub(crate) const BLOGS_PER_IMPORT: usize = 31;
@@ -74,15 +70,8 @@ pub struct ImportedPosts {
     pub head: AuthorHead,
     /// As in the [`ImportRecord`].
     pub unsettled: Option<(Seq, Seq)>,
-}
-
-/// The stored progress of a run. Its version shows whether another run has saved in the meantime.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredProgress {
-    /// Grows by one with every save.
-    pub version: u64,
-    /// The progress as JSON.
-    pub text: String,
+    /// Whether the author has asked to leave. Then nothing was written.
+    pub has_left: bool,
 }
 
 /// Imports of facts. Each is idempotent, and changes that were made here stay.
@@ -111,20 +100,35 @@ impl Imports {
     }
 
     /// Begins an import: every part of the author's follower counts gets its number as the fence. A follow that has
-    /// read a lower one is cancelled ([`tidemark_facts::counters`]).
-    pub async fn begin_import(&self, author: UserId) -> Result<Import, StoreError> {
-        let counters = &self.tables.counters;
-        let begun = Write::update(counters, followers_counter(author, 0)).add(CounterItem::imports_begun, 1);
-        let first = self.updated("begin_import", begun).await?.unwrap_or_default();
-        let import = Import { author, number: CounterItem::imports_begun.read(&first)? };
-        try_join_all((0..SHARDS).map(async |shard| {
-            let Some(first) = self.raise_fence(import, shard, 0).await? else { return Ok(()) };
+    /// read a lower one is cancelled ([`tidemark_facts::counters`]). Returns `None` if the author has asked to leave.
+    pub async fn begin_import(&self, author: UserId) -> Result<Option<Import>, StoreError> {
+        let mut attempts = attempts("begin_import");
+        let number = loop {
+            attempts.next().await?;
+            let first = self.get_one("begin_import", &self.tables.counters, followers_counter(author, 0)).await?;
+            let known = first.as_ref().map_or(Ok(None), |first| CounterItem::imports_begun.optional::<u64>(first))?.unwrap_or(0);
+            let begun = Write::update(&self.tables.counters, followers_counter(author, 0))
+                .set(CounterItem::imports_begun, number(known + 1))
+                .when(still_number(CounterItem::imports_begun, known));
+            match self.transact("begin_import", vec![begun, self.still_here(author, 0)]).await? {
+                Ok(()) => break known + 1,
+                Err(Cancelled::Conditions(failed)) if failed.contains(&1) => return Ok(None),
+                Err(_) => (),
+            }
+        };
+        let import = Import { author, number };
+        let raised = try_join_all((0..SHARDS).map(async |shard| {
+            if !self.raise_fence(import, shard, 0).await? {
+                return Ok(false);
+            }
+            let first = self.get_one("begin_import", &self.tables.counters, followers_counter(author, shard)).await?;
+            let parts = first.map_or(Ok(1), |first| read(first, |first: CounterItem| Ok(first.number_of_parts())))?;
             // A part that is added from now on is used only by follows that have read this fence.
-            let parts = read(first, |first: CounterItem| Ok(first.number_of_parts()))?;
-            try_join_all((1..parts).map(|part| self.raise_fence(import, shard, part))).await.map(drop)
+            let raised = try_join_all((1..parts).map(|part| self.raise_fence(import, shard, part))).await?;
+            Ok::<_, StoreError>(raised.into_iter().all(|raised| raised))
         }))
         .await?;
-        Ok(import)
+        Ok(raised.into_iter().all(|raised| raised).then_some(import))
     }
 
     /// Ends an import, and those before it. If a later one has begun, it stays open.
@@ -163,13 +167,21 @@ impl Imports {
         Ok(imports.into_values().collect())
     }
 
-    /// Returns the part, or `None` if a later import has begun.
-    async fn raise_fence(&self, import: Import, shard: u16, part: u16) -> Result<Option<Item>, StoreError> {
+    /// Returns false if the author has asked to leave. If a later import has begun, its fence is higher and stays.
+    async fn raise_fence(&self, import: Import, shard: u16, part: u16) -> Result<bool, StoreError> {
         let fence = number(import.number);
         let raise = Write::update(&self.tables.counters, followers_part(import.author, shard, part))
             .set(CounterItem::imports_begun, fence.clone())
             .when(absent(CounterItem::imports_begun).or(at_most(CounterItem::imports_begun, fence)));
-        self.updated("begin_import", raise).await
+        let mut attempts = attempts("begin_import");
+        loop {
+            attempts.next().await?;
+            match self.transact("begin_import", vec![raise.clone(), self.still_here(import.author, shard)]).await? {
+                Err(Cancelled::Conditions(failed)) if failed.contains(&1) => return Ok(false),
+                Ok(()) | Err(Cancelled::Conditions(_)) => return Ok(true),
+                Err(Cancelled::Conflict(_)) => (),
+            }
+        }
     }
 
     /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings and
@@ -193,13 +205,16 @@ impl Imports {
             let heads = (self.tables.posts.as_str(), vec![head(author)]);
             let [heads, found] = self.batch_get("import_posts", [heads, (&self.tables.migration, keys)]).await?;
             let before = heads.first().cloned().map(read_head).transpose()?.unwrap_or_default();
+            if heads.first().is_some_and(|head| HeadItem::erased.of(head).is_some()) {
+                return Ok(Some(ImportedPosts { has_left: true, ..ImportedPosts::default() }));
+            }
             let (mut records, mappings): (Vec<Item>, Vec<Item>) =
                 found.into_iter().partition(|item| ImportItem::posts.of(item).is_some());
             let mut record = records.pop().map(read_record).transpose()?.map(|(_, record)| record).unwrap_or_default();
             let mapped: HashMap<BlogId, PostId> = mappings.into_iter().map(read_mapping).collect::<Result<_, _>>()?;
             let news: Vec<&Blog> = blogs.iter().filter(|blog| !mapped.contains_key(&blog.id)).collect();
             if news.is_empty() {
-                return Ok(Some(ImportedPosts { written: Vec::new(), head: before, unsettled: record.unsettled }));
+                return Ok(Some(ImportedPosts { head: before, unsettled: record.unsettled, ..ImportedPosts::default() }));
             }
             let mut head = before.clone();
             let written: Vec<(Post, Timestamp)> = news.iter().map(|blog| self.append(&mut head, blog, followers, now)).collect();
@@ -212,10 +227,10 @@ impl Imports {
             match self.write_import(import, (&before, heads.first()), &head, (&known, &record), &news, (&written, told)).await? {
                 Ok(()) => {
                     let written = written.into_iter().map(|(post, _)| post).collect();
-                    return Ok(Some(ImportedPosts { written, head, unsettled: record.unsettled }));
+                    return Ok(Some(ImportedPosts { written, head, unsettled: record.unsettled, has_left: false }));
                 }
                 Err(Cancelled::Conditions(failed)) if failed.contains(&FENCE_CHECK) => return Ok(None),
-                // The author has published in the meantime, or another run has imported the blogs.
+                // The author has published or left in the meantime, or another run has imported the blogs.
                 Err(_) => (),
             }
         }
@@ -273,53 +288,10 @@ impl Imports {
         self.send("note_told", Write::put(&self.tables.migration, placed_item(post, placed))).await.map(drop)
     }
 
-    /// Returns the members of a legacy list that agree with the facts.
-    pub async fn seen(&self, list: &str) -> Result<SeqSet, StoreError> {
-        self.set("seen", &keys::seen(list), SeenItem::members).await
-    }
-
-    /// Changes the seen members of a legacy list. Members that an item has no room for are not added: each pass then
-    /// looks at them again, and does not notice that they are removed.
-    pub(crate) async fn change_seen(&self, list: &str, add: &SeqSet, remove: &SeqSet) -> Result<(), StoreError> {
-        let mut attempts = attempts("change_seen");
-        loop {
-            attempts.next().await?;
-            let known = self.seen(list).await?;
-            let kept = known.minus(remove);
-            let all = kept.union(&add.minus(remove));
-            let after = if all.to_bytes().len() > MOST_SEEN_BYTES { kept } else { all };
-            if after == known {
-                return Ok(());
-            }
-            let members = (!after.is_empty()).then_some(Bits(after));
-            let put = Write::put(&self.tables.migration, encode(&SeenItem { key: keys::seen(list), members }));
-            if self.send("change_seen", put.when(still_set(SeenItem::members, &known))).await? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Some legacy lists that have seen members, after the key `after`, and the key where the next page begins; `None`
-    /// at the end. It scans the table: reading by size is cheaper than reading every item of every list.
-    pub(crate) async fn lists_seen(&self, after: Option<String>) -> Result<(Vec<String>, Option<String>), StoreError> {
-        let scan = self.client.scan().table_name(&self.tables.migration).limit(SCANNED);
-        let scan = scan.set_exclusive_start_key(after.map(|key| record(&key)));
-        let page = scan.send().await.map_err(|error| unavailable("lists_seen", error))?;
-        let key = |item: &Item| SeenItem::key.read::<String>(item);
-        let mut lists = Vec::new();
-        for item in page.items.unwrap_or_default() {
-            if SeenItem::members.of(&item).is_some()
-                && let Some(list) = keys::seen_list(&key(&item)?)
-            {
-                lists.push(list.to_owned());
-            }
-        }
-        Ok((lists, page.last_evaluated_key.as_ref().map(key).transpose()?))
-    }
-
     /// Adds read marks and stores them as imported. Marks that were imported before are left out, so that a post that
-    /// was marked unread here stays unread. Returns the number of new marks.
-    pub(crate) async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet) -> Result<u64, StoreError> {
+    /// was marked unread here stays unread; with `again` only those that are read. Returns the number of marks that
+    /// were not imported before. Writes nothing if one of the two users has asked to leave.
+    pub async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet, again: bool) -> Result<u64, StoreError> {
         let mut attempts = attempts("import_reads");
         loop {
             attempts.next().await?;
@@ -330,52 +302,24 @@ impl Imports {
                 None => Default::default(),
             };
             let news = seqs.minus(&known);
-            if news.is_empty() {
+            if news.is_empty() && (!again || seqs.minus(&state.read).is_empty()) {
                 return Ok(0);
             }
-            let after = ReadState { version: state.version + 1, read: state.read.union(&news), ..state };
+            let marked = if again { seqs } else { &news };
+            let after = ReadState { version: state.version + 1, read: state.read.union(marked), ..state };
             if self.put_state(user, author, &after, Some(&known.union(&news))).await? {
                 return Ok(news.len());
             }
-        }
-    }
-
-    /// The imported bits of a block of a legacy notice's bitmap.
-    pub(crate) async fn imported_bits(&self, notice: LegacyNotice, block: u64) -> Result<SeqSet, StoreError> {
-        self.set("imported_bits", &keys::imported_bits(notice, block), ImportedBitsItem::users).await
-    }
-
-    /// Adds to the imported bits of a block.
-    pub(crate) async fn remember_bits(&self, notice: LegacyNotice, block: u64, new: &SeqSet) -> Result<(), StoreError> {
-        let mut attempts = attempts("remember_bits");
-        loop {
-            attempts.next().await?;
-            let known = self.imported_bits(notice, block).await?;
-            let item = ImportedBitsItem { key: keys::imported_bits(notice, block), users: Some(Bits(known.union(new))) };
-            let put = Write::put(&self.tables.migration, encode(&item)).when(still_set(ImportedBitsItem::users, &known));
-            if self.send("remember_bits", put).await? {
-                return Ok(());
+            if !self.erased(&[user, author]).await?.is_empty() {
+                return Ok(0);
             }
         }
     }
 
-    pub async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, StoreError> {
-        let item = self.get_one("progress", &self.tables.migration, record(&keys::run(run))).await?;
-        item.map(|item| read(item, |RunItem { version, progress, .. }| Ok(StoredProgress { version, text: progress })))
-            .transpose()
-    }
-
-    /// Stores progress if its version is one above the stored one. Otherwise it writes nothing and returns false.
-    pub async fn save_progress(&self, run: &str, progress: &StoredProgress) -> Result<bool, StoreError> {
-        let item = RunItem { key: keys::run(run), version: progress.version, progress: progress.text.clone() };
-        let known = still_number(RunItem::version, progress.version.saturating_sub(1));
-        self.send("save_progress", Write::put(&self.tables.migration, encode(&item)).when(known)).await
-    }
-
-    /// A set in an item of the migration table; empty if there is none.
-    async fn set(&self, operation: &'static str, key: &str, attribute: Attribute) -> Result<SeqSet, StoreError> {
-        let item = self.get_one(operation, &self.tables.migration, record(key)).await?;
-        item.map_or_else(|| Ok(SeqSet::default()), |item| set_of(&item, attribute))
+    /// Lets a blog become a post once more, if it is still this one.
+    pub(crate) async fn release(&self, blog: BlogId, post: PostId) -> Result<(), StoreError> {
+        let mapping = Write::delete(&self.tables.migration, record(&keys::mapping(blog)));
+        self.send("release", mapping.when(is(MappingItem::post, string(post.to_string())))).await.map(drop)
     }
 
     /// Makes a blog the author's next post, and updates `head`. Returns the post, and the time by which it is ordered.
@@ -416,7 +360,8 @@ impl Imports {
         let update = with_modes(Write::update(&self.tables.posts, head(author)), after)
             .add(HeadItem::posts, written.len() as i64)
             .add(HeadItem::archived, archived as i64)
-            .when(still_number(HeadItem::latest_seq, before.latest_seq));
+            .when(still_number(HeadItem::latest_seq, before.latest_seq))
+            .when(absent(HeadItem::erased));
         let mut writes = if archived > 0 {
             let sets = [(HeadItem::deleted, &after.deleted), (HeadItem::archived_seqs, &after.archive)];
             let update = update
@@ -447,10 +392,6 @@ impl Imports {
         }
         self.transact("import_posts", writes).await
     }
-}
-
-fn set_of(item: &Item, attribute: Attribute) -> Result<SeqSet, StoreError> {
-    Ok(attribute.optional::<Bits>(item)?.unwrap_or_default().0)
 }
 
 fn read_mapping(item: Item) -> Result<(BlogId, PostId), StoreError> {

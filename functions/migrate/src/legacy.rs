@@ -145,6 +145,11 @@ impl Layout {
         format!("{}{id}", self.prefix())
     }
 
+    /// Why a key is none of this layout, whose keys all are short.
+    pub(crate) fn judge(self, key: &str) -> Result<(), Reason> {
+        if self == Self::Notices { notice(key).map(drop) } else { self.id_of(key).map(drop) }
+    }
+
     pub(crate) fn id_of(self, key: &str) -> Result<UserId, Reason> {
         key.strip_prefix(self.prefix()).and_then(|id| id.parse().ok()).ok_or(Reason::KeyWithoutId)
     }

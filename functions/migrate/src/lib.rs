@@ -16,6 +16,8 @@ mod notices;
 mod posts;
 mod progress;
 mod reads;
+mod records;
+mod removals;
 mod report;
 mod run;
 mod schema;
@@ -40,7 +42,8 @@ use crate::{
     source::SourceError,
 };
 
-pub use facts::{Imports, StoredProgress};
+pub use facts::Imports;
+pub use records::{KnownSource, SeenList, StoredProgress};
 
 /// The event of an invocation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -52,14 +55,11 @@ pub struct Request {
     /// The layouts to import. `None` means all. Their order is fixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Vec<Layout>>,
-    /// Reads and judges entries, and writes nothing.
+    /// Reads and judges entries, and writes no fact. It stores its position in an item of its own.
     pub dry_run: bool,
     /// Ends the invocation after about this number of entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The position where a dry run continues. A real run stores its position.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
     /// The notice here that each legacy notice, `{platform}:{notice}`, was published as. The source has no text of a
     /// notice, so the match cannot be derived.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -68,6 +68,12 @@ pub struct Request {
     pub again: bool,
     /// Imports what has changed since the last such pass, removals too.
     pub follow: bool,
+    /// The percentage of a list, and of all lists of a kind, that a pass may miss and still remove. `None` means 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removals_percent: Option<u64>,
+    /// The number of missing members that an operator has checked, by layout. A pass removes up to so many.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub confirm_removals: BTreeMap<Layout, u64>,
     /// Mirrors everything of these users into the legacy Redis, and does nothing else.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mirror: Vec<UserId>,
@@ -87,14 +93,15 @@ pub(crate) enum MigrateError {
     Progress(#[from] serde_json::Error),
     /// Tombstones of unfollows may have expired, because the first run began more than six days ago. So an unfollow
     /// cannot be told from a follow that was never imported.
-    #[error(
-        "the first run of this source began on {0}: an unfollow may look like a follow never imported; see docs/migration.md"
-    )]
+    #[error("the first run began on {0}: an unfollow may look like a follow never imported; see docs/migration.md")]
     TooLate(Timestamp),
-    /// The source is another server process than at the last pass. If it lost data, its empty lists would end follows
-    /// and delete posts.
+    /// The source is another server process than that whose lists passes compare. If it lost data, its empty lists
+    /// would end follows and delete posts.
     #[error("the legacy Redis was restarted: check that it has its data, and begin a pass with \"again\"; see docs/rollout.md")]
     Restarted,
+    /// An item cannot hold the progress.
+    #[error("the progress of the run takes {0} bytes, more than an item holds")]
+    TooLarge(usize),
     /// The whole key cannot be imported. It is counted.
     #[error("the key is refused: {0:?}")]
     Refused(Reason),
@@ -108,9 +115,13 @@ impl MigrateError {
         match self {
             Self::Source(error) => matches!(error, SourceError::Unavailable(_)),
             Self::Store(error) => error.is_retryable(),
-            Self::Invalid(_) | Self::Progress(_) | Self::TooLate(_) | Self::Restarted | Self::Refused(_) | Self::Overtaken => {
-                false
-            }
+            Self::Invalid(_)
+            | Self::Progress(_)
+            | Self::TooLate(_)
+            | Self::Restarted
+            | Self::TooLarge(_)
+            | Self::Refused(_)
+            | Self::Overtaken => false,
         }
     }
 }

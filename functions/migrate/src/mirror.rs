@@ -24,6 +24,7 @@ use crate::{
     Imports, MigrateError,
     facts::Placed,
     legacy::{self, BlogId, Layout, Shape},
+    records::SeenList,
     source::{Mark, Source},
 };
 
@@ -138,9 +139,10 @@ impl<'a> Mirror<'a> {
     async fn edge(&self, user: UserId, author: UserId) -> Result<(), MigrateError> {
         let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(()) };
         self.legacy.put_edge(&edge).await?;
-        let (one, none) = ([author.get()].into_iter().collect(), SeqSet::default());
-        let (add, remove) = if edge.following { (&one, &none) } else { (&none, &one) };
-        Ok(self.imports.change_seen(&Layout::UFollow.key(user.get()), add, remove).await?)
+        let one: SeqSet = [author.get()].into_iter().collect();
+        let list = Layout::UFollow.key(user.get());
+        let change = |list: &mut SeenList| if edge.following { list.add(&one) } else { list.drop(&one) };
+        Ok(self.imports.change_list(&list, change).await?)
     }
 
     async fn post(&self, id: PostId) -> Result<(), MigrateError> {
@@ -151,15 +153,19 @@ impl<'a> Mirror<'a> {
             None if post.deleted => return Ok(()),
             None => self.imports.place(id).await?,
         };
-        let (one, none) = ([placed.blog].into_iter().collect(), SeqSet::default());
+        let one: SeqSet = [placed.blog].into_iter().collect();
         let list = Layout::AuthorBlogs.key(id.author.get());
         if post.deleted {
+            // The blog may have become another post since, when it returned.
+            if self.imports.mapped(&[placed.blog]).await?.get(&placed.blog) != Some(&id) {
+                return Ok(());
+            }
             self.legacy.retract_blog(placed.blog, id.author).await?;
-            self.imports.change_seen(&list, &none, &one).await?;
+            self.imports.change_list(&list, |list| list.drop(&one)).await?;
         } else {
             self.legacy.put_blog(placed.blog, &post, placed.new).await?;
             if placed.new {
-                self.imports.change_seen(&list, &one, &none).await?;
+                self.imports.change_list(&list, |list| list.add(&one)).await?;
             }
         }
         if placed.told != Some(post.deleted) {
@@ -201,7 +207,11 @@ impl<'a> Mirror<'a> {
             self.legacy.put_marks(user, author, &marks).await?;
             let with = |wanted| marks.iter().filter(|(mark, _)| *mark == wanted).map(|(_, blog)| *blog).collect::<SeqSet>();
             let (read, unmarked) = (with(Mark::Read), with(Mark::Unmarked));
-            self.imports.change_seen(&Layout::UserRead.key(user.get()), &read, &unmarked).await?;
+            let change = |list: &mut SeenList| {
+                list.add(&read);
+                list.forget(&unmarked);
+            };
+            self.imports.change_list(&Layout::UserRead.key(user.get()), change).await?;
             let now = self.app.readers.pair(user, author).await?;
             if version(&now) == version(&pair) {
                 return Ok(());
@@ -243,7 +253,7 @@ impl<'a> Mirror<'a> {
         }
         let posts: Vec<PostId> = marked.union(&unread).iter().map(|seq| PostId::new(author, seq)).collect();
         let placed = self.imports.placed(&posts).await?;
-        let seen = self.imports.seen(&Layout::UserRead.key(user.get())).await?;
+        let seen = self.imports.list(&Layout::UserRead.key(user.get())).await?.members;
         for (post, Placed { blog, .. }) in placed {
             match (marked.contains(post.seq), seen.contains(blog)) {
                 (true, true) => {}

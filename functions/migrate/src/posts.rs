@@ -147,7 +147,11 @@ async fn import(
 ) -> Result<Option<u64>, MigrateError> {
     blogs.sort_unstable_by_key(Blog::order);
     let writes = !run.dry_run && !blogs.is_empty();
-    let import = if writes { Some(run.imports.begin_import(author).await?) } else { None };
+    let import = if writes { run.imports.begin_import(author).await? } else { None };
+    if writes && import.is_none() {
+        refuse_erased(&blogs, tally);
+        return Ok(None);
+    }
     for blogs in blogs.chunks(BLOGS_PER_IMPORT) {
         if may_stop {
             if run.is_over() {
@@ -166,9 +170,14 @@ async fn import(
 /// Whether the author has left. Then the blogs are refused.
 async fn has_left(run: &Run<'_>, author: UserId, blogs: &[Blog], tally: &mut Tally) -> Result<bool, MigrateError> {
     let has_left = run.app.facts.erased(&[author]).await?.contains(&author);
-    let refused = blogs.iter().filter(|_| has_left);
-    refused.for_each(|blog| tally.refuse(Reason::Erased, Layout::BlogInfo.key(blog.id).as_bytes(), None));
+    if has_left {
+        refuse_erased(blogs, tally);
+    }
     Ok(has_left)
+}
+
+fn refuse_erased(blogs: &[Blog], tally: &mut Tally) {
+    blogs.iter().for_each(|blog| tally.refuse(Reason::Erased, Layout::BlogInfo.key(blog.id).as_bytes(), None));
 }
 
 /// Ends the imports of these authors that an interrupted run has begun, and settles the posts that it imported and did
@@ -202,16 +211,17 @@ async fn import_some(
         tally.wrote(blogs.len() as u64);
         return Ok(());
     };
-    if has_left(run, author, blogs, tally).await? {
-        return Ok(());
-    }
     let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
     let imported = run.imports.import_posts(import, blogs, followers, !run.follow, run.now).await?;
-    let Some(ImportedPosts { written, head, unsettled }) = imported else {
+    let Some(ImportedPosts { written, head, unsettled, has_left }) = imported else {
         // The other run may have ended this import before it had begun in all shards.
         run.imports.end_import(import).await?;
         return Err(MigrateError::Overtaken);
     };
+    if has_left {
+        refuse_erased(blogs, tally);
+        return Ok(());
+    }
     tally.wrote(written.len() as u64);
     tally.found((blogs.len() - written.len()) as u64);
     match unsettled {
@@ -260,6 +270,6 @@ async fn mark_older(run: &Run<'_>, author: UserId, follower: Relation, posts: &[
     if seqs.is_empty() {
         return Ok(());
     }
-    run.imports.import_reads(follower.user, author, &seqs).await?;
+    run.imports.import_reads(follower.user, author, &seqs, false).await?;
     run.sync_view(follower.user, &[author]).await
 }

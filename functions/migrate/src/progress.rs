@@ -1,11 +1,12 @@
-//! The progress of a run. It is stored on condition that no other run has moved it. A dry run writes nothing, so its
-//! caller keeps the progress as a cursor.
+//! The progress of a run. It is stored on condition that no other run has moved it. A dry run stores its own in the
+//! same way, so that it fails where the run would.
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tidemark::domain::Timestamp;
 
-use crate::{legacy::Layout, report::Report};
+use crate::{legacy::Layout, removals::Absence, report::Report};
 
 /// A key that is listed and not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +19,8 @@ pub(crate) struct Pending {
 /// The position of a run, and its report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// The time at which the first run with this source and these layouts began.
-    pub(crate) first_begun: Timestamp,
+    /// The time at which the run began.
+    pub(crate) begun_at: Timestamp,
     /// The server process of the source that `scan` and `pending` belong to.
     pub(crate) server: String,
     /// The current layout; `None` when all are done.
@@ -30,15 +31,23 @@ pub(crate) struct Progress {
     /// The place where a pass continues to look for lists that no longer exist, after its layouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sweep: Option<String>,
+    /// What the last whole pass missed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) last: BTreeMap<Layout, Absence>,
     pub(crate) report: Report,
 }
 
 impl Progress {
-    pub(crate) fn begin(first_begun: Timestamp, server: String, layouts: &[Layout]) -> Self {
+    pub(crate) fn begin(begun_at: Timestamp, server: String, layouts: &[Layout], last: BTreeMap<Layout, Absence>) -> Self {
         let mut progress =
-            Self { first_begun, server, layout: None, scan: None, pending: Vec::new(), sweep: None, report: Report::new() };
+            Self { begun_at, server, layout: None, scan: None, pending: Vec::new(), sweep: None, last, report: Report::new() };
         progress.enter(layouts.first().copied());
         progress
+    }
+
+    /// What this pass has missed.
+    pub(crate) fn absences(&self) -> BTreeMap<Layout, Absence> {
+        self.report.iter().map(|(layout, tally)| (*layout, Absence { seen: tally.seen, missing: tally.missing })).collect()
     }
 
     /// Begins a layout; `None` ends the run.
@@ -66,16 +75,6 @@ impl Progress {
             tally.begin_again();
         }
     }
-
-    /// The cursor that the caller of a dry run sends back.
-    pub(crate) fn cursor(&self) -> Result<String, serde_json::Error> {
-        Ok(BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self)?))
-    }
-
-    /// `None` if the text is not a cursor.
-    pub(crate) fn from_cursor(cursor: &str) -> Option<Self> {
-        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()
-    }
 }
 
 #[cfg(test)]
@@ -84,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_restarted_source_begins_the_layout_again_and_keeps_the_others() {
-        let mut progress = Progress::begin(Timestamp::default(), "a".to_owned(), &Layout::ALL);
+        let mut progress = Progress::begin(Timestamp::default(), "a".to_owned(), &Layout::ALL, BTreeMap::new());
         progress.report.entry(Layout::AuthorBlogs).or_default().wrote(7);
         progress.enter(Some(Layout::UserRead));
         progress.scan = None;
@@ -92,10 +91,8 @@ mod tests {
         let same = progress.clone();
         progress.meet("a");
         assert_eq!(progress, same);
-        assert_eq!(Progress::from_cursor(&progress.cursor().unwrap()), Some(same));
         progress.meet("b");
         assert_eq!((progress.layout, progress.scan, progress.pending.len()), (Some(Layout::UserRead), Some(0), 0));
         assert_eq!(progress.report[&Layout::AuthorBlogs].written, 7);
-        assert_eq!(Progress::from_cursor("nonsense"), None);
     }
 }

@@ -1,17 +1,11 @@
 //! Imports sets of read blogs as read marks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use tidemark::domain::{Seq, SeqSet, UserId};
+use tidemark::domain::{SeqSet, UserId};
 
-use crate::{
-    MigrateError,
-    context::{Key, Run},
-    legacy::Reason,
-    posts,
-    source::Member,
-};
+use crate::{MigrateError, context::Key, legacy::Reason, posts, source::Member};
 
 /// Authors of one user whose read states are written concurrently.
 const PARALLEL: usize = 4;
@@ -40,14 +34,16 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
     }
     let authors: Vec<UserId> = by_author.keys().copied().collect();
     let imported = run.imports.imported_reads(user, &authors).await?;
-    if run.follow && !run.dry_run {
-        mark_again(run, user, &by_author, &imported).await?;
-    }
     let nothing = SeqSet::default();
-    let new = by_author.iter().map(|(author, seqs)| (*author, seqs.minus(imported.get(author).unwrap_or(&nothing))));
-    let write = new.filter(|(_, new)| !new.is_empty()).map(|(author, new)| {
+    // The members that a pass imports are new there: it marks a post again that has become unread here since.
+    let again = run.follow && !run.dry_run;
+    let new = |(author, seqs): (&UserId, &SeqSet)| match again {
+        true => (*author, seqs.clone()),
+        false => (*author, seqs.minus(imported.get(author).unwrap_or(&nothing))),
+    };
+    let write = by_author.iter().map(new).filter(|(_, new)| !new.is_empty()).map(|(author, new)| {
         async move {
-            let written = if run.dry_run { new.len() } else { run.imports.import_reads(user, author, &new).await? };
+            let written = if run.dry_run { new.len() } else { run.imports.import_reads(user, author, &new, again).await? };
             Ok::<_, MigrateError>(written)
         }
         .boxed()
@@ -61,23 +57,4 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
         run.sync_view(user, &authors).await?;
     }
     Ok(marked)
-}
-
-/// Marks posts that were imported as read before, and have become unread here since.
-async fn mark_again(
-    run: &Run<'_>,
-    user: UserId,
-    by_author: &BTreeMap<UserId, SeqSet>,
-    imported: &HashMap<UserId, SeqSet>,
-) -> Result<(), MigrateError> {
-    let authors: Vec<UserId> = imported.keys().copied().collect();
-    let reads = &run.app.stores.reads;
-    for (author, state) in reads.reads(user, &authors).await? {
-        let (Some(seqs), Some(imported)) = (by_author.get(&author), imported.get(&author)) else { continue };
-        let again: Vec<Seq> = seqs.minus(&state.read).iter().filter(|seq| imported.contains(*seq)).collect();
-        if !again.is_empty() {
-            reads.mark(user, author, &again, true).await?;
-        }
-    }
-    Ok(())
 }

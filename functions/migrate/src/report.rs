@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 
 /// The most examples that are kept for each reason.
 const EXAMPLES: usize = 5;
-/// The most characters of a key or member that are shown.
+/// The most bytes of a key or member that are shown.
 const SHOWN: usize = 80;
+/// The most lists that are named because members wait for a confirmation.
+const HELD: usize = 20;
 
 /// Counts of members, hashes and bits. Every entry that was read is written, already there, or unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +23,21 @@ pub(crate) struct Tally {
     pub(crate) already_there: u64,
     pub(crate) unreadable: u64,
     pub(crate) reasons: BTreeMap<Reason, Found>,
+    /// Seen members that a pass looked for in its lists.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) seen: u64,
+    /// How many of them it missed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) missing: u64,
+    /// Those of them that the next pass removes here if it misses them too, and if few are missing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) waiting: u64,
+    /// Those of them that wait for an operator's confirmation.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) held: u64,
+    /// The first lists with such members.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) held_lists: Vec<String>,
     /// Facts that were written before the layout began again. Their entries are read once more and found already there.
     #[serde(default, skip_serializing_if = "is_zero")]
     earlier: u64,
@@ -40,9 +57,9 @@ pub(crate) struct Found {
 /// The key or member for which a reason occurred.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Example {
-    /// At most 80 characters.
+    /// At most 80 bytes.
     pub(crate) key: String,
-    /// At most 80 characters; `None` if the reason is about the key itself.
+    /// At most 80 bytes; `None` if the reason is about the key itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
 }
@@ -70,12 +87,24 @@ impl Tally {
         }
     }
 
+    /// Counts missing members of a list that wait for a confirmation.
+    pub(crate) fn hold(&mut self, members: u64, list: &str) {
+        self.held += members;
+        self.held_lists.extend((self.held_lists.len() < HELD).then(|| shown(list.as_bytes())));
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.keys += other.keys;
         self.read += other.read;
         self.written += other.written;
         self.already_there += other.already_there;
         self.unreadable += other.unreadable;
+        self.seen += other.seen;
+        self.missing += other.missing;
+        self.waiting += other.waiting;
+        self.held += other.held;
+        self.held_lists.extend(other.held_lists);
+        self.held_lists.truncate(HELD);
         for (reason, more) in other.reasons {
             let found = self.reasons.entry(reason).or_default();
             found.count += more.count;
@@ -99,14 +128,16 @@ impl Tally {
 pub(crate) fn response(report: &Report) -> (Value, Value) {
     let layouts: BTreeMap<Layout, Value> = report.iter().map(|(layout, tally)| (*layout, tally.response())).collect();
     let total = |name: &str| layouts.values().filter_map(|tally| tally[name].as_u64()).sum::<u64>();
-    let totals: BTreeMap<&str, u64> =
-        ["keys", "read", "written", "already_there", "unreadable"].into_iter().map(|name| (name, total(name))).collect();
+    let totals: BTreeMap<&str, u64> = ["keys", "read", "written", "already_there", "unreadable", "waiting", "held"]
+        .into_iter()
+        .map(|name| (name, total(name)))
+        .collect();
     (json!(layouts), json!(totals))
 }
 
 fn shown(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);
-    text.escape_debug().to_string().chars().take(SHOWN).collect()
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]).escape_debug().to_string();
+    text[..text.floor_char_boundary(SHOWN)].to_owned()
 }
 
 #[cfg(test)]

@@ -8,19 +8,21 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tidemark::{
     App,
-    domain::{NoticeId, UserId},
+    domain::{NoticeId, Timestamp, UserId},
 };
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
-    Imports, MigrateError, Request, StoredProgress,
+    Imports, KnownSource, MigrateError, Request, StoredProgress,
     context::{Key, Run},
     edges,
-    follow::{self, FOLLOWED},
+    follow::{self, FOLLOWED, REMOVED},
     import::import,
     legacy::{self, Layout, LegacyNotice, Reason},
     notices, posts,
     progress::{Pending, Progress},
+    records::SeenList,
+    removals::{PERCENT, Removals},
     report::{self, Tally},
     source::{Source, SourceError},
 };
@@ -36,6 +38,9 @@ const RESERVE_MS: u64 = 20_000;
 /// A run that ends within this time finds the tombstones of all unfollows since it began. They live seven days.
 const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 
+/// An item holds 400 KB.
+const MOST_PROGRESS_BYTES: usize = 390_000;
+
 /// Authors whose post times are cached.
 const TIMES_KEPT: u64 = 1_000;
 
@@ -46,16 +51,19 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     let all: &[Layout] = if request.follow { &FOLLOWED } else { &Layout::ALL };
     let chosen = request.layout.as_deref().unwrap_or(all);
     let layouts: Vec<Layout> = all.iter().copied().filter(|layout| chosen.contains(layout)).collect();
-    let name = name_of(&url, &layouts, request.follow);
-    let source = Source::connect(&url).await?;
-    let server = source.run_id().await?;
-    let now = app.stores.clock.now();
+    let name = name_of(&url, &layouts, &request);
+    let (source, imports) = (Source::connect(&url).await?, Imports(app.facts.clone()));
+    let (server, now) = (source.run_id().await?, app.stores.clock.now());
+    let begun_at = meet_source(&imports, &request, &server, now).await?;
+    let (mut progress, mut version) = progress_of(&imports, &name, &server, &layouts, now).await?;
+    progress.meet(&server);
     let run = Run {
         app,
-        imports: Imports(app.facts.clone()),
+        imports,
         source,
         dry_run: request.dry_run,
         follow: request.follow,
+        removals: removals(&request, &progress)?,
         now,
         notices: notices(&request)?,
         times: Cache::new(TIMES_KEPT),
@@ -64,16 +72,13 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         read: AtomicU64::new(0),
     };
 
-    let (mut progress, mut version) = progress_of(&run, &request, (&url, &name), &server, &layouts).await?;
-    progress.meet(&server);
-
     let mut overtaken = false;
     while !progress.is_done() {
-        let is_late = now.ms() > progress.first_begun.ms() + KNOWS_UNFOLLOWS_MS;
+        let is_late = now.ms() > begun_at.ms() + KNOWS_UNFOLLOWS_MS;
         let worked = match progress.layout {
             // A pass looks at new members of a list alone, so an old unfollow is no new follow to it.
             Some(layout) if layout.is_of_follows() && is_late && !request.again && !request.follow => {
-                return Err(MigrateError::TooLate(progress.first_begun));
+                return Err(MigrateError::TooLate(begun_at));
             }
             Some(layout) => step(&run, &layouts, layout, &mut progress).await,
             None => sweep(&run, &mut progress).await,
@@ -82,52 +87,72 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
             Err(MigrateError::Overtaken) => overtaken = true,
             worked => worked?,
         }
-        if !request.dry_run && !overtaken {
+        if !overtaken {
             version += 1;
-            let stored = StoredProgress { version, text: serde_json::to_string(&progress)? };
-            overtaken = !run.imports.save_progress(&name, &stored).await?;
+            overtaken = !save(&run, &name, version, &progress).await?;
         }
         if overtaken || run.is_over() {
             break;
         }
     }
-    response(&request, &progress, overtaken)
+    Ok(response(&request, &progress, overtaken))
 }
 
-/// The progress with which a slice begins, and its version: that of the cursor in a dry run, otherwise the stored one.
+/// Compares the source with what is known of it, however the event spells it, and stores what is new. Returns when the
+/// first import of follows began.
+///
+/// A pass compares the lists of one server process. Another process may be a restarted server or a promoted replica
+/// that has lost data, or another source, whose missing lists would end follows.
+async fn meet_source(imports: &Imports, request: &Request, server: &str, now: Timestamp) -> Result<Timestamp, MigrateError> {
+    let KnownSource { begun_at, server: known } = imports.source().await?;
+    let is_other = known.as_ref().is_some_and(|known| known != server);
+    if request.follow && is_other && !request.again {
+        return Err(MigrateError::Restarted);
+    }
+    let trusted = request.follow && is_other;
+    if !request.dry_run && (begun_at.is_none() || known.is_none() || trusted) {
+        imports.note_source(now, server, trusted).await?;
+    }
+    Ok(begun_at.unwrap_or(now))
+}
+
+/// The progress with which a slice begins, and its version.
 async fn progress_of(
-    run: &Run<'_>,
-    request: &Request,
-    (url, name): (&str, &str),
+    imports: &Imports,
+    name: &str,
     server: &str,
     layouts: &[Layout],
+    now: Timestamp,
 ) -> Result<(Progress, u64), MigrateError> {
-    let begin = |first_begun| Progress::begin(first_begun, server.to_owned(), layouts);
-    if request.dry_run {
-        let Some(cursor) = &request.cursor else { return Ok((begin(run.now), 0)) };
-        let invalid = || MigrateError::Invalid("`cursor` was not returned by a dry run".to_owned());
-        return Ok((Progress::from_cursor(cursor).ok_or_else(invalid)?, 0));
-    }
-    if request.cursor.is_some() {
-        return Err(MigrateError::Invalid("`cursor` is for dry runs: a real run stores its position".to_owned()));
-    }
-    let stored = run.imports.progress(name).await?;
-    if request.follow && !request.again {
-        // The server of the last pass, or of the migration if this is the first pass.
-        let migration = match stored {
-            None => run.imports.progress(&name_of(url, &Layout::ALL, false)).await?,
-            Some(_) => None,
-        };
-        if let Some(before) = stored.as_ref().or(migration.as_ref())
-            && serde_json::from_str::<Progress>(&before.text)?.server != server
-        {
-            return Err(MigrateError::Restarted);
-        }
-    }
-    let Some(stored) = stored else { return Ok((begin(run.now), 0)) };
+    let begin = |last| Progress::begin(now, server.to_owned(), layouts, last);
+    let Some(stored) = imports.progress(name).await? else { return Ok((begin(BTreeMap::new()), 0)) };
     let known: Progress = serde_json::from_str(&stored.text)?;
     // If the stored run is done, a new run begins.
-    Ok((if known.is_done() { begin(known.first_begun) } else { known }, stored.version))
+    Ok((if known.is_done() { begin(known.absences()) } else { known }, stored.version))
+}
+
+/// Saves progress. Returns false if another run has moved it.
+async fn save(run: &Run<'_>, name: &str, version: u64, progress: &Progress) -> Result<bool, MigrateError> {
+    let stored = StoredProgress { version, text: serde_json::to_string(progress)? };
+    if stored.text.len() > MOST_PROGRESS_BYTES {
+        return Err(MigrateError::TooLarge(stored.text.len()));
+    }
+    Ok(run.imports.save_progress(name, &stored).await?)
+}
+
+fn removals(request: &Request, progress: &Progress) -> Result<Removals, MigrateError> {
+    let percent = request.removals_percent.unwrap_or(PERCENT);
+    if percent > 100 {
+        return Err(MigrateError::Invalid("`removals_percent` is more than 100".to_owned()));
+    }
+    let confirmed = request.confirm_removals.clone();
+    if confirmed.keys().any(|layout| !REMOVED.contains(layout)) {
+        return Err(MigrateError::Invalid("`confirm_removals`: no pass removes members of such lists".to_owned()));
+    }
+    if !request.follow && (request.removals_percent.is_some() || !confirmed.is_empty()) {
+        return Err(MigrateError::Invalid("`removals_percent` and `confirm_removals` go with `follow` alone".to_owned()));
+    }
+    Ok(Removals { pass: progress.begun_at, percent, confirmed, last: progress.last.clone() })
 }
 
 /// One step: lists some keys, imports some of the listed keys, or begins the next layout.
@@ -146,9 +171,10 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
         keys.dedup();
         for key in keys {
             tally.keys += 1;
-            match String::from_utf8(key) {
-                Ok(key) => progress.pending.push(Pending { key, at: None }),
-                Err(error) => tally.refuse(Reason::KeyWithoutId, error.as_bytes(), None),
+            // Only keys of the layout are stored, and these are short.
+            match str::from_utf8(&key).map_err(|_| Reason::KeyWithoutId).and_then(|key| layout.judge(key).map(|()| key)) {
+                Ok(key) => progress.pending.push(Pending { key: key.to_owned(), at: None }),
+                Err(reason) => tally.refuse(reason, &key, None),
             }
         }
         progress.scan = next;
@@ -174,9 +200,9 @@ async fn step(run: &Run<'_>, layouts: &[Layout], layout: Layout, progress: &mut 
 async fn sweep(run: &Run<'_>, progress: &mut Progress) -> Result<(), MigrateError> {
     let after = progress.sweep.take().filter(|after| !after.is_empty());
     let (lists, next) = run.imports.lists_seen(after).await?;
-    let mut tally = Tally::default();
-    follow::vanished(run, lists, &mut tally).await?;
-    progress.report.entry(Layout::UFollow).or_default().add(tally);
+    for (layout, tally) in follow::vanished(run, lists).await? {
+        progress.report.entry(layout).or_default().add(tally);
+    }
     progress.sweep = next;
     Ok(())
 }
@@ -220,7 +246,7 @@ async fn pieces(key: &mut Key<'_>, layout: Layout, owner: UserId) -> Result<Opti
     loop {
         let (members, next) = run.source.piece(layout.shape(), &key.pending.key, at).await?;
         run.has_read(members.len());
-        let (imported, _) = import(key, layout, owner, &members).await?;
+        let (imported, _) = import(key, layout, owner, &members, &SeenList::default()).await?;
         run.note_seen(&key.pending.key, &imported).await?;
         match next {
             Some(next) if !run.is_over() => at = next,
@@ -237,20 +263,24 @@ fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, Migrat
     request.notices.iter().map(read).collect()
 }
 
-/// The name of a run: a hash of source, layouts and kind, because the URL must not be stored.
-fn name_of(url: &str, layouts: &[Layout], follow: bool) -> String {
-    let kind = if follow { " follow" } else { "" };
+/// The name of a run: a hash of source, layouts and kind, because the URL must not be stored. It names a position, and
+/// nothing that keeps data safe depends on it.
+fn name_of(url: &str, layouts: &[Layout], request: &Request) -> String {
+    let kind = if request.follow { " follow" } else { "" };
     let digest = Sha256::digest(format!("{url} {layouts:?}{kind}"));
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    let name: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    if request.dry_run { format!("{name} dry") } else { name }
 }
 
-fn response(request: &Request, progress: &Progress, overtaken: bool) -> Result<Value, MigrateError> {
+fn response(request: &Request, progress: &Progress, overtaken: bool) -> Value {
     let done = progress.is_done();
     let (layouts, totals) = report::response(&progress.report);
-    let cursor = if request.dry_run { Some(progress.cursor()?) } else { None };
-    let next = (!done).then(|| Request { cursor, ..request.clone() });
+    let next = (!done).then_some(request);
     info!(%totals, layout = ?progress.layout, overtaken, "migration slice");
-    Ok(json!({
+    if done && totals["held"].as_u64() > Some(0) {
+        warn!(held = %totals["held"], "members that are missing in the legacy Redis wait for a confirmation");
+    }
+    json!({
         "done": done,
         "dry_run": request.dry_run,
         "overtaken": overtaken,
@@ -258,5 +288,5 @@ fn response(request: &Request, progress: &Progress, overtaken: bool) -> Result<V
         "layouts": layouts,
         "totals": totals,
         "next": next,
-    }))
+    })
 }

@@ -5,9 +5,10 @@
 //! | `key` S `blog#<blog>` | the post that a legacy blog became | `post` S |
 //! | `key` S `author#<author>` | the imports of an author | `posts` B (roaring), `unsettled_first` N, `unsettled_last` N |
 //! | `key` S `post#<author>-<seq>` | the legacy blog of a post | `blog` N, `fresh` BOOL (made by write-back, and perhaps not stored there yet), `told` BOOL (whether the followers' unread sets know the post as deleted; absent if they do not know it) |
-//! | `key` S `seen#<legacy key>` | the members of a legacy list that agree with the facts | `members` B (roaring) |
+//! | `key` S `seen#<legacy key>` | the members of a legacy list that agree with the facts, those of them that a pass has missed, and those that passes have given up | `members` B, `missing` B, `gone` B (roaring), `missed_at` N ms, `gone_at` N ms |
 //! | `key` S `notice#<platform>#<legacy notice>#<block>` | the bits of a block of a legacy notice's bitmap that were imported | `users` B (roaring) |
-//! | `key` S `run#<run>` | the progress of a run | `version` N, `progress` S (JSON) |
+//! | `key` S `run#<run>` | the progress of a run or of a dry run | `version` N, `progress` S (JSON) |
+//! | `key` S `source` | when the first import of follows began, and the server process of the legacy Redis whose lists passes compare | `begun_at` N ms, `server` S |
 
 use std::str::FromStr;
 
@@ -31,7 +32,7 @@ tidemark_facts::items! {
 
     #[derive(Serialize)]
     SeenItem in "migration" { key: String }
-    maybe { members: Bits };
+    maybe { members: Bits, missing: Bits, gone: Bits, missed_at: u64, gone_at: u64 };
 
     #[derive(Serialize)]
     ImportedBitsItem in "migration" { key: String }
@@ -39,6 +40,9 @@ tidemark_facts::items! {
 
     #[derive(Serialize)]
     RunItem in "migration" { key: String, version: u64, progress: String };
+
+    SourceItem in "migration" { key: String }
+    maybe { begun_at: u64, server: String };
 }
 
 /// The id in the key of a mapping, an import record, or the blog of a post.
@@ -69,6 +73,9 @@ pub(crate) fn seen_list(key: &str) -> Option<&str> {
 pub(crate) fn imported_bits((platform, notice): LegacyNotice, block: u64) -> String {
     format!("notice#{platform}#{notice}#{block}")
 }
+
+/// There is one source: its lists and blogs have the ids of one legacy system.
+pub(crate) const SOURCE: &str = "source";
 
 pub(crate) fn run(run: &str) -> String {
     format!("run#{run}")

@@ -10,11 +10,11 @@ use redis::Cmd;
 use serde_json::json;
 use tidemark::domain::Timestamp;
 use tidemark_local::{Fault, FaultAction};
-use tidemark_migrate::{StoredProgress, legacy::Layout};
+use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, user_id, world};
 
 use super::{
-    app, author_blogs, command, counts, edge, facts, imports,
+    age_by_a_week, app, author_blogs, command, counts, edge, facts, imports,
     legacy::{Blog, THEN, info},
     migrate, publish_notice, zadd,
 };
@@ -30,7 +30,7 @@ fn blogs(count: u64) -> Vec<Blog> {
 }
 
 /// Blogs in the form that the importer reads.
-fn read(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
+pub(super) fn read(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
     let read = |blog: &Blog| tidemark_migrate::legacy::Blog {
         id: blog.id,
         author: user_id(author),
@@ -78,7 +78,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
             for step in steps {
                 let import = *open.lock().unwrap();
                 match step {
-                    Step::Begin => *open.lock().unwrap() = Some(facts.begin_import(user_id(author)).await.unwrap()),
+                    Step::Begin => *open.lock().unwrap() = facts.begin_import(user_id(author)).await.unwrap(),
                     Step::Posts(last) => {
                         let first = if last == 2 { 1 } else { last };
                         let blogs = (first..=last).map(|blog| Blog { at: THEN + blog, id: author * 10 + blog });
@@ -118,7 +118,8 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
 fn an_import_that_a_later_one_has_replaced_writes_nothing() {
     world(async |world| {
         let (imports, author, now) = (imports(world), user_id(AUTHOR), Timestamp::from_ms(THEN));
-        let [early, late] = [imports.begin_import(author).await.unwrap(), imports.begin_import(author).await.unwrap()];
+        let begin = async || imports.begin_import(author).await.unwrap().unwrap();
+        let [early, late] = [begin().await, begin().await];
         let before = facts(world).await;
         let import =
             async |import, count| imports.import_posts(import, &read(AUTHOR, &blogs(count)), 0, true, now).await.unwrap();
@@ -168,7 +169,7 @@ fn imported_posts_are_read(layout: &str, number: u64, keys: &[Cmd], is_interrupt
             // The transaction of an import, without the steps after it.
             let posts = read(AUTHOR, &blogs(number));
             let now = app(world).stores.clock.now();
-            let import = imports(world).begin_import(user_id(AUTHOR)).await.unwrap();
+            let import = imports(world).begin_import(user_id(AUTHOR)).await.unwrap().unwrap();
             let imported = imports(world).import_posts(import, &posts, 1, true, now).await.unwrap().unwrap();
             assert_eq!(imported.written.len() as u64, number);
         }
@@ -362,15 +363,7 @@ fn follows_are_not_imported_after_unfollow_tombstones_may_have_expired_unless_fo
         let legacy = LegacyRedis::with(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
         let mut event = json!({ "source": legacy.url(), "layout": ["u-follow"] });
         migrate(world, event.clone()).await;
-        // Makes the run as old as if it had begun a week ago.
-        let imports = imports(world);
-        let runs = world.dynamodb().await.scan().table_name("MigrationTable").send().await.unwrap();
-        let run = runs.items().iter().find_map(|item| item["key"].as_s().ok()?.strip_prefix("run#")).unwrap();
-        let stored = imports.progress(run).await.unwrap().unwrap();
-        let mut progress: serde_json::Value = serde_json::from_str(&stored.text).unwrap();
-        progress["first_begun"] = json!(Timestamp::from_ms(app(world).stores.clock.now().ms() - 7 * 86_400_000));
-        let aged = StoredProgress { version: stored.version + 1, text: progress.to_string() };
-        assert!(imports.save_progress(run, &aged).await.unwrap());
+        age_by_a_week(world).await;
         let refused = world.stack.invoke("migrate", event.clone()).await.unwrap_err();
         assert!(refused.to_string().contains("an unfollow may look like a follow never imported"), "{refused}");
         event["again"] = json!(true);
