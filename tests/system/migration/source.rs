@@ -25,7 +25,7 @@ fn an_old_import_is_known_however_the_source_is_spelled() {
         let follows = [zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR), zadd(Layout::UFans, AUTHOR, THEN / 1000, 1)];
         let legacy = LegacyRedis::with(&follows).await;
         // A replica that is promoted later is another process with the same data.
-        let promoted = LegacyRedis::with(&follows).await.url();
+        let promoted = LegacyRedis::with(&follows).await;
         let url = legacy.url();
         migrate(world, json!({ "source": url, "layout": ["u-follow"] })).await;
         // The user unfollows, and the tombstone expires.
@@ -40,7 +40,7 @@ fn an_old_import_is_known_however_the_source_is_spelled() {
             json!({ "source": url }),
             json!({ "source": spelled, "layout": ["u-follow"] }),
             json!({ "source": format!("{url}/0"), "layout": ["u-follow"] }),
-            json!({ "source": promoted, "layout": ["u-fans"] }),
+            json!({ "source": promoted.url(), "layout": ["u-fans"] }),
             json!({ "source": url, "dry_run": true }),
         ] {
             let outcome = world.stack.invoke("migrate", event.clone()).await;
@@ -55,8 +55,8 @@ fn an_old_import_is_known_however_the_source_is_spelled() {
 fn a_pass_on_another_server_needs_a_word_however_the_source_is_spelled() {
     world(async |world| {
         let mut legacy = LegacyRedis::with(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
-        let other = LegacyRedis::start().await.url();
-        let url = legacy.url();
+        let other_server = LegacyRedis::start().await;
+        let (url, other) = (legacy.url(), other_server.url());
         let spelled = url.replace("127.0.0.1", "localhost");
         migrate(world, json!({ "source": url, "layout": ["u-follow"] })).await;
         let pass = |source: &str| json!({ "source": source, "follow": true });
