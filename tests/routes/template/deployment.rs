@@ -255,3 +255,26 @@ fn spending_can_be_bounded_and_watched_and_is_neither_by_default() {
     assert_eq!(of_stack, "aws:cloudformation:stack-name$${AWS::StackName}");
     with(&[("MostReadUnits", "1000"), ("MostWriteUnits", "500"), ("MonthlyBudget", "300"), ("AlarmEmail", "a@b.c")]);
 }
+
+#[test]
+fn a_domain_of_the_operator_has_no_prefix_and_none_is_the_default() {
+    let document = template_document();
+    for name in ["DomainName", "LiveDomainName", "CertificateArn"] {
+        assert_eq!(document["Parameters"][name]["Default"], "", "{name}");
+    }
+    let mappings = resources(&document, "AWS::ApiGatewayV2::ApiMapping");
+    assert_eq!(mappings.len(), 2);
+    for (id, mapping) in mappings {
+        assert!(
+            mapping["Condition"].is_string() && mapping["Properties"]["ApiMappingKey"].is_null(),
+            "{id}: links lack a prefix"
+        );
+    }
+    for domain in resources(&document, "AWS::ApiGatewayV2::DomainName").values() {
+        let security = &domain["Properties"]["DomainNameConfigurations"][0]["SecurityPolicy"];
+        assert_eq!(security, "TLS_1_2");
+    }
+    let certificate = ("CertificateArn", "arn:aws:acm:eu-central-1:123456789012:certificate/1");
+    with(&[("DomainName", "api.tidemark.test"), ("LiveDomainName", "live.tidemark.test"), certificate]);
+    assert!(load(&[("DomainName", "https://api.tidemark.test/v1")]).is_err());
+}
