@@ -41,13 +41,16 @@ fn listed(name: &str, values: impl Iterator<Item = String>) -> String {
     values.map(|value| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 
-/// The rows of the table: a name, the tokens, and the request of each turn. Each turn of a change names other subjects.
-fn requests() -> Vec<(&'static str, u64, Box<dyn Fn(u64) -> String>)> {
+/// A name, the tokens, and the request of each turn. Each turn of a change names other subjects.
+type Row = (&'static str, u64, Box<dyn Fn(u64) -> String>);
+
+/// The rows of the table.
+fn requests() -> Vec<Row> {
     let posts = |from: u64, count: u64| (from..from + count).map(|author| format!("{author}-1"));
     let first = 100;
     let other = first + FOLLOWED;
     let users = move |from: u64, count: u64| (from..from + count).map(|user| user.to_string()).collect::<Vec<_>>();
-    let mut rows: Vec<(&'static str, u64, Box<dyn Fn(u64) -> String>)> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     let mut row = |name, tokens, request: Box<dyn Fn(u64) -> String>| rows.push((name, tokens, request));
     for (name, path) in [
         ("a page of the feed", "/v1/feed?limit=100"),

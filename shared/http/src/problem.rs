@@ -32,7 +32,7 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     cause: Option<Source>,
-    over: Option<OverLimit>,
+    over: Option<Box<OverLimit>>,
     allow: Vec<&'static str>,
 }
 
@@ -238,7 +238,8 @@ impl Problem {
             errors: &self.errors,
         };
         let mut reply = Response::json(self.status(), &body).header("content-type", "application/problem+json");
-        if let Some(OverLimit { budget, per_minute, left, wait, .. }) = &self.over {
+        if let Some(over) = &self.over {
+            let OverLimit { budget, per_minute, left, wait, .. } = &**over;
             let (name, wait) = (budget.name(), wait.as_millis().div_ceil(1_000));
             reply = reply
                 .header("retry-after", &wait.to_string())
@@ -263,7 +264,7 @@ impl From<OverLimit> for Problem {
         let OverLimit { budget, per_minute, tokens, .. } = over;
         let kind = budget.name();
         let detail = format!("a user has {per_minute} tokens a minute of the kind {kind}, and this request takes {tokens}");
-        Self { over: Some(over), ..Self::new(Kind::TooManyRequests, detail) }
+        Self { over: Some(Box::new(over)), ..Self::new(Kind::TooManyRequests, detail) }
     }
 }
 
