@@ -327,7 +327,7 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     // Counts come first, because a page that meets a deleted post corrects them.
     assert_eq!(caller.unread_total_once().await, model.unread_total(user), "seed {seed}, count of {user}");
     // A page by time may refill a view. So the ranked feed comes before it or after it.
-    let early = if (seed ^ user) % 2 == 0 { Some(ranked_feeds(caller, model, user, page).await) } else { None };
+    let early = if (seed ^ user).is_multiple_of(2) { Some(ranked_feeds(caller, model, user, page).await) } else { None };
     let (feed, unread) = (caller.walk("/v1/feed", page).await, caller.walk("/v1/feed?status=unread", page).await);
     let keys: Vec<(&str, Post)> = feed.iter().map(|item| (item["created_at"].as_str().unwrap(), post_of(item))).collect();
     assert!(keys.is_sorted_by(|newer, older| newer > older), "seed {seed}, order of the feed of {user}: {keys:?}");
