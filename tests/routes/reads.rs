@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tidemark::{
-    Stores,
+    MarkForm, Stores,
     domain::{NewPost, PostId, Timestamp},
+    once::Once,
     ports::Clock,
 };
 use tidemark_tests::{User, World, texts, user_id, world};
@@ -93,7 +94,10 @@ async fn mark_all_at(world: &World, reader: u64, ms: i64) -> u64 {
     let mut marking = world.stack.app("mark-read").unwrap().marking.clone();
     let clock = Arc::new(Skewed(marking.stores.clock.clone(), ms));
     marking.stores = Arc::new(Stores { clock, ..(*marking.stores).clone() });
-    marking.mark_before(user_id(reader), None).await.unwrap().changed
+    match marking.mark_many(user_id(reader), MarkForm::Before(None), None).await.unwrap() {
+        Once::Done(marked) => marked.changed,
+        Once::KeyReused => unreachable!("no key"),
+    }
 }
 
 #[test]

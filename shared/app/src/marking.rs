@@ -44,7 +44,8 @@ pub enum MarkForm {
     Posts(Vec<PostId>),
     /// Everything of an author up to this number.
     Through(UserId, Seq),
-    /// Everything that existed at this time, of every followed author. `None` stands for now, as does a time to come.
+    /// Everything that existed at this time, of every followed author. `None` stands for now, and for the newest post
+    /// that the feed shows, if that is later; so does a time to come.
     Before(Option<Timestamp>),
 }
 
@@ -106,8 +107,14 @@ impl Marking {
             // At most up to the latest post: a post that arrives later stays unread.
             MarkForm::Through(author, seq) => vec![(*seq).min(self.latest(*author, key.is_some(), *seq).await?)],
             MarkForm::Before(before) => {
-                let now = self.until_now(user).await?;
-                vec![before.map_or(now, |before| before.min(now)).ms()]
+                let past = before.filter(|before| *before <= self.stores.clock.now());
+                vec![
+                    match past {
+                        Some(past) => past,
+                        None => self.until_now(user).await?.min(before.unwrap_or(Timestamp::MAX)),
+                    }
+                    .ms(),
+                ]
             }
         };
         let attempt = match self.stores.begin(user, "reads", key, bound).await? {

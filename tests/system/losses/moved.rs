@@ -13,7 +13,7 @@ use redis::AsyncCommands;
 use tidemark::{
     Stores,
     domain::{Edge, FeedKey, HalfLife, Modes, Post, PostId, Rank, Reaction, Step, Timestamp},
-    ports::{Backlog, Store, StoreError, Task, TaskQueue},
+    ports::{Backlog, Rebuild, Store, StoreError, Task, TaskQueue},
     views::keys,
 };
 use tidemark_tests::{User, World, user_id, world};
@@ -136,7 +136,7 @@ fn a_delivery_that_read_the_post_before_its_step_changed_gives_it_the_new_score(
         let edges: Vec<Edge> = app.stores.edges.following(user).await.unwrap();
         let found = app.stores.posts.posts(&posts).await.unwrap();
         let now = app.stores.clock.now();
-        views.begin(user, 1, now, true).await.unwrap();
+        views.begin(user, 1, now, Rebuild::Anew).await.unwrap();
         views.open_gate(user, &edges).await.unwrap();
         views.finish(user, 1, now).await.unwrap();
         let first = &found[&posts[0]];
