@@ -21,7 +21,7 @@ use super::{
 const BLOCKS_PER_TRANSACTION: usize = 90;
 
 /// The operations in the keys of idempotency records.
-const PUBLISH: &str = "notices";
+const PUBLISH: &str = "publish_notices";
 const EDIT: &str = "notice-edit";
 
 /// Notices that one transaction deletes. Their head takes one more item.

@@ -564,7 +564,7 @@ mod tests {
             (None, AttributeValue::N("100000000000000000000".into()))
         );
         assert_eq!((window_name(ReadsItem::read, 12), named_window("read#12")), ("read#12".into(), Some(("read", 12))));
-        assert_eq!(text(&record(&request_record(user, "notices", "k")), "key"), "1042#notices#k");
+        assert_eq!(text(&record(&request_record(user, "lists", "k")), "key"), "1042#lists#k");
         let item = reaction(user, author);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
         assert_eq!((shard_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
