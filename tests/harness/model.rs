@@ -224,9 +224,17 @@ impl Model {
         }
     }
 
-    /// Adds or removes a reaction of `user` to a live post.
+    /// Whether `user` may give a reaction to a post: it is live. A removal is possible after a deletion and a block too.
+    pub fn may_react(&self, user: u64, (author, seq): Post, given: bool) -> bool {
+        match given {
+            true => self.is_live((author, seq)) && !self.are_apart(user, author),
+            false => (1..=self.latest(author)).contains(&seq),
+        }
+    }
+
+    /// Adds or removes a reaction of `user`.
     pub fn react(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
-        if self.is_live(post) && !(given && self.are_apart(user, post.0)) {
+        if self.may_react(user, post, given) {
             self.react_before_deletion(user, post, kind, given);
         }
     }
