@@ -39,7 +39,8 @@ help: ## list the targets
 	@echo "make <target>, with"
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_DATA (./.tidemark), REDIS_URL (a redis-server of its own), with"
+	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_HOSTS (further names of it), TIDEMARK_DATA (./.tidemark),"
+	@echo "REDIS_URL (a redis-server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
 	@echo "TIDEMARK_WEATHER (calm, aws or storm: how kind the stores are), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"

@@ -106,8 +106,8 @@ impl App {
     }
 
     /// Returns the profiles of a finished page: of exactly the users whom its items name, if they are `wanted`. `known`
-    /// are the cards that the views have returned with the page, if they were asked for; it may have more users. Returns
-    /// whether the views were unavailable, too.
+    /// are the cards that the views have returned with the page, if they were asked for; it may have more users.
+    /// Returns whether the views were unavailable, too.
     pub async fn profiles(
         &self,
         wanted: bool,

@@ -224,7 +224,8 @@ impl Model {
         }
     }
 
-    /// Whether `user` may give a reaction to a post: it is live. A removal is possible after a deletion and a block too.
+    /// Whether `user` may give a reaction to a post: it is live. A removal is possible after a deletion and a block
+    /// too.
     pub fn may_react(&self, user: u64, (author, seq): Post, given: bool) -> bool {
         match given {
             true => self.is_live((author, seq)) && !self.are_apart(user, author),

@@ -180,7 +180,8 @@ async fn prepare(world: &World) {
     world.idle().await;
 }
 
-/// `TIDEMARK_ATTACK_SECONDS` for each of the three runs, and `TIDEMARK_ATTACK_DIVISOR`: 1 for the limits of the template.
+/// `TIDEMARK_ATTACK_SECONDS` for each of the three runs, and `TIDEMARK_ATTACK_DIVISOR`: 1 for the limits of the
+/// template.
 #[test]
 #[ignore = "three minutes; it measures"]
 fn an_attacker_beside_normal_callers() {

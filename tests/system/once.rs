@@ -137,7 +137,8 @@ impl Case<'_> {
         self.take(&format!("$reader: GET {path}"), None).await.body
     }
 
-    /// Makes the changes. Returns those that changed what their path shows: an "unread" of what was never read does not.
+    /// Makes the changes. Returns those that changed what their path shows: an "unread" of what was never read does
+    /// not.
     async fn change(&self, between: &[Between]) -> Vec<Between> {
         let mut made = Vec::new();
         for &(step, path, part) in between {

@@ -1,5 +1,5 @@
-//! Feeds after removals: unfollows, blocks, deletions, erasures, mutes and lists leave a ranked feed as full as one that
-//! is rebuilt from the facts, and a reader pays for it once.
+//! Feeds after removals: unfollows, blocks, deletions, erasures, mutes and lists leave a ranked feed as full as one
+//! that is rebuilt from the facts, and a reader pays for it once.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,8 +1,8 @@
 //! [`AccessCheck`]: who may call, and how much work of each kind one user may ask for.
 //!
 //! A limit is a token bucket: a number of tokens a minute in the long run, and as many at once. A request takes a token
-//! for each subject that it names. The buckets are in Redis. While Redis is unavailable, or returns an error, no request
-//! is refused for its number.
+//! for each subject that it names. The buckets are in Redis. While Redis is unavailable, or returns an error, no
+//! request is refused for its number.
 
 use std::{sync::Arc, time::Duration};
 

@@ -366,8 +366,9 @@ impl NoticeBoard {
         self.stores.notice_views.replace_notices(&view).await
     }
 
-    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`. With a key,
-    /// the answer is written with the state. With `unless_erased` it changes nothing of a user who has asked to leave.
+    /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`. With a
+    /// key, the answer is written with the state. With `unless_erased` it changes nothing of a user who has asked to
+    /// leave.
     async fn change(
         &self,
         (platform, user): (Platform, UserId),

@@ -79,8 +79,8 @@ impl Stores {
         Err(StoreError::Contention { operation })
     }
 
-    /// Writes the answer of an attempt that has not written it together with its change. Returns the first answer, which
-    /// may be that of another attempt.
+    /// Writes the answer of an attempt that has not written it together with its change. Returns the first answer,
+    /// which may be that of another attempt.
     pub(crate) async fn finish(&self, attempt: &Attempt, answer: Vec<u64>) -> Result<Vec<u64>> {
         match attempt.done(answer.clone()) {
             Some(record) if !self.records.put_record(&record).await? => Ok(self.answer(attempt).await?.unwrap_or(answer)),

@@ -81,8 +81,8 @@ impl ViewSync {
 
     /// Updates the counts of a post after a reaction, and has a worker compute its step. May be repeated.
     ///
-    /// Others rely on a task only after it was sent, and only until it may begin. Until it is noted, each reaction sends
-    /// a task of its own.
+    /// Others rely on a task only after it was sent, and only until it may begin. Until it is noted, each reaction
+    /// sends a task of its own.
     pub(crate) async fn reacted(&self, post: PostId) -> Result<()> {
         let stores = &self.readers.stores;
         let Some(now) = stores.post_views.expire_counts(post).await? else { return Ok(()) };

@@ -149,8 +149,8 @@ impl AuthorState {
         self.modes.current() == DeliveryMode::Pull
     }
 
-    /// Returns the newest delivered post that is not deleted; `None` if the state does not know it, because that post is
-    /// so old that it is only counted.
+    /// Returns the newest delivered post that is not deleted; `None` if the state does not know it, because that post
+    /// is so old that it is only counted.
     pub fn newest_live(&self) -> Option<Seq> {
         let newest = self.newest_delivered();
         if self.deletions == 0 {

@@ -1,5 +1,5 @@
-//! The routes of all functions, their query parameters and the fields of their bodies. `routes.txt` is generated from the
-//! functions' own routes.
+//! The routes of all functions, their query parameters and the fields of their bodies. `routes.txt` is generated from
+//! the functions' own routes.
 //!
 //! One function responds to requests that no route matches, so it has to know the routes of the others.
 
@@ -10,8 +10,8 @@ use percent_encoding::percent_decode_str;
 /// The route key of an event that no route matches, and of every event of `cargo lambda`.
 pub(crate) const DEFAULT: &str = "$default";
 
-/// A line of `routes.txt`: `GET /v1/users user* profiles` or `POST /v1/lists .name`. A `*` marks a parameter that may be
-/// repeated, a dot a field of the body.
+/// A line of `routes.txt`: `GET /v1/users user* profiles` or `POST /v1/lists .name`. A `*` marks a parameter that may
+/// be repeated, a dot a field of the body.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Method and path: `GET /v1/posts/{post}`.

@@ -143,8 +143,8 @@ pub(crate) const TIMES_LIFETIME: Duration = Duration::from_secs(3600);
 /// The time that a read state of notices lives after the last write.
 pub(crate) const NOTICE_READS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The time that marks of an author who is not followed live after the last write. A caller may read posts of any number
-/// of authors, so it is short.
+/// The time that marks of an author who is not followed live after the last write. A caller may read posts of any
+/// number of authors, so it is short.
 pub(crate) const MARKS_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// How long an author's moved posts are kept after the last change. Usually a task takes them within a minute.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_yaml_ng::{Mapping, Value, to_value};
 use tidemark::http::Route;
 
-/// The text of `shared/http/src/routes.txt`: the routes of the document, their query parameters, and the fields of their
-/// bodies.
+/// The text of `shared/http/src/routes.txt`: the routes of the document, their query parameters, and the fields of
+/// their bodies.
 pub(super) fn routes(document: &serde_json::Value) -> String {
     let line = |(key, operation): (String, &serde_json::Value)| {
         let parameters = operation["parameters"].as_array().into_iter().flatten();

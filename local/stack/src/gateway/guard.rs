@@ -1,8 +1,8 @@
 //! Refuses requests that a web page of another origin makes. A caller of the stack can act as any user, and a browser
 //! sends requests of any page to a loopback address.
 //!
-//! A request without the headers of a browser passes: `curl`, the clients, the functions. API Gateway has no such check,
-//! because its callers have tokens that a page of another origin does not know.
+//! A request without the headers of a browser passes: `curl`, the clients, the functions. API Gateway has no such
+//! check, because its callers have tokens that a page of another origin does not know.
 
 use axum::{
     Json,

@@ -89,8 +89,8 @@ impl FanOuts {
         self.stores.queue.send_after(&[Task::Rescore { author, life }], delay).await
     }
 
-    /// Moves posts whose steps have changed in the ranked feeds of all followers. May be repeated. `life` is that of the
-    /// notes for which the task was sent. If they are lost, all posts with a step are moved.
+    /// Moves posts whose steps have changed in the ranked feeds of all followers. May be repeated. `life` is that of
+    /// the notes for which the task was sent. If they are lost, all posts with a step are moved.
     pub(crate) async fn rescore(&self, author: UserId, life: u64) -> Result<()> {
         let moved = self.stores.post_views.moved(author).await?;
         let whole = moved.life == Some(life);

@@ -122,8 +122,8 @@ pub struct Delivered {
 pub trait ReaderViews: Send + Sync {
     /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
     async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>>;
-    /// The same with at most `most` entries of the ranked feed below a place, or of its top. At the top, it has the newest
-    /// entries of the feed too: `most`, and at least [`NEWEST`].
+    /// The same with at most `most` entries of the ranked feed below a place, or of its top. At the top, it has the
+    /// newest entries of the feed too: `most`, and at least [`NEWEST`].
     async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>>;
     /// Returns the entries of the feed that the ranked feed lacks.
     async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>>;
@@ -135,7 +135,8 @@ pub trait ReaderViews: Send + Sync {
     /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
     async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>>;
     /// Merges facts into the view. Returns the authors of whom the view has newer facts, or no field of this follow:
-    /// their facts have to be loaded again, and their entries are not stored. `None` if there is no view, or the caller no longer owns the rebuild.
+    /// their facts have to be loaded again, and their entries are not stored. `None` if there is no view, or the caller
+    /// no longer owns the rebuild.
     async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>>;
     /// Ends a rebuild. Returns false if the caller no longer owns it.
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool>;
@@ -306,8 +307,8 @@ pub trait PostViews: Send + Sync {
     async fn note_step(&self, post: PostId, step: Step, token: u64, now: Timestamp) -> Result<NotedStep>;
     /// Returns the posts of an author whose steps have changed.
     async fn moved(&self, author: UserId) -> Result<Moved>;
-    /// Removes these posts from the notes that began at `life`, if their steps have not changed since, and notes that no
-    /// further `Task::Rescore` should run before `next`. Returns how many posts remain; 1 if these notes are lost.
+    /// Removes these posts from the notes that began at `life`, if their steps have not changed since, and notes that
+    /// no further `Task::Rescore` should run before `next`. Returns how many posts remain; 1 if these notes are lost.
     async fn settle(&self, author: UserId, life: u64, posts: &HashMap<Seq, u32>, next: Timestamp) -> Result<u64>;
     async fn forget_counts(&self, post: PostId) -> Result<()>;
 }

@@ -7,7 +7,8 @@
 //! rebuilt view has, the newest of those below are added from their summaries.
 //!
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
-//! no post is returned twice, and a post that has not moved is returned once. Of posts below the view no moves are known.
+//! no post is returned twice, and a post that has not moved is returned once. Of posts below the view no moves are
+//! known.
 
 use std::{
     cmp::Reverse,
@@ -53,7 +54,8 @@ impl RankedQuery {
         self.start(state, &entries, ranked.whole)
     }
 
-    /// Returns whether the view has all entries of the ranked feed for this query. A poll needs only those that are new.
+    /// Returns whether the view has all entries of the ranked feed for this query. A poll needs only those that are
+    /// new.
     fn has_all_of(&self, View { state, entries, whole, ranked, .. }: &View) -> bool {
         let end = |since: &Since| *whole || entries.last().is_some_and(|last| since.ends_at(last));
         let known: HashSet<&FeedKey> = ranked.entries.iter().map(|(key, _)| key).collect();

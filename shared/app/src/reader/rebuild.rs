@@ -149,7 +149,8 @@ impl Readers {
         Ok((pairs, posts.iter().map(|post| (post.key(), post.rank())).collect(), low))
     }
 
-    /// Returns the newest posts of a feed, as many as a rebuild stores, and the lowest of them if there are older posts.
+    /// Returns the newest posts of a feed, as many as a rebuild stores, and the lowest of them if there are older
+    /// posts.
     async fn newest<P: Placed>(&self, source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
         let mut merge = Merge::new(source, &*self.stores.posts, Lane::of(snapshot, Status::All), None);
         let posts = merge.take(self.feed_cap.filled()).await?;

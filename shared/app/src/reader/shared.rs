@@ -98,8 +98,8 @@ impl Readers {
         Ok(Authors { heads, times })
     }
 
-    /// Returns the facts of pairs for marks of these posts. A head may be older than the facts, but has all of the posts:
-    /// a seed from an older head than a view knows is refused.
+    /// Returns the facts of pairs for marks of these posts. A head may be older than the facts, but has all of the
+    /// posts: a seed from an older head than a view knows is refused.
     pub(crate) async fn pairs_of_posts(&self, user: UserId, posts: &BTreeMap<UserId, Vec<Seq>>) -> Result<Vec<PairFacts>> {
         let authors: Vec<UserId> = posts.keys().copied().collect();
         let (known, edges, reads) = futures::join!(

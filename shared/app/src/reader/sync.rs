@@ -104,8 +104,9 @@ impl Readers {
 
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
-    /// a view stores, below `low`. The view's low end rises to `low`, and posts below it come from the facts. Of a muted
-    /// author there are no entries. The gate is open. `again` is set if the view knew more than a seed from before.
+    /// a view stores, below `low`. The view's low end rises to `low`, and posts below it come from the facts. Of a
+    /// muted author there are no entries. The gate is open. `again` is set if the view knew more than a seed from
+    /// before.
     pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>> {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(

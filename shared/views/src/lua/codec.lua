@@ -267,8 +267,8 @@ local function half_life_of(marker)
 end
 
 -- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built, when the next
--- one may be built (ms), and the bytes of the post that changed; a connection -> its expiry (ms), and if it is known the digest of the counts that it
--- was told, with the epoch. With the field `=` of an earlier layout, no digest counts.
+-- one may be built (ms), and the bytes of the post that changed; a connection -> its expiry (ms), and if it is known
+-- the digest of the counts that it was told, with the epoch. With the field `=` of an earlier layout, no digest counts.
 local NOTES, NOTES_BYTES, TOLD = '<I6I6I6', 18, '='
 local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 8
 

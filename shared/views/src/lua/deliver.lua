@@ -12,8 +12,8 @@
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
 --          leaves no ghost.
 --          If the response is lost, a repetition may name nobody for a message. Then the next change or ping sends it.
---          A deleted post stays deleted, and a read post read. A post below the low end, or of a muted author, is counted
---          and not stored.
+-- A deleted post stays deleted, and a read post read. A post below the low end, or of a muted author, is counted and
+-- not stored.
 
 -- The meta after the feed has received an entry and has this length; false if the feed was lost and the state was not.
 local function stored(state, feed, meta, length, argv, cap)
@@ -63,8 +63,8 @@ local function deliver_one(state, feed, known, meta, value, argv, cap)
   end
 end
 
--- Whether the delivery of the next post in order changes only two numbers of this value, and the feed stores it: no post
--- after it is delivered yet, it is not deleted itself, and the author is not muted.
+-- Whether the delivery of the next post in order changes only two numbers of this value, and the feed stores it: no
+-- post after it is delivered yet, it is not deleted itself, and the author is not muted.
 local function is_in_order(value, flags, seq)
   if flags % LISTS >= MUTED then return false end
   if flags % OLDER < BITMAPS then return true end
