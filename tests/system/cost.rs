@@ -100,7 +100,7 @@ const UNITS_OF_PLACE: f64 = 0.3;
 
 /// Units of the facts that one request may cost, for each followed author and in addition (docs/architecture.md,
 /// "Limits").
-const UNITS_PER_AUTHOR: f64 = 6.0;
+const UNITS_PER_AUTHOR: f64 = 3.0;
 const MORE_UNITS: f64 = 250.0;
 /// The same for each post of a page with texts and counts.
 const UNITS_OF_TEXT: f64 = 18.0;

@@ -225,7 +225,7 @@ async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timesta
         return Ok(head.latest_seq);
     }
     if head.latest_seq > TIMES {
-        return Ok(run.app.stores.posts.seq_at(author, at).await?);
+        return Ok(run.app.stores.posts.last_at(author, at).await?.map_or(0, |last| last.post.seq));
     }
     let times = match run.times.get(&(author, head.latest_seq)) {
         Some(times) => times,

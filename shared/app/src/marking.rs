@@ -200,7 +200,7 @@ impl Marking {
         let upto = match unread {
             false => 0,
             true if pair.head.latest_at <= before => pair.head.latest_seq,
-            true => self.stores.posts.seq_at(pair.author, before).await?,
+            true => self.stores.posts.last_at(pair.author, before).await?.map_or(0, |last| last.post.seq),
         };
         let changed = self.apply(user, pair, token, None, |flags, reads| match flags.unread_upto(upto) {
             0 => None,

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published};
-use tidemark_domain::{AuthorHead, DeliveryState, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, DeliveryState, FeedKey, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId};
 use tracing::error;
 
 use super::{
@@ -174,12 +174,15 @@ impl Posts for DynamoFacts {
         items.into_iter().filter(is_wanted).map(read_post).collect()
     }
 
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq> {
+    async fn last_at(&self, author: UserId, at: Timestamp) -> Result<Option<FeedKey>> {
         let end = below(PostItem::time, string(schema::post_time_end(at)));
         let posts = self.query(&self.tables.posts, [is(PostItem::author, number(author.get())), end]);
         let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false);
-        let indexed = queried("seq_at", newest, 1).await?.first().map(post_of).transpose()?;
-        self.catch_up(author, indexed.map_or(0, |post| post.seq), at).await
+        let place = |item: &Item| -> Result<FeedKey> {
+            Ok(FeedKey { at: PostItem::time.parsed(item, schema::time_of)?, post: post_of(item)? })
+        };
+        let indexed = queried("last_at", newest, 1).await?.first().map(place).transpose()?;
+        self.catch_up(author, indexed, at).await
     }
 
     async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>> {
@@ -392,15 +395,20 @@ impl DynamoFacts {
     }
 
     /// The index by time lags. Continues from its result to the last post at or before `at`, with consistent reads.
-    async fn catch_up(&self, author: UserId, mut seq: Seq, at: Timestamp) -> Result<Seq> {
+    async fn catch_up(&self, author: UserId, mut last: Option<FeedKey>, at: Timestamp) -> Result<Option<FeedKey>> {
+        // Usually the index does not lag, and the post after its result shows it.
+        let mut step = 1;
         loop {
-            let next: Vec<PostId> = (seq + 1..=seq + CATCH_UP).map(|seq| PostId::new(author, seq)).collect();
+            let from = last.map_or(0, |last| last.post.seq);
+            let next: Vec<PostId> = (from + 1..=from + step).map(|seq| PostId::new(author, seq)).collect();
             let posts = self.posts(&next).await?;
-            let known = next.iter().take_while(|id| posts.get(id).is_some_and(|post| post.created_at <= at)).count() as u64;
-            seq += known;
-            if known < CATCH_UP {
-                return Ok(seq);
+            let known: Vec<FeedKey> =
+                next.iter().map_while(|id| posts.get(id).map(Post::key).filter(|key| key.at <= at)).collect();
+            last = known.last().copied().or(last);
+            if (known.len() as u64) < step {
+                return Ok(last);
             }
+            step = CATCH_UP;
         }
     }
 }
@@ -409,5 +417,5 @@ impl DynamoFacts {
 /// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
 
-/// The number of posts in one step of [`DynamoFacts::catch_up`].
+/// The number of posts in each step of [`DynamoFacts::catch_up`] but the first.
 const CATCH_UP: u64 = 4;

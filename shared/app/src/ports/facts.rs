@@ -172,8 +172,8 @@ pub trait Posts: Send + Sync {
     /// Returns these posts of one author in the order of `seqs`, which must descend. Tombstones are included, unknown
     /// posts are left out. Uses one range query if the numbers are dense, else reads by key, a hundred in a request.
     async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>>;
-    /// Returns the greatest sequence number that the author published at or before `at`; zero if there is none.
-    async fn seq_at(&self, author: UserId, at: Timestamp) -> Result<Seq>;
+    /// Returns the place of the author's last post or tombstone at or before `at`.
+    async fn last_at(&self, author: UserId, at: Timestamp) -> Result<Option<FeedKey>>;
     /// Returns a post or its tombstone, and the token of the last change of its step.
     async fn ranked_by(&self, post: PostId) -> Result<Option<(Post, Option<u64>)>>;
     /// Sets the step of a live post if it has changed `step.changes - 1` times. Otherwise it writes nothing and returns

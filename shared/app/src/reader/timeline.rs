@@ -223,10 +223,11 @@ impl<'a, P: Placed> Merge<'a, P> {
         if let Some(before) = self.before {
             let mut later: Vec<&mut Lane<'_, P>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
             for lanes in later.chunks_mut(PARALLEL) {
-                let seqs = try_join_all(lanes.iter().map(|lane| self.posts.seq_at(lane.author, before.at))).await?;
-                for (lane, seq) in lanes.iter_mut().zip(seqs) {
-                    lane.upto = lane.upto.min(seq);
-                    lane.latest_at = before.at;
+                let last = try_join_all(lanes.iter().map(|lane| self.posts.last_at(lane.author, before.at))).await?;
+                for (lane, last) in lanes.iter_mut().zip(last) {
+                    // The merge loads a lane only if its bound is among the newest, so an exact one saves loads.
+                    lane.upto = lane.upto.min(last.map_or(0, |last| last.post.seq));
+                    lane.latest_at = last.map_or(before.at, |last| last.at);
                 }
             }
         }

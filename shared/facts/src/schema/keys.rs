@@ -233,6 +233,11 @@ pub fn post_time(at: Timestamp, seq: Seq) -> String {
     format!("{:015}#{seq:016}", at.ms())
 }
 
+/// posts: the time in the sort key of the index by time.
+pub(crate) fn time_of(post_time: &str) -> Option<Timestamp> {
+    post_time.split_once('#')?.0.parse().ok().map(Timestamp::from_ms)
+}
+
 /// posts: a bound of the index by time above every post at or before `at`.
 pub fn post_time_end(at: Timestamp) -> String {
     format!("{:015}$", at.ms())
@@ -538,6 +543,7 @@ mod tests {
         assert_eq!(post_seq("post#0000000000000003"), Some(3));
         assert_eq!(text(&body(id), "item"), "body#0000000000000003");
         assert_eq!(post_time(Timestamp::from_ms(5), 3), "000000000000005#0000000000000003");
+        assert_eq!(time_of(&post_time(Timestamp::from_ms(5), 3)), Some(Timestamp::from_ms(5)));
         assert_eq!(text(&record(&publish_record(user, "k")), "key"), "1042#publish#k");
         assert_eq!((record_user("1042#publish#k#1"), record_user("k")), (Some(user), None));
         assert_eq!((erasure_key(user), left_key(user, 3)), ("erased#1042".into(), "left#1042#3".into()));
