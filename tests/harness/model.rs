@@ -246,9 +246,14 @@ impl Model {
         }
     }
 
-    /// Adds or removes a reaction of `user` to a live post.
+    /// Whether a reaction may be given or taken back. It may be taken back whatever became of the post.
+    pub fn may_react(&self, user: u64, post: Post, given: bool) -> bool {
+        if given { self.is_live(post) && !self.are_apart(user, post.0) } else { post.1 <= self.latest(post.0) }
+    }
+
+    /// Adds or removes a reaction of `user`.
     pub fn react(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
-        if self.is_live(post) && !(given && self.are_apart(user, post.0)) {
+        if self.may_react(user, post, given) {
             self.react_before_deletion(user, post, kind, given);
         }
     }

@@ -93,7 +93,7 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let given = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/{name}");
             let response = put_or_delete(&caller, &path, given).await;
-            let possible = model.is_live((author, seq)) && !(given && model.are_apart(user, author));
+            let possible = model.may_react(user, (author, seq), given);
             callers.check_response((response.status == 200) == possible, &path, user, &response);
             model.react(user, (author, seq), kind, given);
         }
