@@ -16,7 +16,7 @@ use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use tidemark::domain::feed::FeedCap;
-use tidemark_tests::{Model, RedisOutage, World, number_from, repository, until};
+use tidemark_tests::{Model, RedisOutage, TITLE, World, number_from, repository, until};
 use tokio::sync::{Mutex, RwLock};
 
 use crate::{
@@ -193,6 +193,9 @@ async fn history(shared: &Shared, seed: u64) -> History {
 impl History {
     async fn operate(&mut self, shared: &Shared, world: &World, rng: &mut StdRng) {
         let callers = Callers { world, findings: None, unanswered: Default::default() };
+        if rng.random_ratio(1, 15) {
+            return self.publish_at_once(world, rng.random_range(1..3)).await;
+        }
         let (model, users) = (&mut self.model, &self.users);
         if shared.cap.is_some() && rng.random_ratio(1, 4) {
             return operations::fill_or_empty(&callers, rng, model, users).await;
@@ -226,6 +229,16 @@ impl History {
                 }
             }
         }
+    }
+
+    /// All users publish so many posts at the same time, while the chains poll.
+    async fn publish_at_once(&mut self, world: &World, posts_of_each: usize) {
+        let publish = async |&user: &u64| world.user(user).publish_all(vec![TITLE; posts_of_each]).await;
+        let (published, ()) = futures::join!(join_all(self.users.iter().map(publish)), self.polls.poll_all(world));
+        let model = &mut self.model;
+        let expected =
+            self.users.iter().map(|user| (0..posts_of_each).map(|_| format!("{user}-{}", model.publish(*user))).collect());
+        assert_eq!(published, expected.collect::<Vec<Vec<String>>>(), "seed {}", self.seed);
     }
 
     /// The author of the most posts leaves.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::join_all;
 use rand::{Rng, rngs::StdRng};
 use serde_json::Value;
 use tidemark::domain::feed::FeedCap;
@@ -92,6 +93,17 @@ impl Polls {
         };
         let chain = &mut self.chains[index];
         chain.walk(&world.user(chain.user), limit, self.seed).await;
+    }
+
+    /// Polls three times with each chain.
+    pub(super) async fn poll_all(&mut self, world: &World) {
+        let seed = self.seed;
+        let polls = self.chains.iter_mut().map(async |chain| {
+            for _ in 0..3 {
+                chain.walk(&world.user(chain.user), 5, seed).await;
+            }
+        });
+        join_all(polls).await;
     }
 
     /// Ends the chains of a user who left.
