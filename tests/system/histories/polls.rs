@@ -15,8 +15,9 @@ use crate::operations::post_of;
 pub(super) struct Polls {
     seed: u64,
     chains: Vec<Chain>,
-    /// All posts in the order of publication, and the last number of each author.
-    published: Vec<Post>,
+    /// For each post, the number of posts from before its operation: authors may publish at the same time.
+    published: BTreeMap<Post, usize>,
+    /// The last number of each author.
     latest: BTreeMap<u64, u64>,
 }
 
@@ -76,7 +77,8 @@ impl Polls {
             let owed = std::mem::take(&mut chain.owed).into_iter().chain(new.iter().copied());
             chain.owed = owed.filter(|post| chain.has(model, post.0)).collect();
         }
-        self.published.extend(new);
+        let before = self.published.len();
+        self.published.extend(new.into_iter().map(|post| (post, before)));
     }
 
     /// Begins a chain, or polls once.
@@ -116,12 +118,10 @@ impl Polls {
     pub(super) async fn end(mut self, world: &World, model: &Model, cap: Option<FeedCap>) {
         for chain in &mut self.chains {
             chain.walk(&world.user(chain.user), 100, self.seed).await;
-            let place = |of: &dyn Fn(&Post) -> bool| self.published.iter().rposition(of);
-            let newest = place(&|post| chain.got.contains(post));
+            let newest = chain.got.iter().filter_map(|post| self.published.get(post)).max();
             let may_lack = |lost: &Post| {
-                let at = place(&|post| post == lost);
-                let newer = at.map_or(0, |at| self.published.len() - 1 - at);
-                cap.is_some_and(|cap| newer >= cap.least()) && (chain.ranked || at < newest)
+                let before = self.published[lost];
+                cap.is_some_and(|cap| self.published.len() - before > cap.least()) && (chain.ranked || newest >= Some(&before))
             };
             let missing = chain.owed.iter().filter(|post| model.is_live(**post) && !chain.got.contains(post));
             let lost: Vec<&Post> = missing.filter(|post| !may_lack(post)).collect();
