@@ -124,6 +124,10 @@ impl Model {
         self.lists.insert(user, (id.to_owned(), BTreeSet::new()));
     }
 
+    pub fn delete_list(&mut self, user: u64) {
+        self.lists.remove(&user);
+    }
+
     /// The id of the user's list and the authors on it.
     pub fn list(&self, user: u64) -> Option<(&str, &BTreeSet<u64>)> {
         self.lists.get(&user).map(|(id, authors)| (&**id, authors))
@@ -198,6 +202,24 @@ impl Model {
         self.order.retain(|known| *known != post);
     }
 
+    /// Removes a user who left, and every trace. The user's last sequence number stays.
+    pub fn forget(&mut self, user: u64) {
+        let stays = |&(one, other): &(u64, u64)| one != user && other != user;
+        self.follows.retain(|pair, _| stays(pair));
+        self.preferences.retain(|pair, _| stays(pair));
+        self.through.retain(|pair, _| stays(pair));
+        self.mutes.retain(stays);
+        self.blocks.retain(stays);
+        self.lists.remove(&user);
+        self.lists.values_mut().for_each(|(_, authors)| _ = authors.remove(&user));
+        self.read.retain(|(by, post)| stays(&(*by, post.0)));
+        self.reactions.retain(|(by, post, _)| stays(&(*by, post.0)));
+        self.order.retain(|post| post.0 != user);
+        self.authors.entry(user).and_modify(|posts| posts.live.clear());
+        self.profiles.remove(&user);
+        self.handles.retain(|_, owner| *owner != user);
+    }
+
     /// Marks a post read or unread.
     pub fn mark(&mut self, user: u64, post: Post, read: bool) {
         if self.is_live(post) {
@@ -224,13 +246,9 @@ impl Model {
         }
     }
 
-    /// Whether `user` may give a reaction to a post: it is live. A removal is possible after a deletion and a block
-    /// too.
-    pub fn may_react(&self, user: u64, (author, seq): Post, given: bool) -> bool {
-        match given {
-            true => self.is_live((author, seq)) && !self.are_apart(user, author),
-            false => (1..=self.latest(author)).contains(&seq),
-        }
+    /// Whether a reaction may be given or taken back. It may be taken back whatever became of the post.
+    pub fn may_react(&self, user: u64, post: Post, given: bool) -> bool {
+        if given { self.is_live(post) && !self.are_apart(user, post.0) } else { post.1 <= self.latest(post.0) }
     }
 
     /// Adds or removes a reaction of `user`.
@@ -279,6 +297,11 @@ impl Model {
     /// The authors that `user` follows.
     pub fn following(&self, user: u64) -> Vec<u64> {
         self.follows.keys().filter(|(follower, _)| *follower == user).map(|(_, author)| *author).collect()
+    }
+
+    /// Whether the feed of `user` gets the posts of `author`.
+    pub fn hears(&self, user: u64, author: u64) -> bool {
+        self.follows.contains_key(&(user, author)) && !self.mutes(user, author)
     }
 
     pub fn followers(&self, author: u64) -> usize {

@@ -1,6 +1,9 @@
-//! Random histories through the API, compared with the model. Deliveries are held back, repeated and reordered; Redis
-//! is flushed, stopped and started; the whole stack is stopped and started. Other histories continue during all of
-//! this.
+//! Random histories through the API, compared with the model. Clients chain polls and repeat requests with idempotency
+//! keys. Deliveries are held back, repeated and reordered; Redis is flushed, stopped and started; the whole stack is
+//! stopped and started. Authors of many posts leave. Other histories continue during all of this.
+
+mod polls;
+mod repeats;
 
 use std::{
     collections::BTreeSet,
@@ -11,20 +14,30 @@ use std::{
 
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::json;
 use tidemark::domain::feed::FeedCap;
-use tidemark_tests::{Model, RedisOutage, World, number_from, repository, until};
+use tidemark_tests::{Model, RedisOutage, TITLE, World, number_from, repository, until};
 use tokio::sync::{Mutex, RwLock};
 
 use crate::{
     delivery::{binaries, resend},
     operations::{self, Callers, Done, OPERATIONS, compare},
 };
+use polls::Polls;
+use repeats::Repeats;
 
-const HISTORIES: u64 = if option_env!("TIDEMARK_HISTORIES").is_some() { 2_000 } else { 60 };
+/// The number of histories of one test.
+fn histories() -> u64 {
+    number_from("TIDEMARK_HISTORIES", 60)
+}
 
 /// The number of concurrent histories that share a stack, and the operations in each.
 const TOGETHER: u64 = 20;
 const LENGTH: usize = 60;
+
+/// In every so many batches, a user of each history leaves before these last operations. An erasure takes 20 seconds.
+const BATCHES_WITH_ERASURES: u64 = 4;
+const OPERATIONS_AFTER_ERASURE: usize = 10;
 
 /// The number of posts in the views of histories of full feeds.
 const SMALL_CAP: u64 = 10;
@@ -33,26 +46,26 @@ const OPERATIONS_TOGETHER: usize = TOGETHER as usize * LENGTH;
 
 #[tokio::test]
 async fn random_histories_end_in_agreement_with_the_model() {
-    histories_with(HISTORIES, &[]).await;
+    histories_with(histories(), &[]).await;
 }
 
 /// Authors publish more posts than a view stores, and readers remove them again in every way.
 #[tokio::test]
 async fn random_histories_of_full_feeds_end_in_agreement_with_the_model() {
-    histories_with(HISTORIES, &[("FeedCap", SMALL_CAP)]).await;
+    histories_with(histories(), &[("FeedCap", SMALL_CAP)]).await;
 }
 
 /// The same with authors who become big and small.
 #[tokio::test]
 async fn random_histories_of_full_feeds_across_the_threshold_end_in_agreement_with_the_model() {
-    histories_with(HISTORIES.min(200), &[("FeedCap", SMALL_CAP), ("PullThreshold", 3)]).await;
+    histories_with(histories().min(200), &[("FeedCap", SMALL_CAP), ("PullThreshold", 3)]).await;
 }
 
 /// Two or three followers make an author big; with one or none the author is small again. The mode changes around
 /// nearly every post.
 #[tokio::test]
 async fn random_histories_across_the_threshold_end_in_agreement_with_the_model() {
-    histories_with(HISTORIES.min(200), &[("PullThreshold", 3)]).await;
+    histories_with(histories().min(200), &[("PullThreshold", 3)]).await;
 }
 
 async fn histories_with(count: u64, parameters: &[(&str, u64)]) {
@@ -95,7 +108,7 @@ async fn batch_beside(world: World, (first, cap): (u64, Option<FeedCap>), distur
         cap,
     };
     let histories = join_all((first..first + TOGETHER).map(|seed| history(&shared, seed)));
-    let (models, ()) = futures::join!(histories, disturbance(&shared));
+    let (histories, ()) = futures::join!(histories, disturbance(&shared));
     let world = shared.world.into_inner().unwrap();
     world.resume_workers();
     world.idle().await;
@@ -103,12 +116,7 @@ async fn batch_beside(world: World, (first, cap): (u64, Option<FeedCap>), distur
     let resumed = world.resume_fan_outs().await;
     println!("unfinished: {}", resumed["found"]);
     world.idle().await;
-    join_all(models.iter().zip(first..).map(async |((users, model), seed)| {
-        for &user in users {
-            compare(&world.user(user), model, user, seed, (7, cap.unwrap_or(FeedCap::GREATEST))).await;
-        }
-    }))
-    .await;
+    join_all(histories.into_iter().map(|history| history.end(&world, cap))).await;
     world
 }
 
@@ -147,53 +155,116 @@ async fn disturb(shared: &Shared, seed: u64) {
     futures::join!(outage, restart);
 }
 
-/// One history with users of its own: the smallest and the largest ids.
-async fn history(shared: &Shared, seed: u64) -> (Vec<u64>, Model) {
-    let mut rng = StdRng::seed_from_u64(seed);
-    let mut model = Model::default();
-    let base = if seed % 4 == 3 { u64::MAX - seed * 10 - 6 } else { (seed + 1) * 1_000_007 };
-    let users: Vec<u64> = (0..6).map(|index| base + index).collect();
-    for _ in 0..LENGTH {
-        let guard = shared.world.read().await;
-        operate(shared, guard.as_ref().unwrap(), &mut rng, &mut model, &users).await;
-        shared.done.add_one();
-    }
-    (users, model)
+/// One history with users of its own.
+struct History {
+    seed: u64,
+    users: Vec<u64>,
+    /// The user who left.
+    left: Option<u64>,
+    model: Model,
+    repeats: Repeats,
+    polls: Polls,
 }
 
-async fn operate(shared: &Shared, world: &World, rng: &mut StdRng, model: &mut Model, users: &[u64]) {
-    if shared.cap.is_some() && rng.random_ratio(1, 4) {
-        let callers = Callers { world, findings: None, unanswered: Default::default() };
-        return operations::fill_or_empty(&callers, rng, model, users).await;
+/// Runs one history. The ids of its users are the smallest or the largest.
+async fn history(shared: &Shared, seed: u64) -> History {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let base = if seed % 4 == 3 { u64::MAX - seed * 10 - 6 } else { (seed + 1) * 1_000_007 };
+    let users = (0..6).map(|index| base + index).collect();
+    let (left, model, repeats) = Default::default();
+    let mut history = History { seed, users, left, model, repeats, polls: Polls::new(seed) };
+    let leaves = (seed / TOGETHER) % BATCHES_WITH_ERASURES == 2;
+    for step in 0..LENGTH {
+        let guard = shared.world.read().await;
+        let world = guard.as_ref().unwrap();
+        if leaves && step == LENGTH - OPERATIONS_AFTER_ERASURE {
+            history.leave(world).await;
+        }
+        history.operate(shared, world, &mut rng).await;
+        history.polls.observe(&history.model);
+        if rng.random_ratio(1, 4) {
+            history.polls.poll(world, &mut rng, &history.model, &history.users).await;
+        }
+        shared.done.add_one();
     }
-    match rng.random_range(0..100) {
-        dice if dice < OPERATIONS => {
-            let callers = Callers { world, findings: None, unanswered: Default::default() };
-            operations::operate(&callers, rng, model, users, dice).await;
+    history
+}
+
+impl History {
+    async fn operate(&mut self, shared: &Shared, world: &World, rng: &mut StdRng) {
+        let callers = Callers { world, findings: None, unanswered: Default::default() };
+        if rng.random_ratio(1, 15) {
+            return self.publish_at_once(world, rng.random_range(1..3)).await;
         }
-        // A flush removes the views of all histories. If it were frequent, it would hide most errors in views.
-        88..90 => {
-            let outage = shared.redis_outage.lock().await;
-            if outage.is_none() && rng.random_range(0..TOGETHER * 2) == 0 {
-                world.flush_redis().await;
+        let (model, users) = (&mut self.model, &self.users);
+        if shared.cap.is_some() && rng.random_ratio(1, 4) {
+            return operations::fill_or_empty(&callers, rng, model, users).await;
+        }
+        if rng.random_ratio(1, 8) {
+            return self.repeats.operate(&callers, rng, model, users).await;
+        }
+        match rng.random_range(0..100) {
+            dice if dice < OPERATIONS => operations::operate(&callers, rng, model, users, dice).await,
+            // A flush removes the views of all histories. If it were frequent, it would hide most errors in views.
+            88..90 => {
+                let outage = shared.redis_outage.lock().await;
+                if outage.is_none() && rng.random_range(0..TOGETHER * 2) == 0 {
+                    world.flush_redis().await;
+                }
+            }
+            // A pause waits until the worker has finished its task. The worker cannot finish without Redis.
+            90..97 if shared.redis_outage.lock().await.is_none() => {
+                let mut held = shared.held.lock().await;
+                if *held {
+                    world.resume_workers()
+                } else {
+                    world.pause_workers().await
+                }
+                *held = !*held;
+            }
+            _ => {
+                let held = shared.held.lock().await;
+                if *held {
+                    resend(world, 2).await;
+                }
             }
         }
-        // A pause waits until the worker has finished its task. The worker cannot finish without Redis.
-        90..97 if shared.redis_outage.lock().await.is_none() => {
-            let mut held = shared.held.lock().await;
-            if *held {
-                world.resume_workers()
-            } else {
-                world.pause_workers().await
-            }
-            *held = !*held;
+    }
+
+    /// All users publish so many posts at the same time, while the chains poll.
+    async fn publish_at_once(&mut self, world: &World, posts_of_each: usize) {
+        let publish = async |&user: &u64| world.user(user).publish_all(vec![TITLE; posts_of_each]).await;
+        let (published, ()) = futures::join!(join_all(self.users.iter().map(publish)), self.polls.poll_all(world));
+        let model = &mut self.model;
+        let expected =
+            self.users.iter().map(|user| (0..posts_of_each).map(|_| format!("{user}-{}", model.publish(*user))).collect());
+        assert_eq!(published, expected.collect::<Vec<Vec<String>>>(), "seed {}", self.seed);
+    }
+
+    /// The author of the most posts leaves.
+    async fn leave(&mut self, world: &World) {
+        let model = &mut self.model;
+        let user = *self.users.iter().max_by_key(|user| model.posts(**user)).unwrap();
+        world.user(user).delete("/v1/me").await.ok();
+        model.forget(user);
+        self.repeats.forget(user);
+        self.polls.forget(user);
+        self.users.retain(|other| *other != user);
+        // The first user names the handles of a history. Whether those of the user who leaves are free is not known yet.
+        self.users.reverse();
+        self.left = Some(user);
+    }
+
+    /// Compares what is left with the model, when no work is left.
+    async fn end(self, world: &World, cap: Option<FeedCap>) {
+        if let Some(user) = self.left {
+            world.user(user).get("/v1/me/erasure").await.has(json!({ "state": "done" }));
+            assert_eq!(world.user(user).get("/v1/feed").await.problem(), (403, "/problems/erased"), "{user}");
         }
-        _ => {
-            let held = shared.held.lock().await;
-            if *held {
-                resend(world, 2).await;
-            }
+        for &user in &self.users {
+            compare(&world.user(user), &self.model, user, self.seed, (7, cap.unwrap_or(FeedCap::GREATEST))).await;
         }
+        self.polls.end(world, &self.model, cap).await;
     }
 }
 

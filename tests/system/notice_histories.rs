@@ -15,9 +15,10 @@ use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::{
     Stores, SystemClock,
-    domain::{NoticeId, Platform, Seq, Timestamp},
-    notices::{NoticeBoard, NoticeEdited},
-    ports::{Clock, NoticeView, NoticesPublished},
+    domain::{NoticeContent, NoticeCounts, NoticeId, Platform, Seq, Timestamp},
+    notices::{NoticeBoard, NoticeEdited, NoticesMarked},
+    once::Once,
+    ports::{Clock, IdempotencyKey, NoticeView, NoticesPublished},
 };
 use tidemark_reconcile::{Plan, Reconcile, Segment};
 use tidemark_tests::{World, user_id, world};
@@ -116,6 +117,22 @@ struct History {
     model: Model,
     /// Copies of earlier views.
     old: Vec<NoticeView>,
+    /// Requests with idempotency keys.
+    keyed: Vec<Keyed>,
+}
+
+/// A request with an idempotency key, and the outcome that the model knows of.
+#[derive(Clone)]
+struct Keyed {
+    user: u64,
+    key: IdempotencyKey,
+    request: Request,
+}
+
+#[derive(Clone)]
+enum Request {
+    Edit { id: NoticeId, content: NoticeContent, renotify: bool },
+    Through { seq: Seq, changed: u64, counts: NoticeCounts },
 }
 
 impl History {
@@ -132,6 +149,12 @@ impl History {
         self.rng.random_bool(0.4).then(|| Timestamp::from_ms(self.now() + after))
     }
 
+    /// A new key for every second request.
+    fn key(&mut self) -> Option<IdempotencyKey> {
+        let key = format!("{:x}", self.rng.random::<u64>());
+        self.rng.random::<bool>().then(|| IdempotencyKey { fingerprint: key.clone(), key })
+    }
+
     async fn operate(&mut self, world: &World, step: usize) {
         let id = self.users[self.rng.random_range(0..self.users.len())];
         let seq = self.rng.random_range(1..=self.model.latest + 1);
@@ -144,16 +167,7 @@ impl History {
                 self.model.publish(expires_at.map(Timestamp::ms), step);
                 assert_eq!(created[0].0.id.seq, self.model.latest);
             }
-            22..32 => {
-                let (expires_at, renotify, now) = (self.expiry(), self.rng.random::<bool>(), self.now());
-                let edited =
-                    self.board.edit(user_id(id), self.id(seq), &content("edited", expires_at), renotify, None).await.unwrap();
-                let stands = matches!(edited, NoticeEdited::Stands(_));
-                assert_eq!(stands, self.model.is_live(seq, now), "seq {seq}: {edited:?}");
-                if stands {
-                    self.model.edit(seq, expires_at.map(Timestamp::ms), renotify.then_some(step));
-                }
-            }
+            22..32 => self.edit(id, seq, step).await,
             32..37 => {
                 self.board.remove(&[self.id(seq), self.id(seq + 3)]).await.unwrap();
                 self.model.notices.remove(&seq);
@@ -166,20 +180,53 @@ impl History {
                 self.model.mark(id, seq, read, now);
             }
             57..64 => {
-                self.board.mark_through(user_id(id), self.platform, seq, None).await.unwrap();
+                let key = self.key();
+                let marked = self.board.mark_through(user_id(id), self.platform, seq, key.as_ref()).await.unwrap();
+                let Once::Done(NoticesMarked { changed, counts, .. }) = marked else { panic!("{marked:?}") };
                 self.model.mark_through(id, seq, step, self.now());
+                self.keyed.extend(key.map(|key| Keyed { user: id, key, request: Request::Through { seq, changed, counts } }));
             }
             64..70 => self.burst(id).await,
             70..76 => {
                 self.clock.0.fetch_add(self.rng.random_range(1..20_000), Ordering::SeqCst);
             }
             76..80 => world.flush_redis().await,
-            80..90 => {
+            80..85 => self.repeat().await,
+            85..90 => {
                 let (head, reads) = self.board.stores.notices.state(self.platform, user_id(id)).await.unwrap();
                 self.old.push(NoticeView::Head(self.platform, head));
                 self.old.push(NoticeView::Reads(user_id(id), self.platform, reads));
             }
             _ => self.late().await,
+        }
+    }
+
+    async fn edit(&mut self, user: u64, seq: Seq, step: usize) {
+        let (id, expires_at, renotify, now) = (self.id(seq), self.expiry(), self.rng.random::<bool>(), self.now());
+        let (key, content) = (self.key(), content(&format!("edited in {step}"), expires_at));
+        let edited = self.board.edit(user_id(user), id, &content, renotify, key.as_ref()).await.unwrap();
+        let stands = matches!(edited, NoticeEdited::Stands(_));
+        assert_eq!(stands, self.model.is_live(seq, now), "seq {seq}: {edited:?}");
+        if stands {
+            self.model.edit(seq, expires_at.map(Timestamp::ms), renotify.then_some(step));
+            self.keyed.extend(key.map(|key| Keyed { user, key, request: Request::Edit { id, content, renotify } }));
+        }
+    }
+
+    /// Sends an earlier request again. It gets the first response, and changes nothing.
+    async fn repeat(&mut self) {
+        let Some(Keyed { user, key, request }) = self.keyed.choose(&mut self.rng).cloned() else { return };
+        match request {
+            Request::Edit { id, content, renotify } => {
+                let edited = self.board.edit(user_id(user), id, &content, renotify, Some(&key)).await.unwrap();
+                let is_first = matches!(&edited, NoticeEdited::Stands(notice) if notice.id == id && notice.content == content);
+                assert!(is_first, "{id}, again: {edited:?}");
+            }
+            Request::Through { seq, changed, counts } => {
+                let marked = self.board.mark_through(user_id(user), self.platform, seq, Some(&key)).await.unwrap();
+                let Once::Done(marked) = marked else { panic!("{marked:?}") };
+                assert_eq!((marked.changed, marked.counts), (changed, counts), "through {seq}, again");
+            }
         }
     }
 
@@ -245,6 +292,7 @@ fn random_histories_of_notices_end_in_agreement_with_the_model() {
                 rng: StdRng::seed_from_u64(seed),
                 model: Model::default(),
                 old: Vec::new(),
+                keyed: Vec::new(),
             };
             for step in 1..=OPERATIONS {
                 history.operate(world, step).await;

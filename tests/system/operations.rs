@@ -13,7 +13,7 @@ use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{Timestamp, feed::FeedCap, reader_state::RECENT_FIELDS};
-use tidemark_tests::{Kind, Model, Post, Response, TITLE, User, World};
+use tidemark_tests::{Kind, Model, Post, Response, TITLE, User, World, ids};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
@@ -112,25 +112,34 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
                 model.mark(user, (author, seq), read);
             }
         }
-        66..70 => {
-            let posts: Vec<Post> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
-            let ids: Vec<String> = posts.iter().map(|(author, seq)| format!("{author}-{seq}")).collect();
-            caller.post("/v1/reads", &json!({ "posts": ids })).await.ok();
-            posts.into_iter().for_each(|post| model.mark(user, post, true));
-        }
-        70..75 => {
-            caller.post("/v1/reads", &json!({ "author": author.to_string(), "through": seq })).await.ok();
-            model.through(user, author, seq);
-        }
-        75..78 => {
-            caller.post("/v1/reads", &json!({ "all": true })).await.ok();
-            model.all(user);
+        66..78 => {
+            let body = marks(rng, model, user, (author, seq), users);
+            caller.post("/v1/reads", &body).await.ok();
         }
         78..83 => {
             let paths = ["/v1/feed?limit=3", "/v1/feed?limit=100", "/v1/feed?order=ranked&limit=3", "/v1/feed?order=ranked"];
             drop(caller.get(paths[rng.random_range(0..paths.len())]).await.ok());
         }
         _ => burst(callers, rng, model, user, author).await,
+    }
+}
+
+/// A body of `POST /v1/reads` in one of its three forms. The model has done it.
+pub(crate) fn marks(rng: &mut StdRng, model: &mut Model, user: u64, (author, seq): Post, users: &[u64]) -> Value {
+    match rng.random_range(0..12) {
+        0..4 => {
+            let posts: Vec<Post> = users.iter().map(|&author| (author, rng.random_range(1..8))).collect();
+            posts.iter().for_each(|&post| model.mark(user, post, true));
+            json!({ "posts": posts.iter().map(|(author, seq)| format!("{author}-{seq}")).collect::<Vec<_>>() })
+        }
+        4..9 => {
+            model.through(user, author, seq);
+            json!({ "author": author.to_string(), "through": seq })
+        }
+        _ => {
+            model.all(user);
+            json!({ "all": true })
+        }
     }
 }
 
@@ -192,7 +201,8 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
         }
         17..21 => match model.list(user).map(|(id, _)| format!("/v1/lists/{id}")) {
             None => {
-                let made = caller.post_with_key("/v1/lists", &format!("list {user}"), &json!({ "name": "friends" })).await.ok();
+                let key = format!("{:x}", rng.random::<u64>());
+                let made = caller.post_with_key("/v1/lists", &key, &json!({ "name": "friends" })).await.ok();
                 model.make_list(user, made["id"].as_str().unwrap());
             }
             Some(list) => {
@@ -237,7 +247,7 @@ async fn publish(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
 }
 
 /// Checks the number of a post. Up to `ghosts` posts without a response may precede it.
-fn published(callers: &Callers<'_>, model: &mut Model, user: u64, weight: i64, seq: u64, ghosts: u64) {
+pub(crate) fn published(callers: &Callers<'_>, model: &mut Model, user: u64, weight: i64, seq: u64, ghosts: u64) {
     let expected = model.latest(user) + 1;
     callers.check((expected..=expected + ghosts).contains(&seq), || format!("{user} published {expected}, and it is {seq}"));
     while model.latest(user) < seq {
@@ -400,6 +410,8 @@ async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
 }
 
 async fn compare_list(caller: &User, model: &Model, user: u64, seed: u64, page: usize, feed: &[Value]) {
+    let lists: Vec<&str> = model.list(user).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids(&caller.walk("/v1/lists", page).await), lists, "seed {seed}, lists of {user}");
     let Some((list, authors)) = model.list(user) else { return };
     let of_list = caller.walk(&format!("/v1/feed?list={list}"), page).await;
     assert_eq!(of_list, with(feed, |item| authors.contains(&post_of(item).0)), "seed {seed}, list of {user}");

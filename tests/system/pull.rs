@@ -20,7 +20,7 @@ use tidemark::{
     views::keys,
 };
 use tidemark_reconcile::{StoredFacts, Unfinished};
-use tidemark_tests::{Model, User, World, parameter, user_id, world_with};
+use tidemark_tests::{Model, User, World, number_from, parameter, user_id, world_with};
 
 use crate::{
     at_once,
@@ -196,8 +196,6 @@ fn a_post_marked_read_before_it_is_pulled_is_in_the_feed() {
     });
 }
 
-const HISTORIES: u64 = if option_env!("TIDEMARK_HISTORIES").is_some() { 2_000 } else { 80 };
-
 const TOGETHER: usize = 8;
 const OPERATIONS: usize = 70;
 
@@ -233,7 +231,7 @@ impl Held {
 #[test]
 fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model() {
     small_world(async |world| {
-        at_once(TOGETHER, 0..HISTORIES, async |seed| History::new(world, seed).run().await).await;
+        at_once(TOGETHER, 0..number_from("TIDEMARK_HISTORIES", 80), async |seed| History::new(world, seed).run().await).await;
         assert_eq!(crate::damage::walk(world, true, 0).await["differences"], json!([]));
     });
 }
