@@ -250,7 +250,8 @@ impl History {
         self.repeats.forget(user);
         self.polls.forget(user);
         self.users.retain(|other| *other != user);
-        // The first user names the handles of a history. Whether those of the user who leaves are free is not known yet.
+        // The first user names the handles of a history. Whether those of the user who leaves are free is not known
+        // yet.
         self.users.reverse();
         self.left = Some(user);
     }
