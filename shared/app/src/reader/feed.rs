@@ -95,7 +95,7 @@ pub struct FeedPage<Place> {
     pub first: Option<Since>,
     /// The number of unread posts in the whole feed.
     pub unread_total: u64,
-    /// The cards that the view returned with the posts. [`crate::People::complete`] returns the others.
+    /// The cards that the view returned with the posts. Those of other users are read when the page is finished.
     pub cards: HashMap<UserId, Option<Card>>,
     /// Texts and counts of the items, if they were asked for.
     pub bodies: HashMap<PostId, Body>,
