@@ -444,16 +444,13 @@ mod tests {
 
     #[test]
     fn the_newest_live_post_is_known_unless_it_is_only_counted() {
-        let head = |deleted: std::ops::RangeInclusive<u64>| AuthorHead {
-            latest_seq: 20,
-            deleted: deleted.collect(),
-            ..Default::default()
-        };
+        let head =
+            |deleted: std::ops::Range<u64>| AuthorHead { latest_seq: 20, deleted: deleted.collect(), ..Default::default() };
         let state = |deleted, reads: &ReadState| AuthorState::from_facts(&edge(0, 0), &head(deleted), reads);
         let nothing = ReadState::default();
-        assert_eq!(state(1..=0, &nothing).newest_live(), Some(20));
-        assert_eq!(state(15..=20, &nothing).newest_live(), Some(14));
-        let mut partly = AuthorState { through: 10, tail: Bitmap::default(), ..state(9..=10, &nothing) };
+        assert_eq!(state(1..1, &nothing).newest_live(), Some(20));
+        assert_eq!(state(15..21, &nothing).newest_live(), Some(14));
+        let mut partly = AuthorState { through: 10, tail: Bitmap::default(), ..state(9..11, &nothing) };
         partly.tail.set(5);
         assert_eq!((partly.newest_delivered(), partly.newest_live()), (14, Some(14)));
         partly.deleted.set(13);
