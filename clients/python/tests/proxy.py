@@ -31,6 +31,8 @@ class Seen:
 
 #: The stack handles the request, and its response is dropped.
 LOST = "lost"
+#: Nothing happens to the request.
+PASSED = "passed"
 
 
 class Tunnel:

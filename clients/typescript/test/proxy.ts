@@ -2,8 +2,8 @@ import { createServer, request as httpRequest, type IncomingMessage, type Server
 import { connect, type AddressInfo, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** What happens to the next request. `lost`: the stack handles it, and its response is dropped. */
-export type Fault = { status: number; headers?: Record<string, string>; body?: string } | "lost";
+/** What happens to the next request. `lost`: the stack handles it, and its response is dropped. `passed`: nothing. */
+export type Fault = { status: number; headers?: Record<string, string>; body?: string } | "lost" | "passed";
 
 export interface Seen {
   method: string;
