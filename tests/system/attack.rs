@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::join_all;
+use futures::{StreamExt, future::join_all, stream};
 use serde_json::json;
 use tidemark::domain::NewPost;
 use tidemark_tests::{World, number_from, request_limits, user_id};
@@ -31,6 +31,9 @@ const ATTACKER: u64 = 1;
 
 /// The author of the posts, whom all users follow.
 const AUTHOR: u64 = 2;
+
+/// The attacker's connections for each kind of request.
+const CONNECTIONS: usize = 20;
 
 /// Callers who stay within their limits.
 const CALLERS: u64 = 20;
@@ -92,6 +95,7 @@ struct State {
     sent: usize,
     refused: usize,
     failed: usize,
+    time: Duration,
     meter: Meter,
 }
 
@@ -126,21 +130,24 @@ fn costly(kind: usize, turn: u64) -> String {
     }
 }
 
-/// Runs the normal callers for some time, beside the attacker or alone.
+/// Runs the normal callers for some time, alone or beside the attacker, who sends each kind of request at a multiple
+/// of its limit if the connections suffice.
 async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> State {
     world.idle().await;
     proxy.meter();
     let (started, over, statuses) = (Instant::now(), Cell::new(false), RefCell::new(Vec::new()));
-    // Each kind at ten times its limit, however long the responses take.
+    let times = number_from("TIDEMARK_ATTACK_TIMES", 10) as u32;
     let attack = join_all(limits().into_iter().enumerate().filter(|_| attacked).map(async |(kind, limit)| {
-        let pause = Duration::from_secs(60) / (10 * limit);
+        let pause = Duration::from_secs(60) / (times * limit);
         let turns = (0..).map(|turn| (turn, started + pause * turn as u32)).take_while(|(_, at)| *at < started + time);
-        join_all(turns.map(async |(turn, at)| {
+        let requests = stream::iter(turns).map(async |(turn, at)| {
             tokio::time::sleep_until(at.into()).await;
-            let status = send(world, ATTACKER, &costly(kind, turn)).await;
-            statuses.borrow_mut().push(status);
-        }))
-        .await;
+            if !over.get() {
+                let status = send(world, ATTACKER, &costly(kind, turn)).await;
+                statuses.borrow_mut().push(status);
+            }
+        });
+        requests.buffer_unordered(CONNECTIONS).for_each(async |()| ()).await;
     }));
     let normal = join_all((0..CALLERS).map(async |index| {
         let (caller, mut took) = (world.user(100 + index), Vec::new());
@@ -167,7 +174,7 @@ async fn run(world: &World, proxy: &Proxy, time: Duration, attacked: bool) -> St
     let statuses = statuses.into_inner();
     let count = |counts: fn(u16) -> bool| statuses.iter().filter(|status| counts(**status)).count();
     let (refused, failed) = (count(|status| status == 429), count(|status| status >= 500));
-    State { p99: took[took.len() * 99 / 100], sent: statuses.len(), refused, failed, meter: proxy.meter() }
+    State { p99: took[took.len() * 99 / 100], sent: statuses.len(), refused, failed, time, meter: proxy.meter() }
 }
 
 async fn prepare(world: &World) {
@@ -180,8 +187,8 @@ async fn prepare(world: &World) {
     world.idle().await;
 }
 
-/// `TIDEMARK_ATTACK_SECONDS` for each of the three runs, and `TIDEMARK_ATTACK_DIVISOR`: 1 for the limits of the
-/// template.
+/// `TIDEMARK_ATTACK_SECONDS` for the run with limits, a fifth of them for the two without, `TIDEMARK_ATTACK_DIVISOR`: 1 for the limits of the template,
+/// and `TIDEMARK_ATTACK_TIMES`: how many times each limit the attacker sends.
 #[test]
 #[ignore = "three minutes; it measures"]
 fn an_attacker_beside_normal_callers() {
@@ -189,20 +196,24 @@ fn an_attacker_beside_normal_callers() {
     let (mut alone, mut unlimited, mut limited) = (None, None, None);
     world_behind_a_proxy_with(request_limits([0; 5]), async |world, proxy| {
         prepare(world).await;
-        alone = Some(run(world, proxy, time, false).await);
-        unlimited = Some(run(world, proxy, time, true).await);
+        alone = Some(run(world, proxy, time / 5, false).await);
+        unlimited = Some(run(world, proxy, time / 5, true).await);
     });
     world_behind_a_proxy_with(request_limits(limits()), async |world, proxy| {
         prepare(world).await;
         limited = Some(run(world, proxy, time, true).await);
     });
     let (alone, unlimited, limited) = (alone.unwrap(), unlimited.unwrap(), limited.unwrap());
-    println!("{CALLERS} normal callers, one attacker at ten times each limit, for {time:?}");
-    for (name, State { p99, sent, refused, failed, meter }) in
+    println!(
+        "{CALLERS} normal callers, one attacker at {} times each limit, for {time:?}",
+        number_from("TIDEMARK_ATTACK_TIMES", 10)
+    );
+    for (name, State { p99, sent, refused, failed, time, meter }) in
         [("alone", &alone), ("unlimited", &unlimited), ("limited", &limited)]
     {
-        let written = meter.written - alone.meter.written;
-        let read = meter.units - alone.meter.units - written;
+        let share = time.as_secs_f64() / alone.time.as_secs_f64();
+        let written = meter.written - alone.meter.written * share;
+        let read = meter.units - alone.meter.units * share - written;
         let dollars = (read * PRICES[0] + written * PRICES[1]) / 1e6 * 86_400.0 / time.as_secs_f64();
         println!(
             "{name}: p99 {p99:.1?}; attacker: {refused} of {sent} requests refused, {failed} failed, {read:.0} read and {written:.0} write units, {dollars:.2} dollars a day"
