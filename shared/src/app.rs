@@ -27,7 +27,7 @@ use tidemark_app::{
     relations::Relations,
 };
 use tidemark_domain::{Card, HalfLife, Timestamp, UserId};
-use tidemark_facts::{DynamoFacts, Limits};
+use tidemark_facts::{CountUnits, DynamoFacts, Limits};
 use tidemark_http::{
     Admission, Problem,
     bodies::{NamesUser, Profiles},
@@ -83,7 +83,7 @@ impl App {
     /// Prepares all clients. Connections are made at their first use.
     pub async fn connect_with(settings: Settings, metrics: Arc<dyn Metrics>) -> Result<Self, StartError> {
         let config = aws_config(&settings.aws, [settings.aws_attempt_timeout, settings.aws_operation_timeout]).await;
-        let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config);
+        let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(&config).interceptor(CountUnits);
         if let Some(endpoint) = &settings.aws.dynamodb_endpoint {
             dynamodb = dynamodb.endpoint_url(endpoint);
         }

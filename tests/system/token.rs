@@ -1,14 +1,14 @@
 //! The most that one token of a limit can cost. `docs/limits.md` states it in a table, and this test compares the table
 //! with what it measures.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use serde_json::json;
-use tidemark_tests::{User, World, text_of};
+use tidemark_tests::{User, World, request_limits, text_of};
 
 use crate::{
     at_once,
-    damage::proxy::{Proxy, world_behind_a_proxy},
+    damage::proxy::{Proxy, world_behind_a_proxy, world_behind_a_proxy_with},
 };
 
 const READER: u64 = 1;
@@ -147,5 +147,45 @@ fn a_token_costs_what_the_page_says() {
                 assert!(cost <= most && *most <= 1.5 * cost + 12.0, "{name}: {costs:?}, stated {most:?}");
             }
         }
+    });
+}
+
+/// Read units that a request's first token pays for, and those of each other token (docs/limits.md).
+const UNITS_OF_THE_FIRST_TOKEN: f64 = 100.0;
+const UNITS_OF_A_TOKEN: f64 = 25.0;
+const READS_A_MINUTE: u32 = 20;
+
+#[test]
+fn a_request_pays_for_the_facts_that_it_reads() {
+    world_behind_a_proxy_with(request_limits([0, 0, 0, 0, READS_A_MINUTE]), async |world, proxy| {
+        let (reader, light) = (world.user(READER), world.user(READER + 1));
+        at_once(8, 100..140, async |author| {
+            world.user(author).post("/v1/posts", &json!({ "title": "one", "body": "text" })).await.ok();
+        })
+        .await;
+        let authors: Vec<String> = (100..140).map(|author: u64| author.to_string()).collect();
+        reader.post("/v1/following", &json!({ "authors": authors })).await.ok();
+        light.follow([100, 101]).await;
+        world.idle().await;
+        world.flush_redis().await;
+        proxy.meter();
+        reader.get("/v1/feed?limit=100&include=body").await.ok();
+        let meter = proxy.meter();
+        let units = meter.units - meter.written;
+        let owed = ((units - UNITS_OF_THE_FIRST_TOKEN) / UNITS_OF_A_TOKEN).ceil();
+        let refused = reader.get("/v1/unread").await;
+        assert_eq!(refused.status, 429, "{units} units");
+        // The bucket has paid a token and owes the others. The next request needs one.
+        let expected = (owed + 2.0 - f64::from(READS_A_MINUTE)) * 60.0 / f64::from(READS_A_MINUTE);
+        let wait: f64 = refused.header("retry-after").unwrap().parse().unwrap();
+        println!("{units} units: the next request is allowed in {wait} s, expected {expected:.0} s");
+        assert!(wait > 0.8 * expected - 5.0 && wait <= expected + 1.0, "{units} units: {wait} s, expected {expected} s");
+        // Requests that read little take one token each, the first ones without views too.
+        let (started, mut allowed) = (Instant::now(), 0);
+        while light.get("/v1/feed").await.status == 200 {
+            allowed += 1;
+        }
+        let most = READS_A_MINUTE + 1 + (started.elapsed().as_secs_f64() * f64::from(READS_A_MINUTE) / 60.0) as u32;
+        assert!((READS_A_MINUTE..=most).contains(&allowed), "{allowed} requests");
     });
 }

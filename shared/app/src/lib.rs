@@ -67,6 +67,7 @@ pub mod relations;
 pub mod retry;
 mod stores;
 mod view_sync;
+pub mod work;
 mod worker;
 
 use futures::{StreamExt, future::BoxFuture, stream};

@@ -1,8 +1,8 @@
 //! [`AccessCheck`]: who may call, and how much work of each kind one user may ask for.
 //!
 //! A limit is a token bucket: a number of tokens a minute in the long run, and as many at once. A request takes a token
-//! for each subject that it names. The buckets are in Redis. While Redis is unavailable, or returns an error, no
-//! request is refused for its number.
+//! for each subject that it names, and afterwards for the read units that these do not pay for. The buckets are in
+//! Redis. While Redis is unavailable, or returns an error, no request is refused for its number.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,6 +16,11 @@ use crate::{
 
 /// Tokens a minute of each kind, in the order of [`Budget::ALL`]. 0 means no limit.
 pub type PerMinute = [u32; Budget::ALL.len()];
+
+/// Read units that the first token of a request pays for, and those of each other token. A request that took more units
+/// takes more tokens when its response is complete.
+const UNITS_OF_THE_FIRST_TOKEN: f64 = 100.0;
+const UNITS_OF_A_TOKEN: f64 = 25.0;
 
 /// A request beyond a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +70,17 @@ impl AccessCheck {
             Some(true) | None => self.ask(user, responds).await.map_err(Denied::Unknown)?,
         };
         if may { Ok(!is_away) } else { Err(Denied::Erased) }
+    }
+
+    /// Takes tokens for the read units of a request beyond those for which it has taken tokens.
+    pub async fn charge(&self, user: UserId, (budget, tokens): (Budget, u32), units: f64) {
+        let paid = UNITS_OF_THE_FIRST_TOKEN + f64::from(tokens.saturating_sub(1)) * UNITS_OF_A_TOKEN;
+        let tokens = ((units - paid) / UNITS_OF_A_TOKEN).ceil();
+        let per_minute = self.per_minute[budget as usize];
+        if tokens >= 1.0 && per_minute > 0 {
+            let owed = self.stores.limit_views.owe(user, (budget, per_minute), tokens as u32, self.stores.clock.now());
+            logged!(owed.await, "read units are not counted", %user, units);
+        }
     }
 
     /// Reads the receipt, and stores in Redis what it says if Redis responds.

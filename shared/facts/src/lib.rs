@@ -19,6 +19,7 @@ pub mod reads;
 mod records;
 pub mod schema;
 mod stream;
+mod units;
 pub mod windows;
 pub mod write;
 
@@ -30,6 +31,7 @@ use tidemark_app::{
 };
 
 use decode::read;
+pub use units::CountUnits;
 pub use stream::{edge_of_record, may_change_follow, post_of_record};
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::KeysAndAttributes};
+use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::{KeysAndAttributes, ReturnConsumedCapacity}};
 use futures::future::try_join_all;
 use tidemark_domain::UserId;
 
@@ -95,7 +95,8 @@ impl DynamoFacts {
         let mut attempts = attempts(operation);
         loop {
             attempts.next().await?;
-            let response = self.client.batch_get_item().set_request_items(Some(request)).send().await;
+            let read = self.client.batch_get_item().set_request_items(Some(request));
+            let response = read.return_consumed_capacity(ReturnConsumedCapacity::Total).send().await;
             let response = response.map_err(|error| unavailable(operation, error))?;
             for (table, items) in response.responses.unwrap_or_default() {
                 let index = tables.iter().position(|name| *name == table).unwrap_or(0);

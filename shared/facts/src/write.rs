@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use aws_sdk_dynamodb::{
     error::{BuildError, ProvideErrorMetadata, SdkError},
     operation::{query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError},
-    types::{AttributeValue, ConditionCheck, Delete, Put, ReturnValue, Select, TransactWriteItem, Update},
+    types::{AttributeValue, ConditionCheck, Delete, Put, ReturnConsumedCapacity, ReturnValue, Select, TransactWriteItem, Update},
 };
 use tidemark_domain::SeqSet;
 
@@ -369,7 +369,8 @@ impl DynamoFacts {
         let mut places = Placeholders::default();
         let conditions = conditions.map(|condition| places.condition(condition));
         let query = self.client.query().table_name(table).key_condition_expression(conditions.join(" AND "));
-        query.set_expression_attribute_names(places.names).set_expression_attribute_values(places.values)
+        let query = query.set_expression_attribute_names(places.names).set_expression_attribute_values(places.values);
+        query.return_consumed_capacity(ReturnConsumedCapacity::Total)
     }
 }
 

@@ -24,7 +24,7 @@ use lambda_runtime::LambdaEvent;
 use tokio::time::timeout;
 use tracing::{error, info};
 
-use tidemark_app::{AccessCheck, Budget, Callers, Recorder, ports::StoreError};
+use tidemark_app::{AccessCheck, Budget, Callers, Recorder, ports::StoreError, work};
 use tidemark_domain::UserId;
 
 /// A request as API Gateway sends it.
@@ -102,14 +102,15 @@ async fn with_access(
 ) -> Result<Response, Problem> {
     let bucket = (budget(request.route()), tokens(&request));
     let spent = access.pass(caller, bucket, OF_ERASED.contains(&request.route()));
-    let (redis_responds, response) = if begins_with_own_view(&request) {
-        match select(pin!(spent), pin!(handler(request))).await {
+    let (redis_responds, (response, units)) = if begins_with_own_view(&request) {
+        match select(pin!(spent), pin!(work::counted(handler(request)))).await {
             Either::Left((spent, handler)) => (spent?, handler.await),
             Either::Right((response, spent)) => (spent.await?, response),
         }
     } else {
-        (spent.await?, handler(request).await)
+        (spent.await?, work::counted(handler(request)).await)
     };
+    access.charge(caller, bucket, units).await;
     Ok(response?.degraded(!redis_responds))
 }
 

@@ -18,9 +18,14 @@ use crate::connection::{Redis, ms};
 #[async_trait]
 impl LimitViews for Redis {
     async fn spend(&self, user: UserId, (budget, per_minute): (Budget, u32), tokens: u32, now: Timestamp) -> Result<Spent> {
-        let args = (budget.name(), per_minute, now.ms(), tokens);
+        let args = (budget.name(), per_minute, now.ms(), tokens, "asked");
         let [wait, left, access]: [u64; 3] = self.call(Function::Spend, &[keys::limits(user), keys::access(user)], args).await?;
         Ok(Spent { wait: (wait > 0).then(|| Duration::from_millis(wait)), left, access: (access > 0).then_some(access == 1) })
+    }
+
+    async fn owe(&self, user: UserId, (budget, per_minute): (Budget, u32), tokens: u32, now: Timestamp) -> Result<()> {
+        let args = (budget.name(), per_minute, now.ms(), tokens, "done");
+        self.call::<[u64; 3]>(Function::Spend, &[keys::limits(user), keys::access(user)], args).await.map(drop)
     }
 }
 

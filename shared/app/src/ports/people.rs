@@ -111,6 +111,8 @@ pub trait LimitViews: Send + Sync {
     /// Takes the tokens of a request from a bucket that holds a number of tokens a minute; 0 means that there is no
     /// bucket. A full bucket allows a request of any number of tokens.
     async fn spend(&self, user: UserId, bucket: (Budget, u32), tokens: u32, now: Timestamp) -> Result<Spent>;
+    /// Takes the tokens of work that is done, whatever the bucket holds.
+    async fn owe(&self, user: UserId, bucket: (Budget, u32), tokens: u32, now: Timestamp) -> Result<()>;
 }
 
 /// Views of users who leave.

@@ -2,7 +2,7 @@
 --
 -- KEYS     [1] buckets of one user: kind -> time in ms at which the bucket is full again  [2] access of the user
 -- ARGV     [1] kind  [2] tokens a minute, and at most in the bucket; 0 without a limit  [3] now in ms
---          [4] tokens of the request
+--          [4] tokens of the request  [5] 'asked', or 'done' for work that is done and cannot be refused
 -- Returns  {0, or in how many ms the request is allowed; the tokens in the bucket; 1 if the user may call, 2 if not, 0
 --          if it is unknown}
 -- Keeps    a request that is refused takes nothing. An absent bucket is full.
@@ -23,7 +23,7 @@ local function spend(keys, argv, epoch)
   local full_at = math.max(known, now)
   if full_at > now + math.max(60000, MOST_TOKENS * each) then full_at = now + 60000 end
   local wait = math.ceil(full_at - now - math.max(60000 - tokens * each, 0))
-  if wait <= 0 then full_at, wait = full_at + tokens * each, 0 end
+  if wait <= 0 or argv[5] == 'done' then full_at, wait = full_at + tokens * each, 0 end
   if full_at ~= known then
     redis.call('HSET', keys[1], argv[1], string.format('%.3f', full_at))
     redis.call('PEXPIRE', keys[1], math.max(60000, math.ceil(full_at - now)))
