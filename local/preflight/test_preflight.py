@@ -211,7 +211,7 @@ class Names(unittest.TestCase):
         ):
             self.assertRegex(" ".join(preflight.name_mistakes(name, template)), sentence)
         self.assertEqual(preflight.name_notes("a" * 25, template), [])
-        self.assertRegex(preflight.name_notes("a" * 26, template)[0], "RelationProjectorFunction first. A stack name of at most 25")
+        self.assertRegex(preflight.name_notes("a" * 26, template)[0], "ProjectorFunction first. A stack name of at most 25")
 
 
 if __name__ == "__main__":

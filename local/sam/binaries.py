@@ -41,7 +41,7 @@ FIRST = {
     "publish": "like",
     "read-feed": "feed",
     "reconcile": "fan-outs",
-    "relation-projector": "edge",
+    "projector": "edge",
 }
 
 # Users without follows, because a repeated follow changes nothing.

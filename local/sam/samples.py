@@ -63,7 +63,7 @@ def judge(sample, response):
         case "live-authorizer":
             effect = response["policyDocument"]["Statement"][0]["Effect"]
             return effect, effect == "Deny"
-        case "fan-out" | "relation-projector" | "live-sender":
+        case "fan-out" | "projector" | "live-sender":
             failed = [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
             expected = ["sample-0"] if sample.name == "malformed" else []
             return f"{len(failed)} given back", failed == expected

@@ -23,6 +23,7 @@ use tidemark_app::{
     notices::NoticeBoard,
     outage::{Later, Outage},
     ports::{Clock, Failures, Metrics},
+    project::Projector,
     reader::Readers,
     relations::Relations,
 };
@@ -55,7 +56,8 @@ pub struct App {
     pub sync: ViewSync,
     /// The ports of the use cases, for jobs that need more than one of them.
     pub stores: Arc<Stores>,
-    /// Stream records that the projector has given up.
+    pub projector: Projector,
+    /// Changes that the projector has given up.
     pub failures: Arc<dyn Failures>,
     /// Sends the events that continue segments of a walk.
     pub walks: SqsEvents,
@@ -144,6 +146,7 @@ impl App {
             rand::random,
             |time| tokio::time::sleep(time).boxed(),
         ));
+        let failures: Arc<dyn Failures> = Arc::new(failures);
         let outage = Outage::new(stores.clone());
         let later = Later { stores: stores.clone(), outage: outage.clone() };
         let half_life = HalfLife::new(settings.rank_half_life);
@@ -169,7 +172,14 @@ impl App {
             settings,
             readers,
             relations,
-            worker: Worker { fan_outs: fan_outs.clone(), notices: notices.clone(), people: people.clone() },
+            worker: Worker { fan_outs: fan_outs.clone() },
+            projector: Projector {
+                sync: sync.clone(),
+                fan_outs: fan_outs.clone(),
+                notices: notices.clone(),
+                people: people.clone(),
+                failures: failures.clone(),
+            },
             notices,
             people,
             leaving: Leaving { fan_outs: fan_outs.clone() },
@@ -178,7 +188,7 @@ impl App {
             live,
             sync,
             stores,
-            failures: Arc::new(failures),
+            failures,
             walks,
             facts,
             redis,

@@ -14,7 +14,7 @@ pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use settings::{AuthorizerSettings, AwsOverrides, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
     Budget, Denied, Hide, Hiding, MarkForm, Membership, Place, PostChange, Recorder, Stores, fan_out, notices, once, outage,
-    ports, reader, relations,
+    ports, project, reader, relations,
 };
 pub use tidemark_domain as domain;
 pub use tidemark_facts as facts;

@@ -44,7 +44,7 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-const WORKERS: [&str; 2] = ["fan-out", "relation-projector"];
+const WORKERS: [&str; 2] = ["fan-out", "projector"];
 
 /// Timeouts of functions for their stores, so long that a slow machine does not look like an unavailable store.
 const PATIENT: [(&str, &str); 4] = [
@@ -148,7 +148,7 @@ pub fn stream_record(number: &str, keys: serde_json::Value) -> serde_json::Value
     });
     serde_json::json!({
         "eventID": number, "eventName": "MODIFY", "eventSource": "aws:dynamodb", "eventVersion": "1.1", "awsRegion": "local",
-        "dynamodb": change,
+        "eventSourceARN": "arn:aws:dynamodb:local:0:table/FollowingTable/stream/1", "dynamodb": change,
     })
 }
 

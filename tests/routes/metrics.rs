@@ -119,7 +119,7 @@ async fn each_invocation_writes_one_line_without_personal_data() {
         for line in lines.iter().filter(|line| line["function"].is_string()) {
             by_function.entry(line["function"].as_str().unwrap()).or_default().push(line);
         }
-        let called = ["fan-out", "follow", "publish", "read-feed", "reconcile", "relation-projector"];
+        let called = ["fan-out", "follow", "publish", "read-feed", "reconcile", "projector"];
         assert!(called.iter().all(|function| by_function.contains_key(function)), "{by_function:?}");
         for (function, lines) in &by_function {
             let sample = format!("tidemark_invocation_duration_seconds_count{{function=\"{function}\"}}");

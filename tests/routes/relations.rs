@@ -19,7 +19,7 @@ async fn walked(reader: &User, path: &str, limit: usize) -> Vec<u64> {
 fn lists_are_newest_first_and_show_the_callers_change_at_once() {
     world(async |world| {
         // The workers are paused: the handler alone must update the lists.
-        world.stack.pause("relation-projector").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
         let reader = world.user(1);
         let following = async || walked(&reader, "/v1/users/1/following", 2).await;
         assert!(following().await.is_empty());
@@ -35,7 +35,7 @@ fn lists_are_newest_first_and_show_the_callers_change_at_once() {
         world.user(2).put("/v1/following/10").await.ok();
         reader.put("/v1/following/10").await.ok();
         assert_eq!(walked(&reader, "/v1/users/10/followers", 1).await, [1, 2]);
-        world.stack.resume("relation-projector").unwrap();
+        world.stack.resume("projector").unwrap();
     });
 }
 

@@ -206,7 +206,7 @@ fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
     world(async |world| {
         publish_notices(world, &[3], ["x"]).await;
         let (board, id) = (board(world), NoticeId { platform: platform(3), seq: 1 });
-        world.stack.pause("fan-out").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
         // One process cannot reach Redis. Another one has just seen that there is no outage.
         let closed = RedisOptions { url: "redis://127.0.0.1:1".to_owned(), ..world.stack.redis_options().clone() };
         let process = |stores: Arc<Stores>| NoticeBoard {
@@ -223,7 +223,7 @@ fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
         let (head, reads) = board.stores.notices.state(id.platform, user_id(7)).await.unwrap();
         let after = head.live[0];
         assert!(after.slot > before.slot && reads.read.contains(after.slot), "{before:?}, {after:?}: {reads:?}");
-        world.stack.resume("fan-out").unwrap();
+        world.stack.resume("projector").unwrap();
     });
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidemark_local::{Fault, RedisData, Weather};
+use tidemark_local::{RedisData, Weather};
 use tidemark_tests::{User, World, parameter, world, world_with};
 
 use crate::{delivery::delivery, fields, publish_and_deliver_all, publish_notices, refusal, request};
@@ -112,15 +112,73 @@ fn a_change_during_an_outage_of_redis_reaches_a_surviving_view() {
     });
 }
 
+/// The facts accept them, and the streams show them later.
 #[test]
-fn a_change_that_reaches_neither_view_nor_queue_is_not_acknowledged_and_its_repetition_is_visible() {
-    changes_are_not_acknowledged_and_repetitions_show_them(refusal("SendMessageBatch"), false);
+fn without_redis_and_the_queue_every_change_is_accepted_and_reaches_its_view() {
+    world(async |world| {
+        let reader = posts_and_notices(world).await;
+        let refused = world.refuse_redis().await;
+        world.stack.faults().add(refusal("SendMessageBatch"));
+        for change in CHANGES {
+            let response = request(world, change, &[]).await;
+            assert!(response.status < 300, "{change}: {} {}", response.status, response.body);
+        }
+        world.stack.faults().clear();
+        refused.end().await;
+        world.idle().await;
+        world.redis_recovers().await;
+        assert_changed(&reader).await;
+    });
 }
 
-/// Other processes would use the stale view until the worker is done.
+/// Other processes would use the stale view until the projector has updated it.
 #[test]
 fn a_change_that_misses_its_view_is_not_acknowledged_if_the_outage_cannot_be_noted() {
-    changes_are_not_acknowledged_and_repetitions_show_them(refusal("UpdateItem").containing("\"outage\""), true);
+    world(async |world| {
+        let reader = posts_and_notices(world).await;
+        let refused = world.refuse_redis().await;
+        world.stack.faults().add(refusal("UpdateItem").containing("\"outage\""));
+        for change in CHANGES {
+            assert_eq!(request(world, change, &[]).await.problem(), (503, "/problems/unavailable"), "{change}");
+        }
+        world.stack.faults().clear();
+        refused.end().await;
+        world.idle().await;
+        world.redis_recovers().await;
+        assert_changed(&reader).await;
+    });
+}
+
+const CHANGES: [&str; 11] = [
+    "1: PUT /v1/posts/10-1/read",
+    "1: DELETE /v1/posts/40-1/read",
+    r#"1: POST /v1/reads {"posts": ["10-2"]}"#,
+    r#"1: POST /v1/reads {"author": "20", "through": 1}"#,
+    "1: PUT /v1/posts/10-2/like",
+    "1: DELETE /v1/posts/40-2/favorite",
+    "1: PUT /v1/following/50",
+    "1: DELETE /v1/following/30",
+    "1: PUT /v1/notices/3-1/read",
+    r#"9 notices:write: PUT /v1/notices/3-2 {"title": "B"}"#,
+    "9 notices:write: DELETE /v1/notices/3-3",
+];
+
+/// The views have all of [`CHANGES`].
+async fn assert_changed(reader: &User) {
+    let page = reader.get("/v1/feed").await;
+    assert_eq!((page.status, page.header("degraded")), (200, None));
+    let items = |items: Vec<Value>, names: &[&str]| items.iter().map(|item| fields(item, names)).collect::<Value>();
+    let expected = json!([
+        ["40-2", false, false, false],
+        ["40-1", false, false, false],
+        ["20-2", false, false, false],
+        ["20-1", true, false, false],
+        ["10-2", true, true, false],
+        ["10-1", true, false, false],
+    ]);
+    assert_eq!(items(reader.walk("/v1/feed", 7).await, &["id", "read", "liked", "favorited"]), expected);
+    let notices = reader.get("/v1/notices?platform=3").await.items();
+    assert_eq!(items(notices, &["title", "read"]), json!([["B", false], ["a", true]]));
 }
 
 /// The reader follows four authors with two posts each. Three notices are on a platform. All of it is in views.
@@ -136,98 +194,26 @@ async fn posts_and_notices(world: &World) -> User {
     reader
 }
 
-fn changes_are_not_acknowledged_and_repetitions_show_them(fault: Fault, tasks_are_sent: bool) {
-    const CHANGES: [&str; 11] = [
-        "1: PUT /v1/posts/10-1/read",
-        "1: DELETE /v1/posts/40-1/read",
-        r#"1: POST /v1/reads {"posts": ["10-2"]}"#,
-        r#"1: POST /v1/reads {"author": "20", "through": 1}"#,
-        "1: PUT /v1/posts/10-2/like",
-        "1: DELETE /v1/posts/40-2/favorite",
-        "1: PUT /v1/following/50",
-        "1: DELETE /v1/following/30",
-        "1: PUT /v1/notices/3-1/read",
-        r#"9 notices:write: PUT /v1/notices/3-2 {"title": "B"}"#,
-        "9 notices:write: DELETE /v1/notices/3-3",
-    ];
-    world(async |world| {
-        let reader = posts_and_notices(world).await;
-        let refusal = world.refuse_redis().await;
-        world.stack.faults().add(fault);
-        for change in CHANGES {
-            assert_eq!(request(world, change, &[]).await.problem(), (503, "/problems/unavailable"), "{change}");
-        }
-        world.stack.faults().clear();
-        refusal.end().await;
-        if tasks_are_sent {
-            world.idle().await;
-        }
-        world.redis_is_asked_again().await;
-        // The projector updates views of follows too. It is paused, so the repetition must do it.
-        world.stack.pause("relation-projector").await.unwrap();
-        for change in CHANGES {
-            let response = request(world, change, &[]).await;
-            assert_eq!(response.header("degraded"), None, "{change}");
-            response.ok();
-        }
-        let items = |items: Vec<Value>, names: &[&str]| items.iter().map(|item| fields(item, names)).collect::<Value>();
-        let expected = json!([
-            ["40-2", false, false, false],
-            ["40-1", false, false, false],
-            ["20-2", false, false, false],
-            ["20-1", true, false, false],
-            ["10-2", true, true, false],
-            ["10-1", true, false, false],
-        ]);
-        assert_eq!(items(reader.walk("/v1/feed", 7).await, &["id", "read", "liked", "favorited"]), expected);
-        let notices = reader.get("/v1/notices?platform=3").await.items();
-        assert_eq!(items(notices, &["title", "read"]), json!([["B", false], ["a", true]]));
-        world.stack.resume("relation-projector").unwrap();
-    });
-}
-
 #[test]
-fn marks_of_many_authors_that_missed_the_view_make_one_task() {
-    world(async |world| {
-        let reader = world.reader(1, 10..30).await;
-        publish_and_deliver_all(world, 10..30, ["one"]).await;
-        assert_eq!(reader.unread_total().await, 20);
-        world.stack.pause("fan-out").await.unwrap();
-        let refusal = world.refuse_redis().await;
-        for _ in 0..3 {
-            let response = reader.post("/v1/reads", &json!({ "all": true })).await;
-            assert_eq!((response.header("degraded"), &response.body["unread"]["total"]), (Some("redis"), &json!(0)));
-        }
-        assert_eq!(world.waiting("FanOutQueue").await, 3, "a task for each request");
-        refusal.end().await;
-        world.resume("fan-out").await;
-        world.redis_is_asked_again().await;
-        assert_eq!((reader.unread_total().await, reader.feed("all").await.len()), (0, 20));
-    });
-}
-
-#[test]
-fn a_like_that_missed_redis_makes_one_task_and_moves_the_post() {
+fn a_like_that_missed_redis_moves_the_post() {
     world(async |world| {
         let reader = world.reader(1, [10]).await;
         world.publish_and_deliver(10, "one").await;
         let score = async || reader.get("/v1/feed?order=ranked").await.ok()["items"][0]["score"].as_f64().unwrap();
         let before = score().await;
-        world.stack.pause("fan-out").await.unwrap();
         let refusal = world.refuse_redis().await;
         world.user(2).put("/v1/posts/10-1/like").await.ok();
-        assert_eq!(world.waiting("FanOutQueue").await, 1);
         refusal.end().await;
-        world.resume("fan-out").await;
+        world.idle().await;
         world.redis_is_asked_again().await;
         assert!((score().await - before - 1.0).abs() < 1e-9);
     });
 }
 
-/// The time that an outage note stands without a worker that prolongs it.
+/// The time that an outage note stands without a projector that extends it.
 const NOTE_STANDS: Duration = Duration::from_secs(3);
 
-/// Makes Redis available right after `change` is acknowledged, before any worker runs. Returns a reader's response at
+/// Makes Redis available right after `change` is acknowledged, before the projector runs. Returns a reader's response at
 /// that moment. Repeats until an attempt is fast enough.
 async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn()) -> Value {
     loop {
@@ -235,14 +221,14 @@ async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn(
         world.redis_is_asked_again().await;
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         world.user(1).get(reads).await.ok();
-        world.stack.pause("fan-out").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
         let refusal = world.refuse_redis().await;
         let started = Instant::now();
         change().await;
         refusal.end().await;
         let seen = world.user(1).get(reads).await.ok();
         let took = started.elapsed();
-        world.resume("fan-out").await;
+        world.resume("projector").await;
         if took < NOTE_STANDS {
             return seen;
         }

@@ -108,7 +108,7 @@ fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
         world.user(30).publish("of thirty").await;
         reader.get("/v1/users/1/following").await.ok();
         // The projector is paused, so the repetition must update the view.
-        world.stack.pause("relation-projector").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
         let app = world.stack.app("follow").unwrap();
         let (user, author) = (UserId::MIN, user_id(30));
         app.stores.edges.follow(user, &[author], app.stores.clock.now()).await.unwrap();
@@ -122,7 +122,7 @@ fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
         assert_eq!(reader.delete("/v1/following/30").await.ok()["following"], false);
         assert_eq!(reader.feed_ids().await.len(), 20);
         assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 2);
-        world.stack.resume("relation-projector").unwrap();
+        world.stack.resume("projector").unwrap();
     });
 }
 

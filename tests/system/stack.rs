@@ -119,7 +119,7 @@ fn every_function_accepts_its_sample_events() {
                 "fan-out" if path.ends_with("malformed.json") => {
                     assert_eq!(response["batchItemFailures"], json!([{ "itemIdentifier": "sample-0" }]));
                 }
-                "fan-out" | "relation-projector" => assert_eq!(response["batchItemFailures"], json!([]), "{path:?}"),
+                "fan-out" | "projector" => assert_eq!(response["batchItemFailures"], json!([]), "{path:?}"),
                 "migrate" => assert_eq!(response["done"], true, "{path:?}"),
                 "live-authorizer" | "live-sender" => {}
                 "live" if path.ends_with("changed.json") => assert_eq!(response["batchItemFailures"], json!([]), "{path:?}"),

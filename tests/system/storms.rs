@@ -44,7 +44,7 @@ async fn storm(world: &World, seed: u64) {
     }
     let held = rng.random();
     if held {
-        world.stack.pause("relation-projector").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
     }
     let plans: Vec<Vec<u8>> = (0..8).map(|_| (0..4).map(|_| rng.random_range(0..10)).collect()).collect();
     let path = format!("/v1/following/{author}");
@@ -59,7 +59,7 @@ async fn storm(world: &World, seed: u64) {
     }))
     .await;
     if held {
-        world.stack.resume("relation-projector").unwrap();
+        world.stack.resume("projector").unwrap();
     }
     world.idle().await;
     project(world, user, author, 2).await;

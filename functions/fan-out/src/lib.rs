@@ -1,5 +1,4 @@
-//! Runs the tasks of the queue: delivers pages of followers to views, lists further pages, updates views, counters and
-//! heads.
+//! Runs the tasks of the queue: delivers pages of followers to views, lists further pages, ranks posts, erases users.
 //!
 //! Each message is handled separately. A failed task is sent again on its own, and a malformed message reaches the
 //! dead-letter queue on its own.
@@ -50,14 +49,7 @@ pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchR
 /// followers in the same event.
 fn size(task: &Task) -> usize {
     match task {
-        Task::Sync { .. }
-        | Task::Rebuild { .. }
-        | Task::Card { .. }
-        | Task::Post { .. }
-        | Task::Notices { .. }
-        | Task::Rank { .. }
-        | Task::Rescore { .. }
-        | Task::Tell { .. } => 1,
+        Task::Rank { .. } | Task::Rescore { .. } => 1,
         Task::Batch { followers, .. } => followers.len(),
         Task::List { .. } | Task::Move { .. } | Task::Erase { .. } => usize::MAX,
     }

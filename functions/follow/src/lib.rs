@@ -1,7 +1,7 @@
 //! Follow and unfollow, lists, status, counters.
 //!
 //! The edge is the fact. The function updates the caller's own views before the response, so that the caller's next
-//! read shows the change. The relation projector updates them once more from the stream of edges, which also completes
+//! read shows the change. The projector updates them once more from the stream of edges, which also completes
 //! interrupted requests.
 
 mod author_lists;

@@ -15,7 +15,8 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     App,
     domain::{Post, PostId, Relation, Seq, SeqSet, UserId},
-    facts,
+    facts::StreamRecord,
+    project,
     reader::PairFacts,
 };
 use tracing::{error, warn};
@@ -84,20 +85,18 @@ pub(crate) async fn batch(app: &App, event: Event) -> Result<DynamoDbEventRespon
 /// The change that a record shows. A head, a body, or a window shows none: its post or read state has a record of its
 /// own. Neither does a malformed record, which stays malformed however often the stream repeats it.
 fn change_of(app: &App, record: &EventRecord) -> Option<Change> {
-    let (tables, keys) = (&app.settings.tables, &record.change.keys);
-    let table = record.event_source_arn.as_deref().and_then(|arn| arn.split('/').nth(1)).unwrap_or_default();
-    let pair = facts::edge_of_record(keys);
-    if table == tables.posts {
-        return facts::post_of_record(keys).map(Change::Post);
+    let (arn, change) = (record.event_source_arn.as_deref(), &record.change);
+    let shown = StreamRecord { arn, keys: &change.keys, old: &change.old_image, new: &change.new_image };
+    match shown.change(&app.settings.tables) {
+        Ok(Some(project::Change::Post(post))) => Some(Change::Post(post)),
+        Ok(Some(project::Change::Reads { user, author, .. })) => Some(Change::Marks(user, author)),
+        Ok(Some(project::Change::Edge { user, author, .. })) => Some(Change::Edge(user, author)),
+        Ok(_) => None,
+        Err(malformed) => {
+            error!(event = record.event_id, %malformed, "not mirrored");
+            None
+        }
     }
-    if table == tables.reads {
-        return pair.map(|(user, author)| Change::Marks(user, author));
-    }
-    let edge = pair.filter(|_| table == tables.following);
-    if edge.is_none() {
-        error!(event = record.event_id, "malformed stream record: it is not mirrored");
-    }
-    edge.map(|(user, author)| Change::Edge(user, author))
 }
 
 impl<'a> Mirror<'a> {

@@ -145,7 +145,7 @@ impl FanOuts {
     ///
     /// If pages cannot be sent, or the end of a fan-out without pages cannot be stored, this still succeeds: the post
     /// stays listed as unfinished, and reconcile does the rest. Fails if Redis could not be updated
-    /// (head, counters, deletion) and no task could be left for that.
+    /// (head, counters, deletion) and the outage could not be noted.
     pub async fn start(&self, fan_out: FanOut) -> Result<()> {
         if let Err(error) = self.show(fan_out).await {
             self.note_unsent(fan_out.kind, fan_out.post).await;
@@ -157,11 +157,32 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Tells Redis of a change of an author's posts, or leaves that to a worker. It comes before the first
+    /// Tells Redis of a change of an author's posts, or leaves that to the projector. It comes before the first
     /// delivery, because a rebuild after the delivery must not use what Redis knew before.
     async fn show(&self, fan_out: FanOut) -> Result<()> {
-        let tell = || vec![Task::Tell { fan_out }];
-        self.sync.or_enqueue(self.update(fan_out).await, tell).await
+        let tombstone = async {
+            match fan_out.kind {
+                FanOutKind::Deliver => Ok(()),
+                FanOutKind::Retract => {
+                    let tombstone = PostSummary::tombstone(fan_out.key());
+                    self.stores.post_views.remember(&[(tombstone, None)], None).await
+                }
+            }
+        };
+        let (head, tombstone) = futures::join!(self.show_head(fan_out.post.author), tombstone);
+        self.sync.or_later(head.and(tombstone)).await
+    }
+
+    /// Updates the author's head from the facts, and removes the author's counters. The head of the facts: a publish
+    /// and a delete at the same time know heads of the same version, each without the other's change.
+    pub(crate) async fn show_head(&self, author: UserId) -> Result<()> {
+        let stores = &self.stores;
+        let head = async {
+            let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+            stores.head_views.replace_head(author, &head).await
+        };
+        let (shown, forgotten) = futures::join!(head, stores.relation_views.forget_counters(author, None));
+        shown.and(forgotten)
     }
 
     /// Stores that pages are not in the queue. Without it, reconcile may send them only after [`BACKLOG_WAIT_MS`].
@@ -201,18 +222,7 @@ impl FanOuts {
         if progress.pages_done < u64::from(fan_out.pages) {
             return Ok(());
         }
-        // Publish does this too, but may have been interrupted before.
-        self.tell(fan_out).await?;
         self.complete(fan_out, progress.handled).await
-    }
-
-    /// Does what could not be done when the fan-out began.
-    pub(crate) async fn late_start(&self, fan_out: FanOut) -> Result<()> {
-        if self.post(fan_out).await?.is_none() {
-            return Ok(());
-        }
-        self.update(fan_out).await?;
-        if fan_out.pages > 0 { Ok(()) } else { self.complete(fan_out, 0).await }
     }
 
     /// Returns whether no message waits and no more messages are in flight than the workers hold.
@@ -242,10 +252,7 @@ impl FanOuts {
     pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool> {
         let (fan_out, posts) = (FanOut::of(post, head), &self.stores.posts);
         match inspected {
-            Inspected::Done(progress) => {
-                self.show(fan_out).await?;
-                self.complete(fan_out, progress.handled).await.map(|()| true)
-            }
+            Inspected::Done(progress) => self.complete(fan_out, progress.handled).await.map(|()| true),
             Inspected::Moving { pages_done } => posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await,
             Inspected::UsedUp { .. } => posts.note_look(fan_out.kind, post.id, Look::GivenUp).await,
             Inspected::Missing { pages_done, pages } => {
@@ -253,8 +260,6 @@ impl FanOuts {
                 if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at, token }).await? {
                     return Ok(false);
                 }
-                // Publish shows the head, but may have been interrupted before.
-                self.show(fan_out).await?;
                 // At most as many tasks as a publish sends. Each skips the pages that are done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
@@ -346,28 +351,6 @@ impl FanOuts {
                 }
             }
             FanOutKind::Retract => self.stores.posts.finish_retraction(fan_out.post).await?,
-        }
-        Ok(())
-    }
-
-    async fn update(&self, fan_out: FanOut) -> Result<()> {
-        let (author, stores) = (fan_out.post.author, &self.stores);
-        // The head of the facts: a publish and a delete at the same time know heads of the same version, each without
-        // the other's change.
-        let head = async {
-            let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-            stores.head_views.replace_head(author, &head).await
-        };
-        let (shown, told) = futures::join!(head, self.tell(fan_out));
-        shown.and(told)
-    }
-
-    /// Removes the author's counters, and stores that a deleted post is deleted.
-    async fn tell(&self, fan_out: FanOut) -> Result<()> {
-        let author = fan_out.post.author;
-        self.stores.relation_views.forget_counters(author, None).await?;
-        if fan_out.kind == FanOutKind::Retract {
-            self.stores.post_views.remember(&[(PostSummary::tombstone(fan_out.key()), None)], None).await?;
         }
         Ok(())
     }

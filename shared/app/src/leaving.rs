@@ -67,7 +67,8 @@ impl Leaving {
                         return Ok(erasure);
                     }
                 }
-                self.fan_outs.sync.later.instead(&error, &[task(user, &erasure, true)]).await?;
+                let tasks = [task(user, &erasure, true)];
+                futures::try_join!(stores.queue.send(&tasks), self.fan_outs.sync.later.instead(&error))?;
             }
             // A task is under way.
             Ok(()) if !is_new => {}

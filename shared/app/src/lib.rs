@@ -60,6 +60,7 @@ pub mod once;
 pub mod outage;
 mod people;
 pub mod ports;
+pub mod project;
 mod publishing;
 pub mod reader;
 mod recorder;

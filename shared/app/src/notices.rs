@@ -16,7 +16,7 @@ use crate::{
     PARALLEL, Stores, cut, in_parallel,
     once::{Attempt, Begun, Once},
     outage::Later,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticeWritten, NoticesPublished, Result, Store, StoreError, Task},
+    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticeWritten, NoticesPublished, Result, Store, StoreError},
 };
 
 /// A read state loses the slots of dead notices if it has more slots than twice the live notices and this number.
@@ -415,14 +415,10 @@ impl NoticeBoard {
         }
     }
 
-    /// Writes a fact to its view. Returns whether Redis accepted it. If not, a task does it later.
+    /// Writes a fact to its view. Returns whether Redis accepted it. If not, the projector does it later.
     async fn show(&self, view: &NoticeView) -> Result<bool> {
         let Err(error) = self.stores.notice_views.replace_notices(view).await else { return Ok(true) };
-        let (platform, user) = match view.record() {
-            NoticeRecord::Head(platform) => (platform, None),
-            NoticeRecord::Reads(user, platform) => (platform, Some(user)),
-        };
-        self.later.instead(&error, &[Task::Notices { platform, user }]).await?;
+        self.later.instead(&error).await?;
         Ok(false)
     }
 }

@@ -1,12 +1,12 @@
-//! Changes while Redis is unavailable, and stale views until workers have updated them.
+//! Changes while Redis is unavailable, and stale views until the projector has updated them.
 //!
-//! A change that cannot reach its view is left to a task. Until a worker has done the task, the view is stale, even if
-//! Redis is available again. A reader of the view cannot detect that. Therefore the process that sends the task also
-//! writes the outage note to the facts. The note stands for a few seconds. Workers that fail at such a task, or that
-//! complete one, extend it. A process relies on a read of the note for a second. If its next read fails, it assumes no
-//! outage, and may use stale views until a read succeeds. While the note stands, responses come from the facts and are
-//! marked `Degraded`. A change is acknowledged only when the note has stood for a second, so that every process has
-//! tried to read it.
+//! A change that cannot reach its view is in the change stream of its table, and the [projector](crate::project) updates
+//! the view. Until then the view is stale, even if Redis is available again. A reader of the view cannot detect that.
+//! Therefore the process that changed the fact also writes the outage note to the facts. The note stands for a few
+//! seconds. The projector extends it as long as views are unavailable or behind. A process relies on a read of the note
+//! for a second. If its next read fails, it assumes no outage, and may use stale views until a read succeeds. While the
+//! note stands, responses come from the facts and are marked `Degraded`. A change is acknowledged only when the note has
+//! stood for a second, so that every process has tried to read it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,11 +21,7 @@ use crate::{
     ports::{Result, Store, StoreError, Task},
 };
 
-/// The delay of a task that is left in advance. Usually the fact is written within it. Under contention a write may
-/// take longer. Then the task may come too early, and only the request itself updates the view.
-const IN_ADVANCE: Duration = Duration::from_secs(5);
-
-/// The time that a note stands: longer than a worker needs for a task that does not wait.
+/// The time that a note stands: longer than a record usually waits in a stream.
 const STANDS: Duration = Duration::from_secs(3);
 
 /// The time that a process relies on one read of the note, and on one write of it.
@@ -69,7 +65,7 @@ impl Outage {
             known.until = until.max(known.until);
             known.looked_at = now.max(known.looked_at);
         }
-        let detail = || "views may lack changes that wait for a worker".into();
+        let detail = || "views may lack changes that wait for the projector".into();
         if now < self.known().until {
             return Err(StoreError::Unavailable { store: Store::Views, operation: "outage", source: detail() });
         }
@@ -82,7 +78,7 @@ impl Outage {
         outage.and(view)
     }
 
-    /// Notes that a change waits in a task that is not tried before `pause` is over. Returns since when the note
+    /// Notes that a change is not tried before `pause` is over. Returns since when the note
     /// stands. After a failed write, the next one is tried a second later.
     async fn note(&self, pause: Duration) -> Result<Timestamp> {
         let now = self.stores.clock.now();
@@ -116,7 +112,7 @@ impl Outage {
     }
 }
 
-/// Updates of views that are left to workers.
+/// Updates of views that come later: from a stream, or from a task that failed.
 #[derive(Clone)]
 pub struct Later {
     pub stores: Arc<Stores>,
@@ -124,25 +120,20 @@ pub struct Later {
 }
 
 impl Later {
-    /// Leaves to a worker the update that failed with `error`. The fact is stored, so the caller may respond as if the
-    /// view had the change. Returns when the note has stood for as long as a process may rely on its last read. From
-    /// then on no process uses the stale views, unless it cannot read the note.
+    /// Leaves to the projector the update that failed with `error`. The fact is stored, so the caller may respond as if
+    /// the view had the change. Returns when the note has stood for as long as a process may rely on its last read.
+    /// From then on no process uses the stale views, unless it cannot read the note.
     ///
-    /// Fails if the queue does not accept a task either, or the note cannot be written: other processes may use the
-    /// stale views then. The caller must not report success. Its repetition updates the view.
-    pub(crate) async fn instead(&self, error: &StoreError, tasks: &[Task]) -> Result<()> {
-        warn!(error = error as &dyn std::error::Error, ?tasks, "could not update the views, a worker will update them");
-        let (since, sent) = futures::join!(self.outage.note(Duration::ZERO), self.stores.queue.send(tasks));
-        let left = since?.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
+    /// Fails if the note cannot be written: other processes may use the stale views for a moment. The caller must not
+    /// report success.
+    pub(crate) async fn instead(&self, error: &StoreError) -> Result<()> {
+        warn!(error = error as &dyn std::error::Error, "could not update the views, the projector will update them");
+        let since = self.outage.note(Duration::ZERO).await?;
+        let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
         if left > 0 {
             (self.stores.wait)(Duration::from_millis(left)).await;
         }
-        sent
-    }
-
-    /// Leaves a task that repeats an update, before the fact is written: the process may end before the view.
-    pub(crate) async fn in_advance(&self, task: Task) {
-        logged!(self.stores.queue.send_after(&[task], IN_ADVANCE).await, "no task was left in advance");
+        Ok(())
     }
 
     /// Sends a task that has now failed `tries` times again with a delay, if it has had fewer than `most` attempts. A
@@ -155,16 +146,18 @@ impl Later {
             return false;
         }
         let pause = pause(task, tries);
-        let sent = self.stores.queue.send_again(std::slice::from_ref(task), tries, pause);
-        futures::join!(self.extend_note(task, pause), sent).1.is_ok()
+        let noted = async {
+            if task.is_missed_by_views() {
+                self.extend_note(pause).await;
+            }
+        };
+        futures::join!(noted, self.stores.queue.send_again(std::slice::from_ref(task), tries, pause)).1.is_ok()
     }
 
-    /// Extends the note after a task has failed or is done, because other tasks of the same outage may still wait.
-    /// Nothing was acknowledged here, so a failed write costs only that some responses come from a stale view.
-    pub(crate) async fn extend_note(&self, task: &Task, pause: Duration) {
-        if task.is_missed_by_views() {
-            logged!(self.outage.note(pause).await, "could not extend the outage note: views may be stale for a moment");
-        }
+    /// Extends the note, because views are behind. Nothing was acknowledged here, so a failed write costs only that
+    /// some responses come from a stale view.
+    pub(crate) async fn extend_note(&self, pause: Duration) {
+        logged!(self.outage.note(pause).await, "could not extend the outage note: views may be stale for a moment");
     }
 }
 

@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::{
     Stores,
     outage::Later,
-    ports::{CardVersion, ProfileSet, Result, Store, StoreError, Task},
+    ports::{CardVersion, ProfileSet, Result, Store, StoreError},
 };
 
 /// Use cases of profiles. Clones share the stores.
@@ -35,13 +35,12 @@ impl People {
     }
 
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet> {
-        self.later.in_advance(Task::Card { user, in_advance: true }).await;
         let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
         // Even if the facts had the content: an earlier request may have ended before its view.
         if let ProfileSet::Stands(profile) = &set
             && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
         {
-            self.later.instead(&error, &[Task::Card { user, in_advance: false }]).await?;
+            self.later.instead(&error).await?;
         }
         Ok(set)
     }

@@ -9,7 +9,7 @@ use tracing::warn;
 use crate::{
     Stores,
     fan_out::{DeliveryStatus, FanOuts},
-    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, Result, Task},
+    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, Result},
     reader::Found,
 };
 use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
@@ -85,11 +85,10 @@ impl Publishing {
             let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
             return Ok(if live { PostChange::NotAuthor } else { PostChange::Unknown });
         }
-        self.fan_outs.sync.later.in_advance(Task::Post { post: id, in_advance: true }).await;
         let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(PostChange::Unknown) };
         // Even if the facts had the text: an earlier request may have ended before its view.
         let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
-        self.fan_outs.sync.or_enqueue(shown, || vec![Task::Post { post: id, in_advance: false }]).await?;
+        self.fan_outs.sync.or_later(shown).await?;
         Ok(PostChange::Stands(post))
     }
 

@@ -1,8 +1,8 @@
-//! [`ViewSync`]: updates views after a change of facts, or leaves a task to a worker and writes the outage note.
+//! [`ViewSync`]: updates views after a change of facts, or writes the outage note and leaves them to the projector.
 
 use crate::{
     outage::Later,
-    ports::{Result, Store, Task},
+    ports::{Result, Task},
     reader::{PairFacts, Readers},
 };
 use std::time::Duration;
@@ -19,9 +19,9 @@ const RELIED_ON: Duration = Duration::from_millis(900);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave an update that fails to a worker. They fail if the task
-/// cannot be sent or the outage note cannot be written. `pair`, `post`, `reacted`, `follows` and `choices_of` return
-/// the error, and their callers repeat them. A *pair* is one user and one author.
+/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave an update that fails to the projector. They fail if the
+/// outage note cannot be written. `post`, `reacted`, `follows` and `choices_of` return the error, and the projector
+/// repeats them.
 #[derive(Clone)]
 pub struct ViewSync {
     pub readers: Readers,
@@ -37,46 +37,38 @@ impl ViewSync {
         // Both updates run, even if one fails.
         let lists = self.readers.stores.relation_views.apply(edges);
         let (feed, lists) = futures::join!(self.readers.sync_edges(user, edges.to_vec()), lists);
-        let tasks = || edges.iter().map(|edge| Task::sync(user, edge.author)).collect();
-        self.or_enqueue(feed.and(lists), tasks).await
+        self.or_later(feed.and(lists)).await
     }
 
     /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live:
     /// an author who is not followed has no field. Neither a list of followers nor a counter changes.
     pub(crate) async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<()> {
-        let shown = self.readers.sync_edges(user, edges.to_vec()).await;
-        self.or_enqueue(shown, || edges.iter().map(|edge| Task::sync(user, edge.author)).collect()).await
+        self.or_later(self.readers.sync_edges(user, edges.to_vec()).await).await
     }
 
     /// Updates the view of one reader from these read states. Returns whether the view has them now.
     pub(crate) async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool> {
         let shown = self.readers.show_reads(user, pairs).await;
         let is_shown = shown.is_ok();
-        let authors = || pairs.iter().map(|pair| pair.author).collect::<Vec<_>>();
-        self.or_enqueue(shown, || Task::sync_reads(user, &authors())).await?;
+        self.or_later(shown).await?;
         Ok(is_shown)
     }
 
     pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<()> {
-        self.or_enqueue(self.readers.sync_reads(user, author).await, || vec![Task::sync(user, author)]).await
+        self.or_later(self.readers.sync_reads(user, author).await).await
     }
 
-    /// Updates a reader's reactions to one author, the counts of the post, and the author's counters.
+    /// Updates a reader's reactions to one author, the counts of the post, and the author's counters. The projector has
+    /// a worker compute the post's step.
     pub(crate) async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<()> {
         let stores = &self.readers.stores;
         // All updates run, even if one fails.
-        let (shown, forgotten, reacted) = futures::join!(
+        let (shown, forgotten, counted) = futures::join!(
             stores.reaction_views.change(user, post.author, state),
             stores.relation_views.forget_counters(post.author, Some(user)),
-            self.reacted(post)
+            stores.post_views.expire_counts(post)
         );
-        if let Err(error) = &reacted
-            && error.store() == Store::Queue
-        {
-            return reacted;
-        }
-        let later = || vec![Task::Sync { user, author: post.author, reacted: Some(post.seq) }];
-        self.or_enqueue(shown.and(forgotten).and(reacted), later).await
+        self.or_later(shown.and(forgotten).and(counted.map(drop))).await
     }
 
     /// Updates the counts of a post after a reaction, and has a worker compute its step. May be repeated.
@@ -100,15 +92,6 @@ impl ViewSync {
         stores.post_views.remember(&stored, None).await
     }
 
-    /// Updates all views of one pair from the current facts. May be repeated after an error.
-    pub(crate) async fn pair(&self, user: UserId, author: UserId) -> Result<()> {
-        self.follows(user, &[author]).await?;
-        self.readers.sync_reads(user, author).await?;
-        // The counters come last, because they include reactions.
-        self.readers.sync_reactions(user, author).await?;
-        self.readers.stores.relation_views.forget_counters(author, None).await
-    }
-
     /// Updates feed, lists and counters of a follower from the current edges to these authors. May be repeated.
     pub async fn follows(&self, user: UserId, authors: &[UserId]) -> Result<()> {
         let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
@@ -126,9 +109,9 @@ impl ViewSync {
         self.readers.sync_edges(user, live).await
     }
 
-    /// Leaves tasks to a worker if an update of views has failed.
-    pub(crate) async fn or_enqueue(&self, shown: Result<()>, tasks: impl FnOnce() -> Vec<Task>) -> Result<()> {
+    /// Leaves an update of views that has failed to the projector.
+    pub(crate) async fn or_later(&self, shown: Result<()>) -> Result<()> {
         let Err(error) = shown else { return Ok(()) };
-        self.later.instead(&error, &tasks()).await
+        self.later.instead(&error).await
     }
 }

@@ -10,7 +10,7 @@ tokio::task_local! {
 pub async fn counted<T>(request: impl Future<Output = T>) -> (T, f64) {
     let counting = async {
         let result = request.await;
-        (result, UNITS.get())
+        (result, UNITS.with(Cell::get))
     };
     UNITS.scope(Cell::new(0.0), counting).await
 }

@@ -2,23 +2,19 @@
 
 use std::time::Duration;
 
-use tidemark_domain::PostId;
 use tracing::warn;
 
 use crate::{
-    Leaving, OutOfTime, People,
+    Leaving, OutOfTime,
     fan_out::FanOuts,
-    notices::NoticeBoard,
     outage::{FEW_TRIES, MOST_TRIES},
-    ports::{Rebuild, Result, Store, StoreError, Task},
+    ports::{Result, Store, StoreError, Task},
 };
 
 /// The use cases that have tasks. Clones share the stores.
 #[derive(Clone)]
 pub struct Worker {
     pub fan_outs: FanOuts,
-    pub notices: NoticeBoard,
-    pub people: People,
 }
 
 impl Worker {
@@ -28,7 +24,10 @@ impl Worker {
         let later = &self.fan_outs.sync.later;
         match self.run(task, out_of_time).await {
             Ok(()) => {
-                later.extend_note(task, Duration::ZERO).await;
+                if task.is_missed_by_views() {
+                    // Other tasks of the same outage may still wait.
+                    later.extend_note(Duration::ZERO).await;
+                }
                 true
             }
             Err(error) => {
@@ -41,28 +40,16 @@ impl Worker {
     /// Runs one task. A task may run any number of times, in any order. Out of time, a task that lists pages, moves
     /// posts or erases a user sends its rest as a new task. After an error the task is not done.
     pub async fn run(&self, task: &Task, out_of_time: OutOfTime<'_>) -> Result<()> {
-        let (fan_outs, sync) = (&self.fan_outs, &self.fan_outs.sync);
+        let fan_outs = &self.fan_outs;
         match task {
             Task::Batch { fan_out, page, followers } => fan_outs.page(*fan_out, *page, followers).await,
             Task::List { fan_out, from, to } => fan_outs.list(*fan_out, *from..*to, out_of_time).await,
-            Task::Tell { fan_out } => fan_outs.late_start(*fan_out).await,
             Task::Rank { post, token } => fan_outs.rank(*post, *token).await,
             Task::Rescore { author, life } => fan_outs.rescore(*author, *life).await,
             Task::Move { author, posts, pages, from, to } => {
                 fan_outs.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
             }
-            Task::Notices { platform, user } => self.notices.sync(*platform, *user).await,
-            Task::Post { post, .. } => sync.post(*post).await,
-            Task::Card { user, .. } => self.people.sync(*user).await,
             Task::Erase { user, chain, .. } => Leaving { fan_outs: fan_outs.clone() }.run(*user, *chain, out_of_time).await,
-            Task::Rebuild { user } => sync.readers.rebuild(*user, Rebuild::Anew).await.map(|_| ()),
-            Task::Sync { user, author, reacted } => {
-                sync.pair(*user, *author).await?;
-                let Some(seq) = reacted else { return Ok(()) };
-                let post = PostId::new(*author, *seq);
-                fan_outs.stores.post_views.forget_counts(post).await?;
-                sync.reacted(post).await
-            }
         }
     }
 }

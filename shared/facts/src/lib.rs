@@ -31,8 +31,8 @@ use tidemark_app::{
 };
 
 use decode::read;
+pub use stream::{MalformedRecord, StreamRecord};
 pub use units::CountUnits;
-pub use stream::{edge_of_record, may_change_follow, post_of_record};
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::{KeysAndAttributes, ReturnConsumedCapacity}};
+use aws_sdk_dynamodb::{
+    operation::query::builders::QueryFluentBuilder,
+    types::{KeysAndAttributes, ReturnConsumedCapacity},
+};
 use futures::future::try_join_all;
 use tidemark_domain::UserId;
 

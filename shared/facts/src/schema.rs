@@ -134,6 +134,17 @@ items! {
     /// The key of an item of an author.
     PostKey in "posts" { author: NonZeroU64, item: String };
 
+    ReactionKey in "reactions" { shard: String, item: String };
+
+    ProfileKey in "profiles" { user: NonZeroU64 };
+
+    PlatformKey in "notices" { platform: Platform, item: String };
+
+    NoticeReadsKey in "notice_reads" { user: NonZeroU64, platform: Platform };
+
+    /// The version of a read state, without the rest.
+    ReadsVersion in "reads" { version: u32 };
+
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
     maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8, named: u64 };

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use aws_sdk_dynamodb::{
     error::{BuildError, ProvideErrorMetadata, SdkError},
     operation::{query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError},
-    types::{AttributeValue, ConditionCheck, Delete, Put, ReturnConsumedCapacity, ReturnValue, Select, TransactWriteItem, Update},
+    types::{
+        AttributeValue, ConditionCheck, Delete, Put, ReturnConsumedCapacity, ReturnValue, Select, TransactWriteItem, Update,
+    },
 };
 use tidemark_domain::SeqSet;
 

@@ -136,18 +136,13 @@ impl SqsEvents {
     }
 }
 
-/// The message group: an author, a reader or a platform.
+/// The message group: a user.
 fn group(task: &Task) -> String {
     match task {
-        Task::Batch { fan_out, .. } | Task::List { fan_out, .. } | Task::Tell { fan_out, .. } => fan_out.post.author.to_string(),
-        Task::Post { post, .. } | Task::Rank { post, .. } => post.author.to_string(),
+        Task::Batch { fan_out, .. } | Task::List { fan_out, .. } => fan_out.post.author.to_string(),
+        Task::Rank { post, .. } => post.author.to_string(),
         Task::Rescore { author, .. } | Task::Move { author, .. } => author.to_string(),
-        Task::Sync { user, .. }
-        | Task::Rebuild { user, .. }
-        | Task::Card { user, .. }
-        | Task::Erase { user, .. }
-        | Task::Notices { user: Some(user), .. } => user.to_string(),
-        Task::Notices { platform, user: None, .. } => format!("platform-{platform}"),
+        Task::Erase { user, .. } => user.to_string(),
     }
 }
 
@@ -242,6 +237,10 @@ impl Failures for SqsTasks {
     async fn waiting(&self) -> Result<u64, StoreError> {
         Ok(self.numbers("waiting", &[QueueAttributeName::ApproximateNumberOfMessages]).await?[0])
     }
+
+    async fn give_up(&self, what: &str) -> Result<(), StoreError> {
+        send_all(&self.client, &self.queue_url, &[(what.to_owned(), String::new())], Duration::ZERO).await
+    }
 }
 
 fn unavailable(operation: &'static str, source: impl Into<Source>) -> StoreError {
@@ -268,11 +267,6 @@ mod tests {
             (Task::Batch { fan_out, page: 1, followers: vec![1, u64::MAX] }, 0),
             (Task::Batch { fan_out, page: 1, followers: vec![] }, 1),
             (Task::List { fan_out, from: 0, to: 2 }, 0),
-            (Task::Tell { fan_out }, 0),
-            (Task::sync("1".parse().unwrap(), "7".parse().unwrap()), 0),
-            (Task::sync("1".parse().unwrap(), "7".parse().unwrap()), 1),
-            (Task::Notices { platform: "7".parse().unwrap(), user: None }, 0),
-            (Task::Notices { platform: "7".parse().unwrap(), user: Some("1".parse().unwrap()) }, 0),
             (Task::Rank { post: "7-3".parse().unwrap(), token: u64::MAX }, 0),
             (Task::Rescore { author: "7".parse().unwrap(), life: 9 }, 0),
             (
@@ -292,11 +286,6 @@ mod tests {
             format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[1,18446744073709551615]}}"#),
             format!(r#"{{"v":1,"type":"batch",{fan_out},"page":1,"followers":[],"tries":1}}"#),
             format!(r#"{{"v":1,"type":"list",{fan_out},"from":0,"to":2}}"#),
-            format!(r#"{{"v":1,"type":"tell",{fan_out}}}"#),
-            r#"{"v":1,"type":"sync","user":"1","author":"7"}"#.to_owned(),
-            r#"{"v":1,"type":"sync","user":"1","author":"7","tries":1}"#.to_owned(),
-            r#"{"v":1,"type":"notices","platform":7}"#.to_owned(),
-            r#"{"v":1,"type":"notices","platform":7,"user":"1"}"#.to_owned(),
             r#"{"v":1,"type":"rank","post":"7-3","token":18446744073709551615}"#.to_owned(),
             r#"{"v":1,"type":"rescore","author":"7","life":9}"#.to_owned(),
             format!(r#"{{"v":1,"type":"move","author":"7","posts":[{moved}],"pages":9,"from":2,"to":4,"tries":1}}"#),
@@ -310,7 +299,7 @@ mod tests {
 
     #[test]
     fn malformed_messages_are_refused() {
-        for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"sync","user":"1","author":"7"}"#, "[1]"] {
+        for body in ["", "{}", r#"{"v":1,"type":"other"}"#, r#"{"v":2,"type":"rescore","author":"7","life":9}"#, "[1]"] {
             assert!(decode::<Task>(body).is_err(), "{body}");
         }
     }

@@ -193,7 +193,7 @@ fn follows_with_a_lost_response_return_created_up_to_the_limit_and_an_unfollow_i
         let reader = world.user(1);
         reader.feed_ids().await;
         world.idle().await;
-        world.stack.pause("relation-projector").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
         for code in UNSURE {
             lose(proxy, "follow", code);
             assert_eq!(reader.put("/v1/following/99").await.ok()["created"], true);
@@ -203,7 +203,7 @@ fn follows_with_a_lost_response_return_created_up_to_the_limit_and_an_unfollow_i
             proxy.forward_all();
             assert_eq!(reader.feed_ids().await, [""; 0], "the request itself updates the view");
         }
-        world.resume("relation-projector").await;
+        world.resume("projector").await;
         let app = world.stack.app("follow").unwrap();
         let (limit, user) = (app.settings.following_limit, user_id(2));
         world.follow([2], 50).await;

@@ -12,7 +12,7 @@ use tidemark_tools::api::Api;
 /// The largest threshold that the template accepts. Posts of authors with fewer followers are pushed.
 pub const NEVER_PULLED: u32 = 10_000_000;
 /// The function whose stream has the edges that were written without the API. No view needs them.
-const PROJECTOR: &str = "relation-projector";
+const PROJECTOR: &str = "projector";
 
 /// A stack with its own client.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ fn inside(binary: &str, app: &Arc<App>) -> Option<Program> {
         "mark-read" => program!(app, tidemark_mark_read::handle),
         "notice" => program!(app, tidemark_notice::handle),
         "profile" => program!(app, tidemark_profile::handle),
-        "relation-projector" => program!(app, tidemark_relation_projector::handle),
+        "projector" => program!(app, tidemark_projector::handle),
         "reconcile" => program!(app, tidemark_reconcile::handle),
         "migrate" => program!(app, tidemark_migrate::handle),
         "live" => program!(app, tidemark_live::handle),

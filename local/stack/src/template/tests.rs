@@ -30,9 +30,7 @@ fn every_kind_of_event_source_is_read_with_its_settings() {
     assert!(health_is_open);
     let Some(EventSource::Sqs(sqs)) = sources("fan-out").into_iter().next() else { panic!("fan-out has a queue") };
     assert_eq!((sqs.queue.as_str(), sqs.batch_size, sqs.report_failures), ("FanOutQueue", 3, true));
-    let Some(EventSource::Stream(stream)) = sources("relation-projector").into_iter().next() else {
-        panic!("the projector has a stream")
-    };
+    let Some(EventSource::Stream(stream)) = sources("projector").into_iter().next() else { panic!("the projector has a stream") };
     assert_eq!(stream.table, "FollowingTable");
     assert_eq!(stream.on_failure.as_deref(), Some("ProjectorFailuresQueue"));
     assert!(stream.bisect && stream.report_failures && stream.from_oldest);
@@ -83,11 +81,7 @@ fn an_error_in_the_template_names_its_resource() {
             "Stream: !GetAtt CountersTable.StreamArn",
             ["MigrateFunction", "CountersTable"],
         ),
-        (
-            "Stream: !GetAtt FollowingTable.StreamArn",
-            "FilterCriteria: {Filters: []}",
-            ["RelationProjectorFunction", "FilterCriteria"],
-        ),
+        ("Stream: !GetAtt FollowingTable.StreamArn", "FilterCriteria: {Filters: []}", ["ProjectorFunction", "FilterCriteria"]),
         ("FAN_OUT_QUEUE_URL: !Ref FanOutQueue", "FAN_OUT_QUEUE_URL: !Ref FanOutQueue.Arn", ["Globals", "FanOutQueue.Arn"]),
         ("Type: ScheduleV2", "Type: Schedule", ["MigrateFunction", "does not support `Schedule`"]),
         ("rate(1 minute)", "rate(1 fortnight)", ["ReconcileFunction", "fortnight"]),

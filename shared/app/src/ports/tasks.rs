@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use tidemark_domain::{FeedKey, Modes, Platform, Post, PostId, Rank, Seq, Step, Timestamp, UserId};
+use tidemark_domain::{FeedKey, Modes, Post, PostId, Rank, Seq, Step, Timestamp, UserId};
 
 use crate::error::Result;
 
@@ -75,16 +75,6 @@ pub enum Task {
         /// The page after the last.
         to: u16,
     },
-    /// The author's counters and head, or the summary of a deleted post, could not be updated when the fan-out began.
-    Tell { fan_out: FanOut },
-    /// A change of this pair did not reach its view: update the views of the pair from the facts.
-    Sync {
-        user: UserId,
-        author: UserId,
-        /// The post whose counts changed, after a reaction.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reacted: Option<Seq>,
-    },
     /// Reactions to a post: change its step if they imply another, and tell ranked feeds.
     Rank {
         post: PostId,
@@ -107,8 +97,6 @@ pub enum Task {
         /// The page after the last.
         to: u16,
     },
-    /// Many changes of one reader did not reach the view: rebuild it.
-    Rebuild { user: UserId },
     /// A user has asked to leave: continue the erasure.
     Erase {
         user: UserId,
@@ -119,58 +107,18 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         closes: bool,
     },
-    /// A changed profile did not reach its view: replace the user's card.
-    Card {
-        user: UserId,
-        /// Whether the task was left before the change, whose request updates the view itself.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        in_advance: bool,
-    },
-    /// An edit did not reach its view: store the post and its text. `in_advance` as for [`Task::Card`].
-    Post {
-        post: PostId,
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        in_advance: bool,
-    },
-    /// A change of notices did not reach its view: replace the platform's head, or the user's read state on it.
-    Notices {
-        platform: Platform,
-        /// `None` for the head.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        user: Option<UserId>,
-    },
 }
-
-/// Up to this many read states of one reader are updated by one `sync` task each. More are updated by one rebuild.
-const MOST_SYNCS: usize = 8;
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
 impl Task {
-    /// Creates the task that updates all views of one pair.
-    pub fn sync(user: UserId, author: UserId) -> Self {
-        Self::Sync { user, author, reacted: None }
-    }
-
-    /// Creates the tasks after changes of read states. Many changes become one rebuild, which costs less.
-    pub fn sync_reads(user: UserId, authors: &[UserId]) -> Vec<Self> {
-        match authors.len() {
-            0..=MOST_SYNCS => authors.iter().map(|&author| Self::sync(user, author)).collect(),
-            _ => vec![Self::Rebuild { user }],
-        }
-    }
-
-    /// Returns whether views are stale until the task is done. Views that wait for a page of a fan-out are not: the
-    /// delivery status of the post shows that it is in progress. Nor are scores: they follow reactions within seconds.
+    /// Returns whether views are stale until the task is done: Redis may say that a user who has left may call. Views
+    /// that wait for a page of a fan-out are not stale: the delivery status of the post shows that it is in progress.
+    /// Nor are scores: they follow reactions within seconds.
     pub fn is_missed_by_views(&self) -> bool {
-        match self {
-            Self::Batch { .. } | Self::List { .. } | Self::Rank { .. } | Self::Rescore { .. } | Self::Move { .. } => false,
-            Self::Erase { closes, .. } => *closes,
-            Self::Tell { .. } | Self::Sync { .. } | Self::Rebuild { .. } | Self::Notices { .. } => true,
-            Self::Card { in_advance, .. } | Self::Post { in_advance, .. } => !in_advance,
-        }
+        matches!(self, Self::Erase { closes: true, .. })
     }
 }
 
@@ -204,6 +152,8 @@ pub trait TaskQueue: Send + Sync {
 pub trait Failures: Send + Sync {
     /// Returns the approximate number of messages.
     async fn waiting(&self) -> Result<u64>;
+    /// Sends a message about something that no attempt can do.
+    async fn give_up(&self, what: &str) -> Result<()>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,5 +1,0 @@
-//! Wiring of the `relation-projector` function.
-
-fn main() -> Result<(), lambda_runtime::Error> {
-    tidemark::run(tidemark_relation_projector::handle)
-}

@@ -1,0 +1,198 @@
+//! [`Projector`]: brings views in line with facts that have changed.
+//!
+//! The tables whose items are copied into views have change streams. Each record names a [`Change`], and the projector
+//! derives the views from the facts again. The result depends on the facts alone, so records may be repeated, late or
+//! out of order. Usually the request that changed the fact has updated the views before its response. The projector
+//! updates those that the request did not reach, because Redis was unavailable or the process has ended.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use tidemark_domain::{Platform, PostId, Timestamp, UserId};
+use tracing::warn;
+
+use crate::{
+    OutOfTime, PARALLEL, People, ViewSync,
+    fan_out::FanOuts,
+    notices::NoticeBoard,
+    ports::{Failures, Result, Store},
+};
+
+/// A change of a fact that views show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The follow, mute, block, lists or preference of a pair.
+    Edge {
+        user: UserId,
+        author: UserId,
+        part: EdgePart,
+    },
+    /// A read state, with its version.
+    Reads {
+        user: UserId,
+        author: UserId,
+        version: u32,
+    },
+    /// The reactions of a user to an author's posts.
+    Reactions {
+        user: UserId,
+        author: UserId,
+    },
+    /// The number of reactions to a post.
+    Counts(PostId),
+    /// The numbers of an author's posts.
+    Head(UserId),
+    /// The title, the text or the tombstone of a post.
+    Post(PostId),
+    Profile(UserId),
+    PlatformHead(Platform),
+    NoticeReads {
+        user: UserId,
+        platform: Platform,
+    },
+}
+
+/// What has changed in an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EdgePart {
+    /// Neither began nor ended a follow.
+    Choices,
+    /// A follow may have begun or ended.
+    Follow,
+}
+
+/// While views are unavailable, the projector tries again after this time. The outage note stands longer.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long the outage note stands after an invocation that could not update all views: longer than Lambda waits before
+/// it sends the records again.
+const UNTIL_NEXT_INVOCATION: Duration = Duration::from_secs(10);
+
+/// Records that are older than this when they arrive are behind.
+const BEHIND: Duration = Duration::from_secs(2);
+
+/// Use cases of the streams. Clones share the stores.
+#[derive(Clone)]
+pub struct Projector {
+    pub sync: ViewSync,
+    pub fan_outs: FanOuts,
+    pub notices: NoticeBoard,
+    pub people: People,
+    pub failures: Arc<dyn Failures>,
+}
+
+impl Projector {
+    /// Updates the views after these changes, of which the oldest was made at `since`. While the views are unavailable
+    /// it tries again until it is out of time. Returns the changes that have to be projected later.
+    ///
+    /// As long as views are behind in an outage, it extends the outage note.
+    pub async fn project(&self, changes: BTreeSet<Change>, since: Timestamp, out_of_time: OutOfTime<'_>) -> BTreeSet<Change> {
+        let (stores, later) = (&self.sync.readers.stores, &self.sync.later);
+        let (mut left, mut was_away) = (changes, false);
+        loop {
+            let (failed, is_away) = self.once(&left).await;
+            (left, was_away) = (failed, was_away || is_away);
+            if left.is_empty() {
+                let is_behind = since.plus_ms(BEHIND.as_millis() as u64) < stores.clock.now();
+                if was_away || (is_behind && later.outage.check().await.is_err()) {
+                    // Other records of the same outage may still wait.
+                    later.extend_note(Duration::ZERO).await;
+                }
+                return left;
+            }
+            let stop = !is_away || out_of_time();
+            if is_away {
+                later.extend_note(if stop { UNTIL_NEXT_INVOCATION } else { Duration::ZERO }).await;
+            }
+            if stop {
+                return left;
+            }
+            (stores.wait)(AGAIN).await;
+        }
+    }
+
+    /// Tries each change once. Returns those that a later attempt may project, and whether the views were away. What no
+    /// attempt can project goes to the failure queue, so that it does not hold up later changes.
+    async fn once(&self, changes: &BTreeSet<Change>) -> (BTreeSet<Change>, bool) {
+        let mut of_reader: BTreeMap<UserId, [Vec<UserId>; 2]> = BTreeMap::new();
+        let mut work: Vec<(Vec<Change>, BoxFuture<'_, Result<()>>)> = Vec::new();
+        for &change in changes {
+            match change {
+                // The edges of a reader share their calls.
+                Change::Edge { user, author, part } => of_reader.entry(user).or_default()[part as usize].push(author),
+                _ => work.push((vec![change], self.one(change).boxed())),
+            }
+        }
+        for (user, [choices, follows]) in of_reader {
+            let of =
+                |part, authors: &[UserId]| authors.iter().map(|&author| Change::Edge { user, author, part }).collect::<Vec<_>>();
+            let changes = [of(EdgePart::Choices, &choices), of(EdgePart::Follow, &follows)].concat();
+            work.push((changes, self.edges(user, choices, follows).boxed()));
+        }
+        let work = work.into_iter().map(|(changes, work)| AssertUnwindSafe(work).catch_unwind().map(|done| (changes, done)));
+        let done: Vec<_> = stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
+        let (mut failed, mut is_away) = (BTreeSet::new(), false);
+        for (changes, outcome) in done {
+            let is_retryable = match &outcome {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => {
+                    is_away |= error.is_unavailable() && error.store() == Store::Views;
+                    warn!(?changes, error = error as &dyn std::error::Error, "views are not updated");
+                    error.is_retryable()
+                }
+                // The panic has been logged.
+                Err(_) => false,
+            };
+            if is_retryable || !self.give_up(&changes).await {
+                failed.extend(changes);
+            }
+        }
+        (failed, is_away)
+    }
+
+    async fn give_up(&self, changes: &[Change]) -> bool {
+        let given_up = self.failures.give_up(&format!("{changes:?}")).await;
+        logged!(given_up, "a change is not in the failure queue, and is tried again").is_some()
+    }
+
+    async fn edges(&self, user: UserId, choices: Vec<UserId>, follows: Vec<UserId>) -> Result<()> {
+        let (shown, followed) = futures::join!(self.sync.choices_of(user, &choices), self.sync.follows(user, &follows));
+        followed.and(shown)
+    }
+
+    async fn one(&self, change: Change) -> Result<()> {
+        let readers = &self.sync.readers;
+        match change {
+            Change::Edge { user, author, .. } => self.sync.follows(user, &[author]).await,
+            Change::Reads { user, author, version } => self.reads(user, author, version).await,
+            Change::Reactions { user, author } => {
+                readers.sync_reactions(user, author).await?;
+                // The counters include reactions.
+                readers.stores.relation_views.forget_counters(author, None).await
+            }
+            Change::Counts(post) => self.sync.reacted(post).await,
+            Change::Head(author) => self.fan_outs.show_head(author).await,
+            Change::Post(post) => self.sync.post(post).await,
+            Change::Profile(user) => self.people.sync(user).await,
+            Change::PlatformHead(platform) => self.notices.sync(platform, None).await,
+            Change::NoticeReads { user, platform } => self.notices.sync(platform, Some(user)).await,
+        }
+    }
+
+    /// Updates the view of one reader, unless it has this version already.
+    async fn reads(&self, user: UserId, author: UserId, version: u32) -> Result<()> {
+        let readers = &self.sync.readers;
+        let known = readers.stores.post_views.of_reader(user, author).await?;
+        let has_marks = known.marks.as_ref().is_none_or(|marks| marks.version >= version);
+        // A view without a field of the author may be one that is being rebuilt from older facts.
+        if has_marks && known.state.flatten().is_some_and(|state| state.version >= version && !state.opening) {
+            return Ok(());
+        }
+        readers.sync_reads(user, author).await
+    }
+}
