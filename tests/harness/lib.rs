@@ -339,7 +339,7 @@ impl World {
     }
 
     /// Waits until every function calls Redis again. After an outage, each function avoids Redis for some time. While
-    /// changes of the outage wait for a worker, responses come from facts.
+    /// changes of the outage wait for the projector, responses come from facts.
     pub async fn redis_is_asked_again(&self) {
         for function in self.stack.template().functions.values() {
             let Some(app) = self.stack.app(&function.binary) else { continue };

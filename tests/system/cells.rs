@@ -2,14 +2,14 @@
 //! killed after the write. Then the test sends the same request again. Its response must be right, and the views must
 //! agree with the facts. The projector writes no facts, so one of its reads is disturbed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tidemark::domain::ReadState;
 use tidemark_local::{Fault, FaultAction};
 use tidemark_migrate::legacy::Layout;
-use tidemark_tests::{LegacyRedis, Response, World, has, user_id, world_with};
+use tidemark_tests::{LegacyRedis, Response, World, has, user_id, world, world_with};
 
 use crate::{
     migration::{Blog, THEN, author_blogs, command},
@@ -100,6 +100,41 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
         }
         println!("{platform} cells");
         assert_eq!(platform, 84);
+    });
+}
+
+/// The longest time from a write until all views have it, if its process was killed after it: the stream's delay, and
+/// the delay of a `rank` task.
+const WINDOW: Duration = Duration::from_secs(3);
+
+#[test]
+fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
+    world(async |world| {
+        let legacy = LegacyRedis::start().await;
+        let pace = world.pace().await;
+        let changes = OPERATIONS.iter().filter(|(_, [function, ..], ..)| !["fan-out", "projector", "migrate"].contains(function));
+        let mut longest = Duration::ZERO;
+        for (platform, (name, [function, operation, table], before, step, _)) in (1000..).zip(changes) {
+            let [reader, author, other, new] = [1, 2, 3, 4].map(|number| 1_000_000 + u64::from(platform) * 10 + number);
+            let cell = Cell { world, legacy: &legacy, reader, author, other, new, platform };
+            cell.prepare().await;
+            if !before.is_empty() {
+                cell.take(before).await.ok();
+                world.idle().await;
+            }
+            let planted = world.stack.faults().add(Fault::new(*operation, FaultAction::Kill).of(function).on(table));
+            let started = Instant::now();
+            cell.take(step).await;
+            assert_eq!(planted.fired(), 1, "{name}: the process was killed");
+            world.idle().await;
+            let took = started.elapsed();
+            println!("{name}: {:.1} s", took.as_secs_f64());
+            longest = longest.max(took);
+            let views = cell.seen().await;
+            world.flush_redis().await;
+            assert_eq!(views, cell.seen().await, "{name}: views and facts");
+        }
+        assert!(longest < WINDOW + pace * 20, "{longest:?}, pace {pace:?}");
     });
 }
 

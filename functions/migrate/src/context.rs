@@ -78,7 +78,7 @@ impl Run<'_> {
     }
 
     /// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot
-    /// be updated: a worker updates it later.
+    /// be updated: the projector updates it later.
     pub(crate) async fn sync_view(&self, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
         let shown = match self.app.stores.reader_views.view(user, 0).await {
             Ok(None) => return Ok(()),

@@ -88,7 +88,7 @@ fn change_of(app: &App, record: &EventRecord) -> Option<Change> {
     let (arn, change) = (record.event_source_arn.as_deref(), &record.change);
     let shown = StreamRecord { arn, keys: &change.keys, old: &change.old_image, new: &change.new_image };
     match shown.change(&app.settings.tables) {
-        Ok(Some(project::Change::Post(post))) => Some(Change::Post(post)),
+        Ok(Some(project::Change::Post { id, .. })) => Some(Change::Post(id)),
         Ok(Some(project::Change::Reads { user, author, .. })) => Some(Change::Marks(user, author)),
         Ok(Some(project::Change::Edge { user, author, .. })) => Some(Change::Edge(user, author)),
         Ok(_) => None,

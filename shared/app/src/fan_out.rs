@@ -38,6 +38,13 @@ pub(crate) const BACKLOG_WAIT_MS: u64 = 3_600_000;
 /// The longest time from the note that a run sends pages to the note that they are sent. No function runs as long.
 const SENDING_MS: u64 = 60_000;
 
+/// A post is just published for this time.
+const JUST_PUBLISHED_MS: u64 = 60_000;
+
+/// Usually a publish has sent its pages within this time, an instant after its post is in the stream.
+const LOOKS: u32 = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
 /// Up to this many messages in flight are no sign of a backlog: 33 workers hold as many.
 const HELD_BY_WORKERS: u64 = 100;
 
@@ -154,7 +161,29 @@ impl FanOuts {
         if logged!(self.send_pages(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post).is_none() {
             self.note_unsent(fan_out.kind, fan_out.post).await;
         }
+        let noted = self.stores.progress.note_sent(fan_out.kind, fan_out.post).await;
+        logged!(noted, "the projector may send the pages again", post = %fan_out.post);
         Ok(())
+    }
+
+    /// Starts the fan-out of a post that was just published or deleted, if the process that wrote it has ended before it
+    /// could. Older ones, as those of an import, are left to reconcile.
+    pub(crate) async fn start_unsent(&self, id: PostId) -> Result<()> {
+        let Some(post) = self.stores.posts.posts(&[id]).await?.remove(&id) else { return Ok(()) };
+        let is_old = post.created_at.plus_ms(JUST_PUBLISHED_MS) < self.stores.clock.now();
+        if !post.deleted && (is_old || post.delivery.state != DeliveryState::Pending) {
+            return Ok(());
+        }
+        let kind = if post.deleted { FanOutKind::Retract } else { FanOutKind::Deliver };
+        for _ in 0..LOOKS {
+            if self.stores.progress.was_sent(kind, post.id).await? {
+                return Ok(());
+            }
+            (self.stores.wait)(BETWEEN_LOOKS).await;
+        }
+        warn!(post = %post.id, "the process that wrote the post has not sent its pages");
+        let head = self.stores.posts.heads(&[post.id.author]).await?.remove(&post.id.author).unwrap_or_default();
+        self.start(FanOut::of(&post, &head)).await
     }
 
     /// Tells Redis of a change of an author's posts, or leaves that to the projector. It comes before the first

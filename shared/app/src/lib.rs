@@ -20,7 +20,7 @@
 //!
 //! `degraded` in a result says that Redis was unavailable, or that the outage note stood ([`outage`]), and that the
 //! result comes from the facts. Relations and delivery statuses set it after any error of Redis. In the result of a
-//! mark, it says that the view did not accept the mark, and that a worker updates it.
+//! mark, it says that the view did not accept the mark, and that the projector updates it.
 //!
 //! What they share:
 //! - [`ports`]: one trait for each capability of a store, the queue or the clock.

@@ -20,7 +20,7 @@ use crate::{
     OutOfTime, PARALLEL, People, ViewSync,
     fan_out::FanOuts,
     notices::NoticeBoard,
-    ports::{Failures, Result, Store},
+    ports::{Failures, Result, Seed, Store},
 };
 
 /// A change of a fact that views show.
@@ -48,7 +48,10 @@ pub enum Change {
     /// The numbers of an author's posts.
     Head(UserId),
     /// The title, the text or the tombstone of a post.
-    Post(PostId),
+    Post {
+        id: PostId,
+        fan_out: FanOutState,
+    },
     Profile(UserId),
     PlatformHead(Platform),
     NoticeReads {
@@ -66,12 +69,22 @@ pub enum EdgePart {
     Follow,
 }
 
+/// The state of the fan-out of a post that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FanOutState {
+    Finished,
+    Unfinished,
+}
+
 /// While views are unavailable, the projector tries again after this time. The outage note stands longer.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long the outage note stands after an invocation that could not update all views: longer than Lambda waits before
 /// it sends the records again.
 const UNTIL_NEXT_INVOCATION: Duration = Duration::from_secs(10);
+
+/// Usually the request that has changed a fact updates the view within this time.
+const GRACE: Duration = Duration::from_millis(200);
 
 /// Records that are older than this when they arrive are behind.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -177,7 +190,11 @@ impl Projector {
             }
             Change::Counts(post) => self.sync.reacted(post).await,
             Change::Head(author) => self.fan_outs.show_head(author).await,
-            Change::Post(post) => self.sync.post(post).await,
+            Change::Post { id, fan_out: FanOutState::Finished } => self.sync.post(id).await,
+            Change::Post { id, fan_out: FanOutState::Unfinished } => {
+                self.sync.post(id).await?;
+                self.fan_outs.start_unsent(id).await
+            }
             Change::Profile(user) => self.people.sync(user).await,
             Change::PlatformHead(platform) => self.notices.sync(platform, None).await,
             Change::NoticeReads { user, platform } => self.notices.sync(platform, Some(user)).await,
@@ -186,13 +203,27 @@ impl Projector {
 
     /// Updates the view of one reader, unless it has this version already.
     async fn reads(&self, user: UserId, author: UserId, version: u32) -> Result<()> {
-        let readers = &self.sync.readers;
-        let known = readers.stores.post_views.of_reader(user, author).await?;
-        let has_marks = known.marks.as_ref().is_none_or(|marks| marks.version >= version);
-        // A view without a field of the author may be one that is being rebuilt from older facts.
-        if has_marks && known.state.flatten().is_some_and(|state| state.version >= version && !state.opening) {
+        if self.has_reads(user, author, version).await? {
             return Ok(());
         }
-        readers.sync_reads(user, author).await
+        (self.sync.readers.stores.wait)(GRACE).await;
+        if self.has_reads(user, author, version).await? {
+            return Ok(());
+        }
+        self.sync.readers.sync_reads(user, author).await
+    }
+
+    async fn has_reads(&self, user: UserId, author: UserId, version: u32) -> Result<bool> {
+        let stores = &self.sync.readers.stores;
+        let known = stores.post_views.of_reader(user, author).await?;
+        let has_marks = known.marks.as_ref().is_none_or(|marks| marks.version >= version);
+        Ok(has_marks
+            && match known.state {
+                Some(Some(state)) => state.version >= version && !state.opening,
+                // A rebuild may have read the facts before the change.
+                Some(None) => false,
+                // Without a view, a later rebuild reads the facts.
+                None => stores.reader_views.seed(user, &Seed::default()).await?.is_none(),
+            })
     }
 }

@@ -1,6 +1,6 @@
 //! Records of the streams of DynamoDB.
 
-use tidemark_app::project::{Change, EdgePart};
+use tidemark_app::project::{Change, EdgePart, FanOutState};
 use tidemark_domain::{PostId, UserId};
 
 use super::{
@@ -90,7 +90,9 @@ impl StreamRecord<'_> {
             Some((title, tombstone, revision))
         };
         let is_same = !self.new.is_empty() && shown(self.old) == shown(self.new);
-        Some((!is_same).then_some(Change::Post(PostId::new(author, seq))))
+        let is_unfinished = self.new.get(PostItem::unfinished.name()).is_some();
+        let fan_out = if is_unfinished { FanOutState::Unfinished } else { FanOutState::Finished };
+        Some((!is_same).then_some(Change::Post { id: PostId::new(author, seq), fan_out }))
     }
 
     fn reactions(&self) -> Option<Option<Change>> {

@@ -1,7 +1,7 @@
 //! [`ProgressViews`] on Redis: the pages of a fan-out that are done.
 
 use async_trait::async_trait;
-use redis::Cmd;
+use redis::{Cmd, Value};
 use tidemark_app::ports::{FanOutKind, Progress, ProgressViews};
 use tidemark_domain::PostId;
 
@@ -10,6 +10,17 @@ use crate::connection::{Redis, ms, view_error};
 
 #[async_trait]
 impl ProgressViews for Redis {
+    async fn note_sent(&self, kind: FanOutKind, post: PostId) -> Result<()> {
+        // No page is done, and no follower handled.
+        let mut record = redis::cmd("SET");
+        record.arg(keys::pages_done(kind, post)).arg(&[0_u8; 8]).arg("NX").arg("PX").arg(ms(keys::PROGRESS_LIFETIME));
+        self.query::<Value>("note_sent", record).await.map(drop)
+    }
+
+    async fn was_sent(&self, kind: FanOutKind, post: PostId) -> Result<bool> {
+        self.query("was_sent", Cmd::exists(keys::pages_done(kind, post))).await
+    }
+
     async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress> {
         let args = (page, handled, ms(keys::PROGRESS_LIFETIME));
         let (pages_done, handled) = self.call(Function::Progress, &[keys::pages_done(kind, post)], args).await?;

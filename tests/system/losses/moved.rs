@@ -1,19 +1,11 @@
 //! Notes on the way from a reaction to ranked feeds: none is lost, and none speaks for a task that does not exist.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::AsyncCommands;
 use tidemark::{
-    Stores,
-    domain::{Edge, FeedKey, HalfLife, Modes, Post, PostId, Rank, Reaction, Step, Timestamp},
-    ports::{Backlog, Rebuild, Store, StoreError, Task, TaskQueue},
+    domain::{Edge, FeedKey, HalfLife, Modes, Post, PostId, Rank, Step, Timestamp},
+    ports::{Rebuild, Task},
     views::keys,
 };
 use tidemark_tests::{User, World, user_id, world};
@@ -67,61 +59,6 @@ fn no_post_is_left_behind_if_the_notes_are_lost_between_two_posts() {
         world.resume("fan-out").await;
         assert_eq!(points(world, &posts).await, [1, 1, 1]);
     });
-}
-
-/// A queue that refuses the first task after the callback has run, or never returns from it.
-struct Refusing {
-    queue: Arc<dyn TaskQueue>,
-    liker: User,
-    path: String,
-    dies: bool,
-    refused: AtomicBool,
-}
-
-#[async_trait]
-impl TaskQueue for Refusing {
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        self.queue.backlog().await
-    }
-
-    async fn send_again(&self, tasks: &[Task], tries: u8, delay: Duration) -> Result<(), StoreError> {
-        if self.refused.swap(true, Ordering::SeqCst) {
-            return self.queue.send_again(tasks, tries, delay).await;
-        }
-        self.liker.put(&self.path).await.ok();
-        if self.dies {
-            std::future::pending::<()>().await;
-        }
-        Err(StoreError::Unavailable { store: Store::Queue, operation: "send", source: "refused by the test".into() })
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.queue.ping().await
-    }
-}
-
-/// One user's reaction reaches its views, and its task cannot be sent, or its process is killed before. Another user
-/// has reacted in between, and was told that all is well.
-#[test]
-fn no_reaction_relies_on_a_task_that_another_request_did_not_send() {
-    for dies in [false, true] {
-        world(async |world| {
-            let (_, posts) = ranked_reader(world, 1).await;
-            let mut publishing = world.stack.app("publish").unwrap().publishing.clone();
-            let stores = publishing.fan_outs.sync.readers.stores.clone();
-            let path = format!("/v1/posts/{}/like", posts[0]);
-            let (queue, liker) = (stores.queue.clone(), world.user(8));
-            let refusing = Refusing { queue, liker, path, dies, refused: AtomicBool::new(false) };
-            publishing.fan_outs.sync.readers.stores = Arc::new(Stores { queue: Arc::new(refusing), ..(*stores).clone() });
-            let failed = publishing.react(user_id(9), posts[0], Reaction::Like, true);
-            match tokio::time::timeout(Duration::from_secs(3), failed).await {
-                Ok(response) => assert!(response.is_err() && !dies),
-                Err(_) => assert!(dies),
-            }
-            world.idle().await;
-            assert_eq!(points(world, &posts).await, [1], "killed: {dies}");
-        });
-    }
 }
 
 /// A worker has read a post, the post's step changes and moves it in all feeds, and only then the worker delivers it.

@@ -165,6 +165,10 @@ pub struct Progress {
 
 #[async_trait]
 pub trait ProgressViews: Send + Sync {
+    /// Stores that the pages of a fan-out were sent.
+    async fn note_sent(&self, kind: FanOutKind, post: PostId) -> Result<()>;
+    /// Returns whether the pages were sent, or one of them is done.
+    async fn was_sent(&self, kind: FanOutKind, post: PostId) -> Result<bool>;
     /// Stores that a page is done. A page counts once. Returns the progress after it.
     async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress>;
     /// Returns the progress, and which of the first `pages` pages are not done.

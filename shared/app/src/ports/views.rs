@@ -287,8 +287,8 @@ pub trait PostViews: Send + Sync {
     async fn lease(&self, posts: &[PostId], token: u64) -> Result<()>;
     /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
     /// revision or knows that the post is deleted. `lease` is the token with which a reader leased the posts before it
-    /// read the facts; `None` if the caller has changed the post, or is a task that updates its view. If Redis loses an
-    /// edit while such a task runs, the view may show the post from before it.
+    /// read the facts; `None` if the caller has changed the post, or is the projector. If Redis loses an edit while the
+    /// projector reads, the view may show the post from before it.
     async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<()>;
     /// Takes the lease for storing the counts of a post. A reaction takes it away.
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<()>;

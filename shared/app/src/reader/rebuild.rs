@@ -1,7 +1,7 @@
 //! The rebuild of a reader's view while it is in use: by each read that finds it missing, damaged or abandoned, by a
-//! read that needs more than a short view has, by a `rebuild` task, and by an update that disagrees with the view in
-//! every round. First the view is flagged, so that deliveries, follows and marks reach it from then on. Then the facts
-//! are merged. Then the flag is removed.
+//! read that needs more than a short view has, and by an update that disagrees with the view in every round. First the
+//! view is flagged, so that deliveries, follows and marks reach it from then on. Then the facts are merged. Then the
+//! flag is removed.
 //!
 //! Removals make a view short. A rebuild stores more entries than a short view has (`FeedCap`), so later reads do not
 //! find it short again.
