@@ -127,7 +127,7 @@ async fn compare_round(world: &World, histories: &[Ended], findings: &RefCell<Ve
 }
 
 /// Records a difference instead of a panic.
-async fn caught<T>(findings: &RefCell<Vec<String>>, seed: u64, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn caught<T>(findings: &RefCell<Vec<String>>, seed: u64, work: impl Future<Output = T>) -> Option<T> {
     let panic = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(result) => return Some(result),
         Err(panic) => panic,
@@ -138,7 +138,7 @@ async fn caught<T>(findings: &RefCell<Vec<String>>, seed: u64, work: impl Future
 }
 
 /// Waits until no work is left. Resumes interrupted fan-outs, as the minute job does.
-async fn settle(world: &World) {
+pub(crate) async fn settle(world: &World) {
     world.stack.idle_within(IDLE_WITHIN).await.unwrap();
     world.redis_is_asked_again().await;
     world.resume_fan_outs().await;

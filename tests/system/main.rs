@@ -37,6 +37,7 @@ mod refill;
 mod repeats;
 mod resumption;
 mod rollout;
+mod slots;
 mod stack;
 mod storms;
 mod token;

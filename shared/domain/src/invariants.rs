@@ -20,7 +20,7 @@
 //! | V5 | A complete view equals what the facts imply when no task is queued. |
 //! | V6 | A page of followers counts as delivered once, and only when all of its followers were handled. |
 //! | V7 | A view of reactions contains a version of the fact, and never goes back to an older version. |
-//! | V8 | A view belongs to the epoch in which it was written. Data from an older dump, or from a replica that took over, has another epoch and counts as missing. |
+//! | V8 | A view belongs to the epoch in which it was written. Data from an older dump, from a replica that took over, or from another server has another epoch: it counts as missing, and a write deletes it. |
 //! | V9 | A ranked feed has only entries of the feed. If it has all of them, their scores are those that the facts imply, as soon as no rank or rescore task is queued. |
 
 use crate::{AuthorHead, Edge, ReadState, ReaderState, UserId};

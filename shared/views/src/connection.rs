@@ -39,8 +39,18 @@ impl Redis {
         Self { feed_cap, ..self }
     }
 
+    /// Calls a function for one view. A view that the function cannot read counts as lost: its keys are deleted, and
+    /// the function runs again.
     pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: impl ToRedisArgs) -> Result<T> {
-        self.query(function.source_name(), fcall(function, keys, args)).await
+        let (name, call) = (function.source_name(), fcall(function, keys, args));
+        match self.query(name, call.clone()).await {
+            Err(StoreError::DamagedView { detail }) => {
+                warn!(detail, "a damaged view is deleted");
+                self.query::<u64>(name, Cmd::unlink(keys)).await?;
+                self.query(name, call).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Runs one command, or the commands of a bundle, and returns the last response.

@@ -62,7 +62,7 @@ impl LiveViews for Redis {
 }
 
 fn own_keys(user: UserId) -> Vec<String> {
-    vec![keys::connections(user), keys::reader_state(user)]
+    vec![keys::connections(user), keys::reader_state(user), keys::feed(user)]
 }
 
 /// Author and sequence number, little-endian.

@@ -218,7 +218,7 @@ impl ReaderViews for Redis {
 
     async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool> {
         let args = (token_arg(token), now.ms(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME));
-        self.call::<u8>(Function::Finish, &[keys::reader_state(user)], args).await.map(|done| done == 1)
+        self.call::<u8>(Function::Finish, &user_keys(user), args).await.map(|done| done == 1)
     }
 
     async fn drop_author(&self, tombstone: &Edge) -> Result<()> {
@@ -317,7 +317,7 @@ impl Moves {
     }
 }
 
-/// State and feed: the keys of one user for a delivery.
+/// State and feed of one user.
 fn user_keys(user: UserId) -> Vec<String> {
     vec![keys::reader_state(user), keys::feed(user)]
 }

@@ -3,16 +3,18 @@
 
 mod failover;
 mod migration;
+mod scaling;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use futures::{StreamExt, stream};
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 use tidemark::{
     ports::ProgressViews,
     views::{Redis, RedisOptions, keys},
 };
 use tidemark_local::{ClusterSetup, Options, RedisSetup};
-use tidemark_tests::{World, user_id, world_with};
+use tidemark_tests::{PATIENCE, World, user_id, world_with};
 
 use crate::migration::command;
 
@@ -30,9 +32,14 @@ pub(crate) fn with_replicas(replicas: usize) -> impl FnOnce(&mut Options) {
 
 /// Runs a command on a node. The command's parts are separated by spaces.
 async fn ask<T: redis::FromRedisValue>(world: &World, node: usize, text: &str) -> T {
+    command(text).query_async(&mut connect(world, node).await).await.unwrap()
+}
+
+async fn connect(world: &World, node: usize) -> MultiplexedConnection {
     let client = world.stack.redis_nodes()[node].clients().unwrap().remove(0);
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    command(text).query_async(&mut connection).await.unwrap()
+    // The machine may be busy.
+    let patient = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }
 
 /// Data that may be a moment old comes from replicas. Data that the caller can have changed comes from masters.

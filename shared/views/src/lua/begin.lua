@@ -5,7 +5,7 @@
 --          [5] 'missing': if there is no view of this epoch; 'short': also if the view has fewer entries than [6] and a
 --          low end; 'anew': even if a view or a rebuild exists  [6] the least number of entries
 -- Returns  'begun', 'building' (another caller's rebuild, within its deadline) or 'ready'
--- Keeps    V8: a view of another epoch counts as missing.
+-- Keeps    V8: a view of another epoch is deleted.
 --          A reader who has a connection is watched again.
 --          If the response is lost, a repetition returns 'building' until the deadline.
 --          A short view keeps its moves, so a walk through its ranked feed goes on.
@@ -14,7 +14,7 @@ local function is_short(feed, meta, least)
 end
 
 local function begin(keys, argv, epoch)
-  local meta, is_anew, is_refill = meta_of(keys[1], epoch), argv[5] == 'anew', false
+  local meta, is_anew, is_refill = meta_of(epoch, unpack(keys, 1, 4)), argv[5] == 'anew', false
   if meta and not is_anew and not has_flag(meta, BUILDING) then
     is_refill = argv[5] == 'short' and is_short(keys[2], meta, tonumber(argv[6]))
     if not is_refill then return 'ready' end

@@ -1,6 +1,6 @@
 -- claim: begins to build the message for a watched reader. The caller reads the counts after this call.
 --
--- KEYS     [1] connections  [2] state hash
+-- KEYS     [1] connections  [2] state hash  [3] feed
 -- ARGV     [1] the least time between two messages, ms  [2] the longest time that the next message waits for the end of
 --          this one, ms
 -- Returns  false if nobody watches; 'on its way' if it is too early for the next message, and another task for it is
@@ -26,13 +26,13 @@ local function claim(keys, argv, epoch)
   end
   if #result == 0 then
     redis.call('DEL', keys[1])
-    unwatched(keys[2], epoch)
+    unwatched(epoch, keys[2], keys[3])
     return false
   end
   local noted, _, free, post = notes_of(notes)
   -- A time beyond the longest was written by a server whose clock was ahead.
   if free > now and free <= now + longest then
-    local meta = meta_of(keys[2], epoch)
+    local meta = meta_of(epoch, keys[2], keys[3])
     local deadline = meta and deadline_of(meta)
     if is_on_its_way(deadline, now, least) then return 'on its way' end
     if deadline then redis.call('HSET', keys[2], META, with_deadline(meta, now + least)) end

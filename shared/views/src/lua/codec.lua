@@ -169,10 +169,30 @@ local function is_of(value, epoch)
   return string.sub(value, -#epoch) == epoch
 end
 
--- The meta of a view; false or nil if there is no view of this epoch.
-local function meta_of(state, epoch)
-  local meta = redis.call('HGET', state, META)
-  return meta and string.sub(meta, EPOCH, META_BYTES) == epoch and meta
+-- Returns a value that is current. If there is another one, returns nil and deletes the view, which has these keys: it
+-- was written in another epoch, or is damaged. It must not stay without the change of this call, because its slot may
+-- return to the server of that epoch, where it counts. Every script that changes a view checks its epoch here, or writes
+-- the whole view. (A relation list names its epoch in a member: see `relate`.)
+local function current(value, is_current, ...)
+  if value and is_current then return value end
+  if value then redis.call('DEL', ...) end
+  return nil
+end
+
+-- The meta of a view, which was read from its state; nil if there is no view of this epoch.
+local function current_meta(meta, epoch, ...)
+  return current(meta, meta and string.sub(meta, EPOCH, META_BYTES) == epoch, ...)
+end
+
+-- The same for the first of these keys, the state.
+local function meta_of(epoch, state, ...)
+  return current_meta(redis.call('HGET', state, META), epoch, state, ...)
+end
+
+-- The field of a hash that names its epoch; nil if there is no hash of this epoch.
+local function field_of(epoch, key, field)
+  local value = redis.call('HGET', key, field)
+  return current(value, value and is_of(value, epoch), key)
 end
 
 local function low_of(meta)
@@ -317,8 +337,8 @@ local function announce(deadline, now, least)
 end
 
 -- Forgets that a reader is watched, in the meta of the view.
-local function unwatched(state, epoch)
-  local meta = meta_of(state, epoch)
+local function unwatched(epoch, state, feed)
+  local meta = meta_of(epoch, state, feed)
   if meta and has_flag(meta, WATCHED) then redis.call('HSET', state, META, without_flag(meta, WATCHED)) end
 end
 

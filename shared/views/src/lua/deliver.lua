@@ -8,7 +8,7 @@
 --          feed, into which the caller puts the post with `rank`; those of them to whom the caller must send a message
 --          now, and those to whom it must send one after the least time: their views rely on it
 -- Keeps    V3, V4: a repeated or reordered call gives the same view.
---          V8: a view of another epoch counts as missing.
+--          V8: a view of another epoch is deleted.
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
 --          leaves no ghost.
 --          If the response is lost, a repetition may name nobody for a message. Then the next change or ping sends it.
@@ -123,6 +123,8 @@ local function deliver(keys, argv, epoch)
       else
         deliver_one(state, feed, meta, deadline and with_deadline(meta, deadline) or meta, value, argv, cap)
       end
+    else
+      current_meta(meta, epoch, state, feed)
     end
   end
   return { reached, ranked, announced[NOW], announced[LATER] }

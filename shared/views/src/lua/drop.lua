@@ -21,7 +21,7 @@ end
 
 local function drop(keys, argv, epoch)
   local state, feed = keys[1], keys[2]
-  local meta, value = meta_of(state, epoch), redis.call('HGET', state, argv[1])
+  local meta, value = meta_of(epoch, unpack(keys)), redis.call('HGET', state, argv[1])
   if not meta then return false end
   local rev = tonumber(argv[2])
   if value and rev_of(value) > rev then return 0 end

@@ -4,8 +4,8 @@
 -- ARGV     [1] token for a new view  [2] lifetime ms
 -- Returns  the token of the view
 local function open(keys, argv, epoch)
-  local token = redis.call('HGET', keys[1], META)
-  if token and is_of(token, epoch) then return string.sub(token, 1, -1 - #epoch) end
+  local token = field_of(epoch, keys[1], META)
+  if token then return string.sub(token, 1, -1 - #epoch) end
   redis.call('DEL', keys[1])
   redis.call('HSET', keys[1], META, argv[1] .. epoch)
   redis.call('PEXPIRE', keys[1], argv[2])

@@ -39,7 +39,7 @@ local function with_choices(e, chosen)
 end
 
 local function open_gate(keys, argv, epoch)
-  local before_all = meta_of(keys[1], epoch)
+  local before_all = meta_of(epoch, unpack(keys))
   local meta = before_all
   if not meta then return false end
   local results = {}

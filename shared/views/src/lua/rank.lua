@@ -8,15 +8,15 @@
 --          An older step never replaces a newer one: a step whose number of changes is below the known one is left out.
 --          A score is the same, however often and in whatever order it is computed.
 
--- The meta of a view, and the preferences for authors; false without a view, or for an author who is not followed.
-local function state_of(state, authors, epoch)
+-- The meta of a view, nil without a view; and the preferences for authors, false for one who is not followed.
+local function state_of(authors, epoch, state, ...)
   local preferences, values = {}, redis.call('HMGET', state, META, unpack(authors))
-  for i = 1, #authors do
+  local meta = current_meta(values[1], epoch, state, ...)
+  for i = 1, meta and #authors or 0 do
     local value = values[i + 1]
     preferences[authors[i]] = value and is_live(value) and unpack_author(value).preference
   end
-  local meta = values[1]
-  return meta and string.sub(meta, EPOCH, META_BYTES) == epoch and meta, preferences
+  return meta, preferences
 end
 
 -- The entries of a feed as the keys of a table.
@@ -51,7 +51,7 @@ local function rank(keys, argv, epoch)
   end
   for first = 1, #keys, 4 do
     local state, feed, ranks, moves = keys[first], keys[first + 1], keys[first + 2], keys[first + 3]
-    local meta, preferences = state_of(state, authors, epoch)
+    local meta, preferences = state_of(authors, epoch, state, feed, ranks, moves)
     local has_feed = meta and has_flag(meta, FEED) and not has_flag(meta, BUILDING)
     meta = has_feed and (has_flag(meta, RANKED) or argv[3] ~= '') and flush(state, feed, meta)
     if meta then

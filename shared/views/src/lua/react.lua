@@ -9,8 +9,8 @@
 --          loss. A later version is never replaced by an earlier one.
 --          A view of too many authors is deleted as a whole.
 local function react(keys, argv, epoch)
-  local token = redis.call('HGET', keys[1], META)
-  if not token or not is_of(token, epoch) or (argv[1] ~= '' and token ~= argv[1] .. epoch) then return 0 end
+  local token = field_of(epoch, keys[1], META)
+  if not token or (argv[1] ~= '' and token ~= argv[1] .. epoch) then return 0 end
   local stored = 0
   for a = 4, #argv, 2 do
     local known = redis.call('HGET', keys[1], argv[a])

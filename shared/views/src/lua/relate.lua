@@ -5,7 +5,7 @@
 -- ARGV     [1] '1' follows, '0' does not  [2] since ms  [3] member  [4] maximum number of members, 0 without a maximum
 --          [5] lifetime ms
 -- Returns  1 if the list is cached, else 0
--- Keeps    V8: a list of another epoch does not change. Its marker names that epoch.
+-- Keeps    V8: a list of another epoch is deleted. Its marker names that epoch.
 --          A fill that began before the change is not stored, because its lease is removed.
 --          A follow that is older than a known unfollow does not come back. Without its departures, a list is deleted,
 --          because they may have known such an unfollow.
@@ -17,8 +17,7 @@ local function relate(keys, argv, epoch)
   local list, gone, marker = keys[1], keys[2], '\0' .. epoch
   redis.call('DEL', keys[3])
   local low = redis.call('ZSCORE', list, marker)
-  if not low then return 0 end
-  if not redis.call('ZSCORE', gone, marker) then
+  if not low or not redis.call('ZSCORE', gone, marker) then
     redis.call('DEL', list, gone)
     return 0
   end

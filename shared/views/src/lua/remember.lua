@@ -3,7 +3,7 @@
 -- KEYS     [1] summary  [2] text  [3] lease
 -- ARGV     [1] summary  [2] text in the same revision, '' if it is not known  [3] lifetime ms
 --          [4] token of the lease, '' if the caller has just changed the post
--- Returns  1, or 0 if the lease is lost, or nothing of this is newer than what is known
+-- Returns  1, or 0 if the lease is lost, or nothing of this is newer than what is known, or that was of another epoch
 -- Keeps    a deleted post stays deleted and has no text. A text is stored only beside its summary. A post that was read
 --          before a change is not stored, even if Redis has lost the change: a change removes the lease, and another
 --          epoch ends it.
@@ -40,6 +40,8 @@ local function remember(keys, argv, epoch)
   end
   local known, new, summary = redis.call('GET', keys[1]), parts_of(argv[1]), argv[1]
   local old = known and is_of(known, epoch) and #known > #epoch and parts_of(string.sub(known, 1, -#epoch - 1))
+  -- What the caller has read under its lease replaces them. A change may be older than they are.
+  if known and not current(known, old or argv[4] ~= '', keys[1], keys[2]) then return 0 end
   if old and new.revision < math.huge then
     local edited, stepped = new.revision >= old.revision, new.changes >= old.changes
     if not edited and not stepped then return 0 end

@@ -12,10 +12,10 @@ local function retract(keys, argv, epoch)
   local seq, deletions, changes, pulled = tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[5]), tonumber(argv[6])
   local watched = {}
   for first = 1, #keys, 4 do
-    local state, feed = keys[first], keys[first + 1]
+    local state, feed, ranks, moves = keys[first], keys[first + 1], keys[first + 2], keys[first + 3]
     local values = redis.call('HMGET', state, META, argv[1])
-    local meta, value = values[1], values[2]
-    if meta and string.sub(meta, EPOCH, META_BYTES) == epoch then
+    local meta, value = current_meta(values[1], epoch, state, feed, ranks, moves), values[2]
+    if meta then
       if value and is_live(value) then
         if has_flag(meta, WATCHED) then watched[#watched + 1] = (first + 3) / 4 end
         local e = unpack_author(value)
@@ -35,7 +35,7 @@ local function retract(keys, argv, epoch)
       end
       meta = flush(state, feed, meta)
       if meta and redis.call('LREM', feed, -1, argv[4]) == 1 then
-        if has_flag(meta, RANKED) then unrank(keys[first + 2], keys[first + 3], { argv[4] }) end
+        if has_flag(meta, RANKED) then unrank(ranks, moves, { argv[4] }) end
         if redis.call('EXISTS', feed) == 0 then redis.call('HSET', state, META, without_flag(meta, FEED)) end
       end
     end

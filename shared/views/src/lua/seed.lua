@@ -54,7 +54,7 @@ end
 
 local function seed(keys, argv, epoch)
   local state, feed, cap = keys[1], keys[2], tonumber(argv[3])
-  local before = meta_of(state, epoch)
+  local before = meta_of(epoch, unpack(keys))
   if not before then return false end
   if argv[4] ~= '' and (not has_flag(before, BUILDING) or string.sub(before, TOKEN, NEWEST - 1) ~= argv[4]) then return false end
 

@@ -6,7 +6,7 @@
 -- Returns  the number of posts that remain, because they have moved again; 1 if the hash that was read is lost
 -- Keeps    a post whose step has changed since the read stays.
 local function settle(keys, argv, epoch)
-  if redis.call('HGET', keys[1], 'life') ~= argv[1] .. epoch then return 1 end
+  if field_of(epoch, keys[1], 'life') ~= argv[1] .. epoch then return 1 end
   for at = 4, #argv, 2 do
     if redis.call('HGET', keys[1], argv[at]) == argv[at + 1] then redis.call('HDEL', keys[1], argv[at]) end
   end

@@ -6,7 +6,7 @@
 -- Returns  1; false without a complete view that has a feed
 local function touch(keys, argv, epoch)
   local state, feed, cap = keys[1], keys[2], tonumber(argv[4])
-  local meta = meta_of(state, epoch)
+  local meta = meta_of(epoch, unpack(keys))
   if not meta or has_flag(meta, BUILDING) or not has_flag(meta, FEED) then return false end
   meta = flush(state, feed, meta)
   if not meta then return false end

@@ -1,6 +1,6 @@
 -- unwatch: removes a connection of a reader. With the last one, the reader is no longer watched.
 --
--- KEYS     [1] connections  [2] state hash
+-- KEYS     [1] connections  [2] state hash  [3] feed
 -- ARGV     [1] connection  [2] when it was found gone (ms), '' if it is closed for sure  [3] lifetime ms
 -- Returns  the number of connections that remain
 -- Keeps    It is idempotent. A connection that renewed itself after it was found gone stays: API Gateway says that a
@@ -14,7 +14,7 @@ local function unwatch(keys, argv, epoch)
   end
   if remaining == 0 then
     redis.call('DEL', keys[1])
-    unwatched(keys[2], epoch)
+    unwatched(epoch, keys[2], keys[3])
   end
   return remaining
 end
