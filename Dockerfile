@@ -1,7 +1,7 @@
-# The local stack with redis-server and the template: `make docker` builds it, `docker compose up` runs it. It is for
+# The local stack with Valkey and the template: `make docker` builds it, `docker compose up` runs it. It is for
 # development. Any caller who reaches its port can act as any user.
 
-FROM rust:1.95-bookworm AS build
+FROM rust:1.95-trixie AS build
 WORKDIR /src
 COPY . .
 # `measured` builds an optimised stack, which takes five times as long.
@@ -9,11 +9,11 @@ ARG PROFILE=local
 RUN cargo build --locked --profile "$PROFILE" -p tidemark-local --bin tidemark-local \
     && strip -o /tidemark-local "target/$PROFILE/tidemark-local"
 
-FROM debian:bookworm-slim
+FROM debian:trixie-slim
 # Debian keeps only the newest version of a package.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends redis-server \
+    && apt-get install -y --no-install-recommends valkey-server \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --home-dir /data --uid 10001 tidemark \
     && install --directory --owner tidemark --group tidemark /data

@@ -40,13 +40,13 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: TIDEMARK_ADDR (127.0.0.1:3000), TIDEMARK_HOSTS (further names of it), TIDEMARK_DATA (./.tidemark),"
-	@echo "REDIS_URL (a redis-server of its own), with"
+	@echo "REDIS_URL (a server of its own), with"
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
 	@echo "TIDEMARK_WEATHER (calm, aws or storm: how kind the stores are), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
 	@echo "ARGS (further options of load, verify, demo, big-author, bench and scale; ARGS=--help lists them)."
 
-setup: ## install redis-server and a C compiler if they are missing
+setup: ## install Valkey or Redis, and a C compiler, if they are missing
 	@local/setup.sh
 
 build: setup ## build the local stack
@@ -71,6 +71,7 @@ docker: ## build the image `tidemark-local` with the stack and Redis; `docker co
 # A test waits about two thirds of its time.
 test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 test: setup ## run all tests
+	@echo "== $$(valkey-server --version 2>/dev/null || redis-server --version)"
 	@echo "== $(build) --bin fan-out (one test runs it as a process)"
 	@$(build) --bin fan-out
 	@echo "== cargo test --workspace --lib --test '*' --bin tidemark-local (nothing else has tests)"
@@ -212,6 +213,11 @@ deps-check: ## check licenses, sources, bans and advisories of the dependencies,
 
 docs-check: ## check the width of comments, and that links between the documents resolve; installs the checker under target/
 	@local/docs/check.sh
+
+traces: setup ## draw the calls of a publish to 2,000 followers and of a first page, on a separate stack, into docs/images
+	@echo "== $(build) and three functions"
+	@$(build) --bin tidemark-local --bin publish --bin fan-out --bin read-feed
+	@exec python3 local/sam/traces.py --binaries $(TARGET)/debug
 
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs redis-server and a C compiler if they are missing: the local stack and the tests need them and Rust. With the
-# argument `python` it also installs Python with venv on Debian; with `sam`, what `make sam-check` and `make binaries`
-# need as well; with `arm64`, what `make arm64` needs.
+# Installs Valkey, or Redis where the package manager lacks Valkey, and a C compiler if they are missing: the local stack
+# and the tests need them and Rust. With the argument `python` it also installs Python with venv on Debian; with `sam`,
+# what `make sam-check` and `make binaries` need as well; with `arm64`, what `make arm64` needs.
 # Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Prints each installation, and nothing if all tools
 # are installed.
 set -eu
@@ -21,7 +21,7 @@ fi
 
 redis=
 compiler=
-have redis-server || redis=missing
+have valkey-server || have redis-server || redis=missing
 have cc || compiler=missing
 others=
 if [ $# -gt 0 ]; then
@@ -51,13 +51,22 @@ install() {
     echo "setup: installing $* with $manager"
     case $manager in
     apt-get)
-        as_root apt-get update -qq
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
         ;;
     dnf) as_root dnf install -y -q "$@" ;;
     apk) as_root apk add --quiet "$@" ;;
     brew) brew install --quiet "$@" ;;
     esac
+}
+
+# Whether the package manager has a package.
+offers() {
+    case $manager in
+    apt-get) apt-cache show "$1" ;;
+    dnf) dnf info -q "$1" ;;
+    apk) apk search --quiet --exact "$1" | grep . ;;
+    brew) brew info "$1" ;;
+    esac >/dev/null 2>&1
 }
 
 manager=
@@ -67,24 +76,32 @@ for candidate in apt-get dnf apk brew; do
         break
     fi
 done
-[ -n "$manager" ] || fail "no apt-get, dnf, apk or brew here; install redis-server and a C compiler by hand"
+[ -n "$manager" ] || fail "no apt-get, dnf, apk or brew here; install valkey-server or redis-server, and a C compiler, by hand"
 
 case $manager in
-apt-get) redis_package=redis-server compiler_packages="gcc libc6-dev" ;;
-dnf) redis_package=redis compiler_packages=gcc ;;
-apk) redis_package=redis compiler_packages=build-base ;;
+apt-get) valkey_package=valkey-server redis_package=redis-server compiler_packages="gcc libc6-dev" ;;
+dnf) valkey_package=valkey redis_package=redis compiler_packages=gcc ;;
+apk) valkey_package=valkey redis_package=redis compiler_packages=build-base ;;
 brew)
-    redis_package=redis compiler_packages=
+    valkey_package=valkey redis_package=redis compiler_packages=
     [ -z "$compiler" ] || fail "no C compiler; run: xcode-select --install"
     ;;
 esac
 
 [ -z "$others" ] || [ "$manager" = apt-get ] || fail "install by hand what Debian has in these packages: $others"
 
+case $manager in
+apt-get) as_root apt-get update -qq ;;
+apk) as_root apk update --quiet ;;
+esac
+if [ -n "$redis" ] && offers $valkey_package; then
+    redis_package=$valkey_package
+fi
+
 # Each variable holds a list of package names.
 # shellcheck disable=SC2086
 install ${redis:+$redis_package} ${compiler:+$compiler_packages} $others
 
-have redis-server || fail "redis-server is still missing after installing $redis_package"
+have valkey-server || have redis-server || fail "the server is still missing after installing $redis_package"
 have cc || fail "a C compiler is still missing after installing $compiler_packages"
-echo "setup: done. The local stack starts a redis-server of its own; a system service is not needed."
+echo "setup: done. The local stack starts a server of its own; a system service is not needed."

@@ -131,7 +131,8 @@ class Stack:
         self.data = tempfile.mkdtemp(prefix="tidemark-api-check-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = str(free.getsockname()[1])
-        store = ["redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", self.data, "--logfile", "redis.log"]
+        server = shutil.which("valkey-server") or "redis-server"
+        store = [server, "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", self.data, "--logfile", "redis.log"]
         self.processes["redis"] = subprocess.Popen(store, stdout=subprocess.DEVNULL)
         self.until_it_listens("redis", int(port))
         environment = {

@@ -70,6 +70,11 @@ class Preflight(unittest.TestCase):
             self.assertRegex(output, r"Total +\d+\.\d\d")
             self.assertIn("preflight: no mistakes", output)
 
+    def test_a_login_with_iam_has_no_password_to_pay_for(self):
+        for arguments, pays in (((), True), (("RedisAuth=iam",), False)):
+            code, output = self.run_it(*arguments)
+            self.assertEqual((code, "The password of Redis" in output), (0, pays), output)
+
     def test_examples_of_the_template_are_refused(self):
         self.refused("JwtIssuer is an example", issuer=False)
         self.refused("AlarmEmail is an example", "AlarmEmail=ops@example.com")
@@ -88,6 +93,7 @@ class Preflight(unittest.TestCase):
         self.refused("need each other", "MostReadUnits=1000")
         self.refused("RedisReplicaReads needs RedisReplicas=1", "RedisReplicaReads=true", "RedisReplicas=0")
         self.refused("RedisCluster needs RedisUrl", "RedisCluster=true")
+        self.refused("RedisAuth=iam needs the Redis that the stack creates", "RedisAuth=iam", "RedisUrl=rediss://user:word@redis.tidemark.test:6380")
         self.refused("AlarmEmail needs Alarms=true", "Alarms=false")
         self.refused("the value of RedisUrl is not valid", "RedisUrl=secret:6379")
 

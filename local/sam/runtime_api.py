@@ -7,12 +7,15 @@ import time
 
 
 class RuntimeApi:
-    """Passes events to the process that knows its `address`, and records the time of each response."""
+    """Passes events to the process that knows its `address`, and records the times of its requests and responses."""
 
-    def __init__(self):
+    def __init__(self, trace=None):
+        """With a trace header, each invocation has it."""
+        self.trace = f"Lambda-Runtime-Trace-Id: {trace}\r\n" if trace else ""
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.events, self.responses = queue.Queue(), queue.Queue()
+        self.first_asked_at = None
         threading.Thread(target=self.accept, daemon=True).start()
 
     def __enter__(self):
@@ -45,13 +48,14 @@ class RuntimeApi:
                     body = stream.read(int(headers.get("content-length", 0)))
                     path = request.split()[1]
                     if path.endswith(b"/invocation/next"):
+                        self.first_asked_at = self.first_asked_at or time.perf_counter()
                         event = self.events.get()
                         if event is None:
                             return
                         head = (
                             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nLambda-Runtime-Aws-Request-Id: measured\r\n"
                             "Lambda-Runtime-Invoked-Function-Arn: arn:aws:lambda:us-east-1:123456789012:function:measured\r\n"
-                            f"Lambda-Runtime-Deadline-Ms: {int((time.time() + 60) * 1000)}\r\nContent-Length: {len(event)}\r\n\r\n"
+                            f"{self.trace}Lambda-Runtime-Deadline-Ms: {int((time.time() + 60) * 1000)}\r\nContent-Length: {len(event)}\r\n\r\n"
                         )
                         connection.sendall(head.encode() + event)
                     else:

@@ -10,6 +10,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Credentials;
 use futures::FutureExt;
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
+use redis::{ErrorKind, RedisError};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -34,7 +35,11 @@ use tidemark_http::{
     bodies::{NamesUser, Profiles},
 };
 use tidemark_queue::{SqsEvents, SqsLive, SqsTasks};
-use tidemark_views::Redis;
+use tidemark_views::{IamLogin, Redis, RedisOptions};
+
+/// The longest time that a function spends on a connection to Redis before its first request. Lambda ends a start after
+/// ten seconds.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// The use cases and adapters of a function. A process has one, and its invocations share it.
 #[derive(Clone)]
@@ -65,18 +70,25 @@ pub struct App {
     pub redis: Redis,
 }
 
-/// A function could not start, because `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read.
+/// A function could not start, because `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read, or a login with IAM
+/// lacks a user, a region or credentials.
 #[derive(Debug, thiserror::Error)]
-#[error("REDIS_URL or REDIS_CA_FILE cannot be used")]
+#[error("REDIS_URL, REDIS_CA_FILE or REDIS_IAM_CACHE cannot be used")]
 pub struct StartError(#[from] redis::RedisError);
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+impl SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the clock reads the wall clock")]
+    pub(crate) fn wall() -> SystemTime {
+        SystemTime::now()
+    }
+}
+
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this implementation of `Clock` reads the wall clock")]
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = Self::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 }
@@ -103,8 +115,18 @@ impl App {
         let walks = SqsEvents::new(sqs.clone(), settings.walk_queue_url.clone());
         let live = SqsLive::new(sqs.clone(), settings.live_queue_url.clone(), settings.live_posts_queue_url.clone());
         let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
-        let redis = Redis::new(&settings.redis)?.with_feed_cap(settings.feed_cap);
+        let iam = settings.redis_iam_cache.as_ref().map(|cache| iam_login(cache, &config)).transpose()?;
+        let redis = Redis::new(&RedisOptions { iam, ..settings.redis.clone() })?.with_feed_cap(settings.feed_cap);
         Ok(Self::assemble(settings, facts, ([queue, failures], live, walks), redis, metrics))
+    }
+
+    /// Connects to Redis in advance, so that the first request does not wait for a connection. A Redis that does not
+    /// respond in time is left to the requests, which work without it.
+    pub async fn connect_redis(&self) {
+        let connected = tokio::time::timeout(CONNECT_WITHIN, self.stores.progress.ping()).await;
+        if !matches!(connected, Ok(Ok(()))) {
+            tracing::debug!("Redis is not connected yet");
+        }
     }
 
     /// Returns the profiles of a finished page: of exactly the users whom its items name, if they are `wanted`. `known`
@@ -208,8 +230,17 @@ where
     let settings = Settings::from_env()?;
     let metrics = EmbeddedMetrics::to_stdout(settings.metrics_namespace.clone());
     let app = App::connect_with(settings, Arc::new(metrics)).await?;
+    // This is Lambda's init phase.
+    app.connect_redis().await;
     let (app, handle) = (&app, &handle);
     lambda_runtime::run(service_fn(move |event| handle(app, event))).await
+}
+
+/// A login at a replication group with the credentials of this function.
+fn iam_login(cache: &str, config: &SdkConfig) -> Result<IamLogin, RedisError> {
+    let none = || RedisError::from((ErrorKind::InvalidClientConfig, "a login with IAM needs a region and credentials"));
+    let (region, credentials) = config.region().zip(config.credentials_provider()).ok_or_else(none)?;
+    Ok(IamLogin::new(cache.to_owned(), region.to_string(), credentials, SystemClock::wall))
 }
 
 /// The configuration of the SDK's clients, with the longest time of one attempt and of all attempts together.

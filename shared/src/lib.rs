@@ -9,6 +9,7 @@
 mod app;
 mod settings;
 pub mod telemetry;
+mod traces;
 
 pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use settings::{AuthorizerSettings, AwsOverrides, SenderSettings, Settings, SettingsError, UserIds};

@@ -32,6 +32,9 @@ pub struct Settings {
     /// `REDIS_URL`; `REDIS_CLUSTER` and `REDIS_REPLICA_READS`, `true` or `false` (`false`); `REDIS_CA_FILE` (the
     /// system's certificates); `REDIS_CONNECT_TIMEOUT_MS` (300) and `REDIS_RESPONSE_TIMEOUT_MS` (500).
     pub redis: RedisOptions,
+    /// `REDIS_IAM_CACHE`: the replication group at which functions log in with IAM, as the user of `REDIS_URL`; may be
+    /// absent.
+    pub redis_iam_cache: Option<String>,
     /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
     pub legacy_redis_url: Option<String>,
     /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): users whom applications serve from
@@ -154,7 +157,9 @@ impl Settings {
                 connect_timeout: Duration::from_millis(number("REDIS_CONNECT_TIMEOUT_MS", 300)?),
                 response_timeout: Duration::from_millis(number("REDIS_RESPONSE_TIMEOUT_MS", 500)?),
                 paced: true,
+                iam: None,
             },
+            redis_iam_cache: lookup("REDIS_IAM_CACHE").filter(|name| !name.is_empty()),
             legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
             rollout: Rollout::new(number("ROLLOUT_PERCENT", 100)?, users(&lookup("ROLLOUT_USERS").unwrap_or_default())?)
                 .ok_or(SettingsError::NotAShare)?,
@@ -272,6 +277,12 @@ fn tables(required: impl Fn(&'static str) -> Result<String, SettingsError>) -> R
         identities: required("IDENTITIES_TABLE")?,
         reacted: required("REACTED_TABLE")?,
     })
+}
+
+/// The address of X-Ray's daemon, if the calls of an invocation are traced: `AWS_XRAY_DAEMON_ADDRESS`, which Lambda sets,
+/// and `TRACING` is `true`. It is no part of [`Settings`], because logging starts before they are read.
+pub(crate) fn xray_daemon() -> Option<String> {
+    process_environment("AWS_XRAY_DAEMON_ADDRESS").filter(|_| process_environment("TRACING").as_deref() == Some("true"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the other code gets the environment from these settings")]

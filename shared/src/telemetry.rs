@@ -5,21 +5,31 @@ use std::{collections::BTreeMap, io::Write};
 
 use serde_json::{Map, Value, json};
 use tracing::Subscriber;
-use tracing_subscriber::{EnvFilter, fmt, fmt::MakeWriter, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer as _, fmt, fmt::MakeWriter, layer::SubscriberExt as _, registry, registry::LookupSpan,
+    util::SubscriberInitExt as _,
+};
 
+use crate::{SystemClock, settings::xray_daemon, traces::Subsegments};
 use tidemark_app::ports::{Line, Metrics, Unit};
 
-/// Starts logging at the level in `RUST_LOG`; `info` if it is absent.
+/// Starts logging at the level in `RUST_LOG`; `info` if it is absent. Also starts [traces](crate::traces), if they are on.
 pub fn init() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let calls = xray_daemon().and_then(|daemon| Subsegments::to(&daemon, SystemClock::wall).ok());
+    let calls = calls.map(|subsegments| subsegments.with_filter(Subsegments::filter()));
     // A second call is refused, and the first logger remains.
-    let _ = lines(filter, std::io::stdout).try_init();
+    let _ = lines(filter, std::io::stdout).with(calls).try_init();
 }
 
 /// A subscriber that writes each event that passes the filter as one line of JSON. Each line has `timestamp` (RFC 3339)
 /// and `level`: Lambda treats a line without one of them as `INFO`.
-pub fn lines(filter: EnvFilter, to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static) -> impl Subscriber + Send + Sync {
-    fmt().json().with_env_filter(filter).with_current_span(false).with_ansi(false).with_writer(to).finish()
+pub fn lines(
+    filter: EnvFilter,
+    to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
+) -> impl Subscriber + for<'a> LookupSpan<'a> + Send + Sync {
+    let lines = fmt::layer().json().with_current_span(false).with_ansi(false).with_writer(to);
+    registry().with(lines.with_filter(filter))
 }
 
 /// Writes lines in CloudWatch's embedded metric format.
@@ -94,7 +104,6 @@ mod tests {
     use tidemark_domain::Timestamp;
 
     use super::*;
-    use crate::SystemClock;
 
     fn record(properties: &[(&'static str, &str)], values: &[(Metric, &[f64])]) -> Value {
         let text = |(name, value): &(&'static str, &str)| (*name, Property::Text((*value).to_owned()));

@@ -1,4 +1,4 @@
-//! A second `redis-server`, with the data of the legacy systems.
+//! A second server, with the data of the legacy systems.
 
 use std::{net::TcpListener, process::Stdio};
 
@@ -80,12 +80,12 @@ impl LegacyRedis {
 }
 
 fn spawn(port: u16) -> Child {
-    Command::new("redis-server")
+    Command::new(tidemark_local::redis_server())
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .expect("redis-server is installed")
+        .expect("valkey-server or redis-server is installed")
 }

@@ -45,7 +45,7 @@ mod weather;
 pub const REQUESTS: &str = "tidemark_local::requests";
 
 pub use crate::{
-    options::Options,
+    options::{Options, redis_server},
     redis::{ClusterSetup, Redis, RedisData, RedisSetup},
     sqs::Counts,
     stack::Stack,

@@ -46,8 +46,8 @@ pub struct Options {
     /// Redis to start if there is no URL: node, tls, cluster or tls-cluster.
     #[arg(long, env = "TIDEMARK_REDIS", default_value = "node")]
     pub redis: RedisSetup,
-    /// Path of the `redis-server` binary.
-    #[arg(skip = "redis-server")]
+    /// The server to start.
+    #[arg(skip = redis_server())]
     pub redis_server: PathBuf,
     /// Values of template parameters. They override the defaults. Users are not limited, and `Bearer 7` is user 7.
     #[arg(skip = local_parameters())]
@@ -104,7 +104,7 @@ impl Options {
             redis_ca_file: None,
             redis_replica_reads: false,
             redis: RedisSetup::default(),
-            redis_server: PathBuf::from("redis-server"),
+            redis_server: redis_server(),
             parameters: local_parameters(),
             environment: BTreeMap::new(),
             process_functions: BTreeSet::new(),
@@ -129,6 +129,19 @@ impl Options {
             ..RedisOptions::new(self.redis_url.clone().filter(|url| !url.is_empty())?)
         })
     }
+}
+
+/// The server that a stack starts: `valkey-server`, which a deployment runs, or `redis-server` where that is not
+/// installed.
+pub fn redis_server() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    first_of(["valkey-server", "redis-server"], std::env::split_paths(&path).collect())
+}
+
+/// The path of the first of these programs that one of the folders has; the last one's name if there is none.
+fn first_of(names: [&str; 2], folders: Vec<PathBuf>) -> PathBuf {
+    let found = names.iter().find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()));
+    found.unwrap_or_else(|| PathBuf::from(names[1]))
 }
 
 /// Parameters whose defaults differ from those of a deployment. A tool or a test is one user who sends many requests,
@@ -167,6 +180,8 @@ fn redis_url(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -180,6 +195,19 @@ mod tests {
         }
         let message = address("nothing.invalid:3000").unwrap_err();
         assert!(message.starts_with("the host has no address: "), "{message}");
+    }
+
+    #[test]
+    fn the_server_is_valkey_or_else_redis() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        let choose = || first_of(["valkey-server", "redis-server"], vec![first.clone(), second.clone()]);
+        assert_eq!(choose(), Path::new("redis-server"), "the error message names it");
+        for (folder, name) in [(&first, "redis-server"), (&second, "valkey-server")] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join(name), "").unwrap();
+            assert_eq!(choose(), folder.join(name));
+        }
     }
 
     #[test]

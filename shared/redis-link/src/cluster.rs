@@ -18,7 +18,7 @@ use futures::{
     future::{join_all, select_ok},
 };
 use rand::seq::IteratorRandom;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates, Value};
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates, Value};
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
@@ -28,6 +28,7 @@ use crate::{
     bundle::{Bundle, Consistency, Reply, work_of},
     epoch::Epoch,
     error::{is_unknown_function, link_error},
+    iam::Handshake,
     node::Node,
     options::{RedisOptions, open},
     topology::{Address, Member, Topology, slot_of},
@@ -53,7 +54,7 @@ pub(crate) struct Cluster {
     /// The connection settings of a node, without its address.
     template: ConnectionInfo,
     certificates: Option<TlsCertificates>,
-    config: AsyncConnectionConfig,
+    handshake: Handshake,
     seeds: Vec<Arc<Member>>,
     /// The nodes of the map, and those that redirections have named since, with their connections and breakers.
     nodes: std::sync::Mutex<HashMap<Address, Node>>,
@@ -82,7 +83,7 @@ impl Cluster {
     /// Prepares the cluster without any connection. Each seed leads to all nodes.
     pub(crate) fn new(
         seeds: Vec<Client>,
-        config: AsyncConnectionConfig,
+        handshake: Handshake,
         options: &RedisOptions,
         library: Arc<str>,
     ) -> Result<Self, RedisError> {
@@ -95,13 +96,25 @@ impl Cluster {
                 return Err(none());
             };
             let address = Address { host: host.clone(), port: *port };
-            Ok(Member::new(address, Node::new(client, config.clone(), true, options.paced, library.clone())))
+            Ok(Member::new(address, Node::new(client, handshake.clone(), true, options.paced, library.clone())))
         });
         let seeds = seeds.collect::<Result<_, _>>()?;
         let (nodes, topology, refreshing) = (Default::default(), ArcSwapOption::empty(), Mutex::default());
         let certificates = options.certificates()?;
         let RedisOptions { replica_reads, paced, response_timeout: patience, .. } = *options;
-        Ok(Self { template, certificates, config, seeds, nodes, topology, refreshing, replica_reads, paced, patience, library })
+        Ok(Self {
+            template,
+            certificates,
+            handshake,
+            seeds,
+            nodes,
+            topology,
+            refreshing,
+            replica_reads,
+            paced,
+            patience,
+            library,
+        })
     }
 
     /// Runs each bundle on the node of its slot, bundles of one node in their order. Returns the replies in order.
@@ -409,7 +422,7 @@ impl Cluster {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let node = open(self.template.clone().set_addr(addr), self.certificates.as_ref())
-            .map(|client| Node::new(client, self.config.clone(), true, self.paced, self.library.clone()))
+            .map(|client| Node::new(client, self.handshake.clone(), true, self.paced, self.library.clone()))
             .inspect_err(|error| warn!(%address, %error, "a node of the cluster cannot be used"))
             .ok()?;
         self.nodes().insert(address.clone(), node.clone());

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 
 use crate::{
     LinkError, Result,
@@ -35,15 +35,13 @@ impl Link {
     /// `library` is the source of a function library, which a node loads if it does not know a function.
     pub fn new(options: &RedisOptions, library: &str) -> Result<Self, RedisError> {
         let library: Arc<str> = library.into();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(options.connect_timeout))
-            .set_response_timeout(Some(options.response_timeout));
         let mut clients = options.clients()?;
+        let handshake = options.handshake(&clients)?;
         let servers = match (options.cluster, clients.pop()) {
-            (false, Some(client)) => Servers::Node(Node::new(client, config, false, options.paced, library)),
+            (false, Some(client)) => Servers::Node(Node::new(client, handshake, false, options.paced, library)),
             (_, last) => {
                 clients.extend(last);
-                Servers::Cluster(Arc::new(Cluster::new(clients, config, options, library)?))
+                Servers::Cluster(Arc::new(Cluster::new(clients, handshake, options, library)?))
             }
         };
         Ok(Self(Arc::new(servers)))

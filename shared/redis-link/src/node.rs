@@ -9,10 +9,11 @@ use std::{
 use arc_swap::ArcSwapOption;
 use futures::FutureExt;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind,
+    Client, Cmd, ErrorKind, RedisError, ServerErrorKind,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::sync::Mutex;
+use tracing::{Instrument as _, debug_span};
 
 use crate::{
     Result,
@@ -20,6 +21,7 @@ use crate::{
     bundle::{Reply, read},
     epoch::Epoch,
     error::{link_error, server_error},
+    iam::Handshake,
     pace::{self, Pace, Turn},
 };
 
@@ -29,7 +31,7 @@ pub(crate) struct Node(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    config: AsyncConnectionConfig,
+    handshake: Handshake,
     /// Whether the node may be a replica. A reply of a replica has no epoch of its own.
     replicas: bool,
     live: ArcSwapOption<Live>,
@@ -50,10 +52,10 @@ struct Live {
 }
 
 impl Node {
-    pub(crate) fn new(client: Client, config: AsyncConnectionConfig, replicas: bool, paced: bool, library: Arc<str>) -> Self {
+    pub(crate) fn new(client: Client, handshake: Handshake, replicas: bool, paced: bool, library: Arc<str>) -> Self {
         let (live, connecting, breaker) = (ArcSwapOption::empty(), Mutex::default(), Breaker::new());
         let pace = paced.then(Pace::default);
-        Self(Arc::new(Inner { client, config, replicas, live, connecting, breaker, pace, library }))
+        Self(Arc::new(Inner { client, handshake, replicas, live, connecting, breaker, pace, library }))
     }
 
     /// Sends these commands in one round trip; bulk work in its [turn](Turn), with its [`work`](pace::ask).
@@ -91,7 +93,8 @@ impl Node {
             outcome.map_err(|error| link_error(operation, error))
         };
         let open = if changes(commands) { While::Tried } else { While::Refused };
-        self.0.breaker.run(operation, open, attempts).await
+        let trip = debug_span!(target: "redis_link::trip", "Redis", operation, commands = commands.len());
+        self.0.breaker.run(operation, open, attempts).instrument(trip).await
     }
 
     pub(crate) async fn load_library(&self) -> Result<()> {
@@ -167,7 +170,7 @@ impl Node {
     }
 
     async fn connect(&self) -> Result<Live, RedisError> {
-        let mut connection = self.0.client.get_multiplexed_async_connection_with_config(&self.0.config).await?;
+        let mut connection = self.0.client.get_multiplexed_async_connection_with_config(&self.0.handshake.config()).await?;
         let epoch = Epoch::learn(&mut connection).await?;
         if epoch == Epoch::NONE && !self.0.replicas {
             return Err((ErrorKind::Client, "this Redis is a replica").into());

@@ -2,7 +2,11 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, TlsCertificates};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, TlsCertificates,
+};
+
+use crate::iam::{Handshake, IamLogin};
 
 /// Connection settings of Redis.
 #[derive(Clone)]
@@ -14,6 +18,8 @@ pub struct RedisOptions {
     pub cluster: bool,
     /// A file of certificates (PEM) that replace the system's.
     pub ca_file: Option<PathBuf>,
+    /// A login with IAM. The URL has its user and no password.
+    pub iam: Option<IamLogin>,
     /// Whether reads with [`Consistency::Eventual`](crate::Consistency::Eventual) use the replicas of a cluster.
     pub replica_reads: bool,
     /// The longest wait for a connection.
@@ -31,6 +37,7 @@ impl RedisOptions {
             url: url.into(),
             cluster: false,
             ca_file: None,
+            iam: None,
             replica_reads: false,
             connect_timeout: Duration::from_millis(300),
             response_timeout: Duration::from_millis(500),
@@ -47,6 +54,17 @@ impl RedisOptions {
         urls.into_iter().map(|url| open(url.trim().into_connection_info()?, certificates.as_ref())).collect()
     }
 
+    /// The settings of connections of these clients.
+    pub(crate) fn handshake(&self, clients: &[Client]) -> Result<Handshake, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(self.response_timeout));
+        let user = clients.first().and_then(|client| client.get_connection_info().redis_settings().username());
+        let none = || RedisError::from((ErrorKind::InvalidClientConfig, "a login with IAM needs a user in the URL"));
+        let login = self.iam.clone().map(|iam| Ok::<_, RedisError>((iam, user.ok_or_else(none)?.to_owned())));
+        Ok(Handshake::new(config, login.transpose()?))
+    }
+
     pub(crate) fn certificates(&self) -> Result<Option<TlsCertificates>, RedisError> {
         let root_cert = self.ca_file.as_ref().map(std::fs::read).transpose()?;
         Ok(root_cert.map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) }))
@@ -56,10 +74,11 @@ impl RedisOptions {
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL may contain a password.
-        let Self { url: _, cluster, ca_file, replica_reads, connect_timeout, response_timeout, paced } = self;
+        let Self { url: _, cluster, ca_file, iam, replica_reads, connect_timeout, response_timeout, paced } = self;
         f.debug_struct("RedisOptions")
             .field("cluster", cluster)
             .field("ca_file", ca_file)
+            .field("iam", iam)
             .field("replica_reads", replica_reads)
             .field("connect_timeout", connect_timeout)
             .field("response_timeout", response_timeout)

@@ -22,7 +22,7 @@ use tidemark_app::ports::StoreError;
 
 pub use connection::{Redis, transaction};
 use library::Function;
-pub use redis_link::RedisOptions;
+pub use redis_link::{IamLogin, RedisOptions};
 pub use users::USERS_PER_CALL;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;

@@ -59,6 +59,22 @@ fn the_template_resolves_with_every_combination_of_own_resources() {
 }
 
 #[test]
+fn with_iam_functions_have_no_secret() {
+    let resources = &tidemark_tests::template::template_document()["Resources"];
+    let (by_password, by_iam) = (&resources["RedisUser"]["Properties"], &resources["RedisIamUser"]["Properties"]);
+    assert_eq!(by_password["AccessString"], by_iam["AccessString"]);
+    assert_eq!(by_iam["UserId"], by_iam["UserName"], "ElastiCache requires it of a user with IAM");
+    for (id, function) in with(&[("RedisAuth", "iam")]).functions {
+        if !function.environment["REDIS_URL"].is_empty() {
+            assert!(function.environment["REDIS_URL"].starts_with("rediss://RedisIamUser@"), "{id}");
+            assert_eq!(function.environment["REDIS_IAM_CACHE"], "Redis", "{id}");
+        }
+        assert!(!function.environment.values().any(|value| value.contains("secretsmanager")), "{id}");
+    }
+    assert!(with(&[]).functions.values().all(|function| function.environment["REDIS_IAM_CACHE"].is_empty()));
+}
+
+#[test]
 fn the_bounds_of_the_rollout_are_those_of_cloudformation() {
     for (name, good, bad) in [
         ("RolloutPercent", ["0", "10", "100"], ["-1", "101", "ten"]),

@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 use tidemark_bench::measure::{Options, Part, run};
 use tidemark_tools::exit;
 
-/// Measures on a `redis-server` of its own, prints tables and writes the numbers as JSON.
+/// Measures on a server of its own, prints tables and writes the numbers as JSON.
 ///
 /// Exit code: 0 if all parts were measured; 2 otherwise.
 #[derive(Debug, Parser)]

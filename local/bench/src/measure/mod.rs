@@ -1,4 +1,4 @@
-//! Benchmarks on a `redis-server` of their own. Unlike the other tools, they call the code that they measure. The
+//! Benchmarks on a server of their own. Unlike the other tools, they call the code that they measure. The
 //! measured data and the data for comparison are loaded into the same server in the same run.
 
 mod fan_out;
@@ -44,8 +44,8 @@ pub struct Options {
     /// Seed of the randomness.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The `redis-server` to start.
-    #[arg(long, default_value = "redis-server", value_name = "BINARY")]
+    /// The `valkey-server` or `redis-server` to start.
+    #[arg(long, default_value_os_t = tidemark_local::redis_server(), value_name = "BINARY")]
     pub redis_server: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl Part {
     }
 }
 
-/// Measures these parts, prints the tables of each and writes its numbers. Fails if `redis-server` fails, a response is
+/// Measures these parts, prints the tables of each and writes its numbers. Fails if the server fails, a response is
 /// not the expected one, or a file cannot be written.
 pub async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let files = report::files(parts, &options.out)?;

@@ -1,4 +1,4 @@
-//! The measured `redis-server`: its connections, its memory usage and its INFO.
+//! The measured server: its connections, its memory usage and its INFO.
 
 use std::{collections::HashMap, path::Path, str::FromStr, time::Duration};
 
@@ -19,7 +19,7 @@ const SAME_READINGS: usize = 3;
 const BETWEEN_READINGS: Duration = Duration::from_millis(20);
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A `redis-server` with the default configuration and without persistence. Its files are in a temporary folder.
+/// A server with the default configuration and without persistence. Its files are in a temporary folder.
 #[derive(Debug)]
 pub(super) struct Server {
     redis: Redis,
@@ -136,6 +136,14 @@ impl Info {
         self.fields.get(name).map(String::as_str).with_context(|| format!("INFO has no {name}"))
     }
 
+    /// Name and version of the server. Valkey also tells the version of Redis that it is compatible with.
+    pub(super) fn server(&self) -> anyhow::Result<String> {
+        match self.text("valkey_version") {
+            Ok(version) => Ok(format!("Valkey {version}")),
+            Err(_) => Ok(format!("Redis {}", self.text("redis_version")?)),
+        }
+    }
+
     pub(super) fn number<T: FromStr>(&self, name: &str) -> anyhow::Result<T> {
         let text = self.text(name)?;
         text.parse().ok().with_context(|| format!("{name} is {text:?} in INFO"))
@@ -164,7 +172,8 @@ mod tests {
                     cmdstat_hget:calls=2,usec=31,usec_per_call=15.50,rejected_calls=0,failed_calls=0\r\n\
                     cmdstat_config|resetstat:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\r\n";
         let info = Info::parse(text);
-        assert_eq!(info.text("redis_version").unwrap(), "7.0.15");
+        assert_eq!(info.server().unwrap(), "Redis 7.0.15");
+        assert_eq!(Info::parse("redis_version:7.2.4\r\nvalkey_version:8.1.1").server().unwrap(), "Valkey 8.1.1");
         assert_eq!(info.commands(), HashMap::from([("hget", 31), ("config|resetstat", 9)]));
         assert_eq!(info.main_thread_us().map(f64::round), Some(1_500_500.0));
         assert!(info.number::<u64>("redis_version").is_err());

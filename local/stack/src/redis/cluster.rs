@@ -1,4 +1,4 @@
-//! Forms a cluster of child `redis-server`s: assigns slots, connects nodes, attaches replicas.
+//! Forms a cluster of child servers: assigns slots, connects nodes, attaches replicas.
 
 use std::time::{Duration, Instant};
 

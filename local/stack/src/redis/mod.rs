@@ -111,7 +111,7 @@ impl Redis {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| anyhow!("cannot find a port for redis-server")))
+        Err(last.unwrap_or_else(|| anyhow!("cannot find a port for Redis")))
     }
 
     /// The connection options of this Redis.

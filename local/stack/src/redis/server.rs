@@ -1,4 +1,4 @@
-//! A `redis-server` as a child process.
+//! A `valkey-server` or `redis-server` as a child process.
 
 use std::{
     path::{Path, PathBuf},
@@ -46,9 +46,9 @@ pub(crate) struct Server {
     child: Option<Child>,
 }
 
-/// The `redis-server` binary does not exist.
+/// The binary of the server does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not installed: run `make setup` or `apt-get install redis-server`, or set REDIS_URL")]
+#[error("`{0}` is not installed: run `make setup`, or install valkey-server or redis-server, or set REDIS_URL")]
 pub(super) struct Missing(String);
 
 impl Server {
@@ -107,7 +107,7 @@ impl Server {
         if self.child.is_some() {
             return Ok(());
         }
-        let log = std::fs::File::create(self.folder.join("redis.log")).context("cannot write the log of redis-server")?;
+        let log = std::fs::File::create(self.folder.join("redis.log")).context("cannot write the log of Redis")?;
         let mut child = Command::new(&self.binary)
             .args(self.arguments())
             .stdin(Stdio::null())
@@ -119,7 +119,7 @@ impl Server {
             .spawn()
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Missing(self.binary.display().to_string()).into(),
-                _ => anyhow!(error).context("cannot start redis-server"),
+                _ => anyhow!(error).context("cannot start Redis"),
             })?;
         let options = self.options();
         let ready = async {
@@ -128,8 +128,8 @@ impl Server {
             }
         };
         tokio::select! {
-            status = child.wait() => bail!("redis-server ended during its start ({}), see {}", status?, self.folder.join("redis.log").display()),
-            ready = tokio::time::timeout(READY_WITHIN, ready) => ready.context("redis-server does not respond")?,
+            status = child.wait() => bail!("Redis ended during its start ({}), see {}", status?, self.folder.join("redis.log").display()),
+            ready = tokio::time::timeout(READY_WITHIN, ready) => ready.context("Redis does not respond")?,
         }
         std::fs::write(self.folder.join(NOTE), self.port.to_string())?;
         let _ = std::fs::remove_file(self.folder.join(DUMP));
@@ -157,7 +157,7 @@ impl Server {
             has_ended = tokio::time::timeout(STOP_WITHIN, child.wait()).await.is_ok();
         }
         if !has_ended {
-            child.kill().await.context("cannot end redis-server")?;
+            child.kill().await.context("cannot end Redis")?;
         }
         let _ = std::fs::remove_file(self.folder.join(NOTE));
         Ok(())
@@ -171,7 +171,7 @@ pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificat
     let options = Server::new(Path::new(""), folder, port, certificates.cloned(), None).options();
     let response: Result<(String, String)> = command(&options, redis::cmd("CONFIG").arg("GET").arg("dir")).await;
     if response.is_ok_and(|(_, dir)| Path::new(&dir) == folder) {
-        tracing::info!(port, "ending the redis-server of an earlier run");
+        tracing::info!(port, "ending the Redis of an earlier run");
         let _ = command::<()>(&options, redis::cmd("SHUTDOWN").arg("NOSAVE").arg("NOW")).await;
     }
     let _ = std::fs::remove_file(note);

@@ -87,6 +87,8 @@ pub(crate) fn environment(
         ("REDIS_CLUSTER", if endpoints.redis.cluster { "true" } else { "false" }),
         ("REDIS_REPLICA_READS", if endpoints.redis.replica_reads { "true" } else { "false" }),
         ("REDIS_CA_FILE", &ca_file),
+        // The stack's Redis has neither users nor tokens.
+        ("REDIS_IAM_CACHE", ""),
         ("AWS_ENDPOINT_URL_DYNAMODB", &endpoints.dynamodb),
         ("AWS_ENDPOINT_URL_SQS", &endpoints.sqs),
         ("AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI", &endpoints.gateway),

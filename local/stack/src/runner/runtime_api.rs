@@ -78,11 +78,19 @@ async fn next(State(pools): State<Pools>, Path((function, worker)): Path<(String
     let Some(assignment) = pool.next(worker).await else { return StatusCode::GONE.into_response() };
     let headers = [
         ("content-type", "application/json".to_owned()),
+        ("lambda-runtime-trace-id", trace(&assignment.request_id)),
         ("lambda-runtime-aws-request-id", assignment.request_id),
         ("lambda-runtime-deadline-ms", assignment.deadline_ms.to_string()),
         ("lambda-runtime-invoked-function-arn", pool.arn.clone()),
     ];
     (headers, assignment.payload).into_response()
+}
+
+/// The trace of an invocation, which a function sends to `AWS_XRAY_DAEMON_ADDRESS` if it has one.
+fn trace(request_id: &str) -> String {
+    let digits = request_id.replace('-', "");
+    let (time, rest) = digits.split_at_checked(8).unwrap_or_default();
+    format!("Root=1-{time}-{rest};Parent={};Sampled=1", rest.get(..16).unwrap_or_default())
 }
 
 async fn response(

@@ -168,7 +168,7 @@ async fn a_wrong_option_is_one_error_that_names_it() {
     };
 
     let text = error(&|options| options.redis_server = "/nowhere/redis-server".into()).await;
-    assert!(text.contains("make setup") && text.contains("apt-get install redis-server"), "{text}");
+    assert!(text.contains("make setup") && text.contains("install valkey-server or redis-server"), "{text}");
     assert!(error(&|options| options.redis_url = Some("redis://127.0.0.1:1".to_owned())).await.contains("REDIS_URL"));
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let addr = taken.local_addr().unwrap();

@@ -39,13 +39,13 @@ struct Readers {
 
 /// Measures feeds that are not full, then a fifth of the readers with full feeds.
 pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<FanOutReport> {
-    let version = server.info(&["server"]).await?.text("redis_version")?.to_owned();
+    let name = server.info(&["server"]).await?.server()?;
     let mut populations = Vec::new();
     for (followers, entries) in [(options.followers, 200), (options.followers / 5, FEED_CAP)] {
         server.flush().await?;
         populations.push(population(server, options, &Readers::new(options.seed, followers as usize, entries)).await?);
     }
-    Ok(FanOutReport::new(version, options.rounds, populations))
+    Ok(FanOutReport::new(name, options.rounds, populations))
 }
 
 /// Measures all kinds in shuffled rounds, then a reader's latency.

@@ -77,7 +77,7 @@ pub(super) struct Row {
 
 #[derive(Debug, Serialize)]
 pub(in crate::measure) struct FanOutReport {
-    redis_version: String,
+    server: String,
     rounds: u32,
     users_per_call: usize,
     pub(super) populations: Vec<Population>,
@@ -111,14 +111,14 @@ impl Population {
 }
 
 impl FanOutReport {
-    pub(super) fn new(redis_version: String, rounds: u32, populations: Vec<Population>) -> Self {
-        Self { redis_version, rounds, users_per_call: USERS_PER_CALL, populations }
+    pub(super) fn new(server: String, rounds: u32, populations: Vec<Population>) -> Self {
+        Self { server, rounds, users_per_call: USERS_PER_CALL, populations }
     }
 }
 
 impl fmt::Display for FanOutReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redis {}, {} rounds", self.redis_version, self.rounds)?;
+        write!(f, "{}, {} rounds", self.server, self.rounds)?;
         self.populations.iter().try_for_each(|population| write!(f, "\n\n{population}"))
     }
 }

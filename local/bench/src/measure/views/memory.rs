@@ -283,8 +283,6 @@ impl fmt::Display for Memory {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn view(state: u64, feed: u64) -> View {
@@ -321,7 +319,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_layouts_are_loaded_and_measured() {
-        let server = Server::start(Path::new("redis-server")).await.unwrap();
+        let server = Server::start(&tidemark_local::redis_server()).await.unwrap();
         warm_up(&server, 5).await.unwrap();
         let shape = Shape { authors: 3, posts: 60 };
         let world = World::new(shape, Ids::UpTo100Million, Followed::Later, 20, 5);

@@ -15,7 +15,7 @@ use super::{Options, server::Server};
 
 #[derive(Debug, Serialize)]
 pub(super) struct ViewsReport {
-    redis_version: String,
+    server: String,
     allocator: String,
     seed: u64,
     memory: Memory,
@@ -25,7 +25,7 @@ pub(super) struct ViewsReport {
 pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Result<ViewsReport> {
     let info = server.info(&["server", "memory"]).await?;
     Ok(ViewsReport {
-        redis_version: info.text("redis_version")?.to_owned(),
+        server: info.server()?,
         allocator: info.text("mem_allocator")?.to_owned(),
         seed: options.seed,
         memory: memory::measure(server, options.readers as usize, options.seed).await?,
@@ -35,7 +35,7 @@ pub(super) async fn measure(server: &Server, options: &Options) -> anyhow::Resul
 
 impl fmt::Display for ViewsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Redis {}, {}\n", self.redis_version, self.allocator)?;
+        writeln!(f, "{}, {}\n", self.server, self.allocator)?;
         write!(f, "{}\n{}", self.memory, self.reading)
     }
 }
