@@ -35,6 +35,7 @@ mod ranked;
 mod rebuild;
 mod refill;
 mod repeats;
+mod restore;
 mod resumption;
 mod rollout;
 mod stack;
