@@ -111,7 +111,7 @@ upgrade-check: setup ## run histories while functions of another release and of 
 demo: tools ## show the main job in under a minute; starts a stack if none runs
 	@exec "$(BIN)/demo" $(ARGS)
 
-smoke: ## check the responses of an API and take back what that did: URL=https://… TOKEN=… [TOKEN2=…], or the running stack
+smoke: ## check the responses of an API and take back what that did: URL=https://… with TOKEN or TOKEN_URL, or the running stack
 	@exec python3 local/smoke.py $(if $(URL),'$(URL)')
 
 load: ## load a follow graph into the running stack: EDGES=file[.gz] [LIMIT=lines]
@@ -226,10 +226,10 @@ preflight: ## check account, issuer, parameters and names before a deployment, a
 	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
 	@exec $(TARGET)/sam-venv/bin/python local/preflight/preflight.py --environment '$(or $(ENV),dev)' $(ARGS)
 
-preflight-check: ## run preflight against each mistake, on a fake of AWS
+preflight-check: ## run preflight, restore and prune against a fake of AWS, with each mistake and each interruption
 	@local/setup.sh sam
 	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
-	@exec $(TARGET)/sam-venv/bin/python local/preflight/test_preflight.py
+	@for test in preflight/test_preflight restore/test_restore release/test_prune; do $(TARGET)/sam-venv/bin/python local/$$test.py || exit; done
 
 sam-check: ## lint the template, call every function with every event, as processes and through SAM in Docker
 	@local/setup.sh sam
@@ -267,6 +267,15 @@ deploy: ## build the functions and deploy them, without a question: ENV=prod [AR
 	@local/venv.sh local/sam/arm64.txt $(TARGET)/arm64/venv
 	@PATH="$(abspath $(TARGET))/arm64/venv/bin:$$PATH" $(TARGET)/sam-venv/bin/sam build --config-env '$(or $(ENV),dev)'
 	@$(TARGET)/sam-venv/bin/sam deploy --config-env '$(or $(ENV),dev)' --no-confirm-changeset $(ARGS)
+
+restore: ## restore all tables to a second and serve from them: ENV=prod TO=2026-11-26T18:05:00Z [ARGS=--dry-run]
+	@[ -n '$(TO)' ] || { echo "usage: make restore ENV=prod TO=2026-11-26T18:05:00Z [ARGS=--dry-run]" >&2; exit 2; }
+	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
+	@exec $(TARGET)/sam-venv/bin/python local/restore/restore.py --environment '$(or $(ENV),dev)' --to '$(TO)' $(ARGS)
+
+prune: ## delete old versions of the functions, all but the newest: ENV=prod [KEEP=5] [ARGS=--dry-run]
+	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
+	@exec $(TARGET)/sam-venv/bin/python local/release/prune.py --environment '$(or $(ENV),dev)' --keep '$(or $(KEEP),5)' $(ARGS)
 
 release-check: ## check that a version has a section in the changelog and is that of Cargo.toml: VERSION=1.2.3
 	@local/release/artifacts.sh '$(VERSION)' '$(TARGET)' --check

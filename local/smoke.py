@@ -4,20 +4,24 @@
     make smoke                                       # the stack of `make run`, as users 1 and 2
     make smoke URL=https://… TOKEN=… [TOKEN2=…]      # any deployment
 
-TOKEN is the reader's, TOKEN2 the author's; both are read from the environment. Without TOKEN2 nothing is followed, and the reader is the author. At the end,
-in any case, the post is deleted, and the author is unfollowed if the reader did not follow the author before. The number
+TOKEN is the reader's, TOKEN2 the author's; both are read from the environment. Without TOKEN2 nothing is followed, and the reader is the author.
+With TOKEN_URL, the issuer gives the tokens to CLIENT_ID with CLIENT_SECRET, and to CLIENT_ID2 with CLIENT_SECRET2 if they are set (grant
+`client_credentials`). The query of TOKEN_URL has what the issuer needs beside them, such as `?scope=feed`. At the end, in any case, the post is deleted, and the author is unfollowed if the reader did not follow the author before. The number
 of the post stays used. Exit status: 0 if every response was right, 1 at the first wrong one, 2 if the server cannot be reached.
 
 Needs only Python 3.9.
 """
 
 import argparse
+import base64
 import http.client
 import json
 import os
 import sys
 import time
+import urllib.error
 import urllib.parse
+import urllib.request
 import uuid
 
 READINGS = 50
@@ -213,15 +217,35 @@ class Smoke:
         return f"{READINGS} feeds: p50 {p50:.1f} ms, p95 {p95:.1f} ms"
 
 
+def token_of(url, client, secret):
+    """A token that the issuer gives to a client (RFC 6749, section 4.4)."""
+    address, _, query = url.partition("?")
+    form = urllib.parse.urlencode([("grant_type", "client_credentials"), *urllib.parse.parse_qsl(query)])
+    login = ":".join(urllib.parse.quote(text, safe="") for text in (client, secret))
+    headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}", "Accept": "application/json"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, form.encode(), headers), timeout=TIMEOUT) as response:
+            return json.load(response)["access_token"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+        raise SystemExit(f"smoke: {address} gives no token to {client}: {error}") from error
+
+
+def tokens(variables):
+    """The tokens of reader and author. They are no arguments, because every user of the machine can read those."""
+    if url := variables.get("TOKEN_URL"):
+        clients = [(variables.get(f"CLIENT_ID{which}"), variables.get(f"CLIENT_SECRET{which}", "")) for which in ("", "2")]
+        if not clients[0][0]:
+            raise SystemExit("smoke: TOKEN_URL needs CLIENT_ID and CLIENT_SECRET")
+        return [token_of(url, *client) if client[0] else None for client in clients]
+    reader, author = variables.get("TOKEN"), variables.get("TOKEN2")
+    return [reader, author] if reader else ["1", author or "2"]
+
+
 def main():
     options = argparse.ArgumentParser(description="Checks an API. Takes back what it does.")
     options.add_argument("url", nargs="?", default="http://127.0.0.1:3000")
     given = options.parse_args()
-    # Not arguments, because every user of the machine can read those.
-    reader, author = os.environ.get("TOKEN"), os.environ.get("TOKEN2")
-    if not reader:
-        reader, author = "1", author or "2"
-    smoke = Smoke(Api(given.url), reader, author)
+    smoke = Smoke(Api(given.url), *tokens(os.environ))
     status = 0
     print(f"== {given.url}")
     try:

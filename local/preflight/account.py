@@ -14,12 +14,18 @@ GOOD = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPOR
 
 
 class Account:
-    def __init__(self, region):
+    def __init__(self, region, config=CONFIG):
         self.session = boto3.Session(region_name=region)
         self.region = self.session.region_name
+        self.config, self.clients = config, {}
+
+    def client(self, service):
+        if service not in self.clients:
+            self.clients[service] = self.session.client(service, config=self.config)
+        return self.clients[service]
 
     def call(self, service, operation, **arguments):
-        return getattr(self.session.client(service, config=CONFIG), operation)(**arguments)
+        return getattr(self.client(service), operation)(**arguments)
 
     def check_credentials(self):
         """Raises `Mistake` if no other call can succeed."""

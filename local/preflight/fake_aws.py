@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
+# Services whose requests have the operation in method and path.
+REST = ("apigateway", "lambda", "s3")
 STACK = "arn:aws:cloudformation:eu-central-1:123456789012:stack/tidemark/1"
 
 
@@ -80,6 +82,9 @@ class Answers:
 
 
 class Quiet(BaseHTTPRequestHandler):
+    # Headers and body are two writes. Otherwise the second waits for 40 ms.
+    disable_nagle_algorithm = True
+
     def log_message(self, *_):
         pass
 
@@ -109,11 +114,19 @@ class FakeAws:
             def do_GET(self):
                 service = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request", self.headers["Authorization"])[1]
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-                arguments = parse_qs(body)
-                status, answer = fake.answers.answer(service, arguments.get("Action", [self.path])[0], arguments)
+                status, answer = fake.answers.answer(service, *self.asked(service, body))
                 self.reply(status, answer, "application/json" if answer.startswith("{") else "text/xml")
 
-            do_POST = do_GET
+            def asked(self, service, body):
+                """The operation and its arguments in the protocol of the service."""
+                if target := self.headers.get("X-Amz-Target"):
+                    return target.rsplit(".", 1)[1], json.loads(body)
+                if service in REST:
+                    return f"{self.command} {self.path}", body
+                arguments = parse_qs(body)
+                return arguments["Action"][0], arguments
+
+            do_POST = do_PUT = do_DELETE = do_GET
 
         self.server = served(Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"

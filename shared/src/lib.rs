@@ -7,12 +7,14 @@
 //! ```
 
 mod app;
+mod failure;
 mod settings;
 pub mod telemetry;
 mod traces;
 
 pub use app::{App, StartError, SystemClock, aws_config, run};
-pub use settings::{AuthorizerSettings, AwsOverrides, SenderSettings, Settings, SettingsError, UserIds};
+pub use failure::Failure;
+pub use settings::{AuthorizerSettings, AwsOverrides, MigrationSources, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
     Budget, Denied, Hide, Hiding, MarkForm, Membership, Place, PostChange, Recorder, Stores, fan_out, notices, once, outage,
     ports, project, reader, relations,

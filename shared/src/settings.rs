@@ -37,6 +37,8 @@ pub struct Settings {
     pub redis_iam_cache: Option<String>,
     /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
     pub legacy_redis_url: Option<String>,
+    /// `MIGRATION_SOURCES` (none): further sources that an invocation may name.
+    pub migration_sources: MigrationSources,
     /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): users whom applications serve from
     /// here.
     pub rollout: Rollout,
@@ -161,6 +163,7 @@ impl Settings {
             },
             redis_iam_cache: lookup("REDIS_IAM_CACHE").filter(|name| !name.is_empty()),
             legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
+            migration_sources: MigrationSources::of(&lookup("MIGRATION_SOURCES").unwrap_or_default()),
             rollout: Rollout::new(number("ROLLOUT_PERCENT", 100)?, users(&lookup("ROLLOUT_USERS").unwrap_or_default())?)
                 .ok_or(SettingsError::NotAShare)?,
             following_limit: number("FOLLOWING_LIMIT", 500)?,
@@ -186,6 +189,33 @@ impl Settings {
             metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
             aws: AwsOverrides::from_lookup(&lookup),
         })
+    }
+}
+
+/// The servers, beside that of `LEGACY_REDIS_URL`, from which an invocation of `migrate` may import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MigrationSources {
+    /// Any server (`*`), as on the local stack.
+    Any,
+    /// Servers as `host:port`.
+    These(BTreeSet<String>),
+}
+
+impl MigrationSources {
+    fn of(text: &str) -> Self {
+        match text.trim() {
+            "*" => Self::Any,
+            "" => Self::These(BTreeSet::new()),
+            servers => Self::These(servers.split(',').map(|server| server.trim().to_lowercase()).collect()),
+        }
+    }
+
+    /// Whether an invocation may name this server.
+    pub fn allow(&self, host: &str, port: u16) -> bool {
+        match self {
+            Self::Any => true,
+            Self::These(servers) => servers.contains(&format!("{}:{port}", host.to_lowercase())),
+        }
     }
 }
 
@@ -329,6 +359,14 @@ mod tests {
         assert!(with("ROLLOUT_USERS", "7,18446744073709551615").is_ok());
         let redis = with("REDIS_CLUSTER", "true").unwrap().redis;
         assert!(redis.cluster && !redis.replica_reads && redis.ca_file.is_none());
+    }
+
+    #[test]
+    fn a_source_of_a_migration_is_allowed_by_host_and_port() {
+        let sources = MigrationSources::of("Legacy-1.example:6379, 10.0.0.7:6380");
+        assert!(sources.allow("legacy-1.example", 6379) && sources.allow("10.0.0.7", 6380));
+        assert!(!sources.allow("legacy-1.example", 6380) && !sources.allow("egacy-1.example", 6379));
+        assert!(!MigrationSources::of("").allow("", 6379) && MigrationSources::of("*").allow("any", 1));
     }
 
     #[test]

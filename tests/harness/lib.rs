@@ -219,6 +219,13 @@ impl World {
         self.restart().await
     }
 
+    /// Does the same with another template, in its JSON form.
+    pub async fn restart_with_template(mut self, template: &serde_json::Value) -> Self {
+        self.options.template = self.data.path().join("template.json");
+        std::fs::write(&self.options.template, template.to_string()).expect("the template is written");
+        self.restart().await
+    }
+
     /// Asserts that no work is left, and stops the stack.
     pub async fn finish(self) {
         self.idle().await;

@@ -276,6 +276,22 @@ impl Model {
         self.reactions.iter().filter(|(_, of, known)| of.0 == author && *known == kind).count()
     }
 
+    /// The model if the read state were that of an older one.
+    #[must_use]
+    pub fn with_read_state_of(self, older: &Self) -> Self {
+        Self { read: older.read.clone(), through: older.through.clone(), ..self }
+    }
+
+    /// The model if the relations of each user to others were those of an older one.
+    #[must_use]
+    pub fn with_relations_of(self, older: &Self) -> Self {
+        let members = |id: &u64| older.lists.get(id).map(|(_, members)| members.clone()).unwrap_or_default();
+        let lists = self.lists.iter().map(|(id, (list, _))| (*id, (list.clone(), members(id)))).collect();
+        let (follows, preferences) = (older.follows.clone(), older.preferences.clone());
+        let (mutes, blocks) = (older.mutes.clone(), older.blocks.clone());
+        Self { follows, preferences, mutes, blocks, lists, ..self }
+    }
+
     /// The users who have published.
     pub fn authors(&self) -> Vec<u64> {
         self.authors.keys().copied().collect()

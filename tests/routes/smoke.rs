@@ -1,16 +1,25 @@
 //! `GET /v1/health` and `make smoke`.
 
-use std::process::Output;
+use std::{collections::HashMap, process::Output};
 
+use axum::{Form, Json, Router, http::HeaderMap, routing::post};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 use tidemark_local::RedisData;
 use tidemark_tests::{World, repository, world};
 
 /// Runs the script with these tokens. Returns its exit status and output.
 async fn smoke(world: &World, tokens: &[&str]) -> (Option<i32>, String) {
+    smoke_with(world, ["TOKEN", "TOKEN2"].into_iter().zip(tokens.iter().copied())).await
+}
+
+async fn smoke_with(world: &World, variables: impl IntoIterator<Item = (&str, &str)>) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::new("python3");
     command.arg(repository().join("local/smoke.py")).arg(world.stack.base_url());
-    command.env_remove("TOKEN").env_remove("TOKEN2").envs(["TOKEN", "TOKEN2"].into_iter().zip(tokens));
+    for variable in ["TOKEN", "TOKEN2", "TOKEN_URL", "CLIENT_ID", "CLIENT_ID2"] {
+        command.env_remove(variable);
+    }
+    command.envs(variables);
     let Output { status, stdout, stderr } = command.output().await.expect("python3 runs");
     (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
@@ -47,6 +56,40 @@ async fn smoke_is_right_about_the_stack_leaves_nothing_and_fails_at_the_first_wr
         world.stack.stop_redis(RedisData::Lose).await.unwrap();
         fails(&[], "WRONG  health").await;
         world.stack.start_redis().await.unwrap();
+    })
+    .await;
+}
+
+/// The issuer gives user 1's token to the client `reader:`, and user 2's to `author`.
+async fn issuer() -> String {
+    let token = async |headers: HeaderMap, Form(form): Form<HashMap<String, String>>| {
+        let login = headers["authorization"].to_str().unwrap().strip_prefix("Basic ").unwrap();
+        let login = String::from_utf8(BASE64_STANDARD.decode(login).unwrap()).unwrap();
+        assert_eq!((&*form["grant_type"], &*form["audience"]), ("client_credentials", "tidemark feed"));
+        Json(match &*login {
+            "reader%3A:s%2F1" => json!({ "access_token": "1", "token_type": "Bearer" }),
+            "author:s2" => json!({ "access_token": "2", "token_type": "Bearer" }),
+            _ => json!({ "error": "invalid_client" }),
+        })
+    };
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/token", post(token))).await.unwrap() });
+    format!("http://{address}/token?audience=tidemark%20feed")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn smoke_gets_its_tokens_from_the_issuer_as_a_canary_does() {
+    World::run(async |world| {
+        let url = issuer().await;
+        let reader = [("TOKEN_URL", url.as_str()), ("CLIENT_ID", "reader:"), ("CLIENT_SECRET", "s/1")];
+        let (status, text) = smoke_with(world, reader).await;
+        assert!(status == Some(0) && text.contains("1, who is the author too"), "{text}");
+        let author = [("CLIENT_ID2", "author"), ("CLIENT_SECRET2", "s2")];
+        let (status, text) = smoke_with(world, reader.into_iter().chain(author)).await;
+        assert!(status == Some(0) && text.contains("1, author 2"), "{text}");
+        let (status, text) = smoke_with(world, [reader[0], reader[1], ("CLIENT_SECRET", "wrong")]).await;
+        assert!(status == Some(1) && text.contains("gives no token to reader:") && !text.contains("wrong"), "{text}");
     })
     .await;
 }

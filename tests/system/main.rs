@@ -36,6 +36,7 @@ mod ranked;
 mod rebuild;
 mod refill;
 mod repeats;
+mod restore;
 mod resumption;
 mod rollout;
 mod slots;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidemark_local::{Fault, FaultAction};
+use tidemark_local::{Fault, FaultAction, RedisData};
 use tidemark_tests::{LegacyRedis, files, repository, world};
 
 #[test]
@@ -128,6 +128,29 @@ fn every_function_accepts_its_sample_events() {
             }
         }
         world.stack.resume("fan-out").unwrap();
+    });
+}
+
+/// Lambda shows the type of an error to operators. It must not be the path of a Rust type.
+#[test]
+fn a_failed_invocation_has_a_stable_type() {
+    world(async |world| {
+        let failed = async |function: &str, event: Value| -> Value {
+            let error = world.stack.invoke(function, event).await.unwrap_err();
+            serde_json::from_str(&error.to_string()).unwrap()
+        };
+        assert_eq!(failed("reconcile", json!({ "job": "everything" })).await["errorType"], "InvalidEvent");
+        assert_eq!(failed("migrate", json!({ "sauce": "redis://127.0.0.1:1" })).await["errorType"], "InvalidEvent");
+        assert_eq!(failed("migrate", json!({ "source": "redis://127.0.0.1:1" })).await["errorType"], "SourceUnavailable");
+        world.stack.stop_redis(RedisData::Lose).await.unwrap();
+        for job in ["users", "marks", "forget"] {
+            let failed = failed("reconcile", json!({ "job": job })).await;
+            assert_eq!(failed["errorType"], "StoreUnavailable", "{job}: {failed}");
+        }
+        // A minute without Redis is no error. Its failures are counted.
+        assert!(world.reconcile(json!({ "job": "minute" })).await["failed"].as_u64() > Some(0));
+        world.stack.start_redis().await.unwrap();
+        world.redis_is_asked_again().await;
     });
 }
 

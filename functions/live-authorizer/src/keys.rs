@@ -9,7 +9,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::jwk::{Jwk, KeyOperations, PublicKeyUse};
 use serde::{Deserialize, de::DeserializeOwned};
 use tidemark::{domain::Timestamp, ports::Clock};
 use tokio::sync::Mutex;
@@ -126,7 +126,7 @@ impl Keys {
             return Err(KeysError::Issuer(address));
         }
         let set: KeySet = self.get(&configuration.keys()?).await?;
-        Ok(set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect())
+        Ok(set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).filter(verifies).collect())
     }
 
     async fn get<T: DeserializeOwned>(&self, address: &str) -> Result<T, Source> {
@@ -140,6 +140,12 @@ impl Keys {
         };
         tokio::time::timeout(TIMEOUT, request).await?
     }
+}
+
+/// Whether the issuer lets this key verify signatures (RFC 7517, sections 4.2 and 4.3). A key without a purpose may.
+fn verifies(key: &Jwk) -> bool {
+    key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature)
+        && key.common.key_operations.as_ref().is_none_or(|operations| operations.contains(&KeyOperations::Verify))
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ mod token;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use lambda_runtime::{Error, LambdaEvent};
+use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemark::{
-    AuthorizerSettings, Recorder,
+    AuthorizerSettings, Failure, Recorder,
     http::live::{CLAIM, TOKEN},
     ports::{Clock, Metrics},
 };
@@ -47,14 +47,14 @@ impl Authorizer {
 
 /// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a
 /// 403. Fails if the issuer's keys cannot be read; API Gateway then refuses the connection with a 500.
-pub async fn handle(authorizer: &Authorizer, event: LambdaEvent<ConnectRequest>) -> Result<Value, Error> {
+pub async fn handle(authorizer: &Authorizer, event: LambdaEvent<ConnectRequest>) -> Result<Value, Failure> {
     let LambdaEvent { payload, context } = event;
     let invocation = authorizer.recorder.invocation(&context.env_config.function_name, &context.request_id);
     let token = payload.query_string_parameters.unwrap_or_default().remove(TOKEN).unwrap_or_default();
     let verified = token::verify(&token, &authorizer.keys, &authorizer.settings, authorizer.clock.now()).await;
     let response = match verified {
         Ok(claim) => policy("Allow", &payload.method_arn, Some(&claim)),
-        Err(Refused::Keys(error)) => return Err(error.into()),
+        Err(Refused::Keys(error)) => return Err(Failure::new("KeysUnavailable", error)),
         Err(refused) => {
             info!(request_id = context.request_id, reason = %refused, "connection refused");
             policy("Deny", &payload.method_arn, None)

@@ -48,10 +48,14 @@ impl Issuer {
         let key = EncodingKey::from_rsa_pem(pair.serialize_pem().as_bytes()).unwrap();
         let mut jwk = jsonwebtoken::jwk::Jwk::from_encoding_key(&key, Algorithm::RS256).unwrap();
         jwk.common.key_id = Some("k1".to_owned());
+        let jwk = json!(jwk);
+        let for_another_purpose = [("k3", "use", json!("enc")), ("k4", "key_ops", json!(["encrypt"]))];
+        let others = for_another_purpose.map(|(kid, member, value)| changed(&changed(&jwk, "kid", json!(kid)), member, value));
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let odd = json!({ "kty": "of another kind", "kid": "k0" });
-        let (keys, reads) = (json!({ "keys": [odd, jwk] }), Arc::new(AtomicU64::new(0)));
+        let keys = [&[odd], &others[..], &[jwk]].concat();
+        let (keys, reads) = (json!({ "keys": keys }), Arc::new(AtomicU64::new(0)));
         let is_down = Arc::new(AtomicBool::new(false));
         let configuration = json!({ "issuer": url, "jwks_uri": format!("{url}keys") });
         let (count, down) = (Arc::clone(&reads), Arc::clone(&is_down));
@@ -82,7 +86,10 @@ impl Issuer {
     }
 
     fn token(&self, kid: &str, claims: &Value) -> String {
-        let header = Header { kid: Some(kid.to_owned()), ..Header::new(Algorithm::RS256) };
+        self.token_with(Header { kid: Some(kid.to_owned()), ..Header::new(Algorithm::RS256) }, claims)
+    }
+
+    fn token_with(&self, header: Header, claims: &Value) -> String {
         encode(&header, claims, &EncodingKey::from_rsa_pem(self.pem.as_bytes()).unwrap()).unwrap()
     }
 }
@@ -139,6 +146,27 @@ async fn a_token_of_the_issuer_is_allowed_and_every_wrong_one_is_denied() {
     assert_eq!(asked(&authorizer, &encode(&hmac, &claims, &secret).unwrap()).await, denied(), "HMAC");
     for wrong in ["", "7", "a.b.c", &good[..good.len() - 2]] {
         assert_eq!(asked(&authorizer, wrong).await, denied(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_for_another_purpose_verifies_no_token() {
+    let issuer = Issuer::start().await;
+    let (authorizer, claims) = (issuer.authorizer(None), issuer.claims());
+    for kid in ["k3", "k4"] {
+        assert_eq!(asked(&authorizer, &issuer.token(kid, &claims)).await, denied(), "{kid}");
+    }
+    assert_eq!(asked(&authorizer, &issuer.token("k1", &claims)).await.0, "Allow");
+}
+
+#[tokio::test]
+async fn a_token_with_an_extension_that_must_be_understood_is_denied() {
+    let issuer = Issuer::start().await;
+    let (authorizer, claims) = (issuer.authorizer(None), issuer.claims());
+    for names in [vec!["b64"], vec!["exp"], vec![]] {
+        let crit = Some(names.iter().copied().map(str::to_owned).collect());
+        let header = Header { kid: Some("k1".to_owned()), crit, ..Header::new(Algorithm::RS256) };
+        assert_eq!(asked(&authorizer, &issuer.token_with(header, &claims)).await, denied(), "{names:?}");
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) enum Refused {
     Algorithm(Algorithm),
     #[error("the issuer has no such key")]
     Key,
+    #[error("the header has extensions that must be understood")]
+    Extensions,
     #[error("the claim {0} is missing or wrong")]
     Claim(&'static str),
     #[error("the keys are unavailable")]
@@ -31,6 +33,10 @@ pub(crate) async fn verify(token: &str, keys: &Keys, settings: &AuthorizerSettin
     let header = decode_header(token)?;
     if !ALGORITHMS.contains(&header.alg) {
         return Err(Refused::Algorithm(header.alg));
+    }
+    // RFC 7515, section 4.1.11. No extension is known here.
+    if header.crit.is_some() {
+        return Err(Refused::Extensions);
     }
     let key = keys.key(&header.kid.ok_or(Refused::Key)?).await?.ok_or(Refused::Key)?;
     let mut validation = Validation::new(header.alg);

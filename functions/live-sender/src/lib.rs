@@ -7,13 +7,14 @@ mod connections;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     sync::Arc,
     time::Duration,
 };
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::{FutureExt, StreamExt, stream};
-use lambda_runtime::{Error, LambdaEvent};
+use lambda_runtime::LambdaEvent;
 use tidemark::{
     Recorder, SenderSettings, SystemClock, aws_config,
     domain::{Timestamp, UserId},
@@ -60,8 +61,8 @@ impl Sender {
     }
 }
 
-/// Posts the messages of one event. It never returns an error: it reports each failed message.
-pub async fn handle(sender: &Sender, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
+/// Posts the messages of one event, and reports each failed one.
+pub async fn handle(sender: &Sender, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Infallible> {
     let invocation = sender.recorder.invocation(&event.context.env_config.function_name, &event.context.request_id);
     let records = event.payload.records.len();
     let work = event.payload.records.into_iter().map(|message| work(sender, message));

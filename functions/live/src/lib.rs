@@ -6,12 +6,14 @@
 
 mod connections;
 
+use std::convert::Infallible;
+
 use aws_lambda_events::{
     apigw::ApiGatewayWebsocketProxyRequest,
     sqs::{SqsBatchResponse, SqsEvent, SqsMessage},
 };
 use futures::{StreamExt, stream};
-use lambda_runtime::{Error, LambdaEvent};
+use lambda_runtime::LambdaEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidemark::{App, queue};
@@ -35,8 +37,8 @@ pub enum Response {
     Connection(Value),
 }
 
-/// Runs the tasks of an event, or handles an event of a connection. It never returns an error.
-pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Error> {
+/// Runs the tasks of an event, or handles an event of a connection.
+pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<Response, Infallible> {
     let LambdaEvent { payload, context } = event;
     let invocation = app.invocation(&context);
     Ok(match payload {

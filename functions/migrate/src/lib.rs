@@ -26,11 +26,11 @@ mod source;
 use std::collections::BTreeMap;
 
 use futures::FutureExt;
-use lambda_runtime::{Error, LambdaEvent};
+use lambda_runtime::LambdaEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidemark::{
-    App,
+    App, Failure,
     domain::{NoticeId, Timestamp, UserId},
 };
 use tidemark_app::ports::StoreError;
@@ -49,7 +49,8 @@ pub use records::{KnownSource, SeenList, StoredProgress};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Request {
-    /// The URL of the legacy Redis. `None` means `LEGACY_REDIS_URL`.
+    /// The URL of the legacy Redis, whose server is that of `LEGACY_REDIS_URL` or one of `MIGRATION_SOURCES`. `None`
+    /// means `LEGACY_REDIS_URL`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The layouts to import. `None` means all. Their order is fixed.
@@ -111,6 +112,22 @@ pub(crate) enum MigrateError {
 }
 
 impl MigrateError {
+    /// The name of the error that operators see. It does not change.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "InvalidEvent",
+            Self::Source(SourceError::WrongType) => "SourceDamaged",
+            Self::Source(SourceError::Unavailable(_)) => "SourceUnavailable",
+            Self::Store(error) => error.kind(),
+            Self::Progress(_) => "ProgressDamaged",
+            Self::TooLate(_) => "TooLate",
+            Self::Restarted => "SourceRestarted",
+            Self::TooLarge(_) => "ProgressTooLarge",
+            Self::Refused(_) => "KeyRefused",
+            Self::Overtaken => "Overtaken",
+        }
+    }
+
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Source(error) => matches!(error, SourceError::Unavailable(_)),
@@ -128,7 +145,7 @@ impl MigrateError {
 
 /// Processes one slice, or mirrors a batch of stream records. For a slice, returns the report so far and, until `done`,
 /// the event of the next invocation in `next`; for records, those that failed.
-pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
+pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Failure> {
     let invocation = app.invocation(&event.context);
     let deadline = event.context.deadline;
     let invalid = |error: serde_json::Error| MigrateError::Invalid(error.to_string());
@@ -151,6 +168,6 @@ pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error
     invocation.worked(1, usize::from(outcome.is_err()));
     outcome.map_err(|failure| {
         error!(retryable = failure.is_retryable(), error = &failure as &dyn std::error::Error, "migration slice failed");
-        failure.into()
+        Failure::new(failure.kind(), failure)
     })
 }

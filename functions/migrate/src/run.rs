@@ -24,7 +24,7 @@ use crate::{
     records::SeenList,
     removals::{PERCENT, Removals},
     report::{self, Tally},
-    source::{Source, SourceError},
+    source::{self, Source, SourceError},
 };
 
 /// Keys that are imported concurrently.
@@ -46,8 +46,7 @@ const TIMES_KEPT: u64 = 1_000;
 
 /// Works until the time or the limit is used up, all layouts are done, or another run has moved the progress.
 pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
-    let url = request.source.clone().or_else(|| app.settings.legacy_redis_url.clone());
-    let url = url.ok_or_else(|| MigrateError::Invalid("`source` is missing and LEGACY_REDIS_URL is not set".to_owned()))?;
+    let url = source::chosen(&app.settings, request.source.as_deref())?;
     let all: &[Layout] = if request.follow { &FOLLOWED } else { &Layout::ALL };
     let chosen = request.layout.as_deref().unwrap_or(all);
     let layouts: Vec<Layout> = all.iter().copied().filter(|layout| chosen.contains(layout)).collect();

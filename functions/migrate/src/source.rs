@@ -3,10 +3,19 @@
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Script, aio::MultiplexedConnection};
-use tidemark::domain::{Edge, Post, UserId};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisError, Script,
+    aio::MultiplexedConnection,
+};
+use tidemark::{
+    Settings,
+    domain::{Edge, Post, UserId},
+};
 
-use crate::legacy::{self, BLOG_FIELDS, BlogId, Layout, Shape};
+use crate::{
+    MigrateError,
+    legacy::{self, BLOG_FIELDS, BlogId, Layout, Shape},
+};
 
 /// The approximate number of keys that one `SCAN` looks at.
 const KEYS_PER_SCAN: usize = 1_000;
@@ -60,6 +69,24 @@ pub(crate) enum SourceError {
 impl From<RedisError> for SourceError {
     fn from(error: RedisError) -> Self {
         if error.code() == Some("WRONGTYPE") { Self::WrongType } else { Self::Unavailable(error) }
+    }
+}
+
+/// The URL of the source: the one in the event, if the settings allow its server, or that of the settings.
+pub(crate) fn chosen(settings: &Settings, named: Option<&str>) -> Result<String, MigrateError> {
+    let own = settings.legacy_redis_url.as_deref();
+    let invalid = |reason: &str| MigrateError::Invalid(reason.to_owned());
+    let Some(named) = named.filter(|named| Some(*named) != own) else {
+        return own.map(str::to_owned).ok_or_else(|| invalid("`source` is missing and LEGACY_REDIS_URL is not set"));
+    };
+    let address = named.into_connection_info().map_err(|_| invalid("`source` is no URL of a Redis"))?;
+    match address.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
+            if settings.migration_sources.allow(host, *port) =>
+        {
+            Ok(named.to_owned())
+        }
+        _ => Err(invalid("`source` is neither LEGACY_REDIS_URL nor one of MIGRATION_SOURCES")),
     }
 }
 

@@ -19,7 +19,7 @@ use futures::FutureExt;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidemark::App;
+use tidemark::{App, Failure};
 use tracing::{info, warn};
 
 use plan::{Job, Run};
@@ -27,16 +27,27 @@ use plan::{Job, Run};
 /// A walk ends this long before the function's deadline. Its last step, and the note of its position, take less time.
 const RESERVE_MS: u64 = 15_000;
 
-/// Runs the job that the event, or a message of the walk queue, names: `minute`, its parts `fan-outs` and `marks`, or
-/// `users`. With `"dry_run":true` it lists differences and repairs nothing. `plan::Run` has the other settings.
+/// Runs the job that the event, or a message of the walk queue, names: `minute`, its parts `fan-outs` and `marks`,
+/// `users`, or `forget`. With `"dry_run":true` it changes nothing. `plan::Run` has the other settings.
 ///
 /// # Errors
 /// The event has an unknown job or setting, or a store is unavailable.
-pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
+pub async fn handle(app: &App, event: LambdaEvent<Value>) -> Result<Value, Failure> {
     let invocation = app.invocation(&event.context);
     let response = run(app, event).await;
     invocation.worked(1, usize::from(response.is_err()));
-    response
+    response.map_err(failure)
+}
+
+/// Only stores, other executions and the event itself make an invocation fail.
+fn failure(error: Error) -> Failure {
+    match error.downcast::<ReconcileError>() {
+        Ok(error) => match *error {
+            ReconcileError::Store(error) => error.into(),
+            error @ ReconcileError::Overtaken => Failure::new("Overtaken", error),
+        },
+        Err(error) => Failure::new("InvalidEvent", error),
+    }
 }
 
 async fn run(app: &App, event: LambdaEvent<Value>) -> Result<Value, Error> {
@@ -69,6 +80,7 @@ async fn run_job(app: &App, event: &Value, stop_at: u64) -> Result<Value, Error>
     Ok(match run.job {
         Job::FanOuts => rendered("fan-outs", &reconcile.flow(&run.plan, &run.flow, &out_of_time).boxed().await?),
         Job::Marks => rendered("marks", &reconcile.marks(&run.plan).boxed().await?),
+        Job::Forget => rendered("forget", &reconcile.forget(&run.plan, run.from.as_ref(), &out_of_time).await?),
         Job::Users if in_segments && run.from.is_none() => {
             reconcile.begin(segments(), &run.plan).await?;
             json!({ "job": "users", "segments": reconcile.in_progress(segments()).await?, "failed": 0 })

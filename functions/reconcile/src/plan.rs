@@ -36,6 +36,8 @@ pub(crate) enum Job {
     Marks,
     /// The walk over users.
     Users,
+    /// Deletes all views.
+    Forget,
 }
 
 /// An event. A missing setting has the value that the schedules use.
@@ -62,7 +64,7 @@ pub(crate) struct Run {
     pub(crate) plan: Plan,
     /// Whether the event continues a walk and begins none: `minute`, and `"segment"`.
     pub(crate) only_continues: bool,
-    /// `"from"`: the position where a walk begins, `next` of an earlier response.
+    /// `"from"`: the position where a walk, or `forget`, begins, `next` of an earlier response.
     pub(crate) from: Option<Position>,
     /// `"overdue_ms"`: the age from which on a fan-out is looked at. `"most_attempts"`: if it is set, fan-outs that
     /// were given up after fewer attempts are resumed.
@@ -80,15 +82,20 @@ impl Run {
         if !(1..=100_000).contains(&slice) {
             return Err("slice is out of bounds".into());
         }
-        if (event.from.is_some() || event.segment.is_some()) && event.job != Job::Users {
-            return Err("from or segment, which go with users alone, is out of bounds".into());
+        let from: Option<Position> = event.from.map(|text| text.parse()).transpose().map_err(|error| format!("from: {error}"))?;
+        let may_begin = match (event.job, &from) {
+            (Job::Users, _) | (_, None) | (Job::Forget, Some(Position::Keys(_))) => true,
+            (_, Some(_)) => false,
+        };
+        if !may_begin || (event.segment.is_some() && event.job != Job::Users) {
+            return Err("from goes with users, and with forget among keys; segment with users alone".into());
         }
         let settle = Duration::from_millis(event.settle_ms.unwrap_or(SETTLE_MS));
         Ok(Self {
             job: event.job,
             plan: Plan { dry_run: event.dry_run, share, settle, slice, segment: event.segment.unwrap_or(Segment::WHOLE) },
             only_continues: event.job == Job::Minute || (event.segment.is_some() && !event.dry_run),
-            from: event.from.map(|text| text.parse()).transpose().map_err(|error| format!("from: {error}"))?,
+            from,
             flow: FlowPlan {
                 overdue_ms: event.overdue_ms.unwrap_or(OVERDUE_MS),
                 most_attempts: event.most_attempts.unwrap_or(MOST_ATTEMPTS),
@@ -116,6 +123,7 @@ mod tests {
         assert!(Run::read(&json!({ "job": "users", "segment": "3/4" })).unwrap().only_continues);
         let run = Run::read(&json!({ "job": "users", "dry_run": true, "from": "edges 1 2" })).unwrap();
         assert!(run.plan.dry_run && run.from.is_some());
+        assert_eq!(Run::read(&json!({ "job": "forget", "from": "keys 7" })).unwrap().from, Some(Position::Keys(7)));
     }
 
     #[test]
@@ -130,6 +138,8 @@ mod tests {
             json!({ "job": "users", "from": "somewhere" }),
             json!({ "job": "minute", "from": "edges 1 2" }),
             json!({ "job": "minute", "segment": "0/4" }),
+            json!({ "job": "forget", "from": "edges" }),
+            json!({ "job": "forget", "segment": "0/4" }),
             json!({ "job": "users", "segment": "4/4" }),
             json!({ "job": "users", "segment": "0/33" }),
             json!({ "job": "users", "segment": "1" }),

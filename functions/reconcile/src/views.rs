@@ -79,6 +79,18 @@ impl StoredViews {
         Ok((found.iter().filter_map(|key| keys::owner(std::str::from_utf8(key).ok()?)).collect(), next))
     }
 
+    /// The views among the next keys, about `count` keys, and the next cursor, zero at the end.
+    pub async fn names(&self, cursor: u64, count: usize) -> Result<(Vec<String>, u64), StoreError> {
+        let (next, found) = self.0.scan("names", cursor, &["COUNT", &count.to_string()]).await?;
+        Ok((found.into_iter().filter_map(|key| String::from_utf8(key).ok()).filter(|key| keys::is_view(key)).collect(), next))
+    }
+
+    /// Deletes views.
+    pub async fn forget(&self, views: &[String]) -> Result<(), StoreError> {
+        let unlink = |view: &String| redis::cmd("UNLINK").arg(view).take();
+        self.0.each::<u64>("forget", views.iter().map(unlink).collect()).await.map(drop)
+    }
+
     /// The readers among the next keys whose rebuild has passed its deadline, and the next cursor.
     pub async fn abandoned(&self, cursor: u64, count: usize, now: Timestamp) -> Result<(Vec<UserId>, u64), StoreError> {
         let options = ["MATCH", keys::ANY_READER_STATE, "COUNT", &count.to_string(), "TYPE", KeyType::Hash.name()];

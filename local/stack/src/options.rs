@@ -145,10 +145,11 @@ fn first_of(names: [&str; 2], folders: Vec<PathBuf>) -> PathBuf {
 }
 
 /// Parameters whose defaults differ from those of a deployment. A tool or a test is one user who sends many requests,
-/// and names users by their ids.
+/// names users by their ids, and imports from a server of its own.
 fn local_parameters() -> BTreeMap<String, String> {
     let unlimited = ["Posts", "Follows", "Reactions", "Marks", "Reads"].map(|kind| (format!("Limit{kind}"), "0".to_owned()));
-    unlimited.into_iter().chain([("UserIds".to_owned(), "numeric".to_owned())]).collect()
+    let others = [("UserIds", "numeric"), ("MigrationSources", "*")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    unlimited.into_iter().chain(others).collect()
 }
 
 fn milliseconds(text: &str) -> Result<Duration, ParseIntError> {

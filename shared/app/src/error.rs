@@ -53,6 +53,16 @@ impl StoreError {
         }
     }
 
+    /// The name of the error that operators see. It does not change.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unavailable { .. } => "StoreUnavailable",
+            Self::Contention { .. } => "Contention",
+            Self::DamagedItem { .. } => "DamagedItem",
+            Self::DamagedView { .. } => "DamagedView",
+        }
+    }
+
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Contention { .. } => true,

@@ -393,6 +393,11 @@ pub(crate) fn type_of(key: &str) -> Option<KeyType> {
     views.iter().flat_map(of_view).find_map(|(known, kind)| (known == key).then_some(kind))
 }
 
+/// Whether a key is a view, also one in another bucket than its user's. Others may share the server.
+pub fn is_view(key: &str) -> bool {
+    owner(key).is_some() || (key.starts_with('{') && key.ends_with("}:i"))
+}
+
 /// The owner of a key; `None` for the user id of a claim, which names no user, and for a key that is no view.
 pub fn owner(key: &str) -> Option<Owner> {
     let (tag, rest) = key.strip_prefix('{')?.split_once("}:")?;
@@ -499,6 +504,8 @@ mod tests {
             assert_eq!(type_of(&key), Some(kind), "{key}");
         }
         assert_eq!(["{830}:r:1042", "session:7", "@"].map(type_of), [None; 3]);
+        assert_eq!([&*identity("x"), "{1042-7}:pages:deliver", "{830}:r:1042"].map(is_view), [true; 3]);
+        assert_eq!(["session:7", "@", "i", "{831}:r:x"].map(is_view), [false; 4]);
         for stray in [
             "{830}:r:1042",
             "{830}:following:1042:gone",

@@ -37,7 +37,7 @@ fn workflows_run_targets_of_the_makefile_and_hold_no_logic() {
         openapi-breaking-check openapi-lint workflows-lint test";
     let (targets, mut nightly) = (targets(), BTreeSet::new());
     let paths = files(&repository().join(".github/workflows"), "yml");
-    assert_eq!(paths.len(), 4, "{paths:?}");
+    assert_eq!(paths.len(), 5, "{paths:?}");
     for path in paths {
         let workflow = document(&std::fs::read_to_string(&path).unwrap()).unwrap();
         for job in entries(&workflow["jobs"]).values() {

@@ -1,5 +1,6 @@
 //! What a source is and what it holds: other spellings, strange keys, and users who leave while it is read.
 
+use futures::FutureExt;
 use redis::Cmd;
 use serde_json::json;
 use tidemark::{
@@ -8,7 +9,8 @@ use tidemark::{
     ports::Followed,
 };
 use tidemark_migrate::legacy::Layout;
-use tidemark_tests::{LegacyRedis, until, user_id, world};
+use tidemark_tests::{LegacyRedis, World, in_one_thread, parameter, until, user_id, world, world_with};
+use tokio::net::TcpListener;
 
 use super::{
     age_by_a_week, app, author_blogs, command, counts, edge, facts, going_on, imports,
@@ -48,6 +50,39 @@ fn an_old_import_is_known_however_the_source_is_spelled() {
             let refused = outcome.unwrap_err().to_string();
             assert!(refused.contains("an unfollow may look like a follow never imported"), "{event}: {refused}");
         }
+    });
+}
+
+/// An event alone does not make the function connect to a server.
+#[test]
+fn a_source_that_the_settings_do_not_name_is_refused_before_a_connection() {
+    world_with(parameter("MigrationSources", ""), async |world| {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for source in [
+            format!("redis://127.0.0.1:{port}"),
+            format!("rediss://a:b@127.0.0.1:{port}/0"),
+            format!("valkey://127.0.0.1:{port}"),
+            "redis+unix:///run/redis.sock".to_owned(),
+            "127.0.0.1".to_owned(),
+        ] {
+            let refused = world.stack.invoke("migrate", json!({ "source": source })).await.unwrap_err().to_string();
+            assert!(refused.contains("\"InvalidEvent\""), "{source}: {refused}");
+        }
+        assert!(listener.accept().now_or_never().is_none(), "nothing has connected");
+    });
+}
+
+#[test]
+fn a_source_that_the_settings_name_is_imported() {
+    in_one_thread(async {
+        let legacy = LegacyRedis::with(&[zadd(Layout::UFollow, 1, THEN / 1000, AUTHOR)]).await;
+        let server = legacy.url().replace("redis://", "");
+        World::run_with(parameter("MigrationSources", format!("other.example:1,{server}")), async |world| {
+            migrate(world, json!({ "source": legacy.url(), "layout": ["u-follow"] })).await;
+            assert!(edge(world, 1, AUTHOR).await.is_some());
+        })
+        .await;
     });
 }
 

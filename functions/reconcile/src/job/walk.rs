@@ -236,6 +236,34 @@ impl Reconcile {
         }
     }
 
+    /// Deletes the views among the keys of Redis, from a position on, until all are looked at or time is up. `looked_at`
+    /// of the report is their number. A view that is made meanwhile may stay.
+    ///
+    /// # Errors
+    /// Redis is unavailable. The views before are deleted.
+    pub async fn forget(
+        &self,
+        plan: &Plan,
+        from: Option<&Position>,
+        out_of_time: OutOfTime<'_>,
+    ) -> Result<Report, ReconcileError> {
+        let mut report = Report::new(plan.dry_run);
+        let mut cursor = if let Some(Position::Keys(cursor)) = from { *cursor } else { 0 };
+        loop {
+            let (views, next) = self.views.names(cursor, plan.slice).await?;
+            if !plan.dry_run {
+                self.views.forget(&views).await?;
+            }
+            report.looked_at += views.len() as u64;
+            cursor = next;
+            if next == 0 || out_of_time() {
+                break;
+            }
+        }
+        report.next = (cursor != 0).then(|| Position::Keys(cursor).to_string());
+        Ok(report)
+    }
+
     /// Looks for abandoned rebuilds among a part of the readers, in one step. The next run looks at the next part. A
     /// reader who returns in the meantime takes over their own rebuild, so no reader waits for this job.
     pub async fn marks(&self, plan: &Plan) -> Result<Report, ReconcileError> {

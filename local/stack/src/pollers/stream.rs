@@ -39,7 +39,8 @@ struct Reader<'a> {
 pub(super) async fn poll(context: Context, function: String, source: StreamSource) {
     let core = &context.core;
     let Some(unit) = context.unit(&function) else { return };
-    let key = position_key(&function, &source.table);
+    let Some(table) = core.template.tables.get(&source.table) else { return };
+    let key = position_key(&function, &table.name);
     let Some(position) = core.positions.get(&key) else { return };
     let reader = Reader { context: &context, unit, source: &source, key, position };
     let mut last_activity = Instant::now();

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
-use lambda_runtime::{Config, Context, LambdaEvent};
+use lambda_runtime::{Config, Context, Diagnostic, LambdaEvent};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tidemark::{App, AuthorizerSettings, SenderSettings, Settings, SystemClock, telemetry::EmbeddedMetrics};
@@ -55,8 +55,11 @@ fn read<E: DeserializeOwned>(payload: Value, context: Context) -> Result<LambdaE
     Ok(LambdaEvent::new(event, context))
 }
 
-fn written<R: Serialize>(response: Result<R, impl std::fmt::Display>) -> Result<Value, InvokeError> {
-    let response = response.map_err(|error| InvokeError::Failed { kind: "Error".to_owned(), message: error.to_string() })?;
+fn written<R: Serialize>(response: Result<R, impl Into<Diagnostic>>) -> Result<Value, InvokeError> {
+    let response = response.map_err(|error| {
+        let Diagnostic { error_type: kind, error_message: message } = error.into();
+        InvokeError::Failed { kind, message }
+    })?;
     serde_json::to_value(response).map_err(|error| InvokeError::Shape(format!("unreadable result: {error}")))
 }
 

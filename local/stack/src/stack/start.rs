@@ -178,7 +178,7 @@ impl Stores {
             let EventSource::Stream(source) = source else { continue };
             let stream = template.tables.get(&source.table).zip(self.streams.get(&source.table));
             let (table, arn) = stream.with_context(|| format!("table `{}` has no stream", source.table))?;
-            let key = position_key(&function.logical_id, &source.table);
+            let key = position_key(&function.logical_id, &table.name);
             let sequence = match self.known.get(&key) {
                 Some(sequence) => *sequence,
                 None if source.from_oldest => 0,
