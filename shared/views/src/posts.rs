@@ -160,10 +160,6 @@ impl PostViews for Redis {
         self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
     }
 
-    async fn forget_counts(&self, post: PostId) -> Result<()> {
-        self.query::<u64>("forget_counts", Cmd::del(keys::counts(post)[..3].to_vec())).await.map(drop)
-    }
-
     async fn expire_counts(&self, post: PostId) -> Result<Option<Timestamp>> {
         let [counts, moment] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME].map(ms);
         let now: u64 = self.call(Function::Outdate, &keys::counts(post), (counts, moment, keys::MANY_REACTIONS)).await?;

@@ -310,7 +310,6 @@ pub trait PostViews: Send + Sync {
     /// Removes these posts from the notes that began at `life`, if their steps have not changed since, and notes that
     /// no further `Task::Rescore` should run before `next`. Returns how many posts remain; 1 if these notes are lost.
     async fn settle(&self, author: UserId, life: u64, posts: &HashMap<Seq, u32>, next: Timestamp) -> Result<u64>;
-    async fn forget_counts(&self, post: PostId) -> Result<()>;
 }
 
 /// Readers' reactions by author, so that a page reads no facts.
