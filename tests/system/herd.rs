@@ -201,7 +201,9 @@ fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         let exist: u64 = world.redis().await.exists(&[head, times]).await.unwrap();
         assert_eq!(exist, 2, "the head and the times are known");
 
-        // The publish is killed after its transaction: neither Redis nor the queue knows of the post.
+        // The publish is killed after its transaction, and the projector is late: neither Redis nor the queue knows of
+        // the post.
+        world.stack.pause("projector").await.unwrap();
         let (stores, post) = (&world.stack.app("publish").unwrap().stores, NewPost::titled(author, "killed"));
         let followers: u64 = stores.edges.follower_counts(author).await.unwrap().iter().sum();
         stores.posts.publish(&post, followers, None, stores.clock.now()).await.unwrap();
@@ -209,12 +211,12 @@ fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         assert_eq!(world.user(3).unread_total().await, 30, "the head in Redis does not have the post");
         until("reconcile resumes the fan-out", async || {
             world.resume_fan_outs().await;
-            world.idle().await;
             delivery(world, &format!("{AUTHOR}-31"), &["state"]).await == json!(["done"])
         })
         .await;
         world.assert_unread(1..=3, 31).await;
         // A view that is rebuilt after the delivery knows the post too.
+        world.stack.resume("projector").unwrap();
         lose_view(world, 3).await;
         assert_eq!(world.user(3).unread_total().await, 31);
     });

@@ -289,6 +289,8 @@ impl FanOuts {
                 if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at, token }).await? {
                     return Ok(false);
                 }
+                // The publish and the projector may both be late.
+                self.show(fan_out).await?;
                 // At most as many tasks as a publish sends. Each skips the pages that are done.
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =

@@ -47,10 +47,9 @@ pub enum Change {
     Counts(PostId),
     /// The numbers of an author's posts.
     Head(UserId),
-    /// The title, the text or the tombstone of a post.
     Post {
         id: PostId,
-        fan_out: FanOutState,
+        write: PostWrite,
     },
     Profile(UserId),
     PlatformHead(Platform),
@@ -69,11 +68,14 @@ pub enum EdgePart {
     Follow,
 }
 
-/// The state of the fan-out of a post that was written.
+/// What has happened to a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FanOutState {
-    Finished,
-    Unfinished,
+pub enum PostWrite {
+    /// It was published or imported. No view has it yet.
+    New,
+    /// Its title or text has changed.
+    Edited,
+    Deleted,
 }
 
 /// While views are unavailable, the projector tries again after this time. The outage note stands longer.
@@ -190,8 +192,9 @@ impl Projector {
             }
             Change::Counts(post) => self.sync.reacted(post).await,
             Change::Head(author) => self.fan_outs.show_head(author).await,
-            Change::Post { id, fan_out: FanOutState::Finished } => self.sync.post(id).await,
-            Change::Post { id, fan_out: FanOutState::Unfinished } => {
+            Change::Post { id, write: PostWrite::New } => self.fan_outs.start_unsent(id).await,
+            Change::Post { id, write: PostWrite::Edited } => self.sync.post(id).await,
+            Change::Post { id, write: PostWrite::Deleted } => {
                 self.sync.post(id).await?;
                 self.fan_outs.start_unsent(id).await
             }

@@ -1,6 +1,6 @@
 //! Records of the streams of DynamoDB.
 
-use tidemark_app::project::{Change, EdgePart, FanOutState};
+use tidemark_app::project::{Change, EdgePart, PostWrite};
 use tidemark_domain::{PostId, UserId};
 
 use super::{
@@ -89,10 +89,14 @@ impl StreamRecord<'_> {
             let PostItem { title, tombstone, revision, .. } = serde_dynamo::from_item(image.clone()).ok()?;
             Some((title, tombstone, revision))
         };
-        let is_same = !self.new.is_empty() && shown(self.old) == shown(self.new);
-        let is_unfinished = self.new.get(PostItem::unfinished.name()).is_some();
-        let fan_out = if is_unfinished { FanOutState::Unfinished } else { FanOutState::Finished };
-        Some((!is_same).then_some(Change::Post { id: PostId::new(author, seq), fan_out }))
+        let write = match [self.old, self.new].map(shown) {
+            [None, Some((_, None, _))] => PostWrite::New,
+            // A fan-out has noted its progress.
+            [Some(old), Some(new)] if old == new => return Some(None),
+            [_, Some((_, None, _))] => PostWrite::Edited,
+            _ => PostWrite::Deleted,
+        };
+        Some(Some(Change::Post { id: PostId::new(author, seq), write }))
     }
 
     fn reactions(&self) -> Option<Option<Change>> {
@@ -101,5 +105,131 @@ impl StreamRecord<'_> {
         let reactions = schema::reacting_user(&item).map(|user| Change::Reactions { user, author });
         let counts = schema::post_seq(&item).map(|seq| Change::Counts(PostId::new(author, seq)));
         Some(reactions.or(counts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use serde_dynamo::{AttributeValue, Item};
+
+    use super::*;
+
+    const TABLES: [&str; 14] = [
+        "following",
+        "followers",
+        "counters",
+        "posts",
+        "reads",
+        "notices",
+        "notice_reads",
+        "reactions",
+        "idempotency",
+        "migration",
+        "profiles",
+        "handles",
+        "identities",
+        "reacted",
+    ];
+
+    fn tables() -> Tables {
+        let [
+            following,
+            followers,
+            counters,
+            posts,
+            reads,
+            notices,
+            notice_reads,
+            reactions,
+            idempotency,
+            migration,
+            profiles,
+            handles,
+            identities,
+            reacted,
+        ] = TABLES.map(str::to_owned);
+        Tables {
+            following,
+            followers,
+            counters,
+            posts,
+            reads,
+            notices,
+            notice_reads,
+            reactions,
+            idempotency,
+            migration,
+            profiles,
+            handles,
+            identities,
+            reacted,
+        }
+    }
+
+    /// An item: names and values. A value of digits is a number.
+    fn item(text: &str) -> Item {
+        let attribute = |pair: &str| {
+            let (name, value) = pair.split_once(' ').unwrap();
+            let value = match value {
+                "true" => AttributeValue::Bool(true),
+                _ if value.bytes().all(|byte| byte.is_ascii_digit()) => AttributeValue::N(value.to_owned()),
+                _ => AttributeValue::S(value.to_owned()),
+            };
+            (name.to_owned(), value)
+        };
+        let pairs = text.split(", ").filter(|pair| !pair.is_empty());
+        Item::from(pairs.map(attribute).collect::<HashMap<_, _>>())
+    }
+
+    fn change(table: &str, keys: &str, images: [&str; 2]) -> Result<Option<Change>, MalformedRecord> {
+        let arn = format!("arn:aws:dynamodb:eu-central-1:123456789012:table/{table}/stream/2026-11-20T00:00:00.000");
+        let [keys, old, new] = [keys, images[0], images[1]].map(item);
+        StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new }.change(&tables())
+    }
+
+    #[test]
+    fn a_record_names_what_views_show() {
+        let (user, author): (UserId, UserId) = ("1".parse().unwrap(), "7".parse().unwrap());
+        let (id, platform) = (PostId::new(author, 3), "4".parse().unwrap());
+        let (pair, post) = ("user 1, author 7", "author 7, item post#0000000000000003");
+        let published = format!("{post}, at 1, mode push, state pending, followers 1");
+        let titled = format!("{published}, title one");
+        let (moved, edited) = (format!("{titled}, seen_pages 4"), format!("{published}, title two, revision 2"));
+        let tombstone = format!("{published}, tombstone true");
+        let left = format!("{pair}, since 5, rev 1, base 0, floor 0");
+        let follow = format!("{left}, following true");
+        let muted = format!("{follow}, muted_at 6");
+        let edge = |part| Some(Change::Edge { user, author, part });
+        let of_post = |write| Some(Change::Post { id, write });
+        for (table, keys, images, expected) in [
+            ("following", pair, ["", follow.as_str()], edge(EdgePart::Follow)),
+            ("following", pair, [&follow, &muted], edge(EdgePart::Choices)),
+            ("following", pair, [&muted, &left], edge(EdgePart::Follow)),
+            ("following", pair, ["", ""], edge(EdgePart::Follow)),
+            ("reads", pair, ["", "user 1, author 7, version 9"], Some(Change::Reads { user, author, version: 9 })),
+            ("reads", pair, ["", ""], Some(Change::Reads { user, author, version: u32::MAX })),
+            ("reads", "user 1, author 100000000000000000007", ["", ""], None),
+            ("posts", "author 7, item head", ["", ""], Some(Change::Head(author))),
+            ("posts", "author 7, item body#0000000000000003", ["", ""], None),
+            ("posts", post, ["", &titled], of_post(PostWrite::New)),
+            ("posts", post, [&titled, &moved], None),
+            ("posts", post, [&titled, &edited], of_post(PostWrite::Edited)),
+            ("posts", post, [&titled, &tombstone], of_post(PostWrite::Deleted)),
+            ("posts", post, ["", ""], of_post(PostWrite::Deleted)),
+            ("reactions", "shard 7#03, item user#00000000000000000001", ["", ""], Some(Change::Reactions { user, author })),
+            ("reactions", "shard 7#03, item post#0000000000000003", ["", ""], Some(Change::Counts(id))),
+            ("reactions", "shard 7#03, item total", ["", ""], None),
+            ("profiles", "user 1", ["", ""], Some(Change::Profile(user))),
+            ("notices", "platform 4, item head", ["", ""], Some(Change::PlatformHead(platform))),
+            ("notices", "platform 4, item notice#0000000000000003", ["", ""], None),
+            ("notice_reads", "user 1, platform 4", ["", ""], Some(Change::NoticeReads { user, platform })),
+        ] {
+            assert_eq!(change(table, keys, images).unwrap(), expected, "{table} {keys} {images:?}");
+        }
+        for (table, keys) in [("following", "other 1"), ("posts", "author 0, item head"), ("handles", "user 1")] {
+            assert_eq!(change(table, keys, ["", ""]).unwrap_err().to_string(), format!("malformed stream record of {table}"));
+        }
     }
 }
