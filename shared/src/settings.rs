@@ -309,8 +309,8 @@ fn tables(required: impl Fn(&'static str) -> Result<String, SettingsError>) -> R
     })
 }
 
-/// The address of X-Ray's daemon, if the calls of an invocation are traced: `AWS_XRAY_DAEMON_ADDRESS`, which Lambda sets,
-/// and `TRACING` is `true`. It is no part of [`Settings`], because logging starts before they are read.
+/// The address of X-Ray's daemon, if calls are traced: `AWS_XRAY_DAEMON_ADDRESS`, which Lambda sets, if `TRACING` is
+/// `true`. It is no part of [`Settings`], because logging starts before they are read.
 pub(crate) fn xray_daemon() -> Option<String> {
     process_environment("AWS_XRAY_DAEMON_ADDRESS").filter(|_| process_environment("TRACING").as_deref() == Some("true"))
 }

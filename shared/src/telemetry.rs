@@ -13,7 +13,7 @@ use tracing_subscriber::{
 use crate::{SystemClock, settings::xray_daemon, traces::Subsegments};
 use tidemark_app::ports::{Line, Metrics, Unit};
 
-/// Starts logging at the level in `RUST_LOG`; `info` if it is absent. Also starts [traces](crate::traces), if they are on.
+/// Starts logging at the level in `RUST_LOG`; `info` if it is absent. Starts [traces](crate::traces) if they are on.
 pub fn init() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let calls = xray_daemon().and_then(|daemon| Subsegments::to(&daemon, SystemClock::wall).ok());

@@ -1,9 +1,9 @@
 //! Subsegments of AWS X-Ray: one for each call of DynamoDB or SQS, and for each trip to Redis.
 //!
 //! The calls are spans: the SDK makes one for each operation, and `redis-link` one for each trip. The span of the
-//! invocation has the id of the trace, and says whether Lambda keeps it. A subsegment is one datagram to Lambda's daemon,
-//! sent when its call ends. So nothing waits in a function that may be frozen, and a lost datagram costs a bar in a
-//! picture.
+//! invocation has the id of the trace, and says whether Lambda keeps it. A subsegment is one datagram to Lambda's
+//! daemon, sent when its call ends. So nothing waits in a function that may be frozen, and a lost datagram costs a bar
+//! in a picture.
 
 use std::{
     fmt::{self, Write as _},

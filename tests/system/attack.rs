@@ -187,8 +187,8 @@ async fn prepare(world: &World) {
     world.idle().await;
 }
 
-/// `TIDEMARK_ATTACK_SECONDS` for the run with limits, a fifth of them for the two without, `TIDEMARK_ATTACK_DIVISOR`: 1 for the limits of the template,
-/// and `TIDEMARK_ATTACK_TIMES`: how many times each limit the attacker sends.
+/// `TIDEMARK_ATTACK_SECONDS` for the run with limits, a fifth of them for the two without, `TIDEMARK_ATTACK_DIVISOR`: 1
+/// for the limits of the template, and `TIDEMARK_ATTACK_TIMES`: how many times each limit the attacker sends.
 #[test]
 #[ignore = "three minutes; it measures"]
 fn an_attacker_beside_normal_callers() {

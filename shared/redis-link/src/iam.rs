@@ -1,5 +1,5 @@
-//! Logins with IAM, as ElastiCache offers them: the password of a connection is a token that the caller's AWS credentials
-//! sign.
+//! Logins with IAM, as ElastiCache offers them: the password of a connection is a token that the caller's AWS
+//! credentials sign.
 //!
 //! A token is the URL of a request that is never sent, signed in advance (Signature Version 4). It is valid for 15
 //! minutes, and is needed for a login only. ElastiCache closes a connection 12 hours after its last login, so a
