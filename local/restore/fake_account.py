@@ -34,8 +34,8 @@ class Account(Answers):
         self.status, self.busy, self.change_sets = "UPDATE_COMPLETE", 0, {}
         self.objects, self.tables, self.stopped = {}, {}, {}
         self.purged, self.events, self.invocations = [], [], []
-        # The resources whose properties each change set has changed.
-        self.changed = []
+        # The resources whose properties each change set has changed, and the changes that were asked for.
+        self.changed, self.asked = [], []
         self.physical = {name: f"tidemark-{name}-OLD" for name in expanded["Resources"]}
         for name, one in expanded["Resources"].items():
             if one["Type"] == "AWS::SQS::Queue":
@@ -54,6 +54,7 @@ class Account(Answers):
             if not self.changes(service, operation):
                 return 200, getattr(self, f"on_{service}")(operation, arguments)
             self.writes += 1
+            self.asked.append(f"{service} {operation.split('/')[0]}")
             fails = self.fails_after is not None and self.writes == self.fails_after
             if fails and not self.fails_late:
                 raise Refused("AccessDeniedException", "the machine of the operator was cut off")
