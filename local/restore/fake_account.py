@@ -110,7 +110,8 @@ class Account(Answers):
 
     def cfn_DescribeStackResource(self, asked):
         assert asked["StackName"] == "aws-sam-cli-managed-default"
-        return f"<StackResourceDetail><LogicalResourceId>SourceBucket</LogicalResourceId><PhysicalResourceId>{BUCKET}</PhysicalResourceId></StackResourceDetail>"
+        ids = f"<LogicalResourceId>SourceBucket</LogicalResourceId><PhysicalResourceId>{BUCKET}</PhysicalResourceId>"
+        return f"<StackResourceDetail>{ids}</StackResourceDetail>"
 
     def cfn_GetTemplate(self, asked):
         text = self.original if asked["TemplateStage"] == "Original" else json.dumps(self.processed)
@@ -161,7 +162,9 @@ class Account(Answers):
             for name, table in made["imports"].items():
                 if table not in self.tables or "DeletionPolicy" not in after["Resources"][name]:
                     return f"{name} cannot be imported"
-        elif self.resolved(before, self.parameters) == self.resolved(after, made["parameters"]) and made["parameters"] == self.parameters and not new and len(before["Resources"]) == len(after["Resources"]):
+            return None
+        same = made["parameters"] == self.parameters and before["Resources"].keys() == after["Resources"].keys()
+        if same and self.resolved(before, self.parameters) == self.resolved(after, made["parameters"]):
             return "The submitted information didn't contain changes. Submit different information to create a change set."
         return None
 
@@ -174,7 +177,8 @@ class Account(Answers):
             return f"<Status>FAILED</Status><StatusReason>{made['reason']}</StatusReason>"
         changes = []
         for name, kind, action in self.table_changes(made):
-            changes.append(f"<member><Type>Resource</Type><ResourceChange><Action>{action}</Action><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{kind}</ResourceType></ResourceChange></member>")
+            fields = f"<Action>{action}</Action><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{kind}</ResourceType>"
+            changes.append(f"<member><Type>Resource</Type><ResourceChange>{fields}</ResourceChange></member>")
         return f"<Status>CREATE_COMPLETE</Status>{members('Changes', changes)}"
 
     def table_changes(self, made):
@@ -266,9 +270,12 @@ class Account(Answers):
             "TimeToLiveSpecification": wanted.get("TimeToLiveSpecification", {}).get("AttributeName"),
             "PointInTimeRecoverySpecification": True,
         }
-        differences = [f"<member><PropertyPath>/{key}</PropertyPath><ExpectedValue>x</ExpectedValue><ActualValue>y</ActualValue><DifferenceType>NOT_EQUAL</DifferenceType></member>" for key in here if here[key] != expected[key]]
-        fields = f"<StackId>{STACK}</StackId><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{TABLE}</ResourceType><Timestamp>2026-01-01T00:00:00Z</Timestamp>"
-        return f"<StackResourceDrift>{fields}<StackResourceDriftStatus>{'MODIFIED' if differences else 'IN_SYNC'}</StackResourceDriftStatus>{members('PropertyDifferences', differences)}</StackResourceDrift>"
+        rest = "<ExpectedValue>x</ExpectedValue><ActualValue>y</ActualValue><DifferenceType>NOT_EQUAL</DifferenceType>"
+        differences = [f"<member><PropertyPath>/{key}</PropertyPath>{rest}</member>" for key in here if here[key] != expected[key]]
+        fields = f"<StackId>{STACK}</StackId><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{TABLE}</ResourceType>"
+        fields += f"<Timestamp>2026-01-01T00:00:00Z</Timestamp>{members('PropertyDifferences', differences)}"
+        status = "MODIFIED" if differences else "IN_SYNC"
+        return f"<StackResourceDrift>{fields}<StackResourceDriftStatus>{status}</StackResourceDriftStatus></StackResourceDrift>"
 
     # ---- DynamoDB -----------------------------------------------------------------
 
@@ -304,7 +311,8 @@ class Account(Answers):
         source = self.tables[asked["SourceTableName"]]
         self.make_table(name, {}, restored=True)
         items = {key: item for key, (item, at) in source["items"].items() if at <= asked["RestoreDateTime"]}
-        self.tables[name] |= {"TableStatus": "CREATING", "looks": BUSY, "items": {key: (item, 0) for key, item in items.items()}, "restored": asked["RestoreDateTime"]}
+        self.tables[name] |= {"TableStatus": "CREATING", "looks": BUSY, "restored": asked["RestoreDateTime"]}
+        self.tables[name]["items"] = {key: (item, 0) for key, item in items.items()}
         return json.dumps({"TableDescription": {"TableName": name}})
 
     def usable(self, table):
@@ -342,7 +350,8 @@ class Account(Answers):
     def ddb_DescribeContinuousBackups(self, table, _):
         told = {"PointInTimeRecoveryStatus": "ENABLED" if table["recovers"] else "DISABLED"}
         if table["recovers"]:
-            told |= {"EarliestRestorableDateTime": (EPOCH - timedelta(days=35)).timestamp(), "LatestRestorableDateTime": (EPOCH + timedelta(minutes=30)).timestamp()}
+            told["EarliestRestorableDateTime"] = (EPOCH - timedelta(days=35)).timestamp()
+            told["LatestRestorableDateTime"] = (EPOCH + timedelta(minutes=30)).timestamp()
         return {"ContinuousBackupsDescription": {"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": told}}
 
     def ddb_UpdateContinuousBackups(self, table, _):

@@ -64,7 +64,8 @@ class Restore:
     def write(self, service, operation, **arguments):
         """A call that changes something. A dry run prints it only."""
         shown = {name: value if len(str(value)) < 300 else "…" for name, value in arguments.items()}
-        print(f"  {'would call' if self.dry_run else 'calls'} {service}.{operation}({', '.join(f'{name}={value}' for name, value in shown.items())})", flush=True)
+        words = "would call" if self.dry_run else "calls"
+        print(f"  {words} {service}.{operation}({', '.join(f'{name}={value}' for name, value in shown.items())})", flush=True)
         return None if self.dry_run else self.account.call(service, operation, **arguments)
 
     def until(self, what, holds):
@@ -369,7 +370,8 @@ class Restore:
                 if code_of(error) not in ("ChangeSetNotFound", "ChangeSetNotFoundException"):
                     raise
         more = {"ResourcesToImport": list(imports)} if imports else {}
-        self.write("cloudformation", "create_change_set", **mine, ChangeSetType=kind, TemplateURL=self.url(which), Parameters=values, Capabilities=capabilities, **more)
+        more |= {"ChangeSetType": kind, "TemplateURL": self.url(which), "Parameters": values, "Capabilities": capabilities}
+        self.write("cloudformation", "create_change_set", **mine, **more)
         if self.dry_run:
             self.write("cloudformation", "execute_change_set", **mine)
             return
