@@ -40,6 +40,13 @@ def switched(template, restored):
     return changed
 
 
+def is_switched(template):
+    """Whether functions name tables by a text: a restore has begun and not ended."""
+    functions = [one["Properties"] for one in template["Resources"].values() if one["Type"] == "AWS::Lambda::Function"]
+    variables = [one for function in functions for one in function["Environment"]["Variables"].items()]
+    return any(name.endswith("_TABLE") and isinstance(value, str) for name, value in variables)
+
+
 def with_tables(template, original, names):
     """A switched template with the tables as the original declares them."""
     changed = copy.deepcopy(template)

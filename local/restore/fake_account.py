@@ -34,8 +34,8 @@ class Account(Answers):
         self.status, self.busy, self.change_sets = "UPDATE_COMPLETE", 0, {}
         self.objects, self.tables, self.stopped = {}, {}, {}
         self.purged, self.events, self.invocations = [], [], []
-        # The resources whose properties each change set has changed.
-        self.changed = []
+        # The resources whose properties each change set has changed, and the changes that were asked for.
+        self.changed, self.asked = [], []
         self.physical = {name: f"tidemark-{name}-OLD" for name in expanded["Resources"]}
         for name, one in expanded["Resources"].items():
             if one["Type"] == "AWS::SQS::Queue":
@@ -54,6 +54,7 @@ class Account(Answers):
             if not self.changes(service, operation):
                 return 200, getattr(self, f"on_{service}")(operation, arguments)
             self.writes += 1
+            self.asked.append(f"{service} {operation.split('/')[0]}")
             fails = self.fails_after is not None and self.writes == self.fails_after
             if fails and not self.fails_late:
                 raise Refused("AccessDeniedException", "the machine of the operator was cut off")
@@ -109,7 +110,8 @@ class Account(Answers):
 
     def cfn_DescribeStackResource(self, asked):
         assert asked["StackName"] == "aws-sam-cli-managed-default"
-        return f"<StackResourceDetail><LogicalResourceId>SourceBucket</LogicalResourceId><PhysicalResourceId>{BUCKET}</PhysicalResourceId></StackResourceDetail>"
+        ids = f"<LogicalResourceId>SourceBucket</LogicalResourceId><PhysicalResourceId>{BUCKET}</PhysicalResourceId>"
+        return f"<StackResourceDetail>{ids}</StackResourceDetail>"
 
     def cfn_GetTemplate(self, asked):
         text = self.original if asked["TemplateStage"] == "Original" else json.dumps(self.processed)
@@ -160,7 +162,9 @@ class Account(Answers):
             for name, table in made["imports"].items():
                 if table not in self.tables or "DeletionPolicy" not in after["Resources"][name]:
                     return f"{name} cannot be imported"
-        elif self.resolved(before, self.parameters) == self.resolved(after, made["parameters"]) and made["parameters"] == self.parameters and not new and len(before["Resources"]) == len(after["Resources"]):
+            return None
+        same = made["parameters"] == self.parameters and before["Resources"].keys() == after["Resources"].keys()
+        if same and self.resolved(before, self.parameters) == self.resolved(after, made["parameters"]):
             return "The submitted information didn't contain changes. Submit different information to create a change set."
         return None
 
@@ -173,7 +177,8 @@ class Account(Answers):
             return f"<Status>FAILED</Status><StatusReason>{made['reason']}</StatusReason>"
         changes = []
         for name, kind, action in self.table_changes(made):
-            changes.append(f"<member><Type>Resource</Type><ResourceChange><Action>{action}</Action><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{kind}</ResourceType></ResourceChange></member>")
+            fields = f"<Action>{action}</Action><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{kind}</ResourceType>"
+            changes.append(f"<member><Type>Resource</Type><ResourceChange>{fields}</ResourceChange></member>")
         return f"<Status>CREATE_COMPLETE</Status>{members('Changes', changes)}"
 
     def table_changes(self, made):
@@ -265,9 +270,12 @@ class Account(Answers):
             "TimeToLiveSpecification": wanted.get("TimeToLiveSpecification", {}).get("AttributeName"),
             "PointInTimeRecoverySpecification": True,
         }
-        differences = [f"<member><PropertyPath>/{key}</PropertyPath><ExpectedValue>x</ExpectedValue><ActualValue>y</ActualValue><DifferenceType>NOT_EQUAL</DifferenceType></member>" for key in here if here[key] != expected[key]]
-        fields = f"<StackId>{STACK}</StackId><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{TABLE}</ResourceType><Timestamp>2026-01-01T00:00:00Z</Timestamp>"
-        return f"<StackResourceDrift>{fields}<StackResourceDriftStatus>{'MODIFIED' if differences else 'IN_SYNC'}</StackResourceDriftStatus>{members('PropertyDifferences', differences)}</StackResourceDrift>"
+        rest = "<ExpectedValue>x</ExpectedValue><ActualValue>y</ActualValue><DifferenceType>NOT_EQUAL</DifferenceType>"
+        differences = [f"<member><PropertyPath>/{key}</PropertyPath>{rest}</member>" for key in here if here[key] != expected[key]]
+        fields = f"<StackId>{STACK}</StackId><LogicalResourceId>{name}</LogicalResourceId><ResourceType>{TABLE}</ResourceType>"
+        fields += f"<Timestamp>2026-01-01T00:00:00Z</Timestamp>{members('PropertyDifferences', differences)}"
+        status = "MODIFIED" if differences else "IN_SYNC"
+        return f"<StackResourceDrift>{fields}<StackResourceDriftStatus>{status}</StackResourceDriftStatus></StackResourceDrift>"
 
     # ---- DynamoDB -----------------------------------------------------------------
 
@@ -303,7 +311,8 @@ class Account(Answers):
         source = self.tables[asked["SourceTableName"]]
         self.make_table(name, {}, restored=True)
         items = {key: item for key, (item, at) in source["items"].items() if at <= asked["RestoreDateTime"]}
-        self.tables[name] |= {"TableStatus": "CREATING", "looks": BUSY, "items": {key: (item, 0) for key, item in items.items()}, "restored": asked["RestoreDateTime"]}
+        self.tables[name] |= {"TableStatus": "CREATING", "looks": BUSY, "restored": asked["RestoreDateTime"]}
+        self.tables[name]["items"] = {key: (item, 0) for key, item in items.items()}
         return json.dumps({"TableDescription": {"TableName": name}})
 
     def usable(self, table):
@@ -341,7 +350,8 @@ class Account(Answers):
     def ddb_DescribeContinuousBackups(self, table, _):
         told = {"PointInTimeRecoveryStatus": "ENABLED" if table["recovers"] else "DISABLED"}
         if table["recovers"]:
-            told |= {"EarliestRestorableDateTime": (EPOCH - timedelta(days=35)).timestamp(), "LatestRestorableDateTime": (EPOCH + timedelta(minutes=30)).timestamp()}
+            told["EarliestRestorableDateTime"] = (EPOCH - timedelta(days=35)).timestamp()
+            told["LatestRestorableDateTime"] = (EPOCH + timedelta(minutes=30)).timestamp()
         return {"ContinuousBackupsDescription": {"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": told}}
 
     def ddb_UpdateContinuousBackups(self, table, _):

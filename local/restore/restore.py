@@ -64,7 +64,8 @@ class Restore:
     def write(self, service, operation, **arguments):
         """A call that changes something. A dry run prints it only."""
         shown = {name: value if len(str(value)) < 300 else "…" for name, value in arguments.items()}
-        print(f"  {'would call' if self.dry_run else 'calls'} {service}.{operation}({', '.join(f'{name}={value}' for name, value in shown.items())})", flush=True)
+        words = "would call" if self.dry_run else "calls"
+        print(f"  {words} {service}.{operation}({', '.join(f'{name}={value}' for name, value in shown.items())})", flush=True)
         return None if self.dry_run else self.account.call(service, operation, **arguments)
 
     def until(self, what, holds):
@@ -116,6 +117,9 @@ class Restore:
         self.bucket = self.bucket["StackResourceDetail"]["PhysicalResourceId"]
         kept = self.kept()
         current = [self.template(stage) for stage in ("Processed", "Original")]
+        release = self.parameters.get("Release")
+        if change.is_switched(current[0]) and release != self.stamp:
+            raise Mistake(f"The tables of stack {self.name} are being replaced by another restore (Release={release}): finish that one.")
         declared = change.tables(current[0]) | (change.tables(kept[0]) if kept else {})
         self.tables = sorted(self.chosen or declared)
         if unknown := [name for name in self.tables if name not in declared]:
@@ -127,9 +131,7 @@ class Restore:
         self.imported = here == restored
         self.switched = self.imported or not any(here.values())
         if not self.switched and not all(here.values()):
-            raise Mistake(f"Stack {self.name} lacks {', '.join(name for name in here if not here[name])}: another restore was not finished.")
-        if self.switched and not self.imported and self.parameters.get("Release") != self.stamp:
-            raise Mistake(f"The tables of stack {self.name} are being replaced by another restore: finish that one.")
+            raise Mistake(f"Stack {self.name} lacks {', '.join(name for name in here if not here[name])}: give --tables as in the run before.")
         if self.switched and not kept:
             raise Mistake(f"s3://{self.bucket}/{self.key('original')} is missing: without it the tables cannot be imported.")
         # Before the switch, a deployment may have come after an earlier run.
@@ -368,7 +370,8 @@ class Restore:
                 if code_of(error) not in ("ChangeSetNotFound", "ChangeSetNotFoundException"):
                     raise
         more = {"ResourcesToImport": list(imports)} if imports else {}
-        self.write("cloudformation", "create_change_set", **mine, ChangeSetType=kind, TemplateURL=self.url(which), Parameters=values, Capabilities=capabilities, **more)
+        more |= {"ChangeSetType": kind, "TemplateURL": self.url(which), "Parameters": values, "Capabilities": capabilities}
+        self.write("cloudformation", "create_change_set", **mine, **more)
         if self.dry_run:
             self.write("cloudformation", "execute_change_set", **mine)
             return

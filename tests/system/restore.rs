@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark::domain::feed::FeedCap;
 use tidemark_tests::{
-    Model, User, World, in_one_thread,
+    LegacyRedis, Model, User, World, in_one_thread,
     items::Item,
     template::{resources, template_document},
 };
@@ -125,6 +125,11 @@ fn as_restored(restored: &[&str]) -> Value {
         template.as_object_mut().unwrap().remove(section);
     }
     template
+}
+
+/// A stack whose Redis, and so its views, stay while the stack is stopped.
+async fn start(redis: &LegacyRedis) -> World {
+    World::start(|options| options.redis_url = Some(redis.url())).await
 }
 
 /// Stops the functions, empties the queues, and starts the functions on the restored tables.
@@ -241,7 +246,8 @@ async fn assert_views_are_as_the_facts(world: &World, groups: &[Group], restored
 #[test]
 fn after_a_restore_of_all_tables_to_one_second_everything_is_as_it_was_then() {
     in_one_thread(async {
-        let (world, mut groups) = (World::start(|_| {}).await, groups());
+        let redis = LegacyRedis::start().await;
+        let (world, mut groups) = (start(&redis).await, groups());
         serve(&world, &mut groups, OPERATIONS_OF_EACH).await;
         world.follow([1, 2, 3], AUTHOR).await;
         world.read_feeds([1, 2, 3]).await;
@@ -306,7 +312,8 @@ fn an_older_table_beside_newer_ones_is_reconciled_while_requests_continue() {
 }
 
 async fn restored_alone(restored: &str) {
-    let (world, mut groups) = (World::start(|_| {}).await, groups());
+    let redis = LegacyRedis::start().await;
+    let (world, mut groups) = (start(&redis).await, groups());
     serve(&world, &mut groups, OPERATIONS_OF_EACH).await;
     world.idle().await;
     let (copy, then) = (copy(&world).await, models(&groups));

@@ -236,8 +236,8 @@ impl Reconcile {
         }
     }
 
-    /// Deletes the views among the keys of Redis, from a position on, until all are looked at or time is up. `looked_at`
-    /// of the report is their number. A view that is made meanwhile may stay.
+    /// Deletes the views among the keys of Redis, from a position on, until all are looked at or time is up. Their
+    /// number is `looked_at` of the report. A view that is made meanwhile may stay.
     ///
     /// # Errors
     /// Redis is unavailable. The views before are deleted.

@@ -71,8 +71,8 @@ async fn run_schedule(context: Context, function: String, source: ScheduleSource
     }
 }
 
-/// The name of a function's position in the stream of a table, by the physical name: a table that replaces another has a
-/// stream of its own.
+/// The name of a function's position in the stream of a table, by the table's physical name: a table that replaces
+/// another has a stream of its own.
 pub(crate) fn position_key(function: &str, table: &str) -> String {
     format!("{function}/{table}")
 }
