@@ -472,7 +472,7 @@ fn a_write_of_a_process_that_knows_another_epoch_leaves_no_stale_view() {
     });
 }
 
-/// Token buckets, the progress of a fan-out and the connections of a reader have no epoch: they are not copies of facts.
+/// Token buckets, the progress of a fan-out and a reader's connections have no epoch: they are no copies of facts.
 #[test]
 fn buckets_progress_and_connections_move_with_their_slot() {
     in_one_thread(async {

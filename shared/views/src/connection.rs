@@ -17,6 +17,9 @@ use crate::{
 /// The maximum number of arguments that serverless ElastiCache accepts in one call.
 pub(crate) const MAX_ARGUMENTS: usize = 3_999;
 
+/// The part of an error that says that a function failed while it ran: it could not read a value.
+const IN_FUNCTION: &str = "@user_function";
+
 /// The Redis that holds the views. Clones share its connections.
 ///
 /// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
@@ -44,7 +47,7 @@ impl Redis {
     pub(crate) async fn call<T: FromRedisValue>(&self, function: Function, keys: &[String], args: impl ToRedisArgs) -> Result<T> {
         let (name, call) = (function.source_name(), fcall(function, keys, args));
         match self.query(name, call.clone()).await {
-            Err(StoreError::DamagedView { detail }) => {
+            Err(StoreError::DamagedView { detail }) if detail.contains(IN_FUNCTION) => {
                 warn!(detail, "a damaged view is deleted");
                 self.query::<u64>(name, Cmd::unlink(keys)).await?;
                 self.query(name, call).await

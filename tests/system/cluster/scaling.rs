@@ -102,7 +102,8 @@ async fn keep_masters(world: &World) {
     }
 }
 
-/// Reads every view of the readers, and then the same without Redis's data. Prints what differs, and returns its number.
+/// Reads every view of the readers, and then the same after Redis was emptied. Prints what differs, and returns its
+/// number.
 async fn count_wrong_responses(world: &World, what: &str) -> usize {
     world.idle().await;
     let found = views(world).await;

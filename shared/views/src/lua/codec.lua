@@ -171,8 +171,8 @@ end
 
 -- Returns a value that is current. If there is another one, returns nil and deletes the view, which has these keys: it
 -- was written in another epoch, or is damaged. It must not stay without the change of this call, because its slot may
--- return to the server of that epoch, where it counts. Every script that changes a view checks its epoch here, or writes
--- the whole view. (A relation list names its epoch in a member: see `relate`.)
+-- return to the server of that epoch, where it counts. Every script that changes a part of a view checks it here;
+-- for a relation list, which names its epoch in a member, `relate` does.
 local function current(value, is_current, ...)
   if value and is_current then return value end
   if value then redis.call('DEL', ...) end

@@ -123,7 +123,7 @@ local function deliver(keys, argv, epoch)
       else
         deliver_one(state, feed, meta, deadline and with_deadline(meta, deadline) or meta, value, argv, cap)
       end
-    else
+    elseif meta then
       current_meta(meta, epoch, state, feed)
     end
   end
