@@ -2,7 +2,12 @@
 
 mod start;
 
-use std::{fmt, path::Path, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
@@ -18,6 +23,7 @@ use crate::{
     core::{Core, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
+    pollers::position_key,
     redis::{Redis, RedisData},
     runner::RuntimeApi,
     status::Status,
@@ -234,6 +240,15 @@ impl Stack {
     /// Lets a function's sources continue.
     pub fn resume(&self, function: &str) -> Result<()> {
         self.unit(function)?.gate.resume();
+        Ok(())
+    }
+
+    /// Drops the stream records that a paused function has not read, as if they had been lost.
+    pub fn lose_records(&self, function: &str) -> Result<()> {
+        let of_function = position_key(&self.unit(function)?.function.logical_id, "");
+        for (_, position) in self.core.positions.iter().filter(|(key, _)| key.starts_with(&of_function)) {
+            position.sequence.fetch_max(self.core.log.newest(&position.table_name)?, Ordering::SeqCst);
+        }
         Ok(())
     }
 

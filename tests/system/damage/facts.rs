@@ -192,7 +192,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a half-finished fan-out", &async |scene: &Scene| {
         let (post, fan_out) = publish(scene, 2_500).await;
         scene.app.worker.run(&Task::List { fan_out, from: 1, to: 2 }, &|| false).await.unwrap();
-        scene.world.idle().await;
+        super::idle_without_projector(scene.world).await;
         scene.app.stores.posts.note_look(FanOutKind::Deliver, post.id, Look::Moving(1)).await.unwrap();
         json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })
     }),

@@ -20,7 +20,7 @@ use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use tidemark::views::keys;
 use tidemark_reconcile::{Plan, Reconcile, Segment};
-use tidemark_tests::{World, items::Item, world};
+use tidemark_tests::{World, items::Item, until, world};
 
 use scene::Scene;
 
@@ -56,6 +56,9 @@ async fn scenes(world: &World, count: usize) -> Vec<Scene<'_>> {
 /// Plants one kind of damage into each scene. Returns the expected differences, each with the kind of damage.
 async fn plant(scenes: &[Scene<'_>], damages: &[Damage]) -> BTreeMap<String, &'static str> {
     let mut expected = BTreeMap::new();
+    let Some(world) = scenes.first().map(|scene| scene.world) else { return expected };
+    // The projector would mend views at once. It loses the records of the damage.
+    world.stack.pause("projector").await.unwrap();
     for (scene, (name, damage)) in scenes.iter().zip(damages) {
         scene.without_head().await;
         if notices::OF_A_BOARD.iter().any(|(of_a_board, _)| of_a_board == name) {
@@ -68,7 +71,18 @@ async fn plant(scenes: &[Scene<'_>], damages: &[Damage]) -> BTreeMap<String, &'s
         assert!(!differences.is_empty(), "{name}");
         expected.extend(differences.into_iter().map(|difference| (difference.to_string(), *name)));
     }
+    idle_without_projector(world).await;
+    world.stack.resume("projector").unwrap();
     expected
+}
+
+/// Waits until no work is left. The projector is paused, and loses its records.
+async fn idle_without_projector(world: &World) {
+    until("no work is left but that of the projector", async || {
+        world.stack.lose_records("projector").unwrap();
+        world.stack.status().await.unwrap().idle
+    })
+    .await;
 }
 
 /// Plants every kind of damage, among users from 1,000 on.

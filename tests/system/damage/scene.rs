@@ -107,7 +107,7 @@ impl<'w> Scene<'w> {
     /// Deletes a post of the author and waits until the retraction is done.
     pub(super) async fn delete(&self, seq: u64) {
         self.caller(self.author).delete(&format!("/v1/posts/{}", self.post(seq))).await.ok();
-        self.world.idle().await;
+        super::idle_without_projector(self.world).await;
         self.without_head().await;
     }
 

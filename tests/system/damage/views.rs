@@ -194,7 +194,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("many entries missing", &async |scene: &Scene| {
         scene.caller(scene.author).publish_all(["one of many"; 25]).await;
-        scene.world.idle().await;
+        super::idle_without_projector(scene.world).await;
         scene.feed(|entries| drop(entries.drain(..26))).await;
         view(scene, "feed-incomplete")
     }),
