@@ -47,7 +47,7 @@ enum Kind {
 use Kind::*;
 
 /// Every kind of write to each view.
-const WRITES: [(Kind, &str); 32] = [
+const WRITES: [(Kind, &str); 31] = [
     (Reader, "begin"),
     (Reader, "deliver"),
     (Reader, "deliver of another author"),
@@ -73,7 +73,6 @@ const WRITES: [(Kind, &str); 32] = [
     (Head, "replace_head"),
     (Summary, "remember"),
     (Counts, "expire_counts"),
-    (Counts, "forget_counts"),
     (Marks, "forget_marks"),
     (Moved, "settle"),
     (Card, "replace_card"),
@@ -270,7 +269,6 @@ impl Kind {
             "replace_head" => redis.replace_head(author(), &head(2)).await.unwrap(),
             "remember" => redis.remember(&[(summary(2), None)], None).await.unwrap(),
             "expire_counts" => drop(redis.expire_counts(post(1)).await.unwrap()),
-            "forget_counts" => redis.forget_counts(post(1)).await.unwrap(),
             "forget_marks" => redis.forget_marks(&[(user, author())]).await.unwrap(),
             "settle" => {
                 let life = redis.moved(author()).await.unwrap().life.unwrap_or_default();
