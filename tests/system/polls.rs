@@ -144,6 +144,30 @@ async fn held_back(world: &World) -> User {
     reader
 }
 
+/// The facts have posts that the view does not have yet. The first page came from the facts.
+#[test]
+fn a_walk_that_began_with_the_facts_loses_no_post_that_the_view_lacks() {
+    world(async |world| {
+        let reader = held_back(world).await;
+        for path in FEEDS {
+            let refusal = world.refuse_redis().await;
+            let first = reader.get(&format!("{path}limit=1")).await;
+            assert_eq!((first.header("degraded"), first.body["items"].as_array().unwrap().len()), (Some("redis"), 1), "{path}");
+            refusal.end().await;
+            world.redis_is_asked_again().await;
+            let mut pages = vec![first.body];
+            while let Some(cursor) = pages.last().and_then(|page| page["next_cursor"].as_str()) {
+                pages.push(reader.get(&format!("{path}limit=1&cursor={cursor}")).await.ok());
+            }
+            let since = pages[0]["first_cursor"].as_str().unwrap();
+            pages.extend(reader.pages(&format!("{path}since={since}"), 1).await);
+            let got: Vec<String> = pages.iter().flat_map(|page| ids(page["items"].as_array().unwrap())).collect();
+            let once: BTreeSet<&str> = got.iter().map(String::as_str).collect();
+            assert_eq!((once, got.len()), (["10-1", "20-1", "30-1"].into(), 3), "{path}: {got:?}");
+        }
+    });
+}
+
 #[test]
 fn a_post_that_becomes_visible_below_others_is_in_the_next_poll_and_in_no_other() {
     world(async |world| {

@@ -105,6 +105,7 @@ mod tests {
         let score = Score::new(-41_550.123_456_789).unwrap();
         for cursor in [
             Cursor::Feed(key, trail.clone()),
+            Cursor::Feed(key, trail.clone().of_facts()),
             Cursor::Since(Since { newest: key, trail: trail.clone() }),
             Cursor::Reacted(key),
             Cursor::Author(12),

@@ -19,12 +19,16 @@ const MOST: usize = 384;
 const POST_BYTES: usize = 6;
 const HASH_BITS: u32 = 28;
 
+const OF_FACTS: u64 = 1 << 63;
+
 /// The posts of a feed from a time on, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trail {
     /// The trail knows which posts from this time on the feed had. It knows nothing of earlier posts.
     from: Timestamp,
     posts: BTreeSet<(Timestamp, u32)>,
+    /// Whether the posts come from the facts.
+    of_facts: bool,
 }
 
 /// The state of a feed when a first page was made. A later poll returns what has entered the feed since then.
@@ -62,6 +66,17 @@ impl Trail {
         key.at >= self.from && self.posts.insert(fingerprint(key))
     }
 
+    /// Notes that the posts come from the facts. A view may still lack some of them, so the rest of the walk comes from
+    /// the facts too.
+    #[must_use]
+    pub fn of_facts(self) -> Self {
+        Self { of_facts: true, ..self }
+    }
+
+    pub fn is_of_facts(&self) -> bool {
+        self.of_facts
+    }
+
     pub fn from(&self) -> Timestamp {
         self.from
     }
@@ -91,9 +106,11 @@ impl Trail {
         self.posts = self.posts.split_off(&(self.from, 0));
     }
 
-    /// Encodes the trail: eight bytes of `from`, then the posts in ascending order.
+    /// Encodes the trail: eight bytes of `from`, of which the highest bit is set if the posts come from the facts, then
+    /// the posts in ascending order.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.from.ms().to_be_bytes().to_vec();
+        let from = self.from.ms() | if self.of_facts { OF_FACTS } else { 0 };
+        let mut bytes = from.to_be_bytes().to_vec();
         for (at, hash) in &self.posts {
             let post = (at.ms() - self.from.ms()) << HASH_BITS | u64::from(*hash);
             bytes.extend_from_slice(&post.to_be_bytes()[8 - POST_BYTES..]);
@@ -104,6 +121,7 @@ impl Trail {
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (from, posts) = bytes.split_first_chunk::<8>()?;
         let from = u64::from_be_bytes(*from);
+        let (of_facts, from) = (from & OF_FACTS != 0, from & !OF_FACTS);
         let (posts, []) = posts.as_chunks::<POST_BYTES>() else { return None };
         if from > Timestamp::MAX.ms() || posts.len() > MOST || !posts.is_sorted_by(|a, b| a < b) {
             return None;
@@ -112,7 +130,7 @@ impl Trail {
             let post = bytes.iter().fold(0, |post, &byte| post << 8 | u64::from(byte));
             (Timestamp::from_ms(from + (post >> HASH_BITS)), (post & ((1 << HASH_BITS) - 1)) as u32)
         };
-        Some(Self { from: Timestamp::from_ms(from), posts: posts.iter().map(post).collect() })
+        Some(Self { from: Timestamp::from_ms(from), posts: posts.iter().map(post).collect(), of_facts })
     }
 }
 
@@ -130,6 +148,8 @@ impl Since {
                 trail.begin_after(first_left_out);
             }
         }
+        // A poll may begin with the view whatever the last one came from.
+        trail.of_facts = false;
         Self { newest, trail }
     }
 

@@ -64,6 +64,11 @@ impl<Place> FeedQuery<Place> {
         state.shows(key) && (self.status == Status::All || state.is_unread(key.post))
     }
 
+    /// Returns whether the walk began with the facts. The view may lack posts that the facts had.
+    pub(super) fn continues_facts(&self) -> bool {
+        self.before.as_ref().is_some_and(|(_, trail)| trail.is_of_facts())
+    }
+
     pub(super) fn is_new(&self, key: &FeedKey) -> bool {
         self.since.as_ref().is_none_or(|since| since.is_new(key))
     }
@@ -203,7 +208,11 @@ impl Readers {
         // A first page needs few of the newest entries. The position of a cursor is unknown.
         let few = query.before.is_none() && query.status == Status::All && query.list.is_none();
         let newest = if few { NEWEST.max(query.limit + 1 + MARGIN) } else { ALL };
-        let collected = match self.view_of(user, &query, Part::Newest(newest)).await {
+        let view = match query.continues_facts() {
+            true => Ok(None),
+            false => self.view_of(user, &query, Part::Newest(newest)).await,
+        };
+        let collected = match view {
             Ok(Some(view)) => self.collect_stored(user, view, &mut walk).await,
             Ok(None) => self.snapshot_of_facts(user, Origin::Rebuilding).await,
             Err(error) => Err(error),
@@ -245,7 +254,8 @@ impl Readers {
         let score = |post: &PostSummary| scores.get(&post.id).copied();
         let next = posts.last().filter(|_| more || shortened).and_then(|post| place(post, score(post)));
         let known = query.since.as_ref().map(|since| &since.trail);
-        let next = next.map(|(place, latest)| (place, start.trail.clone().without(known, latest)));
+        let of_walk = |trail: Trail| if snapshot.origin == Origin::View { trail } else { trail.of_facts() };
+        let next = next.map(|(place, latest)| (place, of_walk(start.trail.clone().without(known, latest))));
         let first = query.before.is_none().then(|| Since::after(query.since.as_ref(), start.newest, start.trail));
         let reactions = self.reactions_of_page(user, &posts, reactions).await?;
         let (nothing, state) = (ReactionState::default(), &snapshot.state);

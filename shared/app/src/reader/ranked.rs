@@ -70,7 +70,11 @@ type Collection = ((Collected, Start), Snapshot, u64);
 impl Readers {
     /// Returns one page of the ranked feed, highest score first.
     pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<FeedPage<RankedPlace>> {
-        let (page, snapshot, stamp) = match self.ranked_of_view(user, &query).await {
+        let of_view = match query.continues_facts() {
+            true => Ok(None),
+            false => self.ranked_of_view(user, &query).await,
+        };
+        let (page, snapshot, stamp) = match of_view {
             Ok(Some(found)) => found,
             Ok(None) => self.ranked_of_facts(self.snapshot_of_facts(user, Origin::Rebuilding).await?, &query).await?,
             Err(error) if error.store() == Store::Views => {
