@@ -152,11 +152,13 @@ fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
         let (head, before) = facts.state(platform(3), user_id(7)).await.unwrap();
         let mut after = before.clone();
         after.read.insert(head.live[0].slot);
+        world.stack.pause("projector").await.unwrap();
         assert!(facts.put_reads(user_id(7), platform(3), &before, after, None, false).await.unwrap().is_some());
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1, "the function died before it updated the view");
         assert_eq!(reader.put("/v1/notices/3-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
         assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": 1 }));
         assert_eq!(admin.get("/v1/notices/3-1").await.ok()["readers"], 1, "counted once");
+        world.stack.resume("projector").unwrap();
     });
 }
 
