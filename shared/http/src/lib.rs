@@ -103,12 +103,12 @@ async fn with_access(
     let bucket = (budget(request.route()), tokens(&request));
     let spent = access.pass(caller, bucket, OF_ERASED.contains(&request.route()));
     let (redis_responds, (response, units)) = if begins_with_own_view(&request) {
-        match select(pin!(spent), pin!(work::counted(handler(request)))).await {
+        match select(pin!(spent), Box::pin(work::counted(handler(request)))).await {
             Either::Left((spent, handler)) => (spent?, handler.await),
             Either::Right((response, spent)) => (spent.await?, response),
         }
     } else {
-        (spent.await?, work::counted(handler(request)).await)
+        (spent.await?, Box::pin(work::counted(handler(request))).await)
     };
     access.charge(caller, bucket, units).await;
     Ok(response?.degraded(!redis_responds))
