@@ -22,8 +22,8 @@ use crate::{
 /// A step is a request, `token: METHOD path body`, in which `$reader`, `$author`, `$other`, `$new` and `$platform` are
 /// those of the cast, or one of these words:
 ///
-/// - `fact` marks the author's first post read in the facts but in no view, as a killed function leaves it. The response
-///   is the reader's view of the result.
+/// - `fact` marks the author's first post read in the facts but in no view, as a killed function leaves it. The
+///   response is the reader's view of the result.
 /// - `import` migrates legacy keys in which the reader follows the new author, who has three posts, and has read one of
 ///   them. The test invokes `migrate` until it is done or fails.
 type Operation = (&'static str, [&'static str; 3], &'static str, &'static str, &'static str);
@@ -122,7 +122,7 @@ fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
                 cell.take(before).await.ok();
                 world.idle().await;
             }
-            let planted = world.stack.faults().add(Fault::new(*operation, FaultAction::Kill).of(function).on(table));
+            let planted = world.stack.faults().add(Fault::new(operation, FaultAction::Kill).of(function).on(table));
             let started = Instant::now();
             cell.take(step).await;
             assert_eq!(planted.fired(), 1, "{name}: the process was killed");

@@ -213,8 +213,8 @@ fn a_like_that_missed_redis_moves_the_post() {
 /// The time that an outage note stands without a projector that extends it.
 const NOTE_STANDS: Duration = Duration::from_secs(3);
 
-/// Makes Redis available right after `change` is acknowledged, before the projector runs. Returns a reader's response at
-/// that moment. Repeats until an attempt is fast enough.
+/// Makes Redis available right after `change` is acknowledged, before the projector runs. Returns a reader's response
+/// at that moment. Repeats until an attempt is fast enough.
 async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn()) -> Value {
     loop {
         // The reading function has just checked for an outage note and found none.

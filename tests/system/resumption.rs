@@ -41,9 +41,18 @@ async fn look_after_a_loss(world: &World, most_attempts: u32) -> Value {
     look(world, most_attempts).await
 }
 
+/// Publishes something of which the projector does not learn. Only reconcile finds it.
+async fn unseen<T>(world: &World, publish: impl AsyncFnOnce() -> T) -> T {
+    world.stack.pause("projector").await.unwrap();
+    let published = publish().await;
+    world.stack.lose_records("projector").unwrap();
+    world.stack.resume("projector").unwrap();
+    published
+}
+
 async fn publish_unsent(world: &World) -> String {
     refuse(world, "SendMessageBatch", "publish");
-    let post = world.user(99).publish("not sent").await;
+    let post = unseen(world, async || world.user(99).publish("not sent").await).await;
     world.stack.faults().clear();
     post
 }
@@ -51,7 +60,7 @@ async fn publish_unsent(world: &World) -> String {
 /// A post whose pages nobody has sent, as a publish that died after its transaction leaves it.
 async fn publish_and_die(world: &World, followers: u64) -> (Post, FanOut) {
     let app = world.stack.app("publish").unwrap();
-    publish_in_facts(app, user_id(99), followers, app.stores.clock.now()).await
+    unseen(world, async || publish_in_facts(app, user_id(99), followers, app.stores.clock.now()).await).await
 }
 
 /// The state of a post's delivery, and the number of readers who have the post.
@@ -251,9 +260,13 @@ fn pages_that_were_never_sent_do_not_wait_until_the_queue_is_empty() {
         world.stack.pause("fan-out").await.unwrap();
         let waits = world.user(98).publish("waits in the queue").await;
         refuse(world, "SendMessageBatch", "publish");
-        let post = world.user(99).publish("not sent").await;
-        let gone = world.user(99).publish("not sent, and deleted").await;
-        world.user(99).delete(&format!("/v1/posts/{gone}")).await.ok();
+        let publish = async || {
+            let post = world.user(99).publish("not sent").await;
+            let gone = world.user(99).publish("not sent, and deleted").await;
+            world.user(99).delete(&format!("/v1/posts/{gone}")).await.ok();
+            (post, gone)
+        };
+        let (post, gone) = unseen(world, publish).await;
         // The queue still refuses: nothing is sent, and no attempt counts.
         refuse(world, "SendMessageBatch", "reconcile");
         for _ in 0..3 {
@@ -311,8 +324,7 @@ fn a_lost_response_of_a_look_keeps_no_page_from_being_sent() {
 #[test]
 fn nothing_is_resumed_while_the_queue_is_unavailable() {
     followed(async |world| {
-        refuse(world, "SendMessageBatch", "publish");
-        let post = world.user(99).publish("not sent").await;
+        let post = publish_unsent(world).await;
         refuse(world, "GetQueueAttributes", "reconcile");
         assert_eq!(resumed(world, &["unfinished", "failed"]).await, json!([0, 1]));
         world.stack.faults().clear();

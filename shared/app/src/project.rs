@@ -223,9 +223,9 @@ impl Projector {
         Ok(has_marks
             && match known.state {
                 Some(Some(state)) => state.version >= version && !state.opening,
-                // A rebuild may have read the facts before the change.
-                Some(None) => false,
-                // Without a view, a later rebuild reads the facts.
+                // The user does not follow the author.
+                Some(None) => true,
+                // Without a view, a later rebuild reads the facts. One that has begun may have read them before.
                 None => stores.reader_views.seed(user, &Seed::default()).await?.is_none(),
             })
     }
