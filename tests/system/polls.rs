@@ -165,6 +165,7 @@ fn a_walk_that_began_with_the_facts_loses_no_post_that_the_view_lacks() {
             let once: BTreeSet<&str> = got.iter().map(String::as_str).collect();
             assert_eq!((once, got.len()), (["10-1", "20-1", "30-1"].into(), 3), "{path}: {got:?}");
         }
+        world.stack.resume("fan-out").unwrap();
     });
 }
 

@@ -129,6 +129,10 @@ impl Scene<'_> {
             self.legacy.following(user).await
         };
         let author = *listed.choose(&mut client.rng)?;
+        // There, a list without members is absent, and what has gone with it waits for a confirmation.
+        if !on && listed.len() == 1 {
+            return None;
+        }
         if client.touched.insert((user, author), Instant::now()).is_some() {
             return None;
         }
