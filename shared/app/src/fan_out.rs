@@ -166,8 +166,8 @@ impl FanOuts {
         Ok(())
     }
 
-    /// Starts the fan-out of a post that was just published or deleted, if the process that wrote it has ended before it
-    /// could. Older ones, as those of an import, are left to reconcile.
+    /// Starts the fan-out of a post that was just published or deleted, if the process that wrote it has ended before
+    /// it could. Older ones, as those of an import, are left to reconcile.
     pub(crate) async fn start_unsent(&self, id: PostId) -> Result<()> {
         let Some(post) = self.stores.posts.posts(&[id]).await?.remove(&id) else { return Ok(()) };
         let is_old = post.created_at.plus_ms(JUST_PUBLISHED_MS) < self.stores.clock.now();
