@@ -1,12 +1,12 @@
 //! Changes while Redis is unavailable, and stale views until the projector has updated them.
 //!
-//! A change that cannot reach its view is in the change stream of its table, and the [projector](crate::project) updates
-//! the view. Until then the view is stale, even if Redis is available again. A reader of the view cannot detect that.
-//! Therefore the process that changed the fact also writes the outage note to the facts. The note stands for a few
-//! seconds. The projector extends it as long as views are unavailable or behind. A process relies on a read of the note
-//! for a second. If its next read fails, it assumes no outage, and may use stale views until a read succeeds. While the
-//! note stands, responses come from the facts and are marked `Degraded`. A change is acknowledged only when the note has
-//! stood for a second, so that every process has tried to read it.
+//! A change that cannot reach its view is in the change stream of its table, and the [projector](crate::project)
+//! updates the view. Until then the view is stale, even if Redis is available again. A reader of the view cannot detect
+//! that. Therefore the process that changed the fact also writes the outage note to the facts. The note stands for a
+//! few seconds. The projector extends it as long as views are unavailable or behind. A process relies on a read of the
+//! note for a second. If its next read fails, it assumes no outage, and may use stale views until a read succeeds.
+//! While the note stands, responses come from the facts and are marked `Degraded`. A change is acknowledged only when
+//! the note has stood for a second, so that every process has tried to read it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
