@@ -216,8 +216,8 @@ class Names(unittest.TestCase):
             ("a" * 124, "name of LiveApi would be too long: use at most 123"),
         ):
             self.assertRegex(" ".join(preflight.name_mistakes(name, template)), sentence)
-        self.assertEqual(preflight.name_notes("a" * 25, template), [])
-        self.assertRegex(preflight.name_notes("a" * 26, template)[0], "ProjectorFunction first. A stack name of at most 25")
+        self.assertEqual(preflight.name_notes("a" * 28, template), [])
+        self.assertRegex(preflight.name_notes("a" * 29, template)[0], "LiveAuthorizerFunction first. A stack name of at most 28")
 
 
 if __name__ == "__main__":
