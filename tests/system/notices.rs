@@ -147,6 +147,7 @@ fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
     world(async |world| {
         let (admin, reader) = (world.administrator(), world.user(7));
         publish_notices(world, &[3], ["x"]).await;
+        world.idle().await;
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1);
         let facts = board(world).stores.notices.clone();
         let (head, before) = facts.state(platform(3), user_id(7)).await.unwrap();
