@@ -31,7 +31,7 @@ const USERS: u64 = 4;
 /// The page size of the comparison of feeds. Other tests cover small pages.
 const PAGE: usize = 40;
 
-const IDLE_WITHIN: Duration = Duration::from_secs(60);
+const IDLE_WITHIN: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_histories_in_a_storm_end_in_agreement_with_the_model() {

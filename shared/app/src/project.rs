@@ -195,6 +195,10 @@ impl Projector {
             Change::Post { id, write: PostWrite::New } => self.fan_outs.start_unsent(id).await,
             Change::Post { id, write: PostWrite::Edited } => self.sync.post(id).await,
             Change::Post { id, write: PostWrite::Deleted } => {
+                // An erasure has removed the tombstone. Its record comes after all others of the post.
+                if readers.stores.posts.posts(&[id]).await?.is_empty() {
+                    return readers.stores.erasure_views.clear_posts(&[id]).await;
+                }
                 self.sync.post(id).await?;
                 self.fan_outs.start_unsent(id).await
             }
