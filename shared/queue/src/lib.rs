@@ -2,8 +2,8 @@
 //!
 //! A message is one [`Task`] as JSON with a schema version:
 //! `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`.
-//! Its message group is the author, or for a sync task the reader or the platform. The groups make the queue a fair
-//! queue: a group with many messages does not delay the others.
+//! Its message group is the author, or the user who leaves. The groups make the queue a fair queue: a group with many
+//! messages does not delay the others.
 
 mod live;
 
@@ -239,7 +239,7 @@ impl Failures for SqsTasks {
     }
 
     async fn give_up(&self, what: &str) -> Result<(), StoreError> {
-        send_all(&self.client, &self.queue_url, &[(what.to_owned(), String::new())], Duration::ZERO).await
+        send_all(&self.client, &self.queue_url, &[(what.to_owned(), "given-up".to_owned())], Duration::ZERO).await
     }
 }
 

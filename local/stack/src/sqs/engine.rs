@@ -290,6 +290,10 @@ fn accept(queue: &Queue, input: SendMessageInput) -> Accepted {
     if input.message_attributes.len() > 10 {
         return Err(SqsError::invalid_parameter_value("Number of message attributes exceeds the allowed maximum [10]."));
     }
+    if input.message_group_id.as_ref().is_some_and(|group| !(1..=128).contains(&group.len())) {
+        let reason = "Value for parameter MessageGroupId is invalid. Reason: MessageGroupId must be 1 to 128 characters.";
+        return Err(SqsError::invalid_parameter_value(reason));
+    }
     let delay = match input.delay_seconds {
         None => u64::from(queue.delay_seconds),
         Some(seconds) => u64::try_from(seconds).ok().filter(|seconds| *seconds <= 900).ok_or_else(|| {

@@ -98,6 +98,16 @@ fn receives(message: &aws_sdk_sqs::types::Message) -> &str {
 }
 
 #[tokio::test]
+async fn a_message_group_without_a_name_is_refused() {
+    let endpoint = Endpoint::start().await;
+    let send = async |group: &str| {
+        let send = endpoint.client.send_message().queue_url(&endpoint.jobs).message_body("one");
+        send.message_group_id(group).send().await.is_ok()
+    };
+    assert_eq!([send("").await, send("a").await, send(&"a".repeat(129)).await], [false, true, false]);
+}
+
+#[tokio::test]
 async fn a_message_is_sent_received_and_deleted() {
     let endpoint = Endpoint::start().await;
     let attribute = MessageAttributeValue::builder().data_type("String").string_value("v").build().unwrap();
