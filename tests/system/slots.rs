@@ -268,7 +268,7 @@ impl Kind {
             }
             "replace_head" => redis.replace_head(author(), &head(2)).await.unwrap(),
             "remember" => redis.remember(&[(summary(2), None)], None).await.unwrap(),
-            "expire_counts" => drop(redis.expire_counts(post(1)).await.unwrap()),
+            "expire_counts" => drop(redis.expire_counts(post(1), 1).await.unwrap()),
             "forget_marks" => redis.forget_marks(&[(user, author())]).await.unwrap(),
             "settle" => {
                 let life = redis.moved(author()).await.unwrap().life.unwrap_or_default();

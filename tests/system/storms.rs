@@ -267,7 +267,7 @@ fn a_reaction_enqueues_a_task_until_one_is_noted_and_when_that_may_have_begun() 
     world(async |world| {
         let views = Redis::new(world.stack.redis_options()).unwrap();
         let post = "10-1".parse().unwrap();
-        let due = async || views.expire_counts(post).await.unwrap();
+        let due = async || views.expire_counts(post, 1).await.unwrap();
         let now = due().await.unwrap();
         assert!(due().await.is_some(), "a repetition, or another reaction");
         views.note_rank(post, now.plus_ms(60_000)).await.unwrap();

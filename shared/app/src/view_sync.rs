@@ -66,18 +66,19 @@ impl ViewSync {
         let (shown, forgotten, counted) = futures::join!(
             stores.reaction_views.change(user, post.author, state),
             stores.relation_views.forget_counters(post.author, Some(user)),
-            stores.post_views.expire_counts(post)
+            stores.post_views.expire_counts(post, 1)
         );
         self.or_later(shown.and(forgotten).and(counted.map(drop))).await
     }
 
-    /// Updates the counts of a post after a reaction, and has a worker compute its step. May be repeated.
+    /// Updates the counts of a post after reactions that requests have noted, and has a worker compute its step. May be
+    /// repeated.
     ///
     /// Others rely on a task only after it was sent, and only until it may begin. Until it is noted, each reaction
     /// sends a task of its own.
     pub(crate) async fn reacted(&self, post: PostId) -> Result<()> {
         let stores = &self.readers.stores;
-        let Some(now) = stores.post_views.expire_counts(post).await? else { return Ok(()) };
+        let Some(now) = stores.post_views.expire_counts(post, 0).await? else { return Ok(()) };
         stores.queue.send_after(&[Task::Rank { post, token: (stores.random)() }], RANK_DELAY).await?;
         let until = now.plus_ms(RELIED_ON.as_millis() as u64);
         logged!(stores.post_views.note_rank(post, until).await, "the next reaction sends a task too", %post);

@@ -160,9 +160,10 @@ impl PostViews for Redis {
         self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
     }
 
-    async fn expire_counts(&self, post: PostId) -> Result<Option<Timestamp>> {
+    async fn expire_counts(&self, post: PostId, reactions: u64) -> Result<Option<Timestamp>> {
         let [counts, moment] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME].map(ms);
-        let now: u64 = self.call(Function::Outdate, &keys::counts(post), (counts, moment, keys::MANY_REACTIONS)).await?;
+        let now: u64 =
+            self.call(Function::Outdate, &keys::counts(post), (counts, moment, keys::MANY_REACTIONS, reactions)).await?;
         Ok((now > 0).then(|| Timestamp::from_ms(now)))
     }
 

@@ -294,12 +294,13 @@ pub trait PostViews: Send + Sync {
     async fn lease_counts(&self, post: PostId, token: u64) -> Result<()>;
     /// Stores counts from the facts, unless Redis has a later version; for two seconds without the lease.
     async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()>;
-    /// Notes a change of a post's counts. Usually it removes the stored counts. If many users react at once, counts
-    /// less than two seconds old stay until they are two seconds old.
+    /// Notes a change of a post's counts by this number of new reactions; 0 if a request has noted them. Usually it
+    /// removes the stored counts. If many users react at once, counts less than two seconds old stay until they are two
+    /// seconds old.
     ///
-    /// Returns `None` if a `Task::Rank` was sent before that has not begun ([`Self::note_rank`]). Otherwise the caller
-    /// has to enqueue one. The time is that of this call, by the clock of Redis.
-    async fn expire_counts(&self, post: PostId) -> Result<Option<Timestamp>>;
+    /// Returns `None` if a `Task::Rank` was sent before that has not begun ([`Self::note_rank`]). Otherwise the
+    /// projector has to enqueue one. The time is that of this call, by the clock of Redis.
+    async fn expire_counts(&self, post: PostId, reactions: u64) -> Result<Option<Timestamp>>;
     /// Notes that a `Task::Rank` of the post was sent that begins after this time, by the clock of Redis.
     async fn note_rank(&self, post: PostId, until: Timestamp) -> Result<()>;
     /// Notes that the step of a post has changed, for a `Task::Rescore` of the author. `token` names the caller, whose

@@ -4,15 +4,15 @@
 -- KEYS     [1] counts  [2] lease for storing them  [3] number of reactions in this moment  [4] note that a `rank` task
 --          was sent that has not begun
 -- ARGV     [1] lifetime ms of counts  [2] length of the moment, ms  [3] reactions in a moment after which readers may
---          see older counts
+--          see older counts  [4] number of new reactions; 0 for those that were noted before
 -- Returns  the time now (ms) if the caller has to enqueue the task, else 0
 -- Keeps    Counts from before this call are not used after the moment.
 --          After a repetition the reaction counts twice in KEYS [3].
 local function outdate(keys, argv, epoch)
   redis.call('DEL', keys[2])
   local moment, many = tonumber(argv[2]), tonumber(argv[3])
-  local reactions = redis.call('INCR', keys[3])
-  if reactions == 1 then redis.call('PEXPIRE', keys[3], moment) end
+  local reactions = redis.call('INCRBY', keys[3], argv[4])
+  if reactions == tonumber(argv[4]) then redis.call('PEXPIRE', keys[3], moment) end
   local left = redis.call('PTTL', keys[1])
   local age = tonumber(argv[1]) - left
   if reactions <= many then
