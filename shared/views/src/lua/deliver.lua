@@ -12,8 +12,8 @@
 --          V1: without a live field for the author the view does not change, so a late delivery after an unfollow
 --          leaves no ghost.
 --          If the response is lost, a repetition may name nobody for a message. Then the next change or ping sends it.
--- A deleted post stays deleted, and a read post read. A post below the low end, or of a muted author, is counted and
--- not stored.
+--          A deleted post stays deleted, and a read post read. A post below the low end, or of a muted author, is
+--          counted and not stored.
 
 -- The meta after the feed has received an entry and has this length; false if the feed was lost and the state was not.
 local function stored(state, feed, meta, length, argv, cap)

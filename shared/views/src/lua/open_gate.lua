@@ -7,8 +7,9 @@
 --          later revision or this unfollow); false without a view
 -- Keeps    V1: a follow that is older than a known unfollow does not come back.
 --          If only the reader's choices have changed (mute, lists, preference), the field keeps what it knows of posts.
--- A mute removes the author's entries, because the cap counts those that are shown. Its end opens the gate: the entries
--- are merged again. If the preference changes, the author's posts move in the ranked feed in the same call.
+--          A mute removes the author's entries, because the cap counts those that are shown. Its end opens the gate:
+--          the entries are merged again.
+--          If the preference changes, the author's posts move in the ranked feed in the same call.
 
 -- Moves an author's posts in a ranked feed from one preference to another.
 local function prefer(ranks, moves, author, prefix, before, after)

@@ -12,8 +12,9 @@
 -- Keeps    V4 by versions: the edge's revision, the read state's version and the number of deletions only grow.
 --          Deliveries are merged and never undone.
 --          An author whose field is a tombstone of this or a later revision is left out, and not returned.
--- Entries of an author whose value is not merged are left out: they may be of a follow that has ended, or of an author
--- who is muted by now. The feed has no entry below the low end.
+--          Entries of an author whose value is not merged are left out: they may be of a follow that has ended, or of
+--          an author who is muted by now.
+--          The feed has no entry below the low end.
 local function merge_author(e, s)
   -- Delivered bits as absolute bytes: ones below `through`, then the tails.
   local seen, known = math.floor(e.through / 8), math.floor(s.through / 8)
