@@ -116,55 +116,22 @@ mod tests {
 
     use super::*;
 
-    const TABLES: [&str; 14] = [
-        "following",
-        "followers",
-        "counters",
-        "posts",
-        "reads",
-        "notices",
-        "notice_reads",
-        "reactions",
-        "idempotency",
-        "migration",
-        "profiles",
-        "handles",
-        "identities",
-        "reacted",
-    ];
-
     fn tables() -> Tables {
-        let [
-            following,
-            followers,
-            counters,
-            posts,
-            reads,
-            notices,
-            notice_reads,
-            reactions,
-            idempotency,
-            migration,
-            profiles,
-            handles,
-            identities,
-            reacted,
-        ] = TABLES.map(str::to_owned);
         Tables {
-            following,
-            followers,
-            counters,
-            posts,
-            reads,
-            notices,
-            notice_reads,
-            reactions,
-            idempotency,
-            migration,
-            profiles,
-            handles,
-            identities,
-            reacted,
+            following: "following".to_owned(),
+            followers: "followers".to_owned(),
+            counters: "counters".to_owned(),
+            posts: "posts".to_owned(),
+            reads: "reads".to_owned(),
+            notices: "notices".to_owned(),
+            notice_reads: "notice_reads".to_owned(),
+            reactions: "reactions".to_owned(),
+            idempotency: "idempotency".to_owned(),
+            migration: "migration".to_owned(),
+            profiles: "profiles".to_owned(),
+            handles: "handles".to_owned(),
+            identities: "identities".to_owned(),
+            reacted: "reacted".to_owned(),
         }
     }
 
