@@ -120,7 +120,7 @@ impl<'a> Mirror<'a> {
 
     /// Mirrors everything of a user: posts, follows and marks. It repairs what a stream has given up.
     pub(crate) async fn user(&self, user: UserId) -> Result<(), MigrateError> {
-        let latest = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default().latest_seq;
+        let latest = self.app.stores.posts.head_of(user).await?.latest_seq;
         for seq in 1..=latest {
             self.post(PostId::new(user, seq)).await?;
         }

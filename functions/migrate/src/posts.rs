@@ -192,7 +192,7 @@ async fn settle_leftovers(run: &Run<'_>, authors: BTreeSet<UserId>) -> Result<()
     }
     for (author, record) in run.imports.import_records(&authors).await? {
         if let Some((first, last)) = record.unsettled {
-            let head = run.app.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+            let head = run.app.stores.posts.head_of(author).await?;
             settle(run, author, &head, first, last).await?;
         }
     }

@@ -128,7 +128,7 @@ impl FanOut {
     /// Returns the fan-out that a post needs: a delivery if it is live, a retraction if it is a tombstone.
     pub fn of(post: &Post, head: &AuthorHead) -> Self {
         Self {
-            kind: if post.deleted { FanOutKind::Retract } else { FanOutKind::Deliver },
+            kind: FanOutKind::of(post),
             post: post.id,
             at: post.created_at,
             pages: if post.deleted { post.delivery.retraction_pages } else { post.delivery.pages },
@@ -139,7 +139,7 @@ impl FanOut {
 
     /// Returns whether the fan-out still applies: a deleted post is not delivered, a live post is not retracted.
     fn is_wanted(&self, post: &Post) -> bool {
-        post.deleted == (self.kind == FanOutKind::Retract)
+        self.kind == FanOutKind::of(post)
     }
 
     fn key(&self) -> FeedKey {
@@ -168,22 +168,19 @@ impl FanOuts {
 
     /// Starts the fan-out of a post that was just published or deleted, if the process that wrote it has ended before
     /// it could. Older ones, as those of an import, are left to reconcile.
-    pub(crate) async fn start_unsent(&self, id: PostId) -> Result<()> {
-        let Some(post) = self.stores.posts.posts(&[id]).await?.remove(&id) else { return Ok(()) };
+    pub(crate) async fn start_unsent(&self, post: &Post) -> Result<()> {
         let is_old = post.created_at.plus_ms(JUST_PUBLISHED_MS) < self.stores.clock.now();
         if !post.deleted && (is_old || post.delivery.state != DeliveryState::Pending) {
             return Ok(());
         }
-        let kind = if post.deleted { FanOutKind::Retract } else { FanOutKind::Deliver };
         for _ in 0..LOOKS {
-            if self.stores.progress.was_sent(kind, post.id).await? {
+            if self.stores.progress.was_sent(FanOutKind::of(post), post.id).await? {
                 return Ok(());
             }
             (self.stores.wait)(BETWEEN_LOOKS).await;
         }
         warn!(post = %post.id, "the process that wrote the post has not sent its pages");
-        let head = self.stores.posts.heads(&[post.id.author]).await?.remove(&post.id.author).unwrap_or_default();
-        self.start(FanOut::of(&post, &head)).await
+        self.start(FanOut::of(post, &self.stores.posts.head_of(post.id.author).await?)).await
     }
 
     /// Tells Redis of a change of an author's posts, or leaves that to the projector. It comes before the first
@@ -206,10 +203,7 @@ impl FanOuts {
     /// and a delete at the same time know heads of the same version, each without the other's change.
     pub(crate) async fn show_head(&self, author: UserId) -> Result<()> {
         let stores = &self.stores;
-        let head = async {
-            let head = stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
-            stores.head_views.replace_head(author, &head).await
-        };
+        let head = async { stores.head_views.replace_head(author, &stores.posts.head_of(author).await?).await };
         let (shown, forgotten) = futures::join!(head, stores.relation_views.forget_counters(author, None));
         shown.and(forgotten)
     }

@@ -137,7 +137,7 @@ impl Marking {
         if !keyed {
             return Ok(otherwise);
         }
-        Ok(self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default().latest_seq)
+        Ok(self.stores.posts.head_of(author).await?.latest_seq)
     }
 
     /// Deleted and unknown posts, and those of authors who block the user, are left out.

@@ -134,22 +134,8 @@ impl Projector {
     /// Tries each change once. Returns those that a later attempt may project, and whether the views were away. What no
     /// attempt can project goes to the failure queue, so that it does not hold up later changes.
     async fn once(&self, changes: &BTreeSet<Change>) -> (BTreeSet<Change>, bool) {
-        let mut of_reader: BTreeMap<UserId, [Vec<UserId>; 2]> = BTreeMap::new();
-        let mut work: Vec<(Vec<Change>, BoxFuture<'_, Result<()>>)> = Vec::new();
-        for &change in changes {
-            match change {
-                // The edges of a reader share their calls.
-                Change::Edge { user, author, part } => of_reader.entry(user).or_default()[part as usize].push(author),
-                _ => work.push((vec![change], self.one(change).boxed())),
-            }
-        }
-        for (user, [choices, follows]) in of_reader {
-            let of =
-                |part, authors: &[UserId]| authors.iter().map(|&author| Change::Edge { user, author, part }).collect::<Vec<_>>();
-            let changes = [of(EdgePart::Choices, &choices), of(EdgePart::Follow, &follows)].concat();
-            work.push((changes, self.edges(user, choices, follows).boxed()));
-        }
-        let work = work.into_iter().map(|(changes, work)| AssertUnwindSafe(work).catch_unwind().map(|done| (changes, done)));
+        let work = self.work(changes).into_iter();
+        let work = work.map(|(changes, work)| AssertUnwindSafe(work).catch_unwind().map(|done| (changes, done)));
         let done: Vec<_> = stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).collect().await;
         let (mut failed, mut is_away) = (BTreeSet::new(), false);
         for (changes, outcome) in done {
@@ -170,6 +156,37 @@ impl Projector {
         (failed, is_away)
     }
 
+    /// The operations of these changes. The edges of a reader share one.
+    fn work(&self, changes: &BTreeSet<Change>) -> Vec<(Vec<Change>, BoxFuture<'_, Result<()>>)> {
+        let mut of_reader: BTreeMap<UserId, [Vec<UserId>; 2]> = BTreeMap::new();
+        let mut work = Vec::new();
+        for &change in changes {
+            let operation = match change {
+                Change::Edge { user, author, part } => {
+                    of_reader.entry(user).or_default()[part as usize].push(author);
+                    continue;
+                }
+                Change::Reads { user, author, version } => self.reads(user, author, version).boxed(),
+                Change::Reactions { user, author } => self.reactions(user, author).boxed(),
+                Change::Counts(post) => self.sync.reacted(post).boxed(),
+                Change::Head(author) => self.fan_outs.show_head(author).boxed(),
+                Change::Post { id, write: PostWrite::Edited } => self.sync.post(id).boxed(),
+                Change::Post { id, write } => self.fan_out(id, write).boxed(),
+                Change::Profile(user) => self.people.sync(user).boxed(),
+                Change::PlatformHead(platform) => self.notices.sync(platform, None).boxed(),
+                Change::NoticeReads { user, platform } => self.notices.sync(platform, Some(user)).boxed(),
+            };
+            work.push((vec![change], operation));
+        }
+        for (user, [choices, follows]) in of_reader {
+            let of =
+                |part, authors: &[UserId]| authors.iter().map(|&author| Change::Edge { user, author, part }).collect::<Vec<_>>();
+            let changes = [of(EdgePart::Choices, &choices), of(EdgePart::Follow, &follows)].concat();
+            work.push((changes, self.edges(user, choices, follows).boxed()));
+        }
+        work
+    }
+
     async fn give_up(&self, changes: &[Change]) -> bool {
         let given_up = self.failures.give_up(&format!("{changes:?}")).await;
         logged!(given_up, "a change is not in the failure queue, and is tried again").is_some()
@@ -180,32 +197,24 @@ impl Projector {
         followed.and(shown)
     }
 
-    async fn one(&self, change: Change) -> Result<()> {
+    async fn reactions(&self, user: UserId, author: UserId) -> Result<()> {
         let readers = &self.sync.readers;
-        match change {
-            Change::Edge { user, author, .. } => self.sync.follows(user, &[author]).await,
-            Change::Reads { user, author, version } => self.reads(user, author, version).await,
-            Change::Reactions { user, author } => {
-                readers.sync_reactions(user, author).await?;
-                // The counters include reactions.
-                readers.stores.relation_views.forget_counters(author, None).await
-            }
-            Change::Counts(post) => self.sync.reacted(post).await,
-            Change::Head(author) => self.fan_outs.show_head(author).await,
-            Change::Post { id, write: PostWrite::New } => self.fan_outs.start_unsent(id).await,
-            Change::Post { id, write: PostWrite::Edited } => self.sync.post(id).await,
-            Change::Post { id, write: PostWrite::Deleted } => {
-                // An erasure has removed the tombstone. Its record comes after all others of the post.
-                if readers.stores.posts.posts(&[id]).await?.is_empty() {
-                    return readers.stores.erasure_views.clear_posts(&[id]).await;
-                }
-                self.sync.post(id).await?;
-                self.fan_outs.start_unsent(id).await
-            }
-            Change::Profile(user) => self.people.sync(user).await,
-            Change::PlatformHead(platform) => self.notices.sync(platform, None).await,
-            Change::NoticeReads { user, platform } => self.notices.sync(platform, Some(user)).await,
+        readers.sync_reactions(user, author).await?;
+        // The counters include reactions.
+        readers.stores.relation_views.forget_counters(author, None).await
+    }
+
+    /// Starts the fan-out of a post that was published or deleted, if nobody has. Shows a deletion before.
+    async fn fan_out(&self, id: PostId, write: PostWrite) -> Result<()> {
+        let stores = &self.sync.readers.stores;
+        let Some(post) = stores.posts.posts(&[id]).await?.remove(&id) else {
+            // An erasure has removed the tombstone. Its record comes after all others of the post.
+            return stores.erasure_views.clear_posts(&[id]).await;
+        };
+        if write == PostWrite::Deleted {
+            stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
         }
+        self.fan_outs.start_unsent(&post).await
     }
 
     /// Updates the view of one reader, unless it has this version already.
@@ -226,7 +235,7 @@ impl Projector {
         let has_marks = known.marks.as_ref().is_none_or(|marks| marks.version >= version);
         Ok(has_marks
             && match known.state {
-                Some(Some(state)) => state.version >= version && !state.opening,
+                Some(Some(state)) => state.version >= version,
                 // The user does not follow the author.
                 Some(None) => true,
                 // Without a view, a later rebuild reads the facts. One that has begun may have read them before.

@@ -49,7 +49,7 @@ impl Publishing {
             Published::Created(post, head) => FanOut::of(post, head),
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
-                let head = self.stores.posts.heads(&[new.author]).await?.remove(&new.author).unwrap_or_default();
+                let head = self.stores.posts.head_of(new.author).await?;
                 FanOut::of(post, &head)
             }
             Published::Repeated(_) | Published::KeyReused | Published::Full => return Ok(published),

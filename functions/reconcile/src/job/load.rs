@@ -131,7 +131,7 @@ impl Reconcile {
             found.extend(of_copy(kind, Subject::User { user }, View::Counters(user), (&stored.counters, &right), 0));
         }
         if stored.head != Stored::Absent {
-            let right = self.app.stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+            let right = self.app.stores.posts.head_of(user).await?;
             let (subject, version) = (Subject::Author { author: user }, right.latest_seq + u64::from(right.deletions()));
             found.extend(of_copy(Kind::HeadWrong, subject, View::Head(user), (&stored.head, &right.for_views()), version));
         }

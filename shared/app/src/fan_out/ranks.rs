@@ -117,7 +117,7 @@ impl FanOuts {
 
     /// Returns those of the moved posts that feeds may have; all posts with a step if it is unknown which have moved.
     async fn moved_posts(&self, author: UserId, moved: Option<&Moved>) -> Result<Vec<MovedPost>> {
-        let head = self.stores.posts.heads(&[author]).await?.remove(&author).unwrap_or_default();
+        let head = self.stores.posts.head_of(author).await?;
         if !head.modes.is_push_alone() {
             return Ok(Vec::new());
         }

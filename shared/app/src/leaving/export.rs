@@ -122,7 +122,7 @@ impl Leaving {
     /// The live posts up to `upto`, newest first. The section ends with an empty page.
     async fn exported_posts(&self, user: UserId, upto: Seq, limit: usize) -> Result<Section> {
         let posts = &self.fan_outs.stores.posts;
-        let head = posts.heads(&[user]).await?.remove(&user).unwrap_or_default();
+        let head = posts.head_of(user).await?;
         let ids: Vec<PostId> = head.listed_seqs(upto, limit).into_iter().map(|seq| PostId::new(user, seq)).collect();
         let mut found = posts.with_texts(&ids).await?;
         let (mut section, mut bytes) = (Vec::new(), 0);

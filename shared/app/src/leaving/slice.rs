@@ -233,7 +233,7 @@ impl<'a> Slice<'a> {
         let publishing = Publishing { stores: fan_outs.stores.clone(), fan_outs: fan_outs.clone() };
         let mut before = u64::MAX;
         loop {
-            let head = stores.posts.heads(&[self.user]).await?.remove(&self.user).unwrap_or_default();
+            let head = stores.posts.head_of(self.user).await?;
             let live = head.listed_seqs(before, STEP);
             let Some(&last) = live.last() else { return Ok(()) };
             for seq in live {
@@ -352,7 +352,7 @@ impl<'a> Slice<'a> {
     /// Removes the views of the posts, then the tombstones.
     async fn clear(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
-        let latest = stores.posts.heads(&[user]).await?.remove(&user).unwrap_or_default().latest_seq;
+        let latest = stores.posts.head_of(user).await?.latest_seq;
         while self.erasure.cleared < latest {
             let last = latest.min(self.erasure.cleared + POSTS);
             let posts: Vec<PostId> = (self.erasure.cleared + 1..=last).map(|seq| PostId::new(user, seq)).collect();

@@ -148,6 +148,9 @@ pub enum Look {
 pub trait Posts: Send + Sync {
     /// Returns the heads of these authors. An author without a head gets an empty one.
     async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>>;
+    async fn head_of(&self, author: UserId) -> Result<AuthorHead> {
+        Ok(self.heads(&[author]).await?.remove(&author).unwrap_or_default())
+    }
     /// Publishes a post: head, post, body and idempotency record in one transaction.
     async fn publish(
         &self,

@@ -15,6 +15,13 @@ pub enum FanOutKind {
     Retract,
 }
 
+impl FanOutKind {
+    /// A live post is delivered, a deleted one retracted.
+    pub fn of(post: &Post) -> Self {
+        if post.deleted { Self::Retract } else { Self::Deliver }
+    }
+}
+
 /// The post of a fan-out, with everything that a worker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FanOut {
@@ -165,7 +172,7 @@ pub struct Progress {
 
 #[async_trait]
 pub trait ProgressViews: Send + Sync {
-    /// Stores that the pages of a fan-out were sent.
+    /// Stores that the pages of a fan-out were sent, or left to reconcile.
     async fn note_sent(&self, kind: FanOutKind, post: PostId) -> Result<()>;
     /// Returns whether the pages were sent, or one of them is done.
     async fn was_sent(&self, kind: FanOutKind, post: PostId) -> Result<bool>;
