@@ -219,6 +219,9 @@ traces: setup ## draw the calls of a publish to 2,000 followers and of a first p
 	@$(build) --bin tidemark-local --bin publish --bin fan-out --bin read-feed
 	@exec python3 local/sam/traces.py --binaries $(TARGET)/debug
 
+sam-audit: ## check the expanded template with checkov and cdk-nag: no finding without a reason in local/audit/accepted.json
+	@local/audit/run.sh
+
 sam-lint: ## lint template.yaml as written and as SAM expands it; installs the linters under target/
 	@local/sam/lint.sh
 
