@@ -16,8 +16,14 @@ export class Gate {
       const upstream = connect(Number(this.target.port), this.target.hostname);
       for (const [from, to] of [[client, upstream], [upstream, client]]) {
         this.#open.add(from);
-        from.on("error", () => {}).on("close", () => (this.#open.delete(from), to.destroy())).pipe(to);
+        from.on("error", () => {}).on("close", () => (this.#open.delete(from), to.destroy()));
       }
+      // The stack serves its own page alone, so the gate sends the stack's Host, as a reverse proxy would.
+      client.once("data", (head) => {
+        upstream.write(head.toString("latin1").replace(`Host: 127.0.0.1:${this.#port}`, `Host: ${this.target.host}`), "latin1");
+        client.pipe(upstream);
+      });
+      upstream.pipe(client);
     });
     await new Promise((listening) => this.server.listen(this.#port, "127.0.0.1", listening));
     this.#port = this.server.address().port;
