@@ -76,7 +76,8 @@ async fn histories_with(count: u64, parameters: &[(&str, u64)]) {
     };
     let mut world = World::start(configure).await;
     let cap = parameters.iter().find(|(name, _)| *name == "FeedCap").map(|(_, cap)| FeedCap::new(*cap));
-    for first in (0..count).step_by(TOGETHER as usize) {
+    let seed = number_from("TIDEMARK_SEED", 0);
+    for first in (seed..seed + count).step_by(TOGETHER as usize) {
         println!("histories with seeds {first} to {}", first + TOGETHER - 1);
         world = batch_beside(world, (first, cap), async |shared| disturb(shared, first).await).await;
     }

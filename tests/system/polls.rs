@@ -9,7 +9,7 @@ use tidemark::domain::{FeedKey, PostId};
 use tidemark_local::{RedisData, Weather};
 use tidemark_tests::{User, World, ids, parameter, until, user_id, world, world_with};
 
-use crate::{damage::proxy::world_behind_a_proxy, publish_and_deliver_all};
+use crate::{damage::proxy::world_behind_a_proxy, publish_and_deliver_all, request};
 
 const READER: u64 = 7;
 const FEEDS: [&str; 3] = ["/v1/feed?", "/v1/feed?status=unread&", "/v1/feed?order=ranked&"];
@@ -185,6 +185,32 @@ fn a_post_that_becomes_visible_below_others_is_in_the_next_poll_and_in_no_other(
         world.resume("fan-out").await;
         assert_new(&mut polls, &[]).await;
     });
+}
+
+/// The view has the newest posts alone, and none of them is in the feed any more, or in this selection of it.
+#[test]
+fn a_poll_lists_no_post_from_below_the_view_twice() {
+    for leave in ["DELETE /v1/following/20", "PUT /v1/blocks/20", "PUT /v1/mutes/20", ""] {
+        world_with(parameter("FeedCap", 10), async |world| {
+            let reader = world.live_reader(READER, [10, 20]).await;
+            reader.post("/v1/lists", &json!({ "name": "x" })).await.ok();
+            reader.put("/v1/lists/7-1/authors/10").await.ok();
+            publish_and_deliver_all(world, [10], ["older"; 5]).await;
+            publish_and_deliver_all(world, [20], ["newer"; 15]).await;
+            for path in FEEDS {
+                reader.get(path).await.ok();
+            }
+            if !leave.is_empty() {
+                request(world, &format!("{READER}: {leave}"), &[]).await.ok();
+            }
+            let paths = FEEDS.into_iter().chain([LISTED]).filter(|path| !leave.is_empty() || *path == LISTED);
+            let mut polls = polls(&reader, paths).await;
+            assert_new(&mut polls, &[]).await;
+            publish_and_deliver_all(world, [10], ["new"]).await;
+            assert_new(&mut polls, &["10-6"]).await;
+            assert_new(&mut polls, &[]).await;
+        });
+    }
 }
 
 #[test]

@@ -63,7 +63,11 @@ impl Trail {
         if self.posts.len() == MOST {
             self.begin_after(key.at);
         }
-        key.at >= self.from && self.posts.insert(fingerprint(key))
+        let reaches = key.at >= self.from;
+        if reaches {
+            self.posts.insert(fingerprint(key));
+        }
+        reaches
     }
 
     /// Notes that the posts come from the facts. A view may still lack some of them, so the rest of the walk comes from

@@ -33,7 +33,8 @@ fn run_by(step: &Value, job: &Value) -> Vec<String> {
 #[test]
 fn workflows_run_targets_of_the_makefile_and_hold_no_logic() {
     // What .ci/run leaves out, and nothing else would run.
-    const NIGHTLY: &str = "test-cluster test-tls test-elsewhere chaos sam-lint sam-audit sam-check page-check arm64 preflight-check
+    const NIGHTLY: &str =
+        "test-cluster test-tls test-elsewhere chaos sam-lint sam-audit sam-check page-check arm64 preflight-check
         openapi-breaking-check openapi-lint workflows-lint test";
     let (targets, mut nightly) = (targets(), BTreeSet::new());
     let paths = files(&repository().join(".github/workflows"), "yml");
