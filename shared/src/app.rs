@@ -1,4 +1,4 @@
-//! Builds the use cases from settings and adapters.
+//! Builds the use cases from settings.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,56 +18,42 @@ use crate::{
     telemetry::{self, EmbeddedMetrics},
 };
 use tidemark_app::{
-    AccessCheck, Callers, Following, Hot, Invocation, Leaving, Lists, Live, Marking, People, Publishing, Stores, ViewSync,
-    Worker,
-    fan_out::FanOuts,
-    notices::NoticeBoard,
-    outage::{Later, Outage},
-    ports::{Clock, Failures, Metrics},
-    project::Projector,
-    reader::Readers,
+    AccessCheck, Callers, Clock, Following, Invocation, Leaving, Live, Marking, People, Publishing, Recorder, Stores, ViewSync,
+    Worker, fan_out::FanOuts, metrics::Metrics, notices::NoticeBoard, outage::Outage, project::Projector, reader::Readers,
     relations::Relations,
 };
 use tidemark_domain::{Card, HalfLife, Timestamp, UserId};
-use tidemark_facts::{CountUnits, DynamoFacts, Limits};
+use tidemark_facts::{CountUnits, Facts, Limits};
 use tidemark_http::{
     Admission, Problem,
     bodies::{NamesUser, Profiles},
 };
-use tidemark_queue::{SqsEvents, SqsLive, SqsTasks};
-use tidemark_views::{IamLogin, Redis, RedisOptions};
+use tidemark_queue::{Failures, LiveQueue, Queues, SqsEvents, SqsTasks};
+use tidemark_views::{IamLogin, RedisOptions, Views};
 
 /// The longest time that a function spends on a connection to Redis before its first request. Lambda ends a start after
 /// ten seconds.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// The use cases and adapters of a function. A process has one, and its invocations share it.
+/// The use cases of a function. A process has one, and its invocations share it.
 #[derive(Clone)]
 pub struct App {
     pub settings: Settings,
+    /// The stores of the use cases, for jobs that read or repair them.
+    pub stores: Arc<Stores>,
+    pub admission: Admission,
     pub publishing: Publishing,
     pub following: Following,
-    pub lists: Lists,
     pub marking: Marking,
     pub readers: Readers,
     pub relations: Relations,
     pub notices: NoticeBoard,
     pub people: People,
     pub leaving: Leaving,
-    pub admission: Admission,
     pub fan_outs: FanOuts,
     pub worker: Worker,
     pub live: Live,
-    pub sync: ViewSync,
-    /// The ports of the use cases, for jobs that need more than one of them.
-    pub stores: Arc<Stores>,
     pub projector: Projector,
-    /// Changes that the projector has given up.
-    pub failures: Arc<dyn Failures>,
-    /// Sends the events that continue segments of a walk.
-    pub walks: SqsEvents,
-    pub facts: DynamoFacts,
-    pub redis: Redis,
 }
 
 /// A function could not start, because `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read, or a login with IAM
@@ -105,25 +91,30 @@ impl App {
         if let Some(endpoint) = &settings.aws.sqs_endpoint {
             sqs = sqs.endpoint_url(endpoint);
         }
-        let facts = DynamoFacts {
+        let facts = Facts {
             client: aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
             tables: settings.tables.clone(),
             limits: Limits { following: settings.following_limit, pull_threshold: settings.pull_threshold },
         };
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
-        let failures = SqsTasks::new(sqs.clone(), settings.projector_failures_queue_url.clone());
-        let walks = SqsEvents::new(sqs.clone(), settings.walk_queue_url.clone());
-        let live = SqsLive::new(sqs.clone(), settings.live_queue_url.clone(), settings.live_posts_queue_url.clone());
-        let queue = SqsTasks::new(sqs, settings.fan_out_queue_url.clone());
+        let queues = Queues {
+            tasks: Arc::new(SqsTasks::new(sqs.clone(), settings.fan_out_queue_url.clone())),
+            live: LiveQueue::new(sqs.clone(), settings.live_queue_url.clone(), settings.live_posts_queue_url.clone()),
+            failures: Failures::new(sqs.clone(), settings.projector_failures_queue_url.clone()),
+            walks: SqsEvents::new(sqs, settings.walk_queue_url.clone()),
+        };
         let iam = settings.redis_iam_cache.as_ref().map(|cache| iam_login(cache, &config)).transpose()?;
-        let redis = Redis::new(&RedisOptions { iam, ..settings.redis.clone() })?.with_feed_cap(settings.feed_cap);
-        Ok(Self::assemble(settings, facts, ([queue, failures], live, walks), redis, metrics))
+        let views = Views::new(&RedisOptions { iam, ..settings.redis.clone() })?.with_feed_cap(settings.feed_cap);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let recorder = Arc::new(Recorder::new(metrics, clock.clone()));
+        let wait = |time| tokio::time::sleep(time).boxed();
+        Ok(Self::new(settings, Arc::new(Stores { facts, views, queues, clock, recorder, random: rand::random, wait })))
     }
 
     /// Connects to Redis in advance, so that the first request does not wait for a connection. A Redis that does not
     /// respond in time is left to the requests, which work without it.
     pub async fn connect_redis(&self) {
-        let connected = tokio::time::timeout(CONNECT_WITHIN, self.stores.progress.ping()).await;
+        let connected = tokio::time::timeout(CONNECT_WITHIN, self.stores.views.ping()).await;
         if !matches!(connected, Ok(Ok(()))) {
             tracing::debug!("Redis is not connected yet");
         }
@@ -151,69 +142,48 @@ impl App {
         self.stores.recorder.invocation(&context.env_config.function_name, &context.request_id)
     }
 
-    /// Connects the use cases to the adapters.
-    fn assemble(
-        settings: Settings,
-        facts: DynamoFacts,
-        ([queue, failures], live_queue, walks): ([SqsTasks; 2], SqsLive, SqsEvents),
-        redis: Redis,
-        metrics: Arc<dyn Metrics>,
-    ) -> Self {
-        let stores = Arc::new(Stores::new(
-            Arc::new(facts.clone()),
-            Arc::new(redis.clone()),
-            (Arc::new(queue), Arc::new(live_queue)),
-            Arc::new(SystemClock),
-            metrics,
-            rand::random,
-            |time| tokio::time::sleep(time).boxed(),
-        ));
-        let failures: Arc<dyn Failures> = Arc::new(failures);
+    /// Builds the use cases on these stores.
+    pub fn new(settings: Settings, stores: Arc<Stores>) -> Self {
         let outage = Outage::new(stores.clone());
-        let later = Later { stores: stores.clone(), outage: outage.clone() };
-        let half_life = HalfLife::new(settings.rank_half_life);
-        let (feed_cap, hot_posts) = (settings.feed_cap, Hot::default());
-        let readers = Readers { stores: stores.clone(), outage: outage.clone(), hot_posts, half_life, feed_cap };
-        let relations = Relations { stores: stores.clone(), outage: outage.clone(), first_pages: Hot::default() };
-        let notices = NoticeBoard { stores: stores.clone(), later: later.clone() };
-        let sync = ViewSync { readers: readers.clone(), later };
-        let people = People { stores: stores.clone(), later: sync.later.clone() };
-        let live = Live { stores: stores.clone(), readers: readers.clone() };
-        let fan_outs = FanOuts { stores: stores.clone(), sync: sync.clone(), live: live.clone() };
-        let admission = Admission {
-            user_claim: settings.user_claim.clone(),
-            callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
-            platforms_claim: settings.platforms_claim.clone(),
-            access: Some(AccessCheck { stores: stores.clone(), outage, per_minute: settings.limits }),
-        };
+        let (half_life, feed_cap) = (HalfLife::new(settings.rank_half_life), settings.feed_cap);
+        let readers = Readers::new(stores.clone(), outage.clone(), half_life, feed_cap);
+        let sync = ViewSync::new(stores.clone(), readers.clone(), outage.clone());
+        let live = Live::new(stores.clone(), readers.clone());
+        let fan_outs = FanOuts::new(stores.clone(), outage.clone(), live.clone(), half_life, feed_cap);
+        let publishing = Publishing::new(stores.clone(), outage.clone(), sync.clone(), fan_outs.clone());
+        let following = Following::new(stores.clone(), sync.clone());
+        let notices = NoticeBoard::new(stores.clone(), outage.clone());
+        let people = People::new(stores.clone(), outage.clone());
+        let leaving = Leaving::new(stores.clone(), outage.clone(), sync.clone(), following.clone(), publishing.clone());
         Self {
-            publishing: Publishing { stores: stores.clone(), fan_outs: fan_outs.clone() },
-            following: Following { stores: stores.clone(), sync: sync.clone() },
-            lists: Lists { stores: stores.clone(), sync: sync.clone() },
-            marking: Marking { stores: stores.clone(), sync: sync.clone(), live: live.clone() },
-            settings,
-            readers,
-            relations,
-            worker: Worker { fan_outs: fan_outs.clone() },
-            projector: Projector {
-                sync: sync.clone(),
-                fan_outs: fan_outs.clone(),
-                notices: notices.clone(),
-                people: people.clone(),
-                failures: failures.clone(),
+            admission: Admission {
+                user_claim: settings.user_claim.clone(),
+                callers: (settings.user_ids == UserIds::Mapped).then(|| Callers::new(stores.clone())),
+                platforms_claim: settings.platforms_claim.clone(),
+                access: Some(AccessCheck::new(stores.clone(), outage.clone(), settings.limits)),
             },
+            marking: Marking::new(stores.clone(), readers.clone(), sync.clone(), live.clone()),
+            relations: Relations::new(stores.clone(), outage.clone()),
+            worker: Worker::new(outage.clone(), fan_outs.clone(), leaving.clone()),
+            projector: Projector::new(
+                stores.clone(),
+                outage,
+                readers.clone(),
+                sync,
+                fan_outs.clone(),
+                notices.clone(),
+                people.clone(),
+            ),
+            settings,
+            stores,
+            publishing,
+            following,
+            readers,
             notices,
             people,
-            leaving: Leaving { fan_outs: fan_outs.clone() },
-            admission,
+            leaving,
             fan_outs,
             live,
-            sync,
-            stores,
-            failures,
-            walks,
-            facts,
-            redis,
         }
     }
 }

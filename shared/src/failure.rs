@@ -3,7 +3,7 @@
 use std::{error::Error, fmt};
 
 use lambda_runtime::Diagnostic;
-use tidemark_app::ports::StoreError;
+use tidemark_domain::StoreError;
 
 /// The error of an invocation. Lambda returns its kind as `errorType`, and its text as `errorMessage`.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! This crate assembles the [`App`] from its layers. The functions use it. A layer depends only on layers to its left:
 //!
 //! ```text
-//! domain <- app (use cases, ports) <- facts (DynamoDB), views (Redis), queue (SQS), http <- this crate <- functions
+//! domain <- facts (DynamoDB), views (Redis), queue (SQS) <- app (use cases) <- http <- this crate <- functions
 //! ```
 
 mod app;
@@ -16,8 +16,8 @@ pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use failure::Failure;
 pub use settings::{AuthorizerSettings, AwsOverrides, MigrationSources, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
-    Budget, Denied, Hide, Hiding, MarkForm, Membership, Place, PostChange, Recorder, Stores, fan_out, notices, once, outage,
-    ports, project, reader, relations,
+    Clock, Denied, Hide, Hiding, MarkForm, Membership, Place, PostChange, Recorder, Stores, fan_out, metrics, notices, once,
+    outage, project, reader, relations,
 };
 pub use tidemark_domain as domain;
 pub use tidemark_facts as facts;

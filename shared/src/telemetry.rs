@@ -11,7 +11,7 @@ use tracing_subscriber::{
 };
 
 use crate::{SystemClock, settings::xray_daemon, traces::Subsegments};
-use tidemark_app::ports::{Line, Metrics, Unit};
+use tidemark_app::metrics::{Line, Metrics, Unit};
 
 /// Starts logging at the level in `RUST_LOG`; `info` if it is absent. Starts [traces](crate::traces) if they are on.
 pub fn init() {
@@ -99,7 +99,7 @@ mod tests {
 
     use tidemark_app::{
         Recorder,
-        ports::{Metric, Property},
+        metrics::{Metric, Property},
     };
     use tidemark_domain::Timestamp;
 

@@ -352,7 +352,7 @@ impl World {
             let Some(app) = self.stack.app(&function.binary) else { continue };
             let reads = ["follow", "mark-read", "notice", "read-feed"].contains(&function.binary.as_str());
             until(&format!("{} calls Redis", function.binary), async || {
-                app.stores.progress.ping().await.is_ok() && !(reads && app.readers.outage.check().await.is_err())
+                app.stores.views.ping().await.is_ok() && !(reads && app.readers.check_views().await.is_err())
             })
             .await;
         }
@@ -378,8 +378,8 @@ impl World {
 
     /// The number of followers that the facts count.
     pub async fn follower_count(&self, author: u64) -> u64 {
-        let edges = &self.stack.app("follow").expect("follow runs in this process").stores.edges;
-        edges.follower_counts(user_id(author)).await.expect("counts").iter().sum()
+        let facts = &self.stack.app("follow").expect("follow runs in this process").stores.facts;
+        facts.follower_counts(user_id(author)).await.expect("counts").iter().sum()
     }
 
     /// Asserts that each of these readers has this number of unread posts.

@@ -10,7 +10,7 @@ use redis::{
     cluster::ClusterClientBuilder,
     cluster_async::ClusterConnection,
 };
-use tidemark::views::{Redis, RedisOptions};
+use tidemark::views::{RedisOptions, Views};
 use tidemark_local::{RedisData, RedisSetup};
 
 use crate::{World, variable};
@@ -157,10 +157,10 @@ impl World {
     }
 
     /// A connection as functions have it, with longer timeouts than theirs.
-    pub fn patient_redis(&self) -> Redis {
+    pub fn patient_redis(&self) -> Views {
         let (connect_timeout, response_timeout) = (Duration::from_secs(5), Duration::from_secs(10));
         let options = RedisOptions { connect_timeout, response_timeout, ..self.stack.redis_options().clone() };
-        Redis::new(&options).expect("a Redis URL")
+        Views::new(&options).expect("a Redis URL")
     }
 
     /// A connection of the test to all of Redis.

@@ -4,7 +4,10 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark::{facts::schema, ports::List, views::keys};
+use tidemark::{
+    facts::schema,
+    views::{List, keys},
+};
 use tidemark_tests::{Response, User, World, ids, texts, user_id, world};
 
 const READER: u64 = 7;

@@ -8,7 +8,7 @@ use std::{
 
 use regex_lite::Regex;
 use serde_json::Value;
-use tidemark::{domain::Timestamp, ports::Metric};
+use tidemark::{domain::Timestamp, metrics::Metric};
 use tidemark_local::RedisData;
 use tidemark_tests::{User, World};
 

@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
-use tidemark::{
-    domain::{HalfLife, Timestamp},
-    reader::{FeedQuery, Readers},
-};
+use tidemark::{App, Settings, domain::Timestamp, reader::FeedQuery};
 use tidemark_local::RedisData;
 use tidemark_tests::{User, World, ids, parameter, user_id, world, world_with};
 
@@ -292,7 +289,8 @@ fn another_half_life_scores_again() {
         publish_all(world, [(1, 3)]).await;
         assert_ranked(&reader, &[("1-1", 3)]).await;
         let app = world.stack.app("read-feed").unwrap();
-        let readers = Readers { half_life: HalfLife::new(std::time::Duration::from_secs(60)), ..app.readers.clone() };
+        let settings = Settings { rank_half_life: std::time::Duration::from_secs(60), ..app.settings.clone() };
+        let readers = App::new(settings, app.stores.clone()).readers;
         let query =
             FeedQuery { list: None, status: Default::default(), before: None, since: None, limit: 5, parts: Default::default() };
         let page = readers.ranked_page(user_id(READER), query).await.unwrap();

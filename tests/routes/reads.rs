@@ -5,10 +5,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tidemark::{
-    MarkForm, Stores,
+    App, Clock, MarkForm, Stores,
     domain::{NewPost, PostId, Timestamp},
     once::Once,
-    ports::Clock,
 };
 use tidemark_tests::{User, World, texts, user_id, world};
 
@@ -91,10 +90,10 @@ impl Clock for Skewed {
 
 /// Marks everything read on a machine whose clock differs by this. Returns the number of posts that were unread.
 async fn mark_all_at(world: &World, reader: u64, ms: i64) -> u64 {
-    let mut marking = world.stack.app("mark-read").unwrap().marking.clone();
-    let clock = Arc::new(Skewed(marking.stores.clock.clone(), ms));
-    marking.stores = Arc::new(Stores { clock, ..(*marking.stores).clone() });
-    match marking.mark_many(user_id(reader), MarkForm::Before(None), None).await.unwrap() {
+    let app = world.stack.app("mark-read").unwrap();
+    let clock = Arc::new(Skewed(app.stores.clock.clone(), ms));
+    let app = App::new(app.settings.clone(), Arc::new(Stores { clock, ..(*app.stores).clone() }));
+    match app.marking.mark_many(user_id(reader), MarkForm::Before(None), None).await.unwrap() {
         Once::Done(marked) => marked.changed,
         Once::KeyReused => unreachable!("no key"),
     }
@@ -240,7 +239,7 @@ fn an_author_with_old_unread_posts_alone_has_the_place_of_the_newest_live_post()
         let app = world.stack.app("publish").unwrap();
         for seq in 1..=4_200_u64 {
             let post = NewPost::titled(user_id(41), &format!("post {seq}"));
-            app.stores.posts.publish(&post, 1, None, Timestamp::from_ms(1_000 + seq)).await.unwrap();
+            app.stores.facts.publish_post(&post, 1, None, Timestamp::from_ms(1_000 + seq)).await.unwrap();
         }
         world.publish_and_deliver(42, "x").await;
         world.publish_and_deliver(41, "deleted").await;

@@ -254,8 +254,8 @@ fn six_hundred_concurrent_follows_make_five_hundred_edges() {
         let (made, refused): (Vec<_>, Vec<_>) = (2..).zip(&responses).partition(|(_, response)| response.status == 200);
         assert_eq!((made.len(), refused.len()), (500, 100));
         assert!(refused.iter().all(|(_, response)| response.problem() == (422, "/problems/following-limit")));
-        let edges = &world.stack.app("follow").unwrap().stores.edges;
-        assert_eq!(edges.following(user_id(1)).await.unwrap().len(), 500);
+        let facts = &world.stack.app("follow").unwrap().stores.facts;
+        assert_eq!(facts.following(user_id(1)).await.unwrap().len(), 500);
 
         // Exactly one place is free again.
         reader.delete(&format!("/v1/following/{}", made[0].0)).await.ok();

@@ -196,10 +196,10 @@ impl Cell<'_> {
         let world = self.world;
         match step {
             "fact" => {
-                let reads = &world.stack.app("mark-read").unwrap().stores.reads;
+                let facts = &world.stack.app("mark-read").unwrap().stores.facts;
                 let state = ReadState { version: 1, read: [1].into_iter().collect(), ..ReadState::default() };
                 // The second time, the state is there.
-                reads.put(user_id(self.reader), user_id(self.author), &state).await.unwrap();
+                facts.put_reads(user_id(self.reader), user_id(self.author), &state).await.unwrap();
                 world.idle().await;
                 world.user(self.reader).get("/v1/unread").await
             }

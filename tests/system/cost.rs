@@ -395,24 +395,24 @@ fn a_post_that_was_read_before_an_edit_is_not_stored_after_redis_lost_the_edit()
         let (author, reader) = (world.user(1), world.user(7));
         author.publish("Before").await;
         let app = world.stack.app("read-feed").unwrap();
-        let (id, views) = ("1-1".parse().unwrap(), &app.stores.post_views);
+        let (id, views) = ("1-1".parse().unwrap(), &app.stores.views);
         let read = |lease| async move {
-            views.lease(&[id], lease).await.unwrap();
-            let (post, text) = app.stores.posts.with_texts(&[id]).await.unwrap().remove(&id).unwrap();
+            views.lease_posts(&[id], lease).await.unwrap();
+            let (post, text) = app.stores.facts.posts_with_texts(&[id]).await.unwrap().remove(&id).unwrap();
             [(post.into(), text)]
         };
         let before = read(1).await;
         author.put_body("/v1/posts/1-1", &json!({ "title": "After" })).await.ok();
         world.flush_redis().await;
-        views.remember(&before, Some(1)).await.unwrap();
+        views.remember_posts(&before, Some(1)).await.unwrap();
         assert_eq!(reader.get("/v1/posts/1-1").await.ok()["title"], "After");
         // Another reader took the lease, so it read the facts later.
         let (first, second) = (read(2).await, read(3).await);
         world.flush_redis().await;
-        views.lease(&[id], 3).await.unwrap();
-        views.remember(&first, Some(2)).await.unwrap();
+        views.lease_posts(&[id], 3).await.unwrap();
+        views.remember_posts(&first, Some(2)).await.unwrap();
         assert!(views.summaries(&[id]).await.unwrap().is_empty());
-        views.remember(&second, Some(3)).await.unwrap();
+        views.remember_posts(&second, Some(3)).await.unwrap();
         assert_eq!(views.summaries(&[id]).await.unwrap().len(), 1);
     });
 }

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tidemark::{
     App,
     domain::{NewPost, Post, Timestamp, UserId},
-    ports::{FanOut, Published},
+    facts::Published,
+    queue::FanOut,
 };
 use tidemark_local::Options;
 use tidemark_tests::{User, World, number_from, stream_record, world, world_with};
@@ -51,7 +52,7 @@ pub(crate) async fn delivery(world: &World, post: &str, names: &[&str]) -> Value
 
 /// Publishes a post in the facts, as a function does that dies after the transaction.
 pub(crate) async fn publish_in_facts(app: &App, author: UserId, followers: u64, at: Timestamp) -> (Post, FanOut) {
-    let published = app.stores.posts.publish(&NewPost::titled(author, "cut off"), followers, None, at).await.unwrap();
+    let published = app.stores.facts.publish_post(&NewPost::titled(author, "cut off"), followers, None, at).await.unwrap();
     let Published::Created(post, head) = published else { panic!("{published:?}") };
     let fan_out = FanOut::of(&post, &head);
     (post, fan_out)

@@ -28,7 +28,7 @@ async fn unfollow(world: &World, number: u64) {
     let now = app.stores.clock.now();
     at_once(8, 0..number, async |author| {
         let gone = Edge { following: true, ..Edge::never(user_id(READER), user_id(100_000 + author)) }.ended(now);
-        app.stores.reader_views.drop_author(&gone).await.unwrap();
+        app.stores.views.drop_author(&gone).await.unwrap();
     })
     .await;
 }
@@ -82,13 +82,13 @@ fn a_late_follow_does_not_come_back_after_its_tombstone_is_lost() {
         world.publish_and_deliver(AUTHOR, "stays").await;
         world.publish_and_deliver(LEFT, "gone").await;
         let (user, app) = (user_id(READER), app(world));
-        let follow = app.stores.edges.edges(user, &[user_id(LEFT)]).await.unwrap().remove(&user_id(LEFT)).unwrap();
+        let follow = app.stores.facts.edges(user, &[user_id(LEFT)]).await.unwrap().remove(&user_id(LEFT)).unwrap();
         reader.delete(&format!("/v1/following/{LEFT}")).await.ok();
         world.idle().await;
         let shows = async |when: &str| {
             assert_eq!(reader.feed_ids().await, ["1-1"], "{when}");
             assert_eq!(reader.unread_total().await, 1, "{when}");
-            let view = app.stores.reader_views.view(user, 100).await.unwrap().unwrap();
+            let view = app.stores.views.reader_view(user, 100).await.unwrap().unwrap();
             assert!(view.state.authors.keys().eq([&user_id(AUTHOR)]), "{when}: {:?}", view.state.authors);
         };
         for rebuilt in [false, true] {
@@ -104,7 +104,7 @@ fn a_late_follow_does_not_come_back_after_its_tombstone_is_lost() {
             if rebuilt {
                 shows("before the late gate").await;
             }
-            app.stores.reader_views.open_gate(user, std::slice::from_ref(&follow)).await.unwrap();
+            app.stores.views.open_gate(user, std::slice::from_ref(&follow)).await.unwrap();
             world.publish_and_deliver(LEFT, "not for this reader").await;
             shows("after a late gate").await;
         }

@@ -24,9 +24,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::{
-    SystemClock,
+    Clock as _, SystemClock,
     domain::{Timestamp, feed::FeedCap},
-    ports::Clock as _,
 };
 use tidemark_local::{RedisData, Weather};
 use tidemark_tests::{Kind, Model, PATIENCE, Post, Response, World, deployed_timeouts, world_with};

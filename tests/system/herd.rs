@@ -205,8 +205,8 @@ fn a_post_that_a_rebuild_does_not_know_yet_is_delivered_to_the_view() {
         // the post.
         world.stack.pause("projector").await.unwrap();
         let (stores, post) = (&world.stack.app("publish").unwrap().stores, NewPost::titled(author, "killed"));
-        let followers: u64 = stores.edges.follower_counts(author).await.unwrap().iter().sum();
-        stores.posts.publish(&post, followers, None, stores.clock.now()).await.unwrap();
+        let followers: u64 = stores.facts.follower_counts(author).await.unwrap().iter().sum();
+        stores.facts.publish_post(&post, followers, None, stores.clock.now()).await.unwrap();
         lose_view(world, 3).await;
         assert_eq!(world.user(3).unread_total().await, 30, "the head in Redis does not have the post");
         until("reconcile resumes the fan-out", async || {

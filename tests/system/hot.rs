@@ -37,7 +37,7 @@ pub(crate) async fn split(dynamodb: &aws_sdk_dynamodb::Client, author: u64, shar
 }
 
 async fn parts(world: &World, author: u64) -> Vec<CounterItem> {
-    let parts = world.stack.app("follow").unwrap().facts.follower_parts(user_id(author)).await.unwrap();
+    let parts = world.stack.app("follow").unwrap().stores.facts.follower_parts(user_id(author)).await.unwrap();
     parts.into_iter().flatten().collect()
 }
 
@@ -240,7 +240,7 @@ fn a_split_count_that_is_wrong_is_no_error_and_is_repaired_as_a_whole() {
             &[(0, "changes", s("many"))],
             &[(0, "parts", s("many")), (0, "count", n(3))],
         ];
-        let views = &world.stack.app("follow").unwrap().stores.relation_views;
+        let views = &world.stack.app("follow").unwrap().stores.views;
         for damage in damages {
             for (part, attribute, value) in damage {
                 let part = schema::followers_part(user_id(AUTHOR), shard, *part);

@@ -10,7 +10,7 @@ use aws_sdk_sqs::config::{Credentials, SharedCredentialsProvider};
 use futures::future::join_all;
 use redis::{Cmd, aio::MultiplexedConnection};
 use serde_json::json;
-use tidemark::views::{IamLogin, Redis, RedisOptions};
+use tidemark::views::{IamLogin, RedisOptions, Views};
 use tidemark_local::{ClusterSetup, RedisSetup};
 use tidemark_tests::{
     LegacyRedis, World, redis_setup,
@@ -122,11 +122,11 @@ async fn nothing_is_refused_while_tokens_expire(world: &World) {
     server.tokens_expire().await;
 
     let stale = IamLogin { now: || now() - Duration::from_secs(60), ..login("a-key") };
-    let refused = Redis::new(&options(world, stale)).unwrap().query::<String>("test", redis::cmd("PING")).await;
+    let refused = Views::new(&options(world, stale)).unwrap().query::<String>("test", redis::cmd("PING")).await;
     assert!(refused.is_err(), "an old token must not be accepted: {refused:?}");
 
     let renewed = IamLogin { renew_after: Duration::from_millis(300), ..login("a-key") };
-    let redis = Redis::new(&options(world, renewed)).unwrap();
+    let redis = Views::new(&options(world, renewed)).unwrap();
     let (done, failed, over) = (Cell::new(0_u64), Cell::new(0_u64), Cell::new(false));
     let line = async |line: u64| {
         let key = format!("{{{line}}}:iam");

@@ -88,7 +88,7 @@ async fn erased(world: &World) -> Value {
 /// Every item with the user's id, and every key of Redis with it.
 async fn traces(world: &World) -> Vec<String> {
     let mut found: Vec<String> = items(world).await.into_iter().map(|(table, item)| format!("{table} {item:?}")).collect();
-    let redis = &world.stack.app("fan-out").unwrap().redis;
+    let redis = &world.stack.app("fan-out").unwrap().stores.views;
     let mut cursor = 0;
     loop {
         let (next, keys) = redis.scan("scan", cursor, &[]).await.unwrap();

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{CountsDigest, Modes, PostId, Timestamp},
-    ports::{ClaimedUpdate, Connection, LiveTask, Notified, Told},
-    queue::decode,
-    views::keys,
+    domain::{CountsDigest, Modes, PostId, Timestamp, Told},
+    queue::{Connection, LiveTask, decode},
+    views::{ClaimedUpdate, Notified, keys},
 };
 use tidemark_tests::{LiveConnection, PATIENCE, World, parameter, request_limits, until, user_id, world, world_with};
 
@@ -196,10 +195,9 @@ fn a_delivery_without_an_announcement_does_not_delay_a_message() {
         connection.total(1).await;
         world.idle().await;
         let stores = world.stack.app("fan-out").unwrap().stores.clone();
-        let key = stores.posts.posts(&[post]).await.unwrap()[&post].key();
+        let key = stores.facts.posts(&[post]).await.unwrap()[&post].key();
         let readers = [user_id(READER)];
-        let deliver =
-            async |announce| stores.reader_views.deliver(&readers, key, Modes::default(), announce).await.unwrap().notified;
+        let deliver = async |announce| stores.views.deliver(&readers, key, Modes::default(), announce).await.unwrap().notified;
         let nobody = Notified::default();
         assert_eq!(deliver(false).await, nobody);
         let announced = deliver(true).await;
@@ -364,11 +362,13 @@ fn a_message_that_nobody_posted_is_told_after_the_next_ping() {
 fn a_note_that_is_late_does_not_hide_a_later_message() {
     watched(async |world, _connection| {
         world.idle().await;
-        let views = world.stack.app("live").unwrap().stores.live_views.clone();
+        let views = world.stack.app("live").unwrap().stores.views.clone();
         let claim = async || {
             let mut claimed = None;
             until("a second is over", async || {
-                if let Ok(ClaimedUpdate::Claimed { at, connections, .. }) = views.claim(&[user_id(READER)]).await.remove(0) {
+                if let Ok(ClaimedUpdate::Claimed { at, connections, .. }) =
+                    views.claim_updates(&[user_id(READER)]).await.remove(0)
+                {
                     claimed = Some((at, connections.into_iter().next().unwrap()));
                 }
                 claimed.is_some()
@@ -381,7 +381,10 @@ fn a_note_that_is_late_does_not_hide_a_later_message() {
         let (second, (_, known)) = claim().await;
         assert_eq!(known, None, "a message is on its way");
         for (at, counts) in [(second, CountsDigest(2)), (first, CountsDigest(1))] {
-            views.told(&[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts }], None).await.unwrap();
+            views
+                .note_told(&[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts }], None)
+                .await
+                .unwrap();
         }
         assert_eq!(claim().await.1.1, Some(CountsDigest(2)));
     });
@@ -392,8 +395,8 @@ async fn lose_a_post(world: &World) -> String {
     world.stack.pause("live").await.unwrap();
     let post = world.user(AUTHOR).publish("never told").await;
     lose_messages(world, "LiveQueue").await;
-    let views = world.stack.app("live").unwrap().stores.live_views.clone();
-    let claim = async || views.claim(&[user_id(READER)]).await.remove(0).unwrap();
+    let views = world.stack.app("live").unwrap().stores.views.clone();
+    let claim = async || views.claim_updates(&[user_id(READER)]).await.remove(0).unwrap();
     until("a message begins", async || matches!(claim().await, ClaimedUpdate::Claimed { .. })).await;
     assert_eq!(claim().await, ClaimedUpdate::TooEarly);
     post

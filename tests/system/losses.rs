@@ -9,9 +9,8 @@ use futures::{StreamExt as _, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{Edge, PostId, PostSummary, PostText, Timestamp, UserId},
-    ports::{FanOutKind, List, PostViews, ProgressViews, RelationViews, Start},
-    views::keys,
+    domain::{Edge, FanOutKind, PostId, PostSummary, PostText, Timestamp, UserId},
+    views::{List, Start, Views, keys},
 };
 use tidemark_tests::{Connection, World, user_id, world};
 
@@ -233,8 +232,8 @@ fn each_key_that_is_lost_alone_leaves_every_page_as_the_facts_say() {
 }
 
 /// The members of a cached list; `None` if it is not cached.
-async fn cached(views: &dyn RelationViews, list: List) -> Option<Vec<UserId>> {
-    let slice = views.slice(user_id(1), list, Start::Below(None), 10).await.unwrap()?;
+async fn cached(views: &Views, list: List) -> Option<Vec<UserId>> {
+    let slice = views.list_slice(user_id(1), list, Start::Below(None), 10).await.unwrap()?;
     Some(slice.items.into_iter().map(|relation| relation.user).collect())
 }
 
@@ -247,16 +246,16 @@ fn a_late_follow_does_not_come_back_in_a_list_whose_departures_were_lost() {
         let unfollow = follow.ended(Timestamp::from_ms(9));
         for lost in ["", ":gone"] {
             for list in [List::Following(user), List::Fans(author)] {
-                RelationViews::lease(&views, list, 7).await.unwrap();
-                RelationViews::fill(&views, list, 7, &[], Timestamp::default()).await.unwrap();
+                views.lease_list(list, 7).await.unwrap();
+                views.fill_list(list, 7, &[], Timestamp::default()).await.unwrap();
             }
             for edge in [&follow, &unfollow] {
-                views.apply(std::slice::from_ref(edge)).await.unwrap();
+                views.apply_edges(std::slice::from_ref(edge)).await.unwrap();
             }
             for list in [List::Following(user), List::Fans(author)] {
                 redis.del::<_, ()>(format!("{}{lost}", keys::list(list)[0])).await.unwrap();
             }
-            views.apply(std::slice::from_ref(&follow)).await.unwrap();
+            views.apply_edges(std::slice::from_ref(&follow)).await.unwrap();
             for list in [List::Following(user), List::Fans(author)] {
                 let members = cached(&views, list).await;
                 assert!(members.as_ref().is_none_or(Vec::is_empty), "{list:?} without {lost:?}: {members:?}");
@@ -300,10 +299,10 @@ fn a_summary_from_before_an_edit_is_not_stored_if_the_edited_one_was_lost() {
         let text = Some(PostText::default());
         for lost in [keys::post(id)[0].clone(), keys::text(id)] {
             world.flush_redis().await;
-            PostViews::lease(&views, &[id], 7).await.unwrap();
-            views.remember(&[(summary("edited", 2), text.clone())], None).await.unwrap();
+            views.lease_posts(&[id], 7).await.unwrap();
+            views.remember_posts(&[(summary("edited", 2), text.clone())], None).await.unwrap();
             redis.del::<_, ()>(&lost).await.unwrap();
-            views.remember(&[(summary("from before", 1), text.clone())], Some(7)).await.unwrap();
+            views.remember_posts(&[(summary("from before", 1), text.clone())], Some(7)).await.unwrap();
             let known = views.summaries(&[id]).await.unwrap().remove(&id);
             assert!(known.as_ref().is_none_or(|known| known.revision == 2), "without {lost}: {known:?}");
         }

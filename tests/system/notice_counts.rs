@@ -8,14 +8,15 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
+    App,
     domain::{NoticeReads, UserId},
-    ports::{NoticeRecord, NoticeView},
+    views::{NoticeRecord, NoticeView},
 };
 use tidemark_tests::{World, user_id, world};
 
 use crate::{
     notice_histories::Model,
-    notices::{board, platform},
+    notices::{patient, platform},
     publish_notices,
 };
 
@@ -136,8 +137,8 @@ fn a_count_costs_one_round_trip_of_two_commands_with_a_hundred_thousand_readers(
     world(async |world| {
         let mut rng = StdRng::seed_from_u64(SEED);
         publish_notices(world, &[9], 1..=300).await;
-        let (board, platform) = (board(world), platform(9));
-        let views = board.stores.notice_views.clone();
+        let App { notices: board, stores, .. } = patient(world);
+        let (views, platform) = (&stores.views, platform(9));
         board.board(platform, UserId::MIN).await.unwrap();
         let used = async || world.redis_sum::<u64>("memory", "used_memory").await;
         let before = used().await;

@@ -14,16 +14,17 @@ use std::{
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::{
-    Stores, SystemClock,
-    domain::{NoticeContent, NoticeCounts, NoticeId, Platform, Seq, Timestamp},
+    App, Clock, Stores, SystemClock,
+    domain::{IdempotencyKey, NoticeContent, NoticeCounts, NoticeId, Platform, Seq, Timestamp},
+    facts::NoticesPublished,
     notices::{NoticeBoard, NoticeEdited, NoticesMarked},
     once::Once,
-    ports::{Clock, IdempotencyKey, NoticeView, NoticesPublished},
+    views::NoticeView,
 };
 use tidemark_reconcile::{Plan, Reconcile, Segment};
 use tidemark_tests::{World, user_id, world};
 
-use crate::notices::{board, content, platform};
+use crate::notices::{content, patient, platform};
 
 #[derive(Clone)]
 pub(crate) struct TestClock(pub Arc<AtomicU64>);
@@ -110,6 +111,7 @@ impl Model {
 
 struct History {
     board: NoticeBoard,
+    stores: Arc<Stores>,
     clock: TestClock,
     platform: Platform,
     users: Vec<u64>,
@@ -193,7 +195,7 @@ impl History {
             76..80 => world.flush_redis().await,
             80..85 => self.repeat().await,
             85..90 => {
-                let (head, reads) = self.board.stores.notices.state(self.platform, user_id(id)).await.unwrap();
+                let (head, reads) = self.stores.facts.notice_state(self.platform, user_id(id)).await.unwrap();
                 self.old.push(NoticeView::Head(self.platform, head));
                 self.old.push(NoticeView::Reads(user_id(id), self.platform, reads));
             }
@@ -243,9 +245,9 @@ impl History {
     async fn late(&mut self) {
         let Some(view) = self.old.choose(&mut self.rng).cloned() else { return };
         match self.rng.random_range(0..3) {
-            0 => self.board.stores.notice_views.replace_notices(&view).await.unwrap(),
+            0 => self.stores.views.replace_notices(&view).await.unwrap(),
             // Without the lease: the writer held it, and a change took it away.
-            1 => self.board.stores.notice_views.fill_notices(&[view], self.rng.random()).await.unwrap(),
+            1 => self.stores.views.fill_notices(&[view], self.rng.random()).await.unwrap(),
             _ => {
                 let reader = user_id(self.users[self.rng.random_range(0..self.users.len())]);
                 self.board.sync(self.platform, self.rng.random::<bool>().then_some(reader)).await.unwrap();
@@ -281,11 +283,13 @@ fn random_histories_of_notices_end_in_agreement_with_the_model() {
         let histories = join_all((0..TOGETHER).map(async |seed| {
             // Ahead of the real time, so that DynamoDB removes no item that has not expired by this clock.
             let clock = TestClock(Arc::new(AtomicU64::new(SystemClock.now().ms() + 3_600_000)));
-            let mut board = board(world);
-            board.stores = Arc::new(Stores { clock: Arc::new(clock.clone()), ..(*board.stores).clone() });
+            let app = patient(world);
+            let stores = Arc::new(Stores { clock: Arc::new(clock.clone()), ..(*app.stores).clone() });
+            let board = App::new(app.settings, stores.clone()).notices;
             let users = (0..4).map(|index| if index % 2 == 0 { u64::MAX - seed * 10 - index } else { seed * 10 + index + 1 });
             let mut history = History {
                 board,
+                stores,
                 clock,
                 platform: platform(100 + seed as u16),
                 users: users.collect(),
@@ -298,10 +302,10 @@ fn random_histories_of_notices_end_in_agreement_with_the_model() {
                 history.operate(world, step).await;
                 history.compare(seed, step).await;
             }
-            let head = history.board.stores.notices.head(history.platform).await.unwrap();
+            let head = history.stores.facts.platform_head(history.platform).await.unwrap();
             for (seq, notice) in history.model.live(history.now()) {
                 let live = head.find(seq, history.clock.now()).unwrap();
-                let readers = history.board.stores.notices.readers(history.platform, live.slot).await.unwrap();
+                let readers = history.stores.facts.notice_readers(history.platform, live.slot).await.unwrap();
                 assert_eq!(readers, notice.read_by.len() as u64, "seed {seed}: readers of {seq}");
             }
             history

@@ -8,14 +8,12 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    Stores, SystemClock,
+    App, Clock, Stores, SystemClock,
     domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, notices::MAX_LIVE},
     facts::schema,
     notices::{NoticeBoard, NoticeEdited},
     once::Once,
-    outage::{Later, Outage},
-    ports::{Clock, NoticeRecord, NoticeView},
-    views::{Redis, RedisOptions, keys},
+    views::{NoticeRecord, NoticeView, RedisOptions, Views, keys},
 };
 use tidemark_tests::{
     Response, User, World,
@@ -26,10 +24,13 @@ use tidemark_tests::{
 use crate::{publish_notices, refusal};
 
 /// The use cases alone, on a connection with long timeouts. So a read goes to the facts only when the test causes it.
+pub(crate) fn patient(world: &World) -> App {
+    let app = world.stack.app("notice").unwrap();
+    App::new(app.settings.clone(), Arc::new(Stores { views: world.patient_redis(), ..(*app.stores).clone() }))
+}
+
 pub(crate) fn board(world: &World) -> NoticeBoard {
-    let board = world.stack.app("notice").unwrap().notices.clone();
-    let notice_views = Arc::new(world.patient_redis());
-    NoticeBoard { stores: Arc::new(Stores { notice_views, ..(*board.stores).clone() }), ..board }
+    patient(world).notices
 }
 
 pub(crate) fn content(title: &str, expires_at: Option<Timestamp>) -> NoticeContent {
@@ -59,7 +60,7 @@ async fn put_head(world: &World, platform: Platform, head: &PlatformHead) {
 #[test]
 fn facts_read_before_a_change_or_a_loss_are_not_stored_after_it() {
     world(async |world| {
-        let views = board(world).stores.notice_views.clone();
+        let views = patient(world).stores.views.clone();
         let (reader, platform) = (user_id(7), platform(3));
         let record = NoticeRecord::Reads(reader, platform);
         let state = |version, slots: &[u64]| {
@@ -149,12 +150,12 @@ fn a_repeated_mark_updates_the_view_that_an_interrupted_mark_missed() {
         publish_notices(world, &[3], ["x"]).await;
         world.idle().await;
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1);
-        let facts = board(world).stores.notices.clone();
-        let (head, before) = facts.state(platform(3), user_id(7)).await.unwrap();
+        let facts = patient(world).stores.facts.clone();
+        let (head, before) = facts.notice_state(platform(3), user_id(7)).await.unwrap();
         let mut after = before.clone();
         after.read.insert(head.live[0].slot);
         world.stack.pause("projector").await.unwrap();
-        assert!(facts.put_reads(user_id(7), platform(3), &before, after, None, false).await.unwrap().is_some());
+        assert!(facts.replace_notice_reads(user_id(7), platform(3), &before, after, None, false).await.unwrap().is_some());
         assert_eq!(counts(&reader, 3).await.ok()["unread"], 1, "the function died before it updated the view");
         assert_eq!(reader.put("/v1/notices/3-1/read").await.ok(), json!({ "read": true, "unread": 0 }));
         assert_eq!(counts(&reader, 3).await.ok(), json!({ "unread": 0, "read": 1 }));
@@ -208,22 +209,19 @@ fn without_redis_notices_come_from_facts_and_surviving_views_are_updated() {
 fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
     world(async |world| {
         publish_notices(world, &[3], ["x"]).await;
-        let (board, id) = (board(world), NoticeId { platform: platform(3), seq: 1 });
+        let (app, id) = (patient(world), NoticeId { platform: platform(3), seq: 1 });
         world.stack.pause("projector").await.unwrap();
         // One process cannot reach Redis. Another one has just seen that there is no outage.
         let closed = RedisOptions { url: "redis://127.0.0.1:1".to_owned(), ..world.stack.redis_options().clone() };
-        let process = |stores: Arc<Stores>| NoticeBoard {
-            later: Later { outage: Outage::new(Arc::clone(&stores)), stores: Arc::clone(&stores) },
-            stores,
-        };
-        let notice_views = Arc::new(Redis::new(&closed).unwrap());
-        let without_redis = process(Arc::new(Stores { notice_views, ..(*board.stores).clone() }));
-        let other = process(Arc::clone(&board.stores));
+        let process = |stores: Arc<Stores>| App::new(app.settings.clone(), stores).notices;
+        let views = Views::new(&closed).unwrap();
+        let without_redis = process(Arc::new(Stores { views, ..(*app.stores).clone() }));
+        let other = process(Arc::clone(&app.stores));
         let before = *other.board(id.platform, user_id(7)).await.unwrap().find(1).unwrap();
         let edited = without_redis.edit(user_id(900), id, &content("y", None), true, None).await.unwrap();
         assert!(matches!(edited, NoticeEdited::Stands(_)));
         other.mark(user_id(7), id, true).await.unwrap().unwrap();
-        let (head, reads) = board.stores.notices.state(id.platform, user_id(7)).await.unwrap();
+        let (head, reads) = app.stores.facts.notice_state(id.platform, user_id(7)).await.unwrap();
         let after = head.live[0];
         assert!(after.slot > before.slot && reads.read.contains(after.slot), "{before:?}, {after:?}: {reads:?}");
         world.stack.resume("projector").unwrap();
@@ -300,14 +298,14 @@ fn a_full_platform_refuses_a_notice_and_no_other_platform_gets_it() {
 fn a_change_of_several_transactions_is_exact_although_another_caller_interferes() {
     const NOTICES: u64 = 300;
     world(async |world| {
-        let (board, platform) = (board(world), platform(5));
+        let App { notices: board, stores, .. } = patient(world);
+        let platform = platform(5);
         let live = (1..=NOTICES).map(|seq| LiveNotice { seq, slot: seq * 40, revision: seq, expires_at: None }).collect();
         let latest_at = Timestamp::from_ms(1);
         let head = PlatformHead { version: NOTICES, latest_seq: NOTICES, latest_slot: NOTICES * 40, latest_at, live };
         put_head(world, platform, &head).await;
         let readers = async || {
-            join_all(head.live.iter().map(async |notice| board.stores.notices.readers(platform, notice.slot).await.unwrap()))
-                .await
+            join_all(head.live.iter().map(async |notice| stores.facts.notice_readers(platform, notice.slot).await.unwrap())).await
         };
 
         let devices = (0..4).map(async |device| match device {
@@ -318,7 +316,7 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
         let (_, others) = futures::join!(join_all(devices), join_all(others));
         assert!(others.iter().all(|marked| matches!(marked, Ok(Once::Done(marked)) if marked.counts.unread == 100)));
         assert_eq!(board.board(platform, user_id(7)).await.unwrap().counts().unread, 0);
-        assert!(board.stores.notices.reads(platform, user_id(7)).await.unwrap().version >= 4, "several transactions");
+        assert!(stores.facts.notice_reads(platform, user_id(7)).await.unwrap().version >= 4, "several transactions");
         let expected: Vec<u64> = (1..=NOTICES).map(|seq| if seq <= 200 { 3 } else { 1 }).collect();
         assert_eq!(readers().await, expected);
 
@@ -327,10 +325,10 @@ fn a_change_of_several_transactions_is_exact_although_another_caller_interferes(
         }
         assert_eq!(readers().await[0], 2);
         // Half of the change is done, as after the death of the function. The next caller resumes it.
-        let before = board.stores.notices.reads(platform, user_id(9)).await.unwrap();
+        let before = stores.facts.notice_reads(platform, user_id(9)).await.unwrap();
         let half = NoticeReads { read: (1..=150).map(|seq| seq * 40).collect(), ..before.clone() };
-        board.stores.notices.put_reads(user_id(9), platform, &before, half.clone(), None, false).await.unwrap().unwrap();
-        let again = board.stores.notices.put_reads(user_id(9), platform, &before, half, None, false).await.unwrap();
+        stores.facts.replace_notice_reads(user_id(9), platform, &before, half.clone(), None, false).await.unwrap().unwrap();
+        let again = stores.facts.replace_notice_reads(user_id(9), platform, &before, half, None, false).await.unwrap();
         assert_eq!(again, None, "nothing twice");
         let marked = board.mark_through(user_id(9), platform, NOTICES, None).await.unwrap();
         assert!(matches!(marked, Once::Done(marked) if marked.changed == 150));

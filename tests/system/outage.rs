@@ -277,7 +277,7 @@ fn a_pulled_post_whose_fan_out_cannot_be_ended_is_no_outage() {
         assert!(refused.fired() > 0, "the end was refused");
         world.stack.faults().clear();
         let stores = &world.stack.app("read-feed").unwrap().stores;
-        let noted = stores.outages.outage_until().await.unwrap();
+        let noted = stores.facts.outage_until().await.unwrap();
         assert!(noted < stores.clock.now(), "{noted:?}");
         assert_eq!(world.user(1).feed_ids().await, ["30-2", "30-1"]);
         assert_eq!(delivery(world, &post, &["state"]).await, json!(["pending"]));

@@ -16,7 +16,7 @@ const PAST: u64 = 1_767_225_600_000;
 async fn publish_at(world: &World, author: u64, times: impl IntoIterator<Item = u64>) {
     let (app, author) = (world.stack.app("publish").unwrap(), user_id(author));
     for at in times {
-        let followers = app.stores.edges.follower_counts(author).await.unwrap().iter().sum();
+        let followers = app.stores.facts.follower_counts(author).await.unwrap().iter().sum();
         let (post, fan_out) = publish_in_facts(app, author, followers, Timestamp::from_ms(at)).await;
         assert_eq!(post.created_at.ms(), at);
         app.fan_outs.start(fan_out).await.unwrap();

@@ -68,9 +68,9 @@ async fn assert_new(polls: &mut [Poll<'_>], expected: &[&str]) {
 async fn deliver(world: &World, post: &str) {
     let stores = &world.stack.app("read-feed").unwrap().stores;
     let id: PostId = post.parse().unwrap();
-    let found = stores.posts.posts(&[id]).await.unwrap().remove(&id).unwrap();
+    let found = stores.facts.posts(&[id]).await.unwrap().remove(&id).unwrap();
     let key = FeedKey { at: found.created_at, post: id };
-    stores.reader_views.deliver(&[user_id(READER)], key, Default::default(), false).await.unwrap();
+    stores.views.deliver(&[user_id(READER)], key, Default::default(), false).await.unwrap();
 }
 
 /// Five authors publish at the same time, while the client polls. Two of them are on a list of the reader.

@@ -13,10 +13,9 @@ use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
     App, Stores,
-    domain::{PostId, UserId},
-    facts::schema,
-    fan_out::FanOuts,
-    ports::{Backlog, Deleted, FanOut, StoreError, Task, TaskQueue},
+    domain::{PostId, StoreError, UserId},
+    facts::{Deleted, schema},
+    queue::{Backlog, FanOut, Queues, Task, TaskQueue},
     views::keys,
 };
 use tidemark_reconcile::{StoredFacts, Unfinished};
@@ -252,11 +251,9 @@ struct History<'w> {
 impl<'w> History<'w> {
     fn new(world: &'w World, seed: u64) -> Self {
         let held = Arc::new(Held::default());
-        let mut app = world.stack.app("publish").unwrap().clone();
-        let stores = Arc::new(Stores { queue: held.clone(), ..(*app.stores).clone() });
-        app.fan_outs = FanOuts { stores, ..app.fan_outs };
-        app.publishing.fan_outs = app.fan_outs.clone();
-        app.worker.fan_outs = app.fan_outs.clone();
+        let app = world.stack.app("publish").unwrap();
+        let queues = Queues { tasks: held.clone(), ..app.stores.queues.clone() };
+        let app = App::new(app.settings.clone(), Arc::new(Stores { queues, ..(*app.stores).clone() }));
         let author = UserId::new((seed + 1) * 100).unwrap();
         Self { world, app, held, rng: StdRng::seed_from_u64(seed), model: Model::default(), author, seed, log: Vec::new() }
     }
@@ -338,7 +335,7 @@ impl<'w> History<'w> {
     }
 
     async fn publish(&mut self) {
-        let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        let followers = self.app.stores.facts.follower_counts(self.author).await.unwrap().iter().sum();
         let (post, fan_out) = publish_in_facts(&self.app, self.author, followers, self.app.stores.clock.now()).await;
         self.log.push(format!("publish {} {:?} {:?}", post.id, post.delivery.mode, fan_out.modes));
         assert_eq!(post.id.seq, self.model.publish(self.author.get()));
@@ -346,9 +343,9 @@ impl<'w> History<'w> {
     }
 
     async fn delete(&mut self, seq: u64) {
-        let followers = self.app.stores.edges.follower_counts(self.author).await.unwrap().iter().sum();
+        let followers = self.app.stores.facts.follower_counts(self.author).await.unwrap().iter().sum();
         self.model.delete((self.author.get(), seq));
-        let deleted = self.app.stores.posts.delete(PostId::new(self.author, seq), followers).await.unwrap();
+        let deleted = self.app.stores.facts.delete_post(PostId::new(self.author, seq), followers).await.unwrap();
         if let Deleted::Deleted(post, head) = deleted {
             self.log.push(format!("delete {seq} {} pages {:?}", post.delivery.retraction_pages, head.modes));
             self.app.fan_outs.start(FanOut::of(&post, &head)).await.unwrap();
@@ -361,12 +358,12 @@ impl<'w> History<'w> {
 
     /// Resumes the author's unfinished fan-outs, as reconcile does.
     async fn resume(&mut self) {
-        let (facts, before) = (StoredFacts(self.app.facts.clone()), self.app.stores.clock.now().plus_ms(60_000));
+        let (facts, before) = (StoredFacts(self.app.stores.facts.clone()), self.app.stores.clock.now().plus_ms(60_000));
         let shard = u64::from(self.author.bucket()) % schema::UNFINISHED_SHARDS;
         let mut unfinished = facts.unfinished(Unfinished::Open, shard, before, None, 1_000).await.unwrap().0.found;
         unfinished.retain(|post| post.author == self.author);
-        let posts = self.app.stores.posts.posts(&unfinished).await.unwrap();
-        let heads = self.app.stores.posts.heads(&[self.author]).await.unwrap();
+        let posts = self.app.stores.facts.posts(&unfinished).await.unwrap();
+        let heads = self.app.stores.facts.heads(&[self.author]).await.unwrap();
         for post in posts.values() {
             self.log.push(format!("resume {}", post.id));
             let head = &heads[&self.author];

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use tidemark::{
     domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
-    ports::{MovedPost, NotedStep, ReaderViews, Rebuild, Task},
-    views::keys,
+    queue::{MovedPost, Task},
+    views::{NotedStep, Rebuild, Views, keys},
 };
 use tidemark_tests::{World, number_from, user_id, world};
 
@@ -26,8 +26,8 @@ fn half_life() -> HalfLife {
 }
 
 /// The entries and scores of a ranked feed, highest first.
-async fn stored(views: &dyn ReaderViews, reader: UserId) -> Vec<(u64, f64)> {
-    let ranked = views.ranked(reader, half_life(), None, 10_000).await.unwrap().unwrap().ranked;
+async fn stored(views: &Views, reader: UserId) -> Vec<(u64, f64)> {
+    let ranked = views.ranked_view(reader, half_life(), None, 10_000).await.unwrap().unwrap().ranked;
     assert!(ranked.filled && ranked.whole);
     ranked.entries.into_iter().map(|(key, score)| (key.post.seq, score.get())).collect()
 }
@@ -38,7 +38,7 @@ fn readers_who_never_rank_cost_a_delivery_nothing_more() {
         world.follow(100..150, AUTHOR).await;
         world.read_feeds(100..150).await;
         world.publish_and_deliver(AUTHOR, "first").await;
-        let views = &*world.stack.app("fan-out").unwrap().stores.reader_views;
+        let views = &world.stack.app("fan-out").unwrap().stores.views;
         let readers: Vec<UserId> = (100..150).map(user_id).collect();
         world.forget_redis_calls().await;
         let delivered = views.deliver(&readers, post(2), Modes::default(), false).await.unwrap();
@@ -63,14 +63,14 @@ fn a_post_with_many_likes_has_few_changes_and_the_right_score() {
         at_once(32, 1_000..1_000 + likes, async |liker| assert_eq!(world.user(liker).put(&like).await.ok()["liked"], true)).await;
         world.idle().await;
         let app = world.stack.app("fan-out").unwrap();
-        let (post, _) = app.stores.posts.ranked_by(id.parse().unwrap()).await.unwrap().unwrap();
+        let (post, _) = app.stores.facts.ranked_by(id.parse().unwrap()).await.unwrap().unwrap();
         println!("{likes} likes in {:?}: {} changes of the step", started.elapsed(), post.step.changes);
         assert_eq!(u32::from(post.step.level), level);
         assert!(post.step.changes <= level + 1, "{:?}", post.step);
         let page = reader.get(RANKED).await.ok();
         let score = page["items"][0]["score"].as_f64().unwrap();
         assert!((score - half_life().score(post.created_at, post.rank(), 0).get()).abs() < 1e-9, "{page}");
-        assert_eq!(stored(&*app.stores.reader_views, user_id(7)).await[0].1, score);
+        assert_eq!(stored(&app.stores.views, user_id(7)).await[0].1, score);
         assert!(world.walk_over_all_users(true, Duration::ZERO).await.differences.is_empty());
     });
 }
@@ -98,7 +98,7 @@ async fn posts_of_a_ranked_reader(world: &World) -> Vec<String> {
 async fn all_have_one_like(world: &World) -> bool {
     let app = world.stack.app("fan-out").unwrap();
     let rank = Rank { weight: 0, step: Step { level: 1, changes: 1 } };
-    let ranked = app.stores.reader_views.ranked(user_id(7), half_life(), None, 10_000).await.unwrap().unwrap().ranked;
+    let ranked = app.stores.views.ranked_view(user_id(7), half_life(), None, 10_000).await.unwrap().unwrap().ranked;
     ranked.entries.len() == 20 && ranked.entries.iter().all(|(key, score)| half_life().score(key.at, rank, 0) == *score)
 }
 
@@ -107,11 +107,11 @@ fn changes_of_many_posts_of_an_author_are_one_fan_out() {
     world(async |world| {
         let posts = posts_of_a_ranked_reader(world).await;
         let app = world.stack.app("fan-out").unwrap();
-        let sent = async || app.stores.queue.backlog().await.unwrap().waiting;
+        let sent = async || app.stores.queues.tasks.backlog().await.unwrap().waiting;
         let before = sent().await;
         like_all(world, &posts).await;
         assert_eq!(sent().await - before, 20 + 1, "a task for each post's step, and one for the author");
-        let life = app.stores.post_views.moved(user_id(AUTHOR)).await.unwrap().life.unwrap();
+        let life = app.stores.views.moved_posts(user_id(AUTHOR)).await.unwrap().life.unwrap();
         let rescore = Task::Rescore { author: user_id(AUTHOR), life };
         for _ in 0..3 {
             app.worker.run(&rescore, &|| false).await.unwrap();
@@ -119,7 +119,7 @@ fn changes_of_many_posts_of_an_author_are_one_fan_out() {
         assert_eq!(sent().await - before, 20 + 2, "repetitions send nothing");
         // The next change waits until the pause is over.
         let (step, now) = (Step { level: 2, changes: 2 }, app.stores.clock.now());
-        let again = app.stores.post_views.note_step(posts[0].parse().unwrap(), step, 5, now).await.unwrap();
+        let again = app.stores.views.note_step(posts[0].parse().unwrap(), step, 5, now).await.unwrap();
         assert!(again.delay.is_some_and(|wait| wait > Duration::from_millis(1)), "{again:?}");
         world.resume("fan-out").await;
         assert!(all_have_one_like(world).await);
@@ -132,7 +132,7 @@ fn no_changed_post_is_left_behind() {
     world(async |world| {
         let posts = posts_of_a_ranked_reader(world).await;
         let app = world.stack.app("fan-out").unwrap();
-        let (views, now, step) = (&app.stores.post_views, app.stores.clock.now(), Step { level: 1, changes: 1 });
+        let (views, now, step) = (&app.stores.views, app.stores.clock.now(), Step { level: 1, changes: 1 });
         let [first, second]: [PostId; 2] = [&posts[0], &posts[1]].map(|id| id.parse().unwrap());
         let note = async |post, step, token, now| views.note_step(post, step, token, now).await.unwrap();
         // The task that noted the first was killed before it sent another. It is repeated, and others rely on it.
@@ -142,12 +142,12 @@ fn no_changed_post_is_left_behind() {
         assert_eq!(note(first, step, 1, now).await, noted, "it has to send its task");
         assert!(note(second, step, 2, now.plus_ms(60_000)).await.delay.is_some(), "the task is lost");
         // The first changes again while a task takes both.
-        let moved = views.moved(user_id(AUTHOR)).await.unwrap();
+        let moved = views.moved_posts(user_id(AUTHOR)).await.unwrap();
         assert_eq!((moved.posts.len(), moved.life), (2, Some(noted.life)));
         note(first, Step { level: 2, changes: 2 }, 3, now).await;
-        let settle = async || views.settle(user_id(AUTHOR), noted.life, &moved.posts, now).await.unwrap();
+        let settle = async || views.settle_moved(user_id(AUTHOR), noted.life, &moved.posts, now).await.unwrap();
         assert_eq!(settle().await, 1);
-        assert_eq!(views.moved(user_id(AUTHOR)).await.unwrap().posts, [(1, 2)].into());
+        assert_eq!(views.moved_posts(user_id(AUTHOR)).await.unwrap().posts, [(1, 2)].into());
         // Notes that were lost while a task took them are of another life.
         world.redis().await.del::<_, ()>(keys::moved(user_id(AUTHOR))).await.unwrap();
         assert_eq!(settle().await, 1, "the task has to come again");
@@ -170,8 +170,8 @@ fn late_and_repeated_messages_end_in_the_newest_step() {
         publish_and_deliver_all(world, [AUTHOR], ["x"; 3]).await;
         reader.get(RANKED).await.ok();
         let app = world.stack.app("fan-out").unwrap();
-        let views = &*app.stores.reader_views;
-        let posts = app.stores.posts.timeline(user_id(AUTHOR), 0, 3, 3).await.unwrap();
+        let views = &app.stores.views;
+        let posts = app.stores.facts.author_timeline(user_id(AUTHOR), 0, 3, 3).await.unwrap();
         let ranked = |seq: usize, level: u8, changes: u32| {
             let rank = Rank { weight: 0, step: Step { level, changes } };
             (posts[posts.len() - seq].key(), rank)
@@ -198,7 +198,7 @@ fn late_and_repeated_messages_end_in_the_newest_step() {
             app.worker.run(&pages, &|| false).await.unwrap();
         }
         assert_eq!(stored(views, user_id(7)).await, points);
-        views.begin(user_id(7), 1, app.stores.clock.now(), Rebuild::Anew).await.unwrap();
+        views.begin_rebuild(user_id(7), 1, app.stores.clock.now(), Rebuild::Anew).await.unwrap();
         world.flush_redis().await;
         assert_eq!(reader.get(RANKED).await.items().len(), 3);
         // The facts have no steps.
@@ -209,7 +209,7 @@ fn late_and_repeated_messages_end_in_the_newest_step() {
 #[test]
 fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
     world(async |world| {
-        let views = world.stack.app("fan-out").unwrap().stores.post_views.clone();
+        let views = world.stack.app("fan-out").unwrap().stores.views.clone();
         let id = PostId::new(user_id(AUTHOR), 1);
         let summary = |title: &str, revision: u32, changes: u32| PostSummary {
             id,
@@ -224,13 +224,13 @@ fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
         for first in 0..changes.len() {
             world.flush_redis().await;
             for change in changes.iter().cycle().skip(first).take(changes.len() + first) {
-                views.remember(&[(change.clone(), None)], None).await.unwrap();
+                views.remember_posts(&[(change.clone(), None)], None).await.unwrap();
             }
             assert_eq!(views.summaries(&[id]).await.unwrap().get(&id), Some(&expected), "from {first} on");
         }
         let tombstone = PostSummary::tombstone(expected.key());
         for change in [tombstone.clone(), summary("third", 3, 9)] {
-            views.remember(&[(change, None)], None).await.unwrap();
+            views.remember_posts(&[(change, None)], None).await.unwrap();
         }
         assert_eq!(views.summaries(&[id]).await.unwrap().get(&id), Some(&tombstone));
     });
@@ -244,12 +244,12 @@ fn a_ranked_feed_has_exactly_the_entries_of_a_full_feed() {
         world.publish_and_deliver(AUTHOR, "first").await;
         assert_eq!(reader.feed_ids().await.len(), 1);
         let app = world.stack.app("fan-out").unwrap();
-        let views = &*app.stores.reader_views;
+        let views = &app.stores.views;
         let now = app.stores.clock.now();
         let late = |seq: u64| FeedKey { at: now.plus_ms(seq), post: PostId::new(user_id(AUTHOR), seq) };
         let lists = async || {
             let unranked = views.unranked(user_id(7), half_life()).await.unwrap();
-            let feed = views.view(user_id(7), 10_000).await.unwrap().unwrap().entries;
+            let feed = views.reader_view(user_id(7), 10_000).await.unwrap().unwrap().entries;
             (feed, unranked)
         };
         for seq in 2..=500 {

@@ -6,8 +6,7 @@ use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
     domain::UserId,
-    ports::{Begun, Rebuild},
-    views::keys,
+    views::{Begun, Rebuild, keys},
 };
 use tidemark_tests::{World, user_id, world};
 
@@ -96,7 +95,7 @@ fn responses_are_degraded_until_an_abandoned_rebuild_is_taken_over() {
         let seen = async || fields(&reader.get("/v1/feed").await.ok(), &["rebuilding", "unread_total"]);
         // The function dies after it has begun a rebuild.
         let stores = &world.stack.app("read-feed").unwrap().stores;
-        let begin = async |at| stores.reader_views.begin(UserId::MIN, 7, at, Rebuild::Missing).await.unwrap();
+        let begin = async |at| stores.views.begin_rebuild(UserId::MIN, 7, at, Rebuild::Missing).await.unwrap();
         let now = stores.clock.now();
         assert_eq!(begin(now).await, Begun::Begun);
         assert_eq!(seen().await, json!([true, 1]), "the response from facts is complete");

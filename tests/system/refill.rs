@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::json;
 use tidemark::{
     domain::feed::FeedCap,
-    ports::{Begun, Rebuild},
+    views::{Begun, Rebuild},
 };
 use tidemark_tests::{User, World, ids, number_from, parameter, user_id, world_with};
 
@@ -267,8 +267,8 @@ fn a_removal_costs_at_most_one_rebuild_and_no_later_read() {
 
 /// The token of the reader's last rebuild.
 async fn token(world: &World) -> u64 {
-    let views = &world.stack.app("read-feed").unwrap().stores.reader_views;
-    views.view(user_id(READER), 0).await.unwrap().unwrap().state.meta.token
+    let views = &world.stack.app("read-feed").unwrap().stores.views;
+    views.reader_view(user_id(READER), 0).await.unwrap().unwrap().state.meta.token
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn of_many_reads_of_a_short_view_one_rebuilds_it() {
         let reader = a_ranked_reader(world, [10, 26]).await;
         let app = world.stack.app("read-feed").unwrap();
         let now = app.stores.clock.now();
-        let begin = async |token| app.stores.reader_views.begin(user_id(READER), token, now, Rebuild::Short).await.unwrap();
+        let begin = async |token| app.stores.views.begin_rebuild(user_id(READER), token, now, Rebuild::Short).await.unwrap();
         assert_eq!(begin(1).await, Begun::Ready);
         reader.delete(&format!("/v1/following/{BUSY}")).await.ok();
         assert_eq!([begin(2).await, begin(3).await], [Begun::Begun, Begun::Building]);

@@ -25,11 +25,11 @@ async fn prepared(world: &World) -> User {
 /// Changes the reader's fact of an author without any view.
 async fn fact(world: &World, author: u64, change: impl FnOnce(&mut ReadState) -> bool) {
     let (user, author) = (UserId::MIN, user_id(author));
-    let reads = &world.stack.app("mark-read").unwrap().stores.reads;
-    let mut state = reads.reads(user, &[author]).await.unwrap().remove(&author).unwrap_or_default();
+    let facts = &world.stack.app("mark-read").unwrap().stores.facts;
+    let mut state = facts.reads(user, &[author]).await.unwrap().remove(&author).unwrap_or_default();
     assert!(change(&mut state));
     state.version += 1;
-    assert!(reads.put(user, author, &state).await.unwrap());
+    assert!(facts.put_reads(user, author, &state).await.unwrap());
 }
 
 #[test]
@@ -110,13 +110,13 @@ fn follow_and_unfollow_update_a_view_that_an_earlier_request_missed() {
         world.stack.pause("projector").await.unwrap();
         let app = world.stack.app("follow").unwrap();
         let (user, author) = (UserId::MIN, user_id(30));
-        app.stores.edges.follow(user, &[author], app.stores.clock.now()).await.unwrap();
+        app.stores.facts.follow(user, &[author], app.stores.clock.now()).await.unwrap();
         assert_eq!(reader.feed_ids().await.len(), 20, "the view is stale");
         assert_eq!(reader.put("/v1/following/30").await.ok()["created"], false);
         assert_eq!(reader.feed_ids().await.len(), 21);
         assert_eq!(reader.walk("/v1/users/1/following", 10).await.len(), 3);
 
-        app.stores.edges.unfollow(user, author, app.stores.clock.now()).await.unwrap().unwrap();
+        app.stores.facts.unfollow(user, author, app.stores.clock.now()).await.unwrap().unwrap();
         assert_eq!(reader.feed_ids().await.len(), 21, "the view is stale");
         assert_eq!(reader.delete("/v1/following/30").await.ok()["following"], false);
         assert_eq!(reader.feed_ids().await.len(), 20);

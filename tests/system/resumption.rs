@@ -9,11 +9,10 @@ use std::{
 use futures::{StreamExt, future::join_all, stream};
 use serde_json::{Value, json};
 use tidemark::{
-    Stores,
-    domain::{Post, PostId, Timestamp},
+    App, Stores,
+    domain::{FanOutKind, Post, PostId, Timestamp},
     facts::schema,
-    fan_out::FanOuts,
-    ports::{FanOut, FanOutKind, Task},
+    queue::{FanOut, Task},
 };
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{
@@ -123,7 +122,7 @@ fn progress_that_redis_lost_is_made_again() {
         let post = world.user(99).publish("one").await;
         // The page is delivered. Its worker died before it stored that in the fact, and Redis lost the progress.
         let app = world.stack.app("fan-out").unwrap();
-        app.stores.progress.page_done(FanOutKind::Deliver, post.parse().unwrap(), 0, 4).await.unwrap();
+        app.stores.views.page_done(FanOutKind::Deliver, post.parse().unwrap(), 0, 4).await.unwrap();
         assert_eq!(state(world, &post).await, json!(["running", 4]));
         world.flush_redis().await;
         resend(world, 0).await;
@@ -172,7 +171,7 @@ fn a_fan_out_with_recent_progress_is_not_resumed() {
     followed(async |world| {
         let (post, _) = publish_and_die(world, 2_500).await;
         let app = world.stack.app("publish").unwrap();
-        app.stores.progress.page_done(FanOutKind::Deliver, post.id, 1, 2).await.unwrap();
+        app.stores.views.page_done(FanOutKind::Deliver, post.id, 1, 2).await.unwrap();
         assert_eq!(resumed(world, &["moving", "pages_sent"]).await, json!([1, 0]));
         // There was no progress since. Only the missing pages are sent.
         assert_eq!(resumed(world, &["moving", "pages_sent"]).await, json!([0, 2]));
@@ -295,9 +294,9 @@ fn two_runs_of_the_same_millisecond_send_each_page_once() {
         let app = world.stack.app("reconcile").unwrap();
         let clock = TestClock(Arc::new(AtomicU64::new(app.stores.clock.now().ms())));
         let stores = Arc::new(Stores { clock: Arc::new(clock), ..(*app.stores).clone() });
-        let fan_outs = FanOuts { stores, ..app.fan_outs.clone() };
-        let head = &app.stores.posts.heads(&[post.author]).await.unwrap()[&post.author];
-        let post = &app.stores.posts.posts(&[post]).await.unwrap()[&post];
+        let fan_outs = App::new(app.settings.clone(), stores).fan_outs;
+        let head = &app.stores.facts.heads(&[post.author]).await.unwrap()[&post.author];
+        let post = &app.stores.facts.posts(&[post]).await.unwrap()[&post];
         let inspected = fan_outs.inspect(post, head, 8).await.unwrap();
         for resumed in [true, false] {
             assert_eq!(fan_outs.resume(post, head, &inspected).await.unwrap(), resumed);
@@ -341,7 +340,7 @@ fn a_list_task_sends_no_page_that_is_done() {
         let (post, fan_out) = publish_and_die(world, 3_500).await;
         world.stack.pause("fan-out").await.unwrap();
         for page in [0, 2] {
-            app.stores.progress.page_done(FanOutKind::Deliver, post.id, page, 1).await.unwrap();
+            app.stores.views.page_done(FanOutKind::Deliver, post.id, page, 1).await.unwrap();
         }
         app.worker.run(&Task::List { fan_out, from: 0, to: 4 }, &|| false).await.unwrap();
         assert_eq!(world.waiting("FanOutQueue").await, 2, "only the other two pages");

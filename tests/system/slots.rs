@@ -6,17 +6,12 @@ use std::{collections::HashMap, time::Duration};
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use tidemark::{
-    Budget,
     domain::{
-        self, AuthorHead, AuthorState, Edge, FeedKey, HalfLife, Modes, PlatformHead, PostId, PostSummary, Rank, Reaction,
-        ReactionCounts, ReactionState, ReadState, Relation, Step, Timestamp, UserId, reader_state::META_FIELD,
+        self, AuthorHead, AuthorState, Budget, CountsVersion, Edge, FanOutKind, FeedKey, HalfLife, Modes, PlatformHead, PostId,
+        PostSummary, Rank, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Step, Timestamp, UserId,
+        reader_state::META_FIELD,
     },
-    ports::{
-        self, CardVersion, CardViews, CountsVersion, ErasureViews, FanOutKind, HeadViews, LimitViews, List, LiveViews,
-        NoticeRecord, NoticeView, NoticeViews, PostViews, ProgressViews, ReactionViews, ReaderViews, Rebuild, RelationViews,
-        Seed, Start,
-    },
-    views::{Redis, RedisOptions, keys},
+    views::{CardVersion, List, NoticeRecord, NoticeView, Rebuild, RedisOptions, Seed, Start, Views, keys},
 };
 use tidemark_tests::{LegacyRedis, in_one_thread, user_id};
 
@@ -158,14 +153,14 @@ impl Kind {
     }
 
     /// Takes the lease for storing the view, or begins to build it, before the facts are read.
-    async fn lease(self, redis: &Redis) {
+    async fn lease(self, redis: &Views) {
         match self {
-            Reader => drop(redis.begin(reader(), TOKEN, at(0), Rebuild::Missing).await.unwrap()),
-            Following | Fans => RelationViews::lease(redis, list(self), TOKEN).await.unwrap(),
+            Reader => drop(redis.begin_rebuild(reader(), TOKEN, at(0), Rebuild::Missing).await.unwrap()),
+            Following | Fans => redis.lease_list(list(self), TOKEN).await.unwrap(),
             Counters => drop(redis.counters(author(), author(), TOKEN).await.unwrap()),
-            Reactions => drop(redis.open(reader(), TOKEN).await.unwrap()),
+            Reactions => drop(redis.open_reactions(reader(), TOKEN).await.unwrap()),
             Head => drop(redis.lease_heads(&[author()], TOKEN).await.unwrap()),
-            Summary => PostViews::lease(redis, &[post(1)], TOKEN).await.unwrap(),
+            Summary => redis.lease_posts(&[post(1)], TOKEN).await.unwrap(),
             Counts => redis.lease_counts(post(1), TOKEN).await.unwrap(),
             Marks => redis.lease_marks(reader(), author(), TOKEN).await.unwrap(),
             Card => drop(redis.lease_cards(&[author()], TOKEN).await.unwrap()),
@@ -175,7 +170,7 @@ impl Kind {
     }
 
     /// Stores the view from the facts that were read after [`Self::lease`]. It may be refused.
-    async fn store(self, redis: &Redis) {
+    async fn store(self, redis: &Views) {
         match self {
             Reader => {
                 if redis.open_gate(reader(), &[edge()]).await.unwrap().is_none() {
@@ -184,22 +179,22 @@ impl Kind {
                 let authors = vec![(author(), AuthorState::from_facts(&edge(), &head(1), &ReadState::default()))];
                 let seed = Seed { authors, entries: vec![key(1)], token: Some(TOKEN), low: None };
                 redis.seed(reader(), &seed).await.unwrap();
-                redis.finish(reader(), TOKEN, at(1)).await.unwrap();
+                redis.finish_rebuild(reader(), TOKEN, at(1)).await.unwrap();
                 redis.rank(&[reader()], HalfLife::new(HALF_LIFE), &[(key(1), Rank::default())], true).await.unwrap();
             }
             Following | Fans => {
                 let members = [Relation { since: at(0), user: user_id(30) }];
-                RelationViews::fill(redis, list(self), TOKEN, &members, Timestamp::from_ms(0)).await.unwrap();
+                redis.fill_list(list(self), TOKEN, &members, Timestamp::from_ms(0)).await.unwrap();
             }
             Counters => redis.store_counters(author(), domain::Counters::default(), TOKEN).await.unwrap(),
-            Reactions => ReactionViews::fill(redis, reader(), TOKEN, &HashMap::from([(author(), reactions(1))])).await.unwrap(),
+            Reactions => redis.fill_reactions(reader(), TOKEN, &HashMap::from([(author(), reactions(1))])).await.unwrap(),
             Head => redis.fill_heads(&[(author(), head(1))], TOKEN).await.unwrap(),
-            Summary => redis.remember(&[(summary(1), None)], Some(TOKEN)).await.unwrap(),
+            Summary => redis.remember_posts(&[(summary(1), None)], Some(TOKEN)).await.unwrap(),
             Counts => {
                 let counts = CountsVersion { version: 1, counts: ReactionCounts { likes: 1, favorites: 0 } };
                 redis.store_counts(post(1), counts, TOKEN).await.unwrap();
             }
-            Marks => redis.fill_marks(reader(), author(), &ports::Marks::default(), TOKEN).await.unwrap(),
+            Marks => redis.fill_marks(reader(), author(), &tidemark::views::Marks::default(), TOKEN).await.unwrap(),
             Moved => drop(redis.note_step(post(1), Step { level: 1, changes: 1 }, TOKEN, at(0)).await.unwrap()),
             Card => redis.fill_cards(&[(author(), card(1))], TOKEN).await.unwrap(),
             Platform | NoticeReads => redis.fill_notices(&[notices(self, 1)], TOKEN).await.unwrap(),
@@ -208,20 +203,20 @@ impl Kind {
     }
 
     /// Whether the view counts. A view that a read finds damaged does not: it is rebuilt.
-    async fn is_known(self, redis: &Redis) -> bool {
+    async fn is_known(self, redis: &Views) -> bool {
         match self {
-            Reader => redis.view(reader(), 10).await.is_ok_and(|view| view.is_some_and(|view| !view.state.meta.building)),
+            Reader => redis.reader_view(reader(), 10).await.is_ok_and(|view| view.is_some_and(|view| !view.state.meta.building)),
             Following | Fans => {
-                let slice = redis.slice(user_id(40), list(self), Start::Below(None), 10).await;
+                let slice = redis.list_slice(user_id(40), list(self), Start::Below(None), 10).await;
                 slice.is_ok_and(|slice| slice.is_some())
             }
             Counters => redis.counters(author(), author(), 0).await.unwrap().is_some(),
-            Reactions => !redis.of_reader(reader(), author()).await.unwrap().reactions.of.is_empty(),
+            Reactions => !redis.known_reader(reader(), author()).await.unwrap().reactions.of.is_empty(),
             Head => redis.heads(&[author()]).await.unwrap().contains_key(&author()),
             Summary => redis.summaries(&[post(1)]).await.unwrap().contains_key(&post(1)),
-            Counts => PostViews::post(redis, reader(), post(1)).await.unwrap().0.counts.is_some(),
-            Marks => redis.of_reader(reader(), author()).await.unwrap().marks.is_some(),
-            Moved => redis.moved(author()).await.unwrap().life.is_some(),
+            Counts => redis.known_post(reader(), post(1)).await.unwrap().0.counts.is_some(),
+            Marks => redis.known_reader(reader(), author()).await.unwrap().marks.is_some(),
+            Moved => redis.moved_posts(author()).await.unwrap().life.is_some(),
             Card => redis.cards(&[author()]).await.unwrap().contains_key(&author()),
             Platform => redis.notice_head(platform()).await.unwrap().is_some(),
             NoticeReads => redis.notice_state(platform(), reader()).await.unwrap().1.is_some(),
@@ -229,19 +224,19 @@ impl Kind {
         }
     }
 
-    async fn make(self, redis: &Redis) {
+    async fn make(self, redis: &Views) {
         self.lease(redis).await;
         self.store(redis).await;
         assert!(self.is_known(redis).await, "{self:?}");
     }
 
     /// A change of the facts arrives at Redis.
-    async fn write(self, write: &str, redis: &Redis) {
+    async fn write(self, write: &str, redis: &Views) {
         let (user, users) = (reader(), [reader()]);
         let deliver = async |key| drop(redis.deliver(&users, key, Modes::default(), true).await.unwrap());
         let counters = async || redis.forget_counters(author(), None).await.unwrap();
         match write {
-            "begin" => drop(redis.begin(user, TOKEN + 1, at(2), Rebuild::Missing).await.unwrap()),
+            "begin" => drop(redis.begin_rebuild(user, TOKEN + 1, at(2), Rebuild::Missing).await.unwrap()),
             "deliver" => deliver(key(2)).await,
             "deliver of another author" => deliver(FeedKey { at: at(2), post: PostId::new(user_id(10), 1) }).await,
             "retract" => drop(redis.retract(&users, key(1), 1, Modes::default()).await.unwrap()),
@@ -251,28 +246,28 @@ impl Kind {
                 let authors = vec![(author(), AuthorState::undelivered(&edge(), &head(1), &reads))];
                 redis.seed(user, &Seed { authors, ..Seed::default() }).await.unwrap();
             }
-            "finish" => drop(redis.finish(user, TOKEN, at(2)).await.unwrap()),
+            "finish" => drop(redis.finish_rebuild(user, TOKEN, at(2)).await.unwrap()),
             "drop" => redis.drop_author(&edge().ended(at(2))).await.unwrap(),
             "touch" => redis.touch(user, at(2), true).await.unwrap(),
             "rank" => redis.rank(&users, HalfLife::new(HALF_LIFE), &[(key(1), Rank::default())], false).await.unwrap(),
             "watch" => drop(redis.watch(user, "connection").await.unwrap()),
             "unwatch" => redis.unwatch(user, "connection", None).await.unwrap(),
             "notify" => drop(redis.notify(&users, None).await.unwrap()),
-            "claim" => redis.claim(&users).await.into_iter().for_each(|claimed| drop(claimed.unwrap())),
-            "follow" => redis.apply(&[Edge { since: at(2), ..edge() }]).await.unwrap(),
-            "unfollow" => redis.apply(&[edge().ended(at(2))]).await.unwrap(),
+            "claim" => redis.claim_updates(&users).await.into_iter().for_each(|claimed| drop(claimed.unwrap())),
+            "follow" => redis.apply_edges(&[Edge { since: at(2), ..edge() }]).await.unwrap(),
+            "unfollow" => redis.apply_edges(&[edge().ended(at(2))]).await.unwrap(),
             "forget_counters" => counters().await,
-            "react" => ReactionViews::change(redis, user, author(), &reactions(2)).await.unwrap(),
+            "react" => redis.change_reactions(user, author(), &reactions(2)).await.unwrap(),
             "fill reactions" => {
-                ReactionViews::fill(redis, user, TOKEN, &HashMap::from([(author(), reactions(2))])).await.unwrap();
+                redis.fill_reactions(user, TOKEN, &HashMap::from([(author(), reactions(2))])).await.unwrap();
             }
             "replace_head" => redis.replace_head(author(), &head(2)).await.unwrap(),
-            "remember" => redis.remember(&[(summary(2), None)], None).await.unwrap(),
+            "remember" => redis.remember_posts(&[(summary(2), None)], None).await.unwrap(),
             "expire_counts" => drop(redis.expire_counts(post(1), 1).await.unwrap()),
             "forget_marks" => redis.forget_marks(&[(user, author())]).await.unwrap(),
             "settle" => {
-                let life = redis.moved(author()).await.unwrap().life.unwrap_or_default();
-                redis.settle(author(), life, &HashMap::from([(1, 1)]), at(9)).await.unwrap();
+                let life = redis.moved_posts(author()).await.unwrap().life.unwrap_or_default();
+                redis.settle_moved(author(), life, &HashMap::from([(1, 1)]), at(9)).await.unwrap();
             }
             "replace_card" => redis.replace_card(author(), &card(2)).await.unwrap(),
             "replace_notices" => redis.replace_notices(&notices(self, 2)).await.unwrap(),
@@ -282,16 +277,16 @@ impl Kind {
     }
 }
 
-fn open(server: &LegacyRedis) -> Redis {
+fn open(server: &LegacyRedis) -> Views {
     let patient = Duration::from_secs(10);
     let options = RedisOptions::new(server.url());
-    Redis::new(&RedisOptions { connect_timeout: patient, response_timeout: patient, ..options }).unwrap()
+    Views::new(&RedisOptions { connect_timeout: patient, response_timeout: patient, ..options }).unwrap()
 }
 
 /// Two servers. A slot is on one of them.
 struct Servers {
     servers: [LegacyRedis; 2],
-    redis: [Redis; 2],
+    redis: [Views; 2],
 }
 
 impl Servers {
@@ -476,11 +471,11 @@ fn buckets_progress_and_connections_move_with_their_slot() {
     in_one_thread(async {
         let servers = Servers::start().await;
         let [home, other] = &servers.redis;
-        let done = async |redis: &Redis, page, handled| {
+        let done = async |redis: &Views, page, handled| {
             let progress = redis.page_done(FanOutKind::Deliver, post(1), page, handled).await.unwrap();
             (progress.pages_done, progress.handled)
         };
-        let spend = async |redis: &Redis| redis.spend(reader(), PER_MINUTE, 20, at(0)).await.unwrap().left;
+        let spend = async |redis: &Views| redis.spend(reader(), PER_MINUTE, 20, at(0)).await.unwrap().left;
         assert_eq!((done(home, 0, 5).await, spend(home).await), ((1, 5), 40));
         home.watch(reader(), "connection").await.unwrap();
         servers.move_slot(0).await;

@@ -12,8 +12,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{Reaction, ReactionState, Timestamp, UserId},
-    ports::{KnownReactions, PageParts, PostViews, Reacted, ReactionViews},
-    views::Redis,
+    facts::Reacted,
+    views::{KnownReactions, PageParts, Views},
 };
 use tidemark_tests::{User, World, parameter, until, user_id, world, world_with};
 
@@ -265,7 +265,7 @@ async fn storm_of_likes(world: &World, seed: u64) -> usize {
 #[test]
 fn a_reaction_enqueues_a_task_until_one_is_noted_and_when_that_may_have_begun() {
     world(async |world| {
-        let views = Redis::new(world.stack.redis_options()).unwrap();
+        let views = Views::new(world.stack.redis_options()).unwrap();
         let post = "10-1".parse().unwrap();
         let due = async || views.expire_counts(post, 1).await.unwrap();
         let now = due().await.unwrap();
@@ -309,8 +309,8 @@ fn likes_during_a_deletion_do_not_delay_it_and_counts_stay_exact() {
             let delete = async { assert_eq!(author.delete(&format!("/v1/posts/{post}")).await.status, 204) };
             let (liked, ()) = futures::join!(likes, delete);
             let liked = liked.into_iter().filter(|liked| *liked).count();
-            let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
-            let counts = facts.counts(post.parse().unwrap()).await.unwrap();
+            let facts = world.stack.app("publish").unwrap().stores.facts.clone();
+            let counts = facts.reaction_counts(post.parse().unwrap()).await.unwrap();
             assert_eq!(counts.counts.likes, liked as u64, "round {round}");
             assert_eq!(world.user(1).put(&like).await.status, 404);
         }
@@ -327,7 +327,7 @@ fn repeating_a_request_that_died_after_its_transaction_updates_the_views() {
             json!([page["items"][0]["liked"], received(world, 10).await])
         };
         assert_eq!(seen().await, json!([false, [0, 0]]));
-        let facts = world.stack.app("publish").unwrap().stores.reactions.clone();
+        let facts = world.stack.app("publish").unwrap().stores.facts.clone();
         world.stack.pause("projector").await.unwrap();
         let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true, Timestamp::default()).await.unwrap();
         assert!(matches!(reacted, Reacted::Stands(state) if state.version == 1));
@@ -343,25 +343,29 @@ fn facts_read_before_the_loss_of_a_view_are_not_stored_in_the_next_view() {
     world(async |world| {
         let views = world.patient_redis();
         let (user, author) = (UserId::MIN, user_id(10));
-        let known = async || views.page(user, &["10-1".parse().unwrap()], PageParts::default()).await.unwrap().reactions;
+        let known = async || views.known_page(user, &["10-1".parse().unwrap()], PageParts::default()).await.unwrap().reactions;
         let mut states = vec![ReactionState::default()];
         for seq in 1..4 {
             states.push(states[states.len() - 1].changed(seq, Reaction::Like, true).unwrap());
         }
         // Without a view there is nothing to change. A reader who opens a view later reads the facts afterwards.
-        views.change(user, author, &states[1]).await.unwrap();
+        views.change_reactions(user, author, &states[1]).await.unwrap();
         assert_eq!(known().await, KnownReactions::default());
-        assert_eq!((views.open(user, 7).await.unwrap(), views.open(user, 8).await.unwrap()), (7, 7), "both get the first token");
+        assert_eq!(
+            (views.open_reactions(user, 7).await.unwrap(), views.open_reactions(user, 8).await.unwrap()),
+            (7, 7),
+            "both get the first token"
+        );
         // A change happens before the fill.
-        views.change(user, author, &states[2]).await.unwrap();
-        views.fill(user, 7, &[(author, states[1].clone())].into()).await.unwrap();
+        views.change_reactions(user, author, &states[2]).await.unwrap();
+        views.fill_reactions(user, 7, &[(author, states[1].clone())].into()).await.unwrap();
         assert_eq!(known().await.of[&author], states[2]);
         // The view is lost between the read and the fill, and another caller has opened a new view.
         world.flush_redis().await;
-        views.open(user, 9).await.unwrap();
-        views.fill(user, 7, &[(author, states[2].clone())].into()).await.unwrap();
+        views.open_reactions(user, 9).await.unwrap();
+        views.fill_reactions(user, 7, &[(author, states[2].clone())].into()).await.unwrap();
         assert_eq!(known().await, KnownReactions { token: Some(9), ..Default::default() });
-        views.fill(user, 9, &[(author, states[3].clone())].into()).await.unwrap();
+        views.fill_reactions(user, 9, &[(author, states[3].clone())].into()).await.unwrap();
         assert_eq!(known().await.of[&author], states[3]);
     });
 }
@@ -374,14 +378,14 @@ fn a_view_of_too_many_authors_is_emptied() {
         let authors = |range: std::ops::Range<u64>| -> std::collections::HashMap<UserId, ReactionState> {
             range.map(|id| (user_id(id), ReactionState::default())).collect()
         };
-        views.open(user, 7).await.unwrap();
-        views.fill(user, 7, &authors(1..501)).await.unwrap();
-        views.fill(user, 7, &authors(501..1_001)).await.unwrap();
+        views.open_reactions(user, 7).await.unwrap();
+        views.fill_reactions(user, 7, &authors(1..501)).await.unwrap();
+        views.fill_reactions(user, 7, &authors(501..1_001)).await.unwrap();
         let known = async |id: u64| {
-            views.page(user, &[format!("{id}-1").parse().unwrap()], PageParts::default()).await.unwrap().reactions
+            views.known_page(user, &[format!("{id}-1").parse().unwrap()], PageParts::default()).await.unwrap().reactions
         };
         assert_eq!((known(1).await.of.len(), known(1_000).await.of.len()), (1, 1), "a thousand are kept");
-        views.fill(user, 7, &authors(1_001..1_002)).await.unwrap();
+        views.fill_reactions(user, 7, &authors(1_001..1_002)).await.unwrap();
         assert_eq!(known(1).await, KnownReactions::default());
     });
 }

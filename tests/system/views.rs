@@ -5,13 +5,11 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use redis::AsyncCommands;
 use tidemark::{
-    Budget,
     domain::{
-        AuthorHead, AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, ReadState, Timestamp, UserId, invariants,
+        AuthorHead, AuthorState, Budget, Edge, FeedKey, HalfLife, Modes, PostId, Rank, ReadState, Timestamp, UserId, invariants,
         reader_state::RECENT_FIELDS,
     },
-    ports::{LimitViews, ReaderViews, Rebuild, Seed, View},
-    views::{Redis, keys},
+    views::{Rebuild, Seed, View, Views, keys},
 };
 use tidemark_tests::{Connection, user_id, world};
 
@@ -39,7 +37,7 @@ fn operations_in_any_order_end_in_the_same_view() {
     });
 }
 
-async fn deliver(views: &dyn ReaderViews, user: UserId, key: FeedKey) {
+async fn deliver(views: &Views, user: UserId, key: FeedKey) {
     views.deliver(&[user], key, Modes::default(), false).await.unwrap();
 }
 
@@ -56,27 +54,21 @@ fn random_edge(rng: &mut StdRng, seed: u64) -> Edge {
 }
 
 /// A view without its list or a recent entry is damaged. Deliveries of these posts lose it.
-async fn assert_is_lost(
-    views: &dyn ReaderViews,
-    redis: &mut Connection,
-    user: UserId,
-    recent: bool,
-    posts: impl Iterator<Item = FeedKey>,
-) {
+async fn assert_is_lost(views: &Views, redis: &mut Connection, user: UserId, recent: bool, posts: impl Iterator<Item = FeedKey>) {
     if recent {
         redis.hdel::<_, _, ()>(keys::reader_state(user), RECENT_FIELDS[0]).await.unwrap();
     } else {
         redis.del::<_, ()>(keys::feed(user)).await.unwrap();
     }
-    assert!(views.view(user, 100).await.is_err(), "it is damaged");
+    assert!(views.reader_view(user, 100).await.is_err(), "it is damaged");
     for key in posts {
         deliver(views, user, key).await;
     }
-    assert!(views.view(user, 100).await.unwrap().is_none(), "the view is lost");
+    assert!(views.reader_view(user, 100).await.unwrap().is_none(), "the view is lost");
 }
 
 /// Removes the entries of an author by an unfollow (3) or a mute (7), or those below a new low end.
-async fn shrink(views: &dyn ReaderViews, edge: &Edge, change: u64, entries: &mut Vec<FeedKey>) {
+async fn shrink(views: &Views, edge: &Edge, change: u64, entries: &mut Vec<FeedKey>) {
     match change {
         3 => views.drop_author(&edge.ended(at(1))).await.unwrap(),
         7 => {
@@ -113,7 +105,7 @@ fn recent_entries_are_part_of_the_feed_for_every_script() {
                 deliver(key(number)).await;
             }
             let mut expected: Vec<FeedKey> = (1..=posts).map(key).collect();
-            let view = views.view(user, 100).await.unwrap().unwrap();
+            let view = views.reader_view(user, 100).await.unwrap().unwrap();
             assert_eq!(view.state.recent.len() as u64, (posts - 1) % 9, "the first goes to the list, and the ninth moves eight");
             assert!(view.entries.iter().rev().eq(&expected));
             match change {
@@ -148,7 +140,7 @@ fn recent_entries_are_part_of_the_feed_for_every_script() {
             expected
                 .extend((posts + 1..=posts + 12).map(key).filter(|key| ![3, 7].contains(&change) || key.post.author == author));
             expected.sort_unstable_by(|a, b| b.cmp(a));
-            assert_eq!(views.view(user, 100).await.unwrap().unwrap().entries, expected, "{posts} posts, change {change}");
+            assert_eq!(views.reader_view(user, 100).await.unwrap().unwrap().entries, expected, "{posts} posts, change {change}");
         }
     });
 }
@@ -156,7 +148,7 @@ fn recent_entries_are_part_of_the_feed_for_every_script() {
 #[test]
 fn a_clock_that_was_ahead_locks_no_user_out() {
     world(async |world| {
-        let views = Redis::new(world.stack.redis_options()).unwrap();
+        let views = Views::new(world.stack.redis_options()).unwrap();
         let user = user_id(1);
         let spend = async |after_ms: u64| views.spend(user, (Budget::Reads, 60), 1, at(1).plus_ms(after_ms)).await.unwrap().wait;
         let hour = 3_600_000;
@@ -177,7 +169,7 @@ fn a_clock_that_was_ahead_locks_no_user_out() {
 #[test]
 fn a_request_of_more_tokens_than_a_bucket_holds_is_allowed_when_it_is_full_and_leaves_a_debt() {
     world(async |world| {
-        let views = Redis::new(world.stack.redis_options()).unwrap();
+        let views = Views::new(world.stack.redis_options()).unwrap();
         let user = user_id(1);
         let spend = async |tokens: u32, second: u64| {
             let spent = views.spend(user, (Budget::Marks, 60), tokens, at(1).plus_ms(second * 1_000)).await.unwrap();
@@ -224,10 +216,10 @@ impl Facts {
 }
 
 /// Rebuilds the view of a user with these edges.
-async fn open_view(views: &dyn ReaderViews, user: UserId, edges: &[Edge]) {
-    views.begin(user, 1, at(0), Rebuild::Missing).await.unwrap();
+async fn open_view(views: &Views, user: UserId, edges: &[Edge]) {
+    views.begin_rebuild(user, 1, at(0), Rebuild::Missing).await.unwrap();
     views.open_gate(user, edges).await.unwrap();
-    views.finish(user, 1, at(0)).await.unwrap();
+    views.finish_rebuild(user, 1, at(0)).await.unwrap();
 }
 
 /// A true history, and the operations that carry it to the view.
@@ -271,7 +263,7 @@ fn true_history(rng: &mut StdRng, facts: &mut Facts) -> Vec<Operation> {
     operations
 }
 
-async fn apply(views: &dyn ReaderViews, user: UserId, facts: &Facts, operation: &Operation) {
+async fn apply(views: &Views, user: UserId, facts: &Facts, operation: &Operation) {
     match operation {
         Operation::Deliver(seq) => deliver(views, user, facts.key(*seq)).await,
         Operation::Retract(seq, deletions) => {
@@ -289,7 +281,7 @@ async fn apply(views: &dyn ReaderViews, user: UserId, facts: &Facts, operation: 
     }
 }
 
-async fn history(views: &dyn ReaderViews, seed: u64) {
+async fn history(views: &Views, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let base = rng.random_range(0..20_u64);
     let lists = if rng.random_bool(0.3) { [1, 70_000].into() } else { [].into() };
@@ -309,13 +301,13 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
     let Facts { edge, head, reads } = &facts;
     let live = (base + 1..=head.latest_seq).rev().filter(|seq| !head.deleted.contains(*seq)).map(|seq| facts.key(seq));
     let live: Vec<FeedKey> = live.filter(|_| edge.muted.is_none()).collect();
-    if views.view(user, 0).await.unwrap().unwrap().state.authors[&author].opening {
+    if views.reader_view(user, 0).await.unwrap().unwrap().state.authors[&author].opening {
         // The end of a mute opens the author again. The next read merges the facts, as functions do.
         let state = AuthorState::from_facts(edge, head, reads);
         let seed = Seed { authors: vec![(author, state)], entries: live.clone(), ..Seed::default() };
         assert_eq!(views.seed(user, &seed).await.unwrap(), Some(vec![]));
     }
-    let View { state, entries: stored, whole, .. } = views.view(user, 1000).await.unwrap().unwrap();
+    let View { state, entries: stored, whole, .. } = views.reader_view(user, 1000).await.unwrap().unwrap();
     let differs = invariants::view_differs(&state, author, Some(edge), head, reads);
     assert_eq!(differs, None, "seed {seed}: {repeated:?}");
     for seq in base + 1..=head.latest_seq {
@@ -335,7 +327,7 @@ async fn history(views: &dyn ReaderViews, seed: u64) {
         }
     }
     views.open_gate(user, std::slice::from_ref(edge)).await.unwrap();
-    let View { state, entries, .. } = views.view(user, 1000).await.unwrap().unwrap();
+    let View { state, entries, .. } = views.reader_view(user, 1000).await.unwrap().unwrap();
     assert!(state.authors.is_empty() && entries.is_empty() && !state.meta.feed, "seed {seed}: {state:?}");
 }
 
@@ -351,7 +343,7 @@ fn a_view_with_an_old_unread_post_stays_exact_and_small() {
     });
 }
 
-async fn long_history(views: &dyn ReaderViews, seed: u64) {
+async fn long_history(views: &Views, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let edge = random_edge(&mut rng, seed);
     let (user, author) = (edge.user, edge.author);
@@ -391,9 +383,9 @@ async fn long_history(views: &dyn ReaderViews, seed: u64) {
     }
 }
 
-async fn compare(views: &dyn ReaderViews, edge: &Edge, head: &AuthorHead, reads: &ReadState, seed: u64) {
+async fn compare(views: &Views, edge: &Edge, head: &AuthorHead, reads: &ReadState, seed: u64) {
     let Edge { user, author, .. } = *edge;
-    let state = async || views.view(user, 0).await.unwrap().unwrap().state.authors[&author].clone();
+    let state = async || views.reader_view(user, 0).await.unwrap().unwrap().state.authors[&author].clone();
     let mut known = state().await;
     if known.opening {
         // Deletes a post that the view only counts. The next read reads the facts, as functions do.

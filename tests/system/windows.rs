@@ -72,8 +72,8 @@ async fn plant(world: &World, author: UserId, deleted: u64, tombstones: u64) {
 }
 
 async fn stored_head(world: &World, author: u64) -> AuthorHead {
-    let posts = &world.stack.app("publish").unwrap().stores.posts;
-    posts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap()
+    let facts = &world.stack.app("publish").unwrap().stores.facts;
+    facts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap()
 }
 
 /// Measures `what`: the average number of requests to DynamoDB, and the median time in milliseconds.
@@ -192,7 +192,7 @@ async fn plant_author(world: &World, latest: Seq, deleted: &SeqSet, there: &[Seq
 }
 
 async fn reads(app: &App) -> ReadState {
-    app.stores.reads.reads(user_id(READER), &[user_id(AUTHOR)]).await.unwrap().remove(&user_id(AUTHOR)).unwrap_or_default()
+    app.stores.facts.reads(user_id(READER), &[user_id(AUTHOR)]).await.unwrap().remove(&user_id(AUTHOR)).unwrap_or_default()
 }
 
 /// The size of the largest item of a table, in bytes.
@@ -222,8 +222,8 @@ fn a_read_state_of_half_a_megabyte_accepts_every_form_of_mark() {
             let seqs = |salt: u64| (0..90).map(move |i| (i * 51_787 + round * 7_919 + salt) % LATEST + 1).collect::<Vec<Seq>>();
             let (read, unread) = (seqs(0), seqs(1));
             let marks = [(read.clone(), true), (unread.clone(), false)].map(|(seqs, read)| {
-                let reads = &app.stores.reads;
-                async move { reads.mark(user_id(READER), user_id(AUTHOR), &seqs, read, 1).await.unwrap() }
+                let facts = &app.stores.facts;
+                async move { facts.mark_posts(user_id(READER), user_id(AUTHOR), &seqs, read, 1).await.unwrap() }
             });
             join_all(marks).await;
             model = model.union(&read.into_iter().collect()).minus(&unread.into_iter().collect());
@@ -236,7 +236,7 @@ fn a_read_state_of_half_a_megabyte_accepts_every_form_of_mark() {
         for attempt in 0.. {
             let state = reads(app).await;
             let after = ReadState { version: state.version + 1, read: state.read.union(&more), ..state };
-            if app.stores.reads.put(user_id(READER), user_id(AUTHOR), &after).await.unwrap() {
+            if app.stores.facts.put_reads(user_id(READER), user_id(AUTHOR), &after).await.unwrap() {
                 break;
             }
             assert!(attempt < 20);
@@ -284,7 +284,7 @@ fn an_author_with_two_million_deleted_posts_can_publish_and_delete() {
         // A window that its head does not name is damage of this head only.
         let window = schema::window(&schema::head(user_id(AUTHOR)), "deleted", 0).unwrap();
         world.delete_item("PostsTable", window).await;
-        assert!(world.stack.app("publish").unwrap().stores.posts.heads(&[user_id(AUTHOR)]).await.is_err());
+        assert!(world.stack.app("publish").unwrap().stores.facts.heads(&[user_id(AUTHOR)]).await.is_err());
     });
 }
 

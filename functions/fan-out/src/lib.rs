@@ -10,8 +10,7 @@ use futures::{StreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tidemark::{
     App,
-    ports::Task,
-    queue::{self, Tried},
+    queue::{self, Task, Tried},
 };
 
 /// Messages of one event that are processed concurrently: an event has three. One reads facts while another has the

@@ -18,7 +18,7 @@ pub(crate) async fn make(app: &App, request: &Request) -> Result<Response, Probl
     let body: MakeListRequest = request.body()?;
     let key = request.idempotency_key(&body)?;
     let MakeListRequest { name } = body;
-    match app.lists.make(caller, &name, key.as_ref()).await? {
+    match app.following.make_list(caller, &name, key.as_ref()).await? {
         Once::Done(Some(number)) => Ok(Response::json(201, &rendered(caller, number, name))),
         Once::Done(None) => Err(Problem::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))),
         Once::KeyReused => Err(Problem::key_reused()),
@@ -30,7 +30,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
     let caller = request.caller()?;
     let page = Page::of(request)?;
     let below = page.position(|cursor| if let Cursor::List(number) = cursor { Some(number) } else { None })?;
-    let mut lists = app.lists.all(caller).await?.lists;
+    let mut lists = app.following.lists(caller).await?.lists;
     lists.retain(|list| below.is_none_or(|below| list.number < below));
     let next = page.cut(&mut lists).map(|list| Cursor::List(list.number));
     let items = lists.into_iter().map(|list| rendered(caller, list.number, list.name)).collect();
@@ -41,7 +41,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let list = request.list_parameter()?;
-    match app.lists.delete(caller, list).await? {
+    match app.following.delete_list(caller, list).await? {
         true => Ok(Response::no_content()),
         false => Err(Problem::no_list(list)),
     }
@@ -51,7 +51,7 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 pub(crate) async fn set_member(app: &App, request: &Request, member: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let (list, author) = (request.list_parameter()?, request.parameter("author")?);
-    match app.lists.set_member(caller, list, author, member).await? {
+    match app.following.set_list_member(caller, list, author, member).await? {
         Membership::Stands => Ok(Response::json(200, &Member { member })),
         Membership::UnknownList => Err(Problem::no_list(list)),
         Membership::NotFollowing => {
@@ -65,7 +65,8 @@ pub(crate) async fn members(app: &App, request: &Request) -> Result<Response, Pr
     let caller = request.caller()?;
     let list = request.list_parameter()?;
     let page = Page::of(request)?;
-    let members = app.lists.members(caller, list, page.below_relation()?).await?.ok_or_else(|| Problem::no_list(list))?;
+    let members =
+        app.following.list_members(caller, list, page.below_relation()?).await?.ok_or_else(|| Problem::no_list(list))?;
     lists::listed(app, request, &page, members).await
 }
 

@@ -3,11 +3,11 @@
 use tidemark::{
     App, Hide, Hiding,
     domain::UserId,
+    facts::Followed,
     http::{
         Kind, Problem, Request, Response,
         bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
     },
-    ports::Followed,
 };
 
 /// `PUT /v1/following/{author}`.

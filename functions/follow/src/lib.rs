@@ -12,7 +12,7 @@ mod status;
 use tidemark::{
     App, Hiding,
     http::{Kind, bodies::*, operation, routes},
-    ports::List,
+    views::List,
 };
 
 routes!(|app: &App, request| [

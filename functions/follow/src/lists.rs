@@ -7,7 +7,7 @@ use tidemark::{
         Page, Problem, Request, Response,
         bodies::{RelationEntry, RelationPage},
     },
-    ports::{List, Start},
+    views::{List, Start},
 };
 
 /// The largest `?offset=`.

@@ -11,7 +11,7 @@ use hyper_util::{
 };
 use jsonwebtoken::jwk::{Jwk, KeyOperations, PublicKeyUse};
 use serde::{Deserialize, de::DeserializeOwned};
-use tidemark::{domain::Timestamp, ports::Clock};
+use tidemark::{Clock, domain::Timestamp};
 use tokio::sync::Mutex;
 use tracing::warn;
 

@@ -11,9 +11,9 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemark::{
-    AuthorizerSettings, Failure, Recorder,
+    AuthorizerSettings, Clock, Failure, Recorder,
     http::live::{CLAIM, TOKEN},
-    ports::{Clock, Metrics},
+    metrics::Metrics,
 };
 use tracing::info;
 

@@ -10,9 +10,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::{Value, json};
 use tidemark::{
-    AuthorizerSettings,
+    AuthorizerSettings, Clock,
     domain::Timestamp,
-    ports::{Clock, Line, Metrics},
+    metrics::{Line, Metrics},
 };
 
 use super::*;

@@ -17,10 +17,10 @@ use futures::{FutureExt, StreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tidemark::{
     Recorder, SenderSettings, SystemClock, aws_config,
-    domain::{Timestamp, UserId},
+    domain::{StoreError, Timestamp, Told, UserId},
     http::live::ServerMessage,
-    ports::{Connection, LivePost, LiveQueue, LiveTask, Metrics, StoreError, Told},
-    queue::{self, Posts, SqsLive, is_repeated, waited},
+    metrics::Metrics,
+    queue::{self, Connection, LivePost, LiveQueue, LiveTask, Posts, is_repeated, waited},
 };
 use tracing::warn;
 
@@ -41,7 +41,7 @@ const TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(4)]
 
 pub struct Sender {
     connections: Connections,
-    queue: SqsLive,
+    queue: LiveQueue,
     recorder: Recorder,
 }
 
@@ -55,7 +55,7 @@ impl Sender {
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
         Self {
             connections: Connections::new(&config, settings.aws.connections_endpoint.unwrap_or(settings.live_endpoint)),
-            queue: SqsLive::new(sqs, settings.live_queue_url, settings.live_posts_queue_url),
+            queue: LiveQueue::new(sqs, settings.live_queue_url, settings.live_posts_queue_url),
             recorder: Recorder::new(metrics, Arc::new(SystemClock)),
         }
     }

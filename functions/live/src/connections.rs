@@ -3,10 +3,9 @@
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use serde_json::{Value, json};
 use tidemark::{
-    App, Budget, Denied,
-    domain::UserId,
+    App, Denied,
+    domain::{Budget, Store, StoreError, UserId},
     http::live::{CLAIM, Refusal, ServerMessage, parse_ping},
-    ports::{Store, StoreError},
 };
 use tracing::{info, warn};
 

@@ -80,13 +80,13 @@ impl Run<'_> {
     /// Updates the read state of these authors in the reader's view, if there is one. The facts stay if the view cannot
     /// be updated: the projector updates it later.
     pub(crate) async fn sync_view(&self, user: UserId, authors: &[UserId]) -> Result<(), MigrateError> {
-        let shown = match self.app.stores.reader_views.view(user, 0).await {
+        let shown = match self.app.stores.views.reader_view(user, 0).await {
             Ok(None) => return Ok(()),
             Ok(Some(view)) => authors.iter().copied().filter(|author| view.state.authors.contains_key(author)).collect(),
             Err(_) => authors.to_vec(),
         };
         for author in shown {
-            self.app.sync.reads_of(user, author).await?;
+            self.app.marking.sync_view(user, author).await?;
         }
         Ok(())
     }

@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     domain::{AuthorHead, Edge, NewFollow, Seq, SeqSet, Timestamp, UserId},
-    facts::edges::Kind,
-    ports::Followed,
+    facts::{Followed, edges::Kind},
     views::keys::View,
 };
 
@@ -93,7 +92,7 @@ pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, m
     let run = key.run;
     let relations = relations(key, author, unit_ms, members);
     let pairs: Vec<(UserId, UserId)> = relations.iter().map(|(user, _)| (*user, author)).collect();
-    let live = run.app.stores.edges.live(&pairs).await?;
+    let live = run.app.stores.facts.live_pairs(&pairs).await?;
     let (there, missing): (Vec<Follow>, Vec<Follow>) =
         relations.into_iter().partition(|(user, _)| live.contains(&(*user, author)));
     key.tally.found(there.len() as u64);
@@ -120,14 +119,15 @@ async fn follow(
     list: &SeenList,
 ) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
-    let known = run.app.stores.edges.edges(user, &authors).await?;
+    let known = run.app.stores.facts.edges(user, &authors).await?;
     let stays = |edge: &Edge, since| edge.following || edge.since >= since;
     let ended_by_pass = |edge: &Edge| !edge.following && list.gone.contains(edge.author.get()) && edge.since <= list.gone_at;
     let restored = |follow: &Follow| known.get(&follow.0).filter(|edge| stays(edge, follow.1) && ended_by_pass(edge));
     let is_there =
         |follow: &&Follow| known.get(&follow.0).is_some_and(|edge| stays(edge, follow.1)) && restored(follow).is_none();
     let (there, missing): (Vec<Follow>, Vec<Follow>) = follows.iter().partition(is_there);
-    let erased = run.app.facts.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
+    let erased =
+        run.app.stores.facts.erased(&missing.iter().map(|(author, _)| *author).chain([user]).collect::<Vec<_>>()).await?;
     let has_left = |follow: &Follow| erased.contains(&user) || erased.contains(&follow.0);
     let (left, mut missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(has_left);
     let all = |follows: Vec<Follow>, outcome| follows.into_iter().map(move |follow| (follow, outcome));
@@ -137,7 +137,7 @@ async fn follow(
         return Ok(outcomes);
     }
     // Follows over the limit need no preparation. The transaction checks the limit again.
-    let room = run.app.settings.following_limit.saturating_sub(run.app.stores.edges.followings(user).await?);
+    let room = run.app.settings.following_limit.saturating_sub(run.app.stores.facts.followings(user).await?);
     let over = missing.split_off(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
     outcomes.extend(all(over, FollowOutcome::Refused(Reason::FollowingLimit)));
     if run.dry_run {
@@ -148,7 +148,7 @@ async fn follow(
     if !back.is_empty() {
         // Cached lists order changes by time, and the follow gets its old time.
         let views = back.iter().map(|(author, _)| View::Fans(*author)).chain([View::Following(user)]);
-        run.app.redis.clear(&views.collect::<Vec<_>>()).await?;
+        run.app.stores.views.clear(&views.collect::<Vec<_>>()).await?;
         let as_before = |follow: &Follow| {
             let (base, floor) = restored(follow).map(|edge| (edge.base, edge.floor))?;
             Some(NewFollow { author: follow.0, since: follow.1, base, floor })
@@ -181,7 +181,7 @@ impl From<Followed> for FollowOutcome {
 async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<NewFollow>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
     let unread_keys: Vec<String> = authors.iter().map(|author| legacy::unread_key(user, *author)).collect();
-    let (heads, records) = futures::try_join!(run.app.stores.posts.heads(&authors), run.imports.import_records(&authors))?;
+    let (heads, records) = futures::try_join!(run.app.stores.facts.heads(&authors), run.imports.import_records(&authors))?;
     let has_unread = run.source.exist(&unread_keys).await?;
     let (no_head, no_record) = (AuthorHead::default(), ImportRecord::default());
     let mut new = Vec::with_capacity(follows.len());
@@ -225,13 +225,13 @@ async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timesta
         return Ok(head.latest_seq);
     }
     if head.latest_seq > TIMES {
-        return Ok(run.app.stores.posts.last_at(author, at).await?.map_or(0, |last| last.post.seq));
+        return Ok(run.app.stores.facts.last_post_at(author, at).await?.map_or(0, |last| last.post.seq));
     }
     let times = match run.times.get(&(author, head.latest_seq)) {
         Some(times) => times,
         None => {
             let limit = usize::try_from(TIMES).unwrap_or(usize::MAX);
-            let posts = run.app.stores.posts.timeline(author, 0, head.latest_seq, limit).await?;
+            let posts = run.app.stores.facts.author_timeline(author, 0, head.latest_seq, limit).await?;
             let ordered = posts.iter().rev().filter(|post| !post.archived).map(|post| (post.created_at, post.id.seq));
             let times: Times = Arc::new(ordered.collect());
             run.times.insert((author, head.latest_seq), Arc::clone(&times));
@@ -299,7 +299,7 @@ async fn shown(key: &mut Key<'_>, members: &[Member]) -> Result<BTreeMap<UserId,
 /// An author with an edge, live or ended, is already there. Other authors are refused.
 async fn judge(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<(Follow, FollowOutcome)>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
-    let known = run.app.stores.edges.edges(user, &authors).await?;
+    let known = run.app.stores.facts.edges(user, &authors).await?;
     let outcome = |follow: &Follow| {
         let is_there = known.contains_key(&follow.0);
         (*follow, if is_there { FollowOutcome::AlreadyThere } else { FollowOutcome::Refused(Reason::NotFollowed) })

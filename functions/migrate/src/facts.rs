@@ -7,12 +7,12 @@ use std::{
 
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
-use tidemark_app::ports::StoreError;
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, ReadState, Seq, SeqSet, Timestamp, UserId, ids::SHARDS,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, ReadState, Seq, SeqSet, StoreError, Timestamp, UserId,
+    ids::SHARDS,
 };
 use tidemark_facts::{
-    DynamoFacts, attempts,
+    Facts, attempts,
     decode::read,
     distinct,
     heads::{read_head, with_modes},
@@ -76,12 +76,12 @@ pub struct ImportedPosts {
 
 /// Imports of facts. Each is idempotent, and changes that were made here stay.
 #[derive(Debug, Clone)]
-pub struct Imports(pub DynamoFacts);
+pub struct Imports(pub Facts);
 
 impl Deref for Imports {
-    type Target = DynamoFacts;
+    type Target = Facts;
 
-    fn deref(&self) -> &DynamoFacts {
+    fn deref(&self) -> &Facts {
         &self.0
     }
 }

@@ -116,7 +116,7 @@ fn is_back(run: &Run<'_>, layout: Layout, list: &SeenList, (member, score): &Mem
 async fn release(run: &Run<'_>, blogs: &[u64]) -> Result<(), MigrateError> {
     let mapped = run.imports.mapped(blogs).await?;
     let posts: Vec<PostId> = mapped.values().copied().collect();
-    let posts = run.app.stores.posts.posts(&posts).await?;
+    let posts = run.app.stores.facts.posts(&posts).await?;
     for (blog, post) in mapped {
         if posts.get(&post).is_none_or(|post| post.deleted) {
             run.imports.release(blog, post).await?;
@@ -128,7 +128,7 @@ async fn release(run: &Run<'_>, blogs: &[u64]) -> Result<(), MigrateError> {
 /// Ends follows that were ended there. A follow that began here after this pass stays, and the next one looks at it.
 async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let authors: Vec<UserId> = missing.iter().filter_map(UserId::new).collect();
-    let edges = run.app.stores.edges.edges(user, &authors).await?;
+    let edges = run.app.stores.facts.edges(user, &authors).await?;
     // An earlier pass that wrote tombstones may have ended before the views.
     let (live, mut tombstones): (Vec<Edge>, Vec<Edge>) = edges.into_values().partition(|edge| edge.following);
     let mut removed = missing.clone();
@@ -147,7 +147,7 @@ async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tal
         }
     }
     if !run.dry_run {
-        run.app.sync.edges(user, &tombstones).await?;
+        run.app.following.sync_views(user, &tombstones).await?;
     }
     Ok(removed)
 }
@@ -156,7 +156,7 @@ async fn unfollow(run: &Run<'_>, user: UserId, missing: &SeqSet, tally: &mut Tal
 async fn delete(run: &Run<'_>, author: UserId, missing: &SeqSet, tally: &mut Tally) -> Result<SeqSet, MigrateError> {
     let blogs: Vec<u64> = missing.iter().collect();
     let posts: Vec<PostId> = run.imports.mapped(&blogs).await?.into_values().filter(|post| post.author == author).collect();
-    let live = run.app.stores.posts.posts(&posts).await?.into_values().filter(|post| !post.deleted);
+    let live = run.app.stores.facts.posts(&posts).await?.into_values().filter(|post| !post.deleted);
     for post in live {
         tally.wrote(1);
         if !run.dry_run {

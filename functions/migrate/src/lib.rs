@@ -33,7 +33,7 @@ use tidemark::{
     App, Failure,
     domain::{NoticeId, Timestamp, UserId},
 };
-use tidemark_app::ports::StoreError;
+use tidemark_domain::StoreError;
 use tracing::error;
 
 use crate::{

@@ -15,8 +15,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     App,
     domain::{Post, PostId, Relation, Seq, SeqSet, UserId},
-    facts::StreamRecord,
-    project,
+    facts::{self, StreamRecord},
     reader::PairFacts,
 };
 use tracing::{error, warn};
@@ -88,9 +87,9 @@ fn change_of(app: &App, record: &EventRecord) -> Option<Change> {
     let (arn, change) = (record.event_source_arn.as_deref(), &record.change);
     let shown = StreamRecord { arn, keys: &change.keys, old: &change.old_image, new: &change.new_image };
     match shown.change(&app.settings.tables) {
-        Ok(Some(project::Change::Post { id, .. })) => Some(Change::Post(id)),
-        Ok(Some(project::Change::Reads { user, author, .. })) => Some(Change::Marks(user, author)),
-        Ok(Some(project::Change::Edge { user, author, .. })) => Some(Change::Edge(user, author)),
+        Ok(Some(facts::Change::Post { id, .. })) => Some(Change::Post(id)),
+        Ok(Some(facts::Change::Reads { user, author, .. })) => Some(Change::Marks(user, author)),
+        Ok(Some(facts::Change::Edge { user, author, .. })) => Some(Change::Edge(user, author)),
         Ok(_) => None,
         Err(malformed) => {
             error!(event = record.event_id, %malformed, "not mirrored");
@@ -103,7 +102,7 @@ impl<'a> Mirror<'a> {
     pub(crate) async fn connect(app: &'a App) -> Result<Self, MigrateError> {
         let url = app.settings.legacy_redis_url.as_deref();
         let url = url.ok_or_else(|| MigrateError::Invalid("LEGACY_REDIS_URL is not set".to_owned()))?;
-        Ok(Self { app, imports: Imports(app.facts.clone()), legacy: Source::connect(url).await? })
+        Ok(Self { app, imports: Imports(app.stores.facts.clone()), legacy: Source::connect(url).await? })
     }
 
     async fn change(&self, change: Change) -> Result<(), MigrateError> {
@@ -120,23 +119,23 @@ impl<'a> Mirror<'a> {
 
     /// Mirrors everything of a user: posts, follows and marks. It repairs what a stream has given up.
     pub(crate) async fn user(&self, user: UserId) -> Result<(), MigrateError> {
-        let latest = self.app.stores.posts.head_of(user).await?.latest_seq;
+        let latest = self.app.stores.facts.head_of(user).await?.latest_seq;
         for seq in 1..=latest {
             self.post(PostId::new(user, seq)).await?;
         }
-        let authors = self.app.stores.edges.following(user).await?.into_iter().map(|edge| edge.author);
+        let authors = self.app.stores.facts.following(user).await?.into_iter().map(|edge| edge.author);
         let mut authors: BTreeSet<UserId> = authors.collect();
         for author in &authors {
             self.edge(user, *author).await?;
         }
-        authors.extend(self.app.stores.reads.all_reads(user).await?.into_keys());
+        authors.extend(self.app.stores.facts.all_reads(user).await?.into_keys());
         let work = authors.into_iter().map(|author| self.marks(user, author, None).boxed());
         stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect().await
     }
 
     /// An expired tombstone was mirrored when it was written.
     async fn edge(&self, user: UserId, author: UserId) -> Result<(), MigrateError> {
-        let Some(edge) = self.app.stores.edges.edges(user, &[author]).await?.remove(&author) else { return Ok(()) };
+        let Some(edge) = self.app.stores.facts.edges(user, &[author]).await?.remove(&author) else { return Ok(()) };
         self.legacy.put_edge(&edge).await?;
         let one: SeqSet = [author.get()].into_iter().collect();
         let list = Layout::UFollow.key(user.get());
@@ -145,7 +144,7 @@ impl<'a> Mirror<'a> {
     }
 
     async fn post(&self, id: PostId) -> Result<(), MigrateError> {
-        let Some(post) = self.app.stores.posts.posts(&[id]).await?.remove(&id) else { return Ok(()) };
+        let Some(post) = self.app.stores.facts.posts(&[id]).await?.remove(&id) else { return Ok(()) };
         let placed = self.imports.placed(&[id]).await?.remove(&id);
         let placed = match placed {
             Some(placed) => placed,
@@ -179,7 +178,7 @@ impl<'a> Mirror<'a> {
         let author = post.id.author;
         let mut before: Option<Relation> = None;
         loop {
-            let page = self.app.stores.edges.followers_by_time(author, before, FOLLOWERS).await?;
+            let page = self.app.stores.facts.followers_by_time(author, before, FOLLOWERS).await?;
             let work = page.iter().map(|follower| self.marks(follower.user, author, Some((post.id.seq, blog))).boxed());
             stream::iter(work.collect::<Vec<_>>()).buffer_unordered(PARALLEL).try_collect::<()>().await?;
             before = page.last().copied().filter(|_| page.len() == FOLLOWERS);

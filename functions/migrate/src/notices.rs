@@ -18,7 +18,7 @@ pub(crate) async fn bitmap(key: &mut Key<'_>, notice: LegacyNotice) -> Result<Op
     let run = key.run;
     let unknown = || MigrateError::Refused(Reason::UnknownNotice);
     let id = run.notices.get(&notice).copied().ok_or_else(unknown)?;
-    let head = run.app.notices.stores.notices.head(id.platform).await?;
+    let head = run.app.stores.facts.platform_head(id.platform).await?;
     let slot = head.find(id.seq, run.now).ok_or_else(unknown)?.slot;
     let mut at = key.pending.at.unwrap_or_default();
     loop {
@@ -58,7 +58,7 @@ async fn import(
     let new = bits.minus(&known);
     let users: Vec<UserId> = new.iter().filter_map(UserId::new).collect();
     key.tally.found(bits.len() - u64::from(bits.contains(0)) - users.len() as u64);
-    let erased = run.app.facts.erased(&users).await?;
+    let erased = run.app.stores.facts.erased(&users).await?;
     let refused = erased.iter().map(|user| (Reason::Erased, user.get())).chain(bits.contains(0).then_some((Reason::NotAnId, 0)));
     refused.for_each(|(reason, bit)| key.refuse(reason, bit.to_string().as_bytes()));
     let readers = users.into_iter().filter(|user| !erased.contains(user));

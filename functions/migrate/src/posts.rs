@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
     domain::{AuthorHead, DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId},
-    ports::FanOut,
+    queue::FanOut,
 };
 use tracing::warn;
 
@@ -63,7 +63,7 @@ pub(crate) async fn blogs(
         settle_leftovers(run, BTreeSet::from([author])).await?;
         rest = import(run, author, blogs, true, tally).await?;
         if rest.is_none() && !run.dry_run {
-            run.app.stores.relation_views.forget_counters(author, None).await?;
+            run.app.stores.views.forget_counters(author, None).await?;
         }
     }
     let posts = if unmapped.is_empty() { HashMap::new() } else { run.imports.mapped(&unmapped).await? };
@@ -169,7 +169,7 @@ async fn import(
 
 /// Whether the author has left. Then the blogs are refused.
 async fn has_left(run: &Run<'_>, author: UserId, blogs: &[Blog], tally: &mut Tally) -> Result<bool, MigrateError> {
-    let has_left = run.app.facts.erased(&[author]).await?.contains(&author);
+    let has_left = run.app.stores.facts.erased(&[author]).await?.contains(&author);
     if has_left {
         refuse_erased(blogs, tally);
     }
@@ -192,7 +192,7 @@ async fn settle_leftovers(run: &Run<'_>, authors: BTreeSet<UserId>) -> Result<()
     }
     for (author, record) in run.imports.import_records(&authors).await? {
         if let Some((first, last)) = record.unsettled {
-            let head = run.app.stores.posts.head_of(author).await?;
+            let head = run.app.stores.facts.head_of(author).await?;
             settle(run, author, &head, first, last).await?;
         }
     }
@@ -211,7 +211,7 @@ async fn import_some(
         tally.wrote(blogs.len() as u64);
         return Ok(());
     };
-    let followers = run.app.stores.edges.follower_counts(author).await?.iter().sum();
+    let followers = run.app.stores.facts.follower_counts(author).await?.iter().sum();
     let imported = run.imports.import_posts(import, blogs, followers, !run.follow, run.now).await?;
     let Some(ImportedPosts { written, head, unsettled, has_left }) = imported else {
         // The other run may have ended this import before it had begun in all shards.
@@ -226,9 +226,9 @@ async fn import_some(
     tally.found((blogs.len() - written.len()) as u64);
     match unsettled {
         Some((first, last)) => settle(run, author, &head, first, last).await?,
-        None => run.app.stores.head_views.replace_head(author, &head).await?,
+        None => run.app.stores.views.replace_head(author, &head).await?,
     }
-    Ok(run.app.stores.relation_views.forget_counters(author, None).await?)
+    Ok(run.app.stores.views.forget_counters(author, None).await?)
 }
 
 /// Stores the head, of which timelines are computed, and delivers imported posts to the users who already follow the
@@ -236,13 +236,13 @@ async fn import_some(
 /// import: a follow from before the import is found, and a later follow has the posts already.
 async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
-    stores.head_views.replace_head(author, head).await?;
-    let mut page = stores.edges.followers_by_time(author, None, FOLLOWERS).await?;
+    stores.views.replace_head(author, head).await?;
+    let mut page = stores.facts.followers_by_time(author, None, FOLLOWERS).await?;
     if page.is_empty() {
         return Ok(imports.settle(author, last).await?);
     }
     let limit = usize::try_from(last.saturating_sub(first) + 1).unwrap_or(usize::MAX);
-    let imported = stores.posts.timeline(author, first.saturating_sub(1), last, limit).await?;
+    let imported = stores.facts.author_timeline(author, first.saturating_sub(1), last, limit).await?;
     let told: Vec<&Post> = imported.iter().rev().filter(|post| post.is_in_feeds()).collect();
     // Posts that were imported when the author had no counted followers have no fan-out.
     let (pending, alone): (Vec<&Post>, Vec<&Post>) = told.iter().partition(|post| post.delivery.state == DeliveryState::Pending);
@@ -253,7 +253,7 @@ async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, la
         for post in alone.iter().filter(|post| post.delivery.mode == DeliveryMode::Push) {
             run.app.fan_outs.deliver(&users, post, head.modes, false).await?;
         }
-        page = stores.edges.followers_by_time(author, Some(oldest), FOLLOWERS).await?;
+        page = stores.facts.followers_by_time(author, Some(oldest), FOLLOWERS).await?;
     }
     for post in pending {
         if let Err(error) = run.app.fan_outs.start(FanOut::of(post, head)).await {

@@ -16,7 +16,7 @@ pub(crate) async fn mark(key: &mut Key<'_>, user: UserId, members: &[Member]) ->
     let ids = posts::ids(members, &key.pending.key, &mut key.tally);
     let known = posts::resolve(run, &ids).await?;
     let authors: Vec<UserId> = known.values().map(|(author, _)| *author).chain([user]).collect();
-    let erased = run.app.facts.erased(&authors).await?;
+    let erased = run.app.stores.facts.erased(&authors).await?;
     let mut by_author: BTreeMap<UserId, SeqSet> = BTreeMap::new();
     let mut marked = SeqSet::default();
     for id in ids {

@@ -1,7 +1,6 @@
 //! What a migration remembers in its table: the members of legacy lists, positions, and the source.
 
-use tidemark_app::ports::StoreError;
-use tidemark_domain::{SeqSet, Timestamp};
+use tidemark_domain::{SeqSet, StoreError, Timestamp};
 use tidemark_facts::{
     attempts,
     decode::read,

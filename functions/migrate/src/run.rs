@@ -51,7 +51,7 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     let chosen = request.layout.as_deref().unwrap_or(all);
     let layouts: Vec<Layout> = all.iter().copied().filter(|layout| chosen.contains(layout)).collect();
     let name = name_of(&url, &layouts, &request);
-    let (source, imports) = (Source::connect(&url).await?, Imports(app.facts.clone()));
+    let (source, imports) = (Source::connect(&url).await?, Imports(app.stores.facts.clone()));
     let (server, now) = (source.run_id().await?, app.stores.clock.now());
     let begun_at = meet_source(&imports, &request, &server, now).await?;
     let (mut progress, mut version) = progress_of(&imports, &name, &server, &layouts, now).await?;
@@ -228,7 +228,7 @@ async fn members(key: &mut Key<'_>, layout: Layout) -> Result<Option<u64>, Migra
     }
     let id = layout.id_of(&key.pending.key).map_err(MigrateError::Refused)?;
     // The first piece alone: what is written for the members is checked again.
-    if key.pending.at.is_none() && run.app.facts.erased(&[id]).await?.contains(&id) {
+    if key.pending.at.is_none() && run.app.stores.facts.erased(&[id]).await?.contains(&id) {
         return Err(MigrateError::Refused(Reason::Erased));
     }
     match layout {

@@ -3,12 +3,12 @@
 use tidemark::{
     App,
     domain::{self, NoticeContent, NoticeId, notices::MAX_LIVE},
+    facts::NoticesPublished,
     http::{
         Kind, Problem, Request, Response,
         bodies::{EditNoticeRequest, Notice, PublishNoticesRequest, PublishedNotices},
     },
     notices::NoticeEdited,
-    ports::NoticesPublished,
 };
 
 const MAX_DELETIONS: usize = 100;

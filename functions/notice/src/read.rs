@@ -33,7 +33,7 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Proble
     }
     let (notice, live, read) = app.notices.notice(caller, id).await?.ok_or_else(|| crate::unknown(id))?;
     let readers = match administers {
-        true => Some(app.stores.notices.readers(id.platform, live.slot).await?),
+        true => Some(app.stores.facts.notice_readers(id.platform, live.slot).await?),
         false => None,
     };
     let body = ReadNotice {

@@ -28,7 +28,7 @@ pub(crate) async fn erase(app: &App, request: &Request) -> Result<Response, Prob
 }
 
 pub(crate) async fn receipt(app: &App, request: &Request) -> Result<Response, Problem> {
-    match app.stores.erasures.erasure(request.caller()?).await? {
+    match app.stores.facts.erasure(request.caller()?).await? {
         Some(erasure) => Ok(Response::json(200, &Erasure::from(erasure))),
         None => Err(Problem::not_found("the caller has not asked to leave")),
     }

@@ -3,11 +3,11 @@
 use tidemark::{
     App,
     domain::{Handle, UserId},
+    facts::ProfileSet,
     http::{
         Kind, Problem, Request, Response,
         bodies::{Me, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
     },
-    ports::ProfileSet,
 };
 
 const MAX_USERS: usize = 100;
@@ -39,7 +39,7 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Proble
 pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let handle: Handle = request.parameter("handle")?;
-    let found = app.stores.profiles.user_of(&handle).await?.ok_or_else(|| Problem::not_found(format!("no user {handle}")))?;
+    let found = app.stores.facts.user_of_handle(&handle).await?.ok_or_else(|| Problem::not_found(format!("no user {handle}")))?;
     user(app, caller, found).await
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Response, 
 pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
     request.caller()?;
     let users: Vec<UserId> = request.many("user", MAX_USERS)?;
-    let profiles = app.stores.profiles.profiles(&users).await?;
+    let profiles = app.stores.facts.profiles(&users).await?;
     let entry = |&id: &UserId| UserEntry { id, profile: profiles.get(&id).cloned().map(Profile::from) };
     Ok(Response::json(200, &Users { items: users.iter().map(entry).collect() }))
 }
@@ -58,7 +58,7 @@ async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem
         app.people.profile(id),
         app.relations.counters(caller, id),
         app.relations.status(caller, &users, false),
-        app.stores.edges.edges(caller, &users)
+        app.stores.facts.edges(caller, &users)
     )?;
     let status = status.get(&id).copied().unwrap_or_default();
     let relation = UserRelation {

@@ -32,7 +32,7 @@ pub async fn handle(app: &App, event: LambdaEvent<Event>) -> Result<DynamoDbEven
             // No repetition makes it readable.
             Err(malformed) => {
                 error!(event = record.event_id, %malformed, "a record is given up");
-                if app.failures.give_up(&malformed.to_string()).await.is_err() {
+                if app.stores.queues.failures.give_up(&malformed.to_string()).await.is_err() {
                     failed.push(index);
                 }
             }

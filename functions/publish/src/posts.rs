@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use tidemark::{
     App, PostChange,
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
+    facts::{Published, Reacted},
     http::{Kind, Problem, Request, Response, bodies::*},
-    ports::{Published, Reacted},
     reader::{FeedItem, MOST_TEXT, PostDetails},
 };
 

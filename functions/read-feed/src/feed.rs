@@ -4,8 +4,8 @@ use tidemark::{
     App,
     domain::{Cursor, Trail},
     http::{Page, Problem, Request, Response, bodies::FeedPage},
-    ports::PageParts,
     reader::{self, FeedQuery, Origin},
+    views::PageParts,
 };
 
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {

@@ -15,7 +15,7 @@ pub(crate) async fn probe() -> Result<Response, Problem> {
 
 /// Pings all three stores concurrently.
 pub(crate) async fn check(app: &App) -> Result<Response, Problem> {
-    let (redis, dynamodb, sqs) = futures::join!(app.stores.progress.ping(), app.facts.ping(), app.stores.queue.ping());
+    let (redis, dynamodb, sqs) = futures::join!(app.stores.views.ping(), app.stores.facts.ping(), app.stores.queues.tasks.ping());
     let [redis, dynamodb, sqs] = [redis.is_ok(), dynamodb.is_ok(), sqs.is_ok()];
     let status = if redis && dynamodb && sqs { HealthStatus::Ok } else { HealthStatus::Degraded };
     let store = |ok: bool| if ok { StoreStatus::Ok } else { StoreStatus::Down };

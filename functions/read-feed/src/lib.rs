@@ -11,8 +11,8 @@ use tidemark::{
     App,
     domain::{Card, PostId, Reaction, Score, UserId},
     http::{Kind, Problem, Request, bodies::*, operation, routes},
-    ports::PageParts,
     reader::{Body, FeedItem, Status},
+    views::PageParts,
 };
 
 routes!(|app: &App, request| [
@@ -109,7 +109,7 @@ fn status(request: &Request) -> Result<Status, Problem> {
 async fn list(app: &App, request: &Request) -> Result<Option<u32>, Problem> {
     let caller = request.caller()?;
     match request.list_query()? {
-        Some(list) if !app.lists.has(caller, list).await? => Err(Problem::no_list(list)),
+        Some(list) if !app.following.has_list(caller, list).await? => Err(Problem::no_list(list)),
         list => Ok(list.map(|list| list.number)),
     }
 }

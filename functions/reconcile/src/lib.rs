@@ -112,7 +112,7 @@ async fn send_segments(
         (message["job"], message["segment"]) = (json!("users"), json!(segment));
         message
     };
-    reconcile.app.walks.send(&segments.iter().map(message).collect::<Vec<_>>()).await?;
+    reconcile.app.stores.queues.walks.send(&segments.iter().map(message).collect::<Vec<_>>()).await?;
     Ok(if segments.is_empty() { Value::Null } else { json!({ "job": "users", "segments": segments, "failed": 0 }) })
 }
 

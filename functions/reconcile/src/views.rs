@@ -6,15 +6,14 @@ use std::{
 };
 
 use redis_link::{EPOCH_BYTES, Epoch};
-use tidemark_app::ports::{CardVersion, CountsVersion, List, Marks, StoreError};
 use tidemark_domain::{
-    AuthorHead, Counters, FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, PostSummary, PostText, ReactionState,
-    ReaderState, Relation, Score, Timestamp, UserId,
+    AuthorHead, Counters, CountsVersion, FeedKey, HalfLife, NoticeId, Platform, PlatformHead, PostId, PostSummary, PostText,
+    ReactionState, ReaderState, Relation, Score, StoreError, Timestamp, UserId,
     feed::author_of_prefix,
     reader_state::{META_FIELD, ReaderMeta},
 };
 use tidemark_views::{
-    Redis, heads,
+    CardVersion, List, Marks, Views, heads,
     keys::{self, KeyType, Owner, View},
     notices, people, posts,
     readers::{self, Moves},
@@ -31,7 +30,7 @@ use crate::diff::{
 };
 
 #[derive(Debug, Clone)]
-pub struct StoredViews(pub Redis);
+pub struct StoredViews(pub Views);
 
 /// All that Redis has of one user: the keys that exist, and the views. One of a wrong type counts as absent.
 #[derive(Debug, Clone, Default)]

@@ -14,22 +14,27 @@ use std::{
 
 use tracing::warn;
 
-use crate::{
-    Live, OutOfTime, Stores, ViewSync,
-    ports::{FanOut, FanOutKind, Look, Metric, Progress, Result, StoreError, Task},
-};
+use crate::{Live, OutOfTime, Stores, metrics::Metric, outage::Outage};
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryState, FeedKey, Post, PostId, PostSummary, Timestamp, UserId,
+    AuthorHead, Delivery, DeliveryState, FanOutKind, HalfLife, Modes, Post, PostId, PostSummary, StoreError, Timestamp, UserId,
+    feed::FeedCap,
     ids::SHARDS,
     pages::{INLINE_PAGES, page_buckets, page_tasks},
+    store::Result,
 };
+use tidemark_facts::Look;
+use tidemark_queue::{FanOut, Task};
+use tidemark_views::Progress;
 
 /// Use cases of fan-outs. Clones share the stores.
 #[derive(Clone)]
 pub struct FanOuts {
-    pub stores: Arc<Stores>,
-    pub sync: ViewSync,
-    pub live: Live,
+    stores: Arc<Stores>,
+    outage: Outage,
+    live: Live,
+    /// Of the scores in ranked feeds.
+    half_life: HalfLife,
+    feed_cap: FeedCap,
 }
 
 /// Pages that wait longer than this in a queue that is not drained count as lost.
@@ -124,30 +129,11 @@ pub struct DeliveryStatus {
     pub pages_done: u64,
 }
 
-impl FanOut {
-    /// Returns the fan-out that a post needs: a delivery if it is live, a retraction if it is a tombstone.
-    pub fn of(post: &Post, head: &AuthorHead) -> Self {
-        Self {
-            kind: FanOutKind::of(post),
-            post: post.id,
-            at: post.created_at,
-            pages: if post.deleted { post.delivery.retraction_pages } else { post.delivery.pages },
-            deletions: head.deletions(),
-            modes: head.modes,
-        }
-    }
-
-    /// Returns whether the fan-out still applies: a deleted post is not delivered, a live post is not retracted.
-    fn is_wanted(&self, post: &Post) -> bool {
-        self.kind == FanOutKind::of(post)
-    }
-
-    fn key(&self) -> FeedKey {
-        FeedKey { at: self.at, post: self.post }
-    }
-}
-
 impl FanOuts {
+    pub fn new(stores: Arc<Stores>, outage: Outage, live: Live, half_life: HalfLife, feed_cap: FeedCap) -> Self {
+        Self { stores, outage, live, half_life, feed_cap }
+    }
+
     /// Starts a fan-out. The number of reads and sends has a bound that does not depend on the number of followers.
     ///
     /// If pages cannot be sent, or the end of a fan-out without pages cannot be stored, this still succeeds: the post
@@ -161,7 +147,7 @@ impl FanOuts {
         if logged!(self.send_pages(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post).is_none() {
             self.note_unsent(fan_out.kind, fan_out.post).await;
         }
-        let noted = self.stores.progress.note_sent(fan_out.kind, fan_out.post).await;
+        let noted = self.stores.views.note_sent(fan_out.kind, fan_out.post).await;
         logged!(noted, "the projector may send the pages again", post = %fan_out.post);
         Ok(())
     }
@@ -174,13 +160,13 @@ impl FanOuts {
             return Ok(());
         }
         for _ in 0..LOOKS {
-            if self.stores.progress.was_sent(FanOutKind::of(post), post.id).await? {
+            if self.stores.views.was_sent(FanOutKind::of(post), post.id).await? {
                 return Ok(());
             }
             (self.stores.wait)(BETWEEN_LOOKS).await;
         }
         warn!(post = %post.id, "the process that wrote the post has not sent its pages");
-        self.start(FanOut::of(post, &self.stores.posts.head_of(post.id.author).await?)).await
+        self.start(FanOut::of(post, &self.stores.facts.head_of(post.id.author).await?)).await
     }
 
     /// Tells Redis of a change of an author's posts, or leaves that to the projector. It comes before the first
@@ -191,33 +177,33 @@ impl FanOuts {
                 FanOutKind::Deliver => Ok(()),
                 FanOutKind::Retract => {
                     let tombstone = PostSummary::tombstone(fan_out.key());
-                    self.stores.post_views.remember(&[(tombstone, None)], None).await
+                    self.stores.views.remember_posts(&[(tombstone, None)], None).await
                 }
             }
         };
         let (head, tombstone) = futures::join!(self.show_head(fan_out.post.author), tombstone);
-        self.sync.or_later(head.and(tombstone)).await
+        self.outage.or_later(head.and(tombstone)).await
     }
 
     /// Updates the author's head from the facts, and removes the author's counters. The head of the facts: a publish
     /// and a delete at the same time know heads of the same version, each without the other's change.
     pub(crate) async fn show_head(&self, author: UserId) -> Result<()> {
         let stores = &self.stores;
-        let head = async { stores.head_views.replace_head(author, &stores.posts.head_of(author).await?).await };
-        let (shown, forgotten) = futures::join!(head, stores.relation_views.forget_counters(author, None));
+        let head = async { stores.views.replace_head(author, &stores.facts.head_of(author).await?).await };
+        let (shown, forgotten) = futures::join!(head, stores.views.forget_counters(author, None));
         shown.and(forgotten)
     }
 
     /// Stores that pages are not in the queue. Without it, reconcile may send them only after [`BACKLOG_WAIT_MS`].
     async fn note_unsent(&self, kind: FanOutKind, post: PostId) {
-        logged!(self.stores.posts.note_look(kind, post, Look::Unsent).await, "reconcile may send the pages late", %post);
+        logged!(self.stores.facts.note_look(kind, post, Look::Unsent).await, "reconcile may send the pages late", %post);
     }
 
     /// Sends the pages, or stores the end of a fan-out whose pages are empty.
     async fn send_pages(&self, fan_out: FanOut) -> Result<()> {
         if fan_out.pages > INLINE_PAGES {
             let tasks: Vec<Task> = page_tasks(fan_out.pages).into_iter().map(|pages| list_task(fan_out, pages)).collect();
-            return self.stores.queue.send(&tasks).await;
+            return self.stores.queues.tasks.send(&tasks).await;
         }
         let mut tasks = Vec::new();
         for page in 0..fan_out.pages {
@@ -233,7 +219,7 @@ impl FanOuts {
                 completed => return completed,
             }
         }
-        self.stores.queue.send(&tasks).await
+        self.stores.queues.tasks.send(&tasks).await
     }
 
     pub(crate) async fn page(&self, fan_out: FanOut, page: u16, followers: &[u64]) -> Result<()> {
@@ -241,7 +227,7 @@ impl FanOuts {
         if !self.handle(fan_out, &users).await? {
             return Ok(());
         }
-        let progress = self.stores.progress.page_done(fan_out.kind, fan_out.post, page, users.len() as u64).await?;
+        let progress = self.stores.views.page_done(fan_out.kind, fan_out.post, page, users.len() as u64).await?;
         if progress.pages_done < u64::from(fan_out.pages) {
             return Ok(());
         }
@@ -250,14 +236,14 @@ impl FanOuts {
 
     /// Returns whether no message waits and no more messages are in flight than the workers hold.
     pub async fn is_drained(&self) -> Result<bool> {
-        let backlog = self.stores.queue.backlog().await?;
+        let backlog = self.stores.queues.tasks.backlog().await?;
         Ok(backlog.waiting == 0 && backlog.in_flight <= HELD_BY_WORKERS)
     }
 
     /// Returns the state of an unfinished fan-out that is due.
     pub async fn inspect(&self, post: &Post, head: &AuthorHead, most_attempts: u32) -> Result<Inspected> {
         let fan_out = FanOut::of(post, head);
-        let (progress, pages) = self.stores.progress.progress(fan_out.kind, post.id, fan_out.pages).await?;
+        let (progress, pages) = self.stores.views.progress(fan_out.kind, post.id, fan_out.pages).await?;
         let pages_done = progress.pages_done;
         Ok(if pages.is_empty() {
             Inspected::Done(progress)
@@ -273,14 +259,14 @@ impl FanOuts {
     /// Handles an inspected fan-out: finishes it, stores its progress, sends its missing pages again, or gives it up.
     /// Returns whether it did so; of two runs at once, one sends the pages. May be repeated after an error.
     pub async fn resume(&self, post: &Post, head: &AuthorHead, inspected: &Inspected) -> Result<bool> {
-        let (fan_out, posts) = (FanOut::of(post, head), &self.stores.posts);
+        let (fan_out, facts) = (FanOut::of(post, head), &self.stores.facts);
         match inspected {
             Inspected::Done(progress) => self.complete(fan_out, progress.handled).await.map(|()| true),
-            Inspected::Moving { pages_done } => posts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await,
-            Inspected::UsedUp { .. } => posts.note_look(fan_out.kind, post.id, Look::GivenUp).await,
+            Inspected::Moving { pages_done } => facts.note_look(fan_out.kind, post.id, Look::Moving(*pages_done)).await,
+            Inspected::UsedUp { .. } => facts.note_look(fan_out.kind, post.id, Look::GivenUp).await,
             Inspected::Missing { pages_done, pages } => {
                 let (before, at, token) = (post.delivery.sent_at, self.stores.clock.now(), (self.stores.random)());
-                if !posts.note_look(fan_out.kind, post.id, Look::Sending { before, at, token }).await? {
+                if !facts.note_look(fan_out.kind, post.id, Look::Sending { before, at, token }).await? {
                     return Ok(false);
                 }
                 // The publish and the projector may both be late.
@@ -289,9 +275,9 @@ impl FanOuts {
                 let run = pages.len().div_ceil(usize::from(SHARDS));
                 let tasks: Vec<Task> =
                     pages.chunks(run).map(|pages| list_task(fan_out, pages[0]..pages[pages.len() - 1] + 1)).collect();
-                self.stores.queue.send(&tasks).await?;
+                self.stores.queues.tasks.send(&tasks).await?;
                 let sent = Look::Sent { token, attempts: post.delivery.attempts.saturating_add(1), pages_done: *pages_done };
-                posts.note_look(fan_out.kind, post.id, sent).await?;
+                facts.note_look(fan_out.kind, post.id, sent).await?;
                 Ok(true)
             }
         }
@@ -304,7 +290,7 @@ impl FanOuts {
             let pages_done = u64::from(delivery.pages);
             return Ok(DeliveryStatus { state: DeliveryState::Done, delivered: delivery.delivered, pages_done });
         }
-        let (progress, _) = self.stores.progress.progress(FanOutKind::Deliver, post.id, delivery.pages).await?;
+        let (progress, _) = self.stores.views.progress(FanOutKind::Deliver, post.id, delivery.pages).await?;
         let state = match delivery.state {
             DeliveryState::Pending if progress.pages_done > 0 => DeliveryState::Running,
             state => state,
@@ -317,23 +303,23 @@ impl FanOuts {
         if pages.end > fan_out.pages {
             return Err(StoreError::DamagedView { detail: format!("pages {pages:?} of {}", fan_out.pages) });
         }
-        let (_, missing) = self.stores.progress.progress(fan_out.kind, fan_out.post, fan_out.pages).await?;
+        let (_, missing) = self.stores.views.progress(fan_out.kind, fan_out.post, fan_out.pages).await?;
         let end = pages.end;
         for page in missing.into_iter().filter(|page| pages.contains(page)) {
             if out_of_time() {
-                return self.stores.queue.send(&[list_task(fan_out, page..end)]).await;
+                return self.stores.queues.tasks.send(&[list_task(fan_out, page..end)]).await;
             }
             if !self.post(fan_out).await?.is_some_and(|post| fan_out.is_wanted(&post)) {
                 return Ok(());
             }
             let batch = self.batch(fan_out, page).await?;
-            self.stores.queue.send(&[batch]).await?;
+            self.stores.queues.tasks.send(&[batch]).await?;
         }
         Ok(())
     }
 
     async fn batch(&self, fan_out: FanOut, page: u16) -> Result<Task> {
-        let followers = self.stores.edges.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
+        let followers = self.stores.facts.followers_in(fan_out.post.author, page_buckets(page, fan_out.pages)).await?;
         Ok(Task::Batch { fan_out, page, followers: followers.into_iter().map(UserId::get).collect() })
     }
 
@@ -351,7 +337,7 @@ impl FanOuts {
                 self.stores.recorder.count(Metric::FollowersDelivered, users.len() as u64);
             }
             FanOutKind::Retract => {
-                let views = &self.stores.reader_views;
+                let views = &self.stores.views;
                 let watched = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
                 self.live.notify(&watched, Some(fan_out.post)).await;
             }
@@ -359,9 +345,25 @@ impl FanOuts {
         Ok(true)
     }
 
+    /// Delivers a live post to feeds, then to those that are ranked, and with `announce` sends tasks for watched
+    /// readers. If it ends in between, the next ranked read sees that its ranked feed lacks the post, and the repeated
+    /// delivery sends the tasks. Without `announce` the readers get a message after the next ping.
+    pub async fn deliver(&self, users: &[UserId], post: &Post, modes: Modes, announce: bool) -> Result<()> {
+        let views = &self.stores.views;
+        let delivered = views.deliver(users, post.key(), modes, announce).await?;
+        if !delivered.ranked.is_empty() {
+            // From the delivery on, moves reach the post. An earlier move has passed it: its step is in the facts now.
+            let now = self.stores.facts.posts(&[post.id]).await?.remove(&post.id);
+            let rank = now.map_or(post.rank(), |now| now.rank());
+            views.rank(&delivered.ranked, self.half_life, &[(post.key(), rank)], false).await?;
+        }
+        self.live.announce(delivered.notified).await;
+        Ok(())
+    }
+
     /// The post or its tombstone; `None` if its author was erased, or a retraction has a live post.
     async fn post(&self, fan_out: FanOut) -> Result<Option<Post>> {
-        let post = self.stores.posts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
+        let post = self.stores.facts.posts(&[fan_out.post]).await?.remove(&fan_out.post);
         Ok(post.filter(|post| post.deleted || fan_out.kind == FanOutKind::Deliver))
     }
 
@@ -370,12 +372,12 @@ impl FanOuts {
         match fan_out.kind {
             FanOutKind::Deliver => {
                 let now = self.stores.clock.now();
-                if self.stores.posts.finish_delivery(fan_out.post, handled, now).await? {
+                if self.stores.facts.finish_delivery(fan_out.post, handled, now).await? {
                     let lag = Duration::from_millis(now.ms().saturating_sub(fan_out.at.ms()));
                     self.stores.recorder.time(Metric::DeliveryLag, lag);
                 }
             }
-            FanOutKind::Retract => self.stores.posts.finish_retraction(fan_out.post).await?,
+            FanOutKind::Retract => self.stores.facts.finish_retraction(fan_out.post).await?,
         }
         Ok(())
     }

@@ -1,22 +1,23 @@
-//! [`Following`]: follows and preferences, mutes and blocks.
+//! [`Following`]: follows and preferences, mutes and blocks, lists.
+
+mod lists;
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-use crate::{
-    Stores, ViewSync,
-    ports::{Followed, Result},
-    relations::newest_first,
-};
-use tidemark_domain::{Edge, Relation, Timestamp, UserId};
+pub use lists::Membership;
+
+use crate::{Stores, ViewSync, newest_first};
+use tidemark_domain::{Edge, Relation, Timestamp, UserId, store::Result};
+use tidemark_facts::Followed;
 
 /// Use cases of a follower. Clones share the stores.
 #[derive(Clone)]
 pub struct Following {
-    pub stores: Arc<Stores>,
-    pub sync: ViewSync,
+    stores: Arc<Stores>,
+    sync: ViewSync,
 }
 
 /// The most users whom one user mutes, and whom one user blocks. They are read together.
@@ -50,12 +51,21 @@ pub enum Hide {
 }
 
 impl Following {
+    pub fn new(stores: Arc<Stores>, sync: ViewSync) -> Self {
+        Self { stores, sync }
+    }
+
+    /// Updates the views of a follower, and the lists of both sides, from edges that another writer has changed.
+    pub async fn sync_views(&self, user: UserId, edges: &[Edge]) -> Result<()> {
+        self.sync.edges(user, edges).await
+    }
+
     /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that
     /// exists keeps its own. Returns one outcome for each element of `authors`, in order; `None` for the caller.
     pub async fn follow(&self, caller: UserId, authors: &[UserId], preference: Option<i8>) -> Result<Vec<Option<Followed>>> {
         let mut seen = HashSet::from([caller]);
         let distinct: Vec<UserId> = authors.iter().copied().filter(|&author| seen.insert(author)).collect();
-        let mut outcomes = self.stores.edges.follow(caller, &distinct, self.stores.clock.now()).await?;
+        let mut outcomes = self.stores.facts.follow(caller, &distinct, self.stores.clock.now()).await?;
         let (mut follows, mut preferred) = (Vec::new(), Vec::new());
         for outcome in &mut outcomes {
             let changed = match preference {
@@ -86,7 +96,7 @@ impl Following {
             let known = known.filter(|edge| edge.following && edge.preference != preference)?;
             Some(Edge { preference, ..known.changed(now) })
         };
-        let next = self.stores.edges.change(caller, edge.author, &prefer).await?.filter(|edge| edge.following);
+        let next = self.stores.facts.change_pair(caller, edge.author, &prefer).await?.filter(|edge| edge.following);
         let changed = next.is_some();
         *edge = next.unwrap_or_else(|| edge.clone());
         Ok(changed)
@@ -94,29 +104,29 @@ impl Following {
 
     /// Returns the caller's preferences for these authors. Authors whom the caller does not follow are left out.
     pub async fn preferences(&self, caller: UserId, authors: &[UserId]) -> Result<HashMap<UserId, i8>> {
-        let edges = self.stores.edges.edges(caller, authors).await?.into_values().filter(|edge| edge.following);
+        let edges = self.stores.facts.edges(caller, authors).await?.into_values().filter(|edge| edge.following);
         Ok(edges.map(|edge| (edge.author, edge.preference)).collect())
     }
 
     /// Ends a follow, if there is one.
     pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<()> {
-        let edges = &self.stores.edges;
-        let tombstone = match edges.unfollow(caller, author, self.stores.clock.now()).await? {
+        let facts = &self.stores.facts;
+        let tombstone = match facts.unfollow(caller, author, self.stores.clock.now()).await? {
             Some(tombstone) => Some(tombstone),
             // An earlier request may have ended between its fact and the views.
-            None => edges.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
+            None => facts.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
         };
         self.sync.edges(caller, tombstone.as_slice()).await
     }
 
     /// Mutes or blocks a user, or ends that. A refused request changes nothing. Parallel requests may exceed the limit.
     pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<Hide> {
-        let (edges, now) = (&self.stores.edges, self.stores.clock.now());
+        let (facts, now) = (&self.stores.facts, self.stores.clock.now());
         if hidden {
-            if self.stores.erasures.erasure(user).await?.is_some() {
+            if self.stores.facts.erasure(user).await?.is_some() {
                 return Ok(Hide::Erased);
             }
-            let known = edges.hidden(caller).await?;
+            let known = facts.hidden(caller).await?;
             let mut known = known.iter().filter(|edge| hiding.since(edge).is_some());
             if known.clone().count() >= MOST_HIDDEN && known.all(|edge| edge.author != user) {
                 return Ok(Hide::LimitReached);
@@ -129,11 +139,11 @@ impl Following {
                     let known = known.cloned().unwrap_or_else(|| Edge::never(caller, user));
                     (known.muted.is_some() != hidden).then(|| Edge { muted: hidden.then_some(now), ..known.changed(now) })
                 };
-                let followed = edges.change(caller, user, &mute).await?.filter(|edge| edge.following);
+                let followed = facts.change_pair(caller, user, &mute).await?.filter(|edge| edge.following);
                 self.sync.choices(caller, followed.as_slice()).await
             }
             Hiding::Block => {
-                let [own, reverse] = edges.set_blocked(caller, user, hidden, now).await?;
+                let [own, reverse] = facts.set_blocked(caller, user, hidden, now).await?;
                 let own = self.sync.edges(caller, own.as_slice());
                 let (own, reverse) = futures::join!(own, self.sync.edges(user, reverse.as_slice()));
                 own.and(reverse)
@@ -144,7 +154,7 @@ impl Following {
 
     /// Returns the users whom the caller mutes or blocks, newest first, below `below`.
     pub async fn hidden(&self, caller: UserId, hiding: Hiding, below: Option<Relation>) -> Result<Vec<Relation>> {
-        let hidden = self.stores.edges.hidden(caller).await?.into_iter();
+        let hidden = self.stores.facts.hidden(caller).await?.into_iter();
         let hidden = hidden.filter_map(|edge| Some(Relation { since: hiding.since(&edge)?, user: edge.author }));
         Ok(newest_first(hidden, below))
     }

@@ -13,15 +13,14 @@ mod slice;
 
 pub use export::{Exported, Place};
 
+use std::sync::Arc;
+
 use futures::{FutureExt, StreamExt, stream};
-use tidemark_domain::{Erasure, UserId};
+use tidemark_domain::{Erasure, StoreError, UserId, store::Result};
+use tidemark_queue::Task;
 use tracing::warn;
 
-use crate::{
-    OutOfTime, PARALLEL,
-    fan_out::{BACKLOG_WAIT_MS, FanOuts},
-    ports::{Result, StoreError, Task},
-};
+use crate::{Following, OutOfTime, PARALLEL, Publishing, Stores, ViewSync, fan_out::BACKLOG_WAIT_MS, outage::Outage};
 use slice::Slice;
 
 /// An erasure that no worker has touched for this time is resumed, if the queue is drained. Otherwise its task may wait
@@ -34,7 +33,11 @@ const MOST_LOOKED_AT: usize = 1_000;
 /// Use cases of users who leave. Clones share the stores.
 #[derive(Clone)]
 pub struct Leaving {
-    pub fan_outs: FanOuts,
+    stores: Arc<Stores>,
+    outage: Outage,
+    sync: ViewSync,
+    following: Following,
+    publishing: Publishing,
 }
 
 /// The result of [`Leaving::resume`].
@@ -48,16 +51,20 @@ pub struct Resumed {
 }
 
 impl Leaving {
+    pub fn new(stores: Arc<Stores>, outage: Outage, sync: ViewSync, following: Following, publishing: Publishing) -> Self {
+        Self { stores, outage, sync, following, publishing }
+    }
+
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.
     pub async fn begin(&self, user: UserId) -> Result<Erasure> {
-        let stores = &self.fan_outs.stores;
+        let stores = &self.stores;
         let now = stores.clock.now();
-        let mut erasure = stores.erasures.begin_erasure(user, now).await?;
+        let mut erasure = stores.facts.begin_erasure(user, now).await?;
         if erasure.finished_at.is_some() {
             return Ok(erasure);
         }
         let is_new = erasure == Erasure::begin(now);
-        match stores.erasure_views.note_access(user, false).await {
+        match stores.views.note_access(user, false).await {
             Err(error) => {
                 // A worker closes access. Until then the outage note stands, and requests ask the facts.
                 if !is_new {
@@ -68,12 +75,12 @@ impl Leaving {
                     }
                 }
                 let tasks = [task(user, &erasure, true)];
-                futures::try_join!(stores.queue.send(&tasks), self.fan_outs.sync.later.instead(&error))?;
+                futures::try_join!(stores.queues.tasks.send(&tasks), self.outage.instead(&error))?;
             }
             // A task is under way.
             Ok(()) if !is_new => {}
             Ok(()) => {
-                logged!(stores.queue.send(&[task(user, &erasure, false)]).await, "the erasure is left to reconcile", %user);
+                logged!(stores.queues.tasks.send(&[task(user, &erasure, false)]).await, "the erasure is left to reconcile", %user);
             }
         }
         Ok(erasure)
@@ -81,13 +88,13 @@ impl Leaving {
 
     /// Sends tasks for erasures that no worker continues. What fails is logged and left to the next call.
     pub async fn resume(&self, drained: bool, out_of_time: OutOfTime<'_>) -> Result<Resumed> {
-        let stores = &self.fan_outs.stores;
+        let stores = &self.stores;
         let (mut users, mut found) = (Vec::new(), Resumed::default());
         let failed = |found: &mut Resumed, error: StoreError| {
             found.failed += 1;
             warn!(error = &error as &dyn std::error::Error, "an erasure is not resumed");
         };
-        for part in stores.erasures.running_erasures().await? {
+        for part in stores.facts.running_erasures().await? {
             match part {
                 Ok(part) => users.extend(part),
                 Err(error) => failed(&mut found, error),
@@ -113,12 +120,12 @@ impl Leaving {
 
     /// Looks at one receipt. Of two runs at once, one starts a chain.
     async fn resume_one(&self, user: UserId, drained: bool) -> Result<Resumed> {
-        let stores = &self.fan_outs.stores;
+        let stores = &self.stores;
         let mut found = Resumed::default();
-        let Some(mut erasure) = stores.erasures.erasure(user).await? else { return Ok(found) };
+        let Some(mut erasure) = stores.facts.erasure(user).await? else { return Ok(found) };
         if erasure.finished_at.is_some() {
             // Another version of the functions has finished it, and has another list.
-            stores.erasures.forget_running(user).await?;
+            stores.facts.forget_running_erasure(user).await?;
             return Ok(found);
         }
         found.incomplete = usize::from(erasure.incomplete.is_some());
@@ -127,7 +134,7 @@ impl Leaving {
             erasure.chain += 1;
             // This is stored first: the next look sees that the erasure was resumed.
             if self.save(user, &mut erasure).await? {
-                stores.queue.send(&[task(user, &erasure, false)]).await?;
+                stores.queues.tasks.send(&[task(user, &erasure, false)]).await?;
                 found.resumed = 1;
             }
         }
@@ -136,27 +143,27 @@ impl Leaving {
 
     /// Continues an erasure for a slice, and sends the rest as a new task. May be repeated, also concurrently.
     pub async fn run(&self, user: UserId, chain: u64, out_of_time: OutOfTime<'_>) -> Result<()> {
-        let stores = &self.fan_outs.stores;
-        let Some(erasure) = stores.erasures.erasure(user).await?.filter(|erasure| erasure.finished_at.is_none()) else {
+        let stores = &self.stores;
+        let Some(erasure) = stores.facts.erasure(user).await?.filter(|erasure| erasure.finished_at.is_none()) else {
             return Ok(());
         };
         if chain < erasure.chain {
             return Ok(());
         }
-        stores.erasure_views.note_access(user, false).await?;
+        stores.views.note_access(user, false).await?;
         Slice::new(self, user, erasure, out_of_time).run().await
     }
 
     /// Stores the next version of a receipt. Returns false if another run was first, which then continues.
     async fn save(&self, user: UserId, erasure: &mut Erasure) -> Result<bool> {
-        let stores = &self.fan_outs.stores;
+        let stores = &self.stores;
         erasure.version += 1;
         erasure.touched_at = stores.clock.now();
-        if stores.erasures.put_erasure(user, erasure).await? {
+        if stores.facts.put_erasure(user, erasure).await? {
             return Ok(true);
         }
         // The response to this write may have been lost.
-        Ok(stores.erasures.erasure(user).await?.as_ref() == Some(erasure))
+        Ok(stores.facts.erasure(user).await?.as_ref() == Some(erasure))
     }
 }
 

@@ -1,8 +1,7 @@
-//! Use cases, and the ports through which they reach the stores.
+//! Use cases.
 //!
-//! Use cases:
 //! - [`Publishing`]: publish, edit and delete posts; likes and favorites.
-//! - [`Following`], [`Lists`]: follows, mutes, blocks; lists of followed authors.
+//! - [`Following`]: follows, mutes, blocks; lists of followed authors.
 //! - [`Marking`]: marks posts read and unread.
 //! - [`reader::Readers`]: feeds, timelines, single posts and unread counts; rebuilds of views.
 //! - [`relations::Relations`]: lists of followers and followed authors, and counters.
@@ -12,6 +11,7 @@
 //! - [`Leaving`]: export and erasure.
 //! - [`fan_out::FanOuts`]: deliveries and retractions.
 //! - [`Worker`]: the tasks of the queue.
+//! - [`project::Projector`]: the changes of the streams.
 //! - [`Live`]: messages to live connections.
 //!
 //! A use case that changes something fails if the facts fail, or if neither the views nor the queue accept the change.
@@ -23,15 +23,16 @@
 //! mark, it says that the view did not accept the mark, and that the projector updates it.
 //!
 //! What they share:
-//! - [`ports`]: one trait for each capability of a store, the queue or the clock.
-//! - [`Stores`]: the ports that the use cases share. [`ports::StoreError`] is the one error of all stores.
-//! - [`ViewSync`]: updates views after a change of facts, or leaves the update to a worker.
-//! - [`outage`]: leaves changes that Redis does not accept to workers, and notes among the facts that views are stale
-//!   until then.
-//! - [`retry`]: the loop of an optimistic change.
+//! - [`Stores`]: the facts, the views, the queues, the clock and the recorder. [`tidemark_domain::StoreError`] is the one
+//!   error of all stores.
+//! - [`ViewSync`]: updates views after a change of facts, or leaves the update to the projector.
+//! - [`outage`]: leaves changes that Redis does not accept to the projector, and notes among the facts that views are
+//!   stale until then.
 //! - [`once`]: requests with an idempotency key.
 //! - [`Hot`]: values of hot keys, in memory for a second.
-//! - [`Recorder`]: collects the values of [`ports::Metric`]s.
+//! - [`Recorder`]: collects the values of [`metrics::Metric`]s.
+//!
+//! A use case has what it calls, in private fields. It is built by `new`, and `App` builds them all.
 
 /// Returns the value of a result; logs an error that must not fail the caller. Fields come after the message.
 macro_rules! logged {
@@ -46,45 +47,43 @@ macro_rules! logged {
     };
 }
 
-mod error;
+mod clock;
 pub mod fan_out;
 mod following;
 mod hot;
 mod leaving;
 mod limits;
-mod lists;
 mod live;
 mod marking;
+pub mod metrics;
 pub mod notices;
 pub mod once;
 pub mod outage;
 mod people;
-pub mod ports;
 pub mod project;
 mod publishing;
 pub mod reader;
 mod recorder;
 pub mod relations;
-pub mod retry;
 mod stores;
 mod view_sync;
-pub mod work;
 mod worker;
 
 use futures::{StreamExt, future::BoxFuture, stream};
+use tidemark_domain::Relation;
 
-pub use following::{Following, Hide, Hiding, MOST_HIDDEN};
+pub use clock::Clock;
+pub use following::{Following, Hide, Hiding, MOST_HIDDEN, Membership};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Denied, OverLimit, PerMinute};
-pub use lists::{Lists, Membership};
 pub use live::Live;
 pub use marking::{MarkForm, MarkedPost, MarkedPosts, Marking};
 pub use people::{Callers, Cards, People};
-pub use ports::Budget;
 pub use publishing::{PostChange, PostDelivery, Publishing};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
+pub use tidemark_facts::work;
 pub use view_sync::ViewSync;
 pub use worker::Worker;
 
@@ -104,4 +103,11 @@ pub fn cut<T: Clone>(items: &mut Vec<T>, limit: usize) -> Option<T> {
     let more = items.len() > limit;
     items.truncate(limit);
     items.last().filter(|_| more).cloned()
+}
+
+/// Returns the relations below `below`, newest first.
+fn newest_first(relations: impl Iterator<Item = Relation>, below: Option<Relation>) -> Vec<Relation> {
+    let mut relations: Vec<Relation> = relations.filter(|relation| below.is_none_or(|below| *relation < below)).collect();
+    relations.sort_unstable_by(|a, b| b.cmp(a));
+    relations
 }

@@ -6,13 +6,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidemark_domain::UserId;
+use tidemark_domain::{Budget, StoreError, UserId, store::Result};
+use tidemark_views::Spent;
 
-use crate::{
-    Stores,
-    outage::Outage,
-    ports::{Budget, Result, Spent, StoreError},
-};
+use crate::{Stores, outage::Outage};
 
 /// Tokens a minute of each kind, in the order of [`Budget::ALL`]. 0 means no limit.
 pub type PerMinute = [u32; Budget::ALL.len()];
@@ -46,18 +43,22 @@ pub enum Denied {
 /// Lets requests in: callers who have not asked to leave, within their limits. Clones share the stores.
 #[derive(Clone)]
 pub struct AccessCheck {
-    pub stores: Arc<Stores>,
+    stores: Arc<Stores>,
     /// While the outage note stands, Redis may not know yet that a user has asked to leave. Then the facts are read.
-    pub outage: Outage,
-    pub per_minute: PerMinute,
+    outage: Outage,
+    per_minute: PerMinute,
 }
 
 impl AccessCheck {
+    pub fn new(stores: Arc<Stores>, outage: Outage, per_minute: PerMinute) -> Self {
+        Self { stores, outage, per_minute }
+    }
+
     /// Takes the tokens of a request from the user's bucket, and returns whether Redis responded. `of_erased` lets
     /// erased users pass.
     pub async fn pass(&self, user: UserId, (budget, tokens): (Budget, u32), of_erased: bool) -> Result<bool, Denied> {
         let per_minute = self.per_minute[budget as usize];
-        let spent = self.stores.limit_views.spend(user, (budget, per_minute), tokens, self.stores.clock.now()).await;
+        let spent = self.stores.views.spend(user, (budget, per_minute), tokens, self.stores.clock.now()).await;
         let (responds, is_away) = (spent.is_ok(), spent.as_ref().is_err_and(StoreError::is_unavailable));
         let Spent { wait, left, access } = logged!(spent, "a request is not counted", %user).unwrap_or_default();
         if let Some(wait) = wait {
@@ -78,16 +79,16 @@ impl AccessCheck {
         let tokens = ((units - paid) / UNITS_OF_A_TOKEN).ceil();
         let per_minute = self.per_minute[budget as usize];
         if tokens >= 1.0 && per_minute > 0 {
-            let owed = self.stores.limit_views.owe(user, (budget, per_minute), tokens as u32, self.stores.clock.now());
+            let owed = self.stores.views.owe(user, (budget, per_minute), tokens as u32, self.stores.clock.now());
             logged!(owed.await, "read units are not counted", %user, units);
         }
     }
 
     /// Reads the receipt, and stores in Redis what it says if Redis responds.
     async fn ask(&self, user: UserId, responds: bool) -> Result<bool> {
-        let may = self.stores.erasures.erasure(user).await?.is_none();
+        let may = self.stores.facts.erasure(user).await?.is_none();
         if responds {
-            logged!(self.stores.erasure_views.note_access(user, may).await, "access is not stored", %user);
+            logged!(self.stores.views.note_access(user, may).await, "access is not stored", %user);
         }
         Ok(may)
     }

@@ -12,12 +12,13 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use tidemark_domain::{CountsDigest, PostId, Timestamp, UnreadChange, UserId};
+use tidemark_domain::{CountsDigest, PostId, StoreError, Timestamp, Told, UnreadChange, UserId, store::Result};
+use tidemark_queue::{LivePost, LiveTask};
+use tidemark_views::{ClaimedUpdate, Notified};
 use tracing::warn;
 
 use crate::{
     Stores, in_parallel,
-    ports::{ClaimedUpdate, LivePost, LiveTask, Notified, Result, StoreError, Told},
     reader::{Origin, Readers},
 };
 
@@ -33,11 +34,15 @@ const MOST_TRIES: u8 = 3;
 /// Use cases of live connections. Clones share the stores.
 #[derive(Clone)]
 pub struct Live {
-    pub stores: Arc<Stores>,
-    pub readers: Readers,
+    stores: Arc<Stores>,
+    readers: Readers,
 }
 
 impl Live {
+    pub fn new(stores: Arc<Stores>, readers: Readers) -> Self {
+        Self { stores, readers }
+    }
+
     /// Sends tasks for watched readers whose counts have changed. The message names a post if it is known.
     ///
     /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
@@ -46,7 +51,7 @@ impl Live {
         if users.is_empty() {
             return;
         }
-        match self.stores.live_views.notify(users, post).await {
+        match self.stores.views.notify(users, post).await {
             Ok(notified) => self.announce(notified).await,
             Err(error) => log_failure(Err(error)),
         }
@@ -65,30 +70,30 @@ impl Live {
     async fn send(&self, users: &[UserId], delay: Duration) -> Result<()> {
         let tasks: Vec<LiveTask> =
             users.chunks(USERS_PER_TASK).map(|users| LiveTask::Changed { users: users.to_vec() }).collect();
-        self.stores.live_queue.send(&tasks, delay).await
+        self.stores.queues.live.send(&tasks, delay).await
     }
 
     /// Registers a new connection. The reader is expected to read the counts after this.
     pub async fn connect(&self, user: UserId, connection: &str) -> Result<()> {
-        let watched = self.stores.live_views.watch(user, connection).await?;
+        let watched = self.stores.views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
         let told = Told { user, connections: vec![connection.to_owned()], at: watched.built, counts };
-        self.stores.live_views.told(&[told], None).await
+        self.stores.views.note_told(&[told], None).await
     }
 
     /// Removes a connection that was closed. May be repeated.
     pub async fn disconnect(&self, user: UserId, connection: &str) -> Result<()> {
-        self.stores.live_views.unwatch(user, connection, None).await
+        self.stores.views.unwatch(user, connection, None).await
     }
 
     /// Renews a connection, or registers it again. If it may not know the counts, it is told.
     pub async fn ping(&self, user: UserId, connection: &str) -> Result<()> {
-        let watched = self.stores.live_views.watch(user, connection).await?;
+        let watched = self.stores.views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
         if watched.known == Some(counts) {
             return Ok(());
         }
-        let mut notified = self.stores.live_views.notify(&[user], None).await?;
+        let mut notified = self.stores.views.notify(&[user], None).await?;
         if notified.now.is_empty() {
             // A worker that was killed may not have sent the task on which the view relies.
             notified.later = vec![user];
@@ -110,10 +115,10 @@ impl Live {
             // The counts that they know stay unknown, so their next ping sends a message.
             LiveTask::Again { tries, .. } if *tries > MOST_TRIES => Ok(()),
             LiveTask::Again { users, tries } => self.tell(users, Some(*tries), repeated).await,
-            LiveTask::Told { told } => self.stores.live_views.told(told, Some(LEAST_BETWEEN)).await,
+            LiveTask::Told { told } => self.stores.views.note_told(told, Some(LEAST_BETWEEN)).await,
             LiveTask::Gone { connections } => {
                 for gone in connections {
-                    self.stores.live_views.unwatch(gone.user, &gone.connection, gone.at).await?;
+                    self.stores.views.unwatch(gone.user, &gone.connection, gone.at).await?;
                 }
                 Ok(())
             }
@@ -123,7 +128,7 @@ impl Live {
     /// Tells the connections of these readers the counts, unless they know them. `again` is how often some of them were
     /// not told. A reader who fails is told by a task of its own.
     async fn tell(&self, users: &[UserId], again: Option<u8>, repeated: bool) -> Result<()> {
-        let claimed = self.stores.live_views.claim(users).await;
+        let claimed = self.stores.views.claim_updates(users).await;
         let (mut early, mut updates, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for (&user, claimed) in users.iter().zip(claimed) {
             match claimed {
@@ -139,7 +144,7 @@ impl Live {
             }
         }
         if !early.is_empty() {
-            self.stores.live_queue.send(&[task_of(early, again)], LEAST_BETWEEN).await?;
+            self.stores.queues.live.send(&[task_of(early, again)], LEAST_BETWEEN).await?;
         }
         let (mut posts, mut begun, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (user, at, update) in in_parallel(updates).await {
@@ -155,11 +160,11 @@ impl Live {
                 }
             }
         }
-        self.stores.live_queue.post(&posts).await?;
+        self.stores.queues.live.post(&posts).await?;
         begun.retain(|known| !known.connections.is_empty());
         // Where nothing is posted, the next message need not wait.
         for (told, next) in [(begun, None), (ended, Some(Duration::ZERO))] {
-            log_failure(self.stores.live_views.told(&told, next).await);
+            log_failure(self.stores.views.note_told(&told, next).await);
         }
         self.tell_alone(users, failed, again).await
     }
@@ -174,7 +179,7 @@ impl Live {
             warn!(%user, error = &error as &dyn std::error::Error, "counts unavailable, the reader is told alone");
             tasks.push(task_of(vec![user], again));
         }
-        self.stores.live_queue.send(&tasks, LEAST_BETWEEN).await
+        self.stores.queues.live.send(&tasks, LEAST_BETWEEN).await
     }
 
     /// Returns the message for those connections of a reader that do not know the counts, and the connections that do.

@@ -17,17 +17,17 @@ use futures::FutureExt;
 use crate::{
     Live, Stores, ViewSync, in_parallel,
     once::{Begun, Once},
-    ports::{IdempotencyKey, Result},
-    reader::{Flags, Found, Origin, PairFacts, Snapshot},
+    reader::{Flags, Found, Origin, PairFacts, Readers, Snapshot},
 };
-use tidemark_domain::{PostId, ReadState, Seq, Timestamp, UserId};
+use tidemark_domain::{IdempotencyKey, PostId, ReadState, Seq, Timestamp, UserId, store::Result};
 
 /// Use cases of a reader's marks. Clones share the stores.
 #[derive(Clone)]
 pub struct Marking {
-    pub stores: Arc<Stores>,
-    pub sync: ViewSync,
-    pub live: Live,
+    stores: Arc<Stores>,
+    readers: Readers,
+    sync: ViewSync,
+    live: Live,
 }
 
 #[derive(Debug, Clone)]
@@ -80,11 +80,19 @@ struct Changed {
 type Outcomes = Vec<Result<Changed>>;
 
 impl Marking {
+    pub fn new(stores: Arc<Stores>, readers: Readers, sync: ViewSync, live: Live) -> Self {
+        Self { stores, readers, sync, live }
+    }
+
+    /// Updates the view of a read state that another writer has changed.
+    pub async fn sync_view(&self, user: UserId, author: UserId) -> Result<()> {
+        self.sync.reads_of(user, author).await
+    }
+
     /// Marks one live post read or unread.
     pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Found<MarkedPost>> {
         let ids = [post];
-        let (live, blocked) =
-            futures::try_join!(self.sync.readers.live_posts(&ids), self.stores.reactions.is_blocked(user, post.author))?;
+        let (live, blocked) = futures::try_join!(self.readers.live_posts(&ids), self.stores.facts.is_blocked(user, post.author))?;
         if live.is_empty() {
             return Ok(Found::Nothing);
         }
@@ -92,7 +100,7 @@ impl Marking {
             return Ok(Found::Blocked);
         }
         let posts = [(post.author, vec![post.seq])].into();
-        let Some(pair) = self.sync.readers.pairs_of_posts(user, &posts).await?.pop() else { return Ok(Found::Nothing) };
+        let Some(pair) = self.readers.pairs_of_posts(user, &posts).await?.pop() else { return Ok(Found::Nothing) };
         let changed = self.mark(user, pair, &[post.seq], read, (self.stores.random)()).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
         self.tell(user, &snapshot, Some(post)).await;
@@ -137,21 +145,21 @@ impl Marking {
         if !keyed {
             return Ok(otherwise);
         }
-        Ok(self.stores.posts.head_of(author).await?.latest_seq)
+        Ok(self.stores.facts.head_of(author).await?.latest_seq)
     }
 
     /// Deleted and unknown posts, and those of authors who block the user, are left out.
     async fn mark_posts(&self, user: UserId, posts: &[PostId], token: u64) -> Result<MarkedPosts> {
         let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let live = self.sync.readers.live_posts(&asked).await?;
+        let live = self.readers.live_posts(&asked).await?;
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
         for id in asked.into_iter().filter(|id| live.contains(id)) {
             by_author.entry(id.author).or_default().push(id.seq);
         }
-        let pairs = self.sync.readers.pairs_of_posts(user, &by_author).await?;
+        let pairs = self.readers.pairs_of_posts(user, &by_author).await?;
         // A block has ended the follow.
         let strangers = pairs.iter().filter(|pair| pair.author != user && pair.live_edge().is_none()).map(|pair| pair.author);
-        let blockers = self.stores.reactions.blockers(user, &strangers.collect::<Vec<_>>()).await?;
+        let blockers = self.stores.facts.blockers(user, &strangers.collect::<Vec<_>>()).await?;
         let change = async |pair: PairFacts| match by_author.get(&pair.author) {
             Some(seqs) if !blockers.contains(&pair.author) => self.mark(user, pair, seqs, true, token).await,
             _ => Ok(Changed { pair, count: 0, written: false }),
@@ -161,7 +169,7 @@ impl Marking {
     }
 
     async fn mark_through(&self, user: UserId, author: UserId, seq: Seq, token: u64) -> Result<MarkedPosts> {
-        let pair = self.sync.readers.pair(user, author).await?;
+        let pair = self.readers.pair(user, author).await?;
         let last = PostId::new(author, seq.min(pair.head.latest_seq));
         let changed = self.apply(user, pair, token, None, |flags, reads| {
             // Nothing can be marked. So no mark names an author who has left.
@@ -179,7 +187,7 @@ impl Marking {
 
     /// Marks everything read that existed at `before`, of every followed author.
     async fn mark_before(&self, user: UserId, before: Timestamp, token: u64) -> Result<MarkedPosts> {
-        let pairs = self.sync.readers.pairs(user).await?;
+        let pairs = self.readers.pairs(user).await?;
         let latest = pairs.iter().max_by_key(|pair| pair.head.latest_at).filter(|pair| pair.head.latest_seq > 0);
         let latest = latest.map(|pair| PostId::new(pair.author, pair.head.latest_seq));
         let changes = pairs.into_iter().map(|pair| self.mark_pair_before(user, pair, before, token).boxed());
@@ -189,7 +197,7 @@ impl Marking {
     /// Returns now, or the time of the newest post that the user's feed shows, if that is later. The machine that
     /// published the post may have a clock that is ahead of this one.
     async fn until_now(&self, user: UserId) -> Result<Timestamp> {
-        let snapshot = self.sync.readers.snapshot(user).await?;
+        let snapshot = self.readers.snapshot(user).await?;
         let newest = snapshot.state.heard().map(|(_, author)| author.newest_at).max();
         Ok(newest.unwrap_or_default().max(self.stores.clock.now()))
     }
@@ -200,7 +208,7 @@ impl Marking {
         let upto = match unread {
             false => 0,
             true if pair.head.latest_at <= before => pair.head.latest_seq,
-            true => self.stores.posts.last_at(pair.author, before).await?.map_or(0, |last| last.post.seq),
+            true => self.stores.facts.last_post_at(pair.author, before).await?.map_or(0, |last| last.post.seq),
         };
         let changed = self.apply(user, pair, token, None, |flags, reads| match flags.unread_upto(upto) {
             0 => None,
@@ -250,22 +258,22 @@ impl Marking {
             reads.advance(token, count);
             pair = before.facts;
             let written = match marks {
-                Some((seqs, read)) if is_first => self.stores.reads.put_marks(user, author, &reads, seqs, read).await?,
+                Some((seqs, read)) if is_first => self.stores.facts.put_marks(user, author, &reads, seqs, read).await?,
                 // Others write the state too, and they do not have to wait for each other.
                 Some((seqs, read)) => {
-                    let (known, reads) = self.stores.reads.mark(user, author, seqs, read, token).await?;
+                    let (known, reads) = self.stores.facts.mark_posts(user, author, seqs, read, token).await?;
                     let is_own = known.changed_by(token).is_some();
                     let before = Flags::new(user, PairFacts { reads: known.clone(), ..pair.clone() });
                     let count = if is_own { count } else { change(&before, &mut known.clone()).unwrap_or(0) };
                     return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
                 }
-                None => self.stores.reads.put(user, author, &reads).await?.then_some(reads),
+                None => self.stores.facts.put_reads(user, author, &reads).await?.then_some(reads),
             };
             is_first = false;
             if let Some(reads) = written {
                 return Ok(Changed { pair: PairFacts { reads, ..pair }, count, written: true });
             }
-            pair.reads = self.stores.reads.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
+            pair.reads = self.stores.facts.reads(user, &[author]).await?.remove(&author).unwrap_or_default();
         }
     }
 
@@ -304,7 +312,7 @@ impl Marking {
     /// cannot be read, it cannot be compared, and every pair that was ever marked is updated. If the view does not
     /// accept the update, a worker does it later, and the counts come from the facts.
     async fn show(&self, user: UserId, changes: &[Changed]) -> Result<Snapshot> {
-        let readers = &self.sync.readers;
+        let readers = &self.readers;
         let (written, others): (Vec<&Changed>, Vec<&Changed>) = changes.iter().partition(|change| change.written);
         let written: Vec<&PairFacts> = written.into_iter().map(|change| &change.pair).collect();
         let snapshot = match self.sync.reads(user, &written).await? {

@@ -7,16 +7,17 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::join_all, stream};
 use tidemark_domain::{
-    LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp,
-    UserId,
+    IdempotencyKey, LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet,
+    Slot, Store, StoreError, Timestamp, UserId, store::Result,
 };
+use tidemark_facts::{NoticeWritten, NoticesPublished};
+use tidemark_views::{NoticeRecord, NoticeView};
 use tracing::warn;
 
 use crate::{
     PARALLEL, Stores, cut, in_parallel,
     once::{Attempt, Begun, Once},
-    outage::Later,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticeWritten, NoticesPublished, Result, Store, StoreError},
+    outage::Outage,
 };
 
 /// A read state loses the slots of dead notices if it has more slots than twice the live notices and this number.
@@ -25,8 +26,8 @@ const SPARE_SLOTS: u64 = 64;
 /// Use cases of notices. Clones share the stores.
 #[derive(Clone)]
 pub struct NoticeBoard {
-    pub stores: Arc<Stores>,
-    pub later: Later,
+    stores: Arc<Stores>,
+    outage: Outage,
 }
 
 /// A platform as one reader sees it at one moment.
@@ -101,10 +102,14 @@ impl NoticesMarked {
 }
 
 impl NoticeBoard {
+    pub fn new(stores: Arc<Stores>, outage: Outage) -> Self {
+        Self { stores, outage }
+    }
+
     /// Returns a platform as a reader sees it: one round trip if the views exist.
     pub async fn board(&self, platform: Platform, user: UserId) -> Result<Board> {
         let now = self.stores.clock.now();
-        let missing = match self.later.outage.checked(self.stores.notice_views.notice_state(platform, user)).await {
+        let missing = match self.outage.checked(self.stores.views.notice_state(platform, user)).await {
             Ok((Some(head), Some(read))) => return Ok(Board { head, read, now, degraded: false }),
             Ok((head, read)) => {
                 let missing = [
@@ -127,9 +132,9 @@ impl NoticeBoard {
         user: UserId,
         suffices: impl Fn(&PlatformHead) -> bool,
     ) -> Result<(PlatformHead, NoticeReads)> {
-        let missing = match self.later.outage.checked(self.stores.notice_views.notice_head(platform)).await {
+        let missing = match self.outage.checked(self.stores.views.notice_head(platform)).await {
             Ok(Some(head)) if suffices(&head) => {
-                let reads = self.stores.notices.reads(platform, user).await?;
+                let reads = self.stores.facts.notice_reads(platform, user).await?;
                 // Only the facts say for sure which slots are dead. Without a look at them, a read state would grow.
                 if reads.read.len() <= 2 * head.live.len() as u64 + SPARE_SLOTS {
                     return Ok((head, reads));
@@ -159,7 +164,7 @@ impl NoticeBoard {
             Err(error) if error.store() == Store::Facts => Err(error),
             Err(error) => {
                 let degraded = is_degraded(platform, &error);
-                let (head, reads) = self.stores.notices.state(platform, user).await?;
+                let (head, reads) = self.stores.facts.notice_state(platform, user).await?;
                 Ok((head, reads, degraded))
             }
         }
@@ -168,8 +173,8 @@ impl NoticeBoard {
     /// Fills missing views. The leases come before the facts, so outdated facts are not stored.
     async fn fill(&self, platform: Platform, user: UserId, missing: &[NoticeRecord]) -> Result<(PlatformHead, NoticeReads)> {
         let token = (self.stores.random)();
-        let leased = self.stores.notice_views.lease_notices(missing, token).await?;
-        let (head, reads) = self.stores.notices.state(platform, user).await?;
+        let leased = self.stores.views.lease_notices(missing, token).await?;
+        let (head, reads) = self.stores.facts.notice_state(platform, user).await?;
         let views: Vec<NoticeView> = leased
             .into_iter()
             .map(|record| match record {
@@ -177,7 +182,7 @@ impl NoticeBoard {
                 NoticeRecord::Reads(user, platform) => NoticeView::Reads(user, platform, reads.clone()),
             })
             .collect();
-        self.stores.notice_views.fill_notices(&views, token).await?;
+        self.stores.views.fill_notices(&views, token).await?;
         Ok((head, reads))
     }
 
@@ -201,7 +206,7 @@ impl NoticeBoard {
     async fn titles(&self, platform: Platform, notices: &[LiveNotice]) -> Result<(HashMap<NoticeId, (String, Timestamp)>, bool)> {
         let wanted: Vec<(NoticeId, u64)> =
             notices.iter().map(|notice| (NoticeId { platform, seq: notice.seq }, notice.revision)).collect();
-        let (mut titles, mut degraded) = match self.stores.notice_views.notice_titles(&wanted).await {
+        let (mut titles, mut degraded) = match self.stores.views.notice_titles(&wanted).await {
             Ok(titles) => (titles, false),
             Err(error) => (HashMap::new(), is_degraded(platform, &error)),
         };
@@ -209,8 +214,8 @@ impl NoticeBoard {
         if missing.is_empty() {
             return Ok((titles, degraded));
         }
-        let found: Vec<Notice> = self.stores.notices.notices(&missing).await?.into_values().collect();
-        if !degraded && let Err(error) = self.stores.notice_views.remember_titles(&found).await {
+        let found: Vec<Notice> = self.stores.facts.notices(&missing).await?.into_values().collect();
+        if !degraded && let Err(error) = self.stores.views.remember_titles(&found).await {
             degraded = is_degraded(platform, &error);
         }
         titles.extend(found.into_iter().map(|notice| (notice.id, (notice.content.title, notice.created_at))));
@@ -221,7 +226,7 @@ impl NoticeBoard {
     pub async fn notice(&self, user: UserId, id: NoticeId) -> Result<Option<(Notice, LiveNotice, bool)>> {
         let (wanted, now) = ([id], self.stores.clock.now());
         let state = self.state(id.platform, user, |head| head.find(id.seq, now).is_some());
-        let ((head, reads), mut found) = futures::try_join!(state, self.stores.notices.notices(&wanted))?;
+        let ((head, reads), mut found) = futures::try_join!(state, self.stores.facts.notices(&wanted))?;
         let live = head.find(id.seq, now).copied();
         let Some((live, notice)) = live.zip(found.remove(&id)) else { return Ok(None) };
         Ok(Some((notice, live, reads.read.contains(live.slot))))
@@ -235,7 +240,7 @@ impl NoticeBoard {
         content: &NoticeContent,
         idempotency: Option<&IdempotencyKey>,
     ) -> Result<NoticesPublished> {
-        let published = self.stores.notices.publish(user, platforms, content, idempotency, self.stores.clock.now()).await?;
+        let published = self.stores.facts.publish_notices(user, platforms, content, idempotency, self.stores.clock.now()).await?;
         match &published {
             NoticesPublished::Created(created) => {
                 let heads: Vec<NoticeView> =
@@ -247,7 +252,7 @@ impl NoticeBoard {
                 // The first request may have ended before it updated the views.
                 let shown = notices.iter().map(async |notice| {
                     let platform = notice.id.platform;
-                    self.show(&NoticeView::Head(platform, self.stores.notices.head(platform).await?)).await
+                    self.show(&NoticeView::Head(platform, self.stores.facts.platform_head(platform).await?)).await
                 });
                 join_all(shown.map(FutureExt::boxed)).await.into_iter().collect::<Result<Vec<bool>, _>>()?;
             }
@@ -267,10 +272,10 @@ impl NoticeBoard {
     ) -> Result<NoticeEdited> {
         let now = self.stores.clock.now();
         let once = key.map(|key| (user, key));
-        let (notice, head) = match self.stores.notices.edit(id, content, renotify, once, now).await? {
+        let (notice, head) = match self.stores.facts.edit_notice(id, content, renotify, once, now).await? {
             NoticeWritten::Edited(notice, head) => (notice, head),
             // The first request may have ended before it updated the view.
-            NoticeWritten::Repeated(notice) => (notice, self.stores.notices.head(id.platform).await?),
+            NoticeWritten::Repeated(notice) => (notice, self.stores.facts.platform_head(id.platform).await?),
             NoticeWritten::KeyReused => return Ok(NoticeEdited::KeyReused),
             NoticeWritten::Expired => return Ok(NoticeEdited::Expired),
             NoticeWritten::Unknown => return Ok(NoticeEdited::Unknown),
@@ -291,7 +296,7 @@ impl NoticeBoard {
     }
 
     async fn remove_from(&self, platform: Platform, seqs: Vec<Seq>) -> Result<()> {
-        let head = self.stores.notices.remove(platform, &seqs).await?;
+        let head = self.stores.facts.remove_notices(platform, &seqs).await?;
         self.show(&NoticeView::Head(platform, head)).await.map(drop)
     }
 
@@ -360,10 +365,10 @@ impl NoticeBoard {
     /// Replaces the view of a head (`user` is `None`) or of a user's read state from the facts. May be repeated.
     pub async fn sync(&self, platform: Platform, user: Option<UserId>) -> Result<()> {
         let view = match user {
-            None => NoticeView::Head(platform, self.stores.notices.head(platform).await?),
-            Some(user) => NoticeView::Reads(user, platform, self.stores.notices.reads(platform, user).await?),
+            None => NoticeView::Head(platform, self.stores.facts.platform_head(platform).await?),
+            Some(user) => NoticeView::Reads(user, platform, self.stores.facts.notice_reads(platform, user).await?),
         };
-        self.stores.notice_views.replace_notices(&view).await
+        self.stores.views.replace_notices(&view).await
     }
 
     /// Applies `change` to a read state, again after each conflict. The head's view is used if it `suffices`. With a
@@ -393,10 +398,10 @@ impl NoticeBoard {
                 Some(before)
             } else {
                 let record = attempt.and_then(|attempt| attempt.done(marked.answer()));
-                self.stores.notices.put_reads(user, platform, &before, after, record.as_ref(), unless_erased).await?
+                self.stores.facts.replace_notice_reads(user, platform, &before, after, record.as_ref(), unless_erased).await?
             };
             let Some(reads) = written else {
-                if unless_erased && self.stores.erasures.erasure(user).await?.is_some() {
+                if unless_erased && self.stores.facts.erasure(user).await?.is_some() {
                     let board = Board { head, read: SeqSet::default(), now, degraded: false };
                     return Ok((board, NoticesMarked { changed: 0, ..marked }));
                 }
@@ -417,8 +422,8 @@ impl NoticeBoard {
 
     /// Writes a fact to its view. Returns whether Redis accepted it. If not, the projector does it later.
     async fn show(&self, view: &NoticeView) -> Result<bool> {
-        let Err(error) = self.stores.notice_views.replace_notices(view).await else { return Ok(true) };
-        self.later.instead(&error).await?;
+        let Err(error) = self.stores.views.replace_notices(view).await else { return Ok(true) };
+        self.outage.instead(&error).await?;
         Ok(false)
     }
 }

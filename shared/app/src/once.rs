@@ -10,12 +10,10 @@
 //! 2. changes what lies within [`Attempt::bound`], and shows [`Attempt::token`] to what it changes;
 //! 3. writes [`Attempt::done`] with the change, or after it.
 
-use tidemark_domain::UserId;
+use tidemark_domain::{IdempotencyKey, StoreError, UserId, store::Result};
+use tidemark_facts::Record;
 
-use crate::{
-    Stores,
-    ports::{IdempotencyKey, Record, Result, StoreError},
-};
+use crate::Stores;
 
 /// The outcome of a request that may have an idempotency key.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,11 +66,11 @@ impl Stores {
         let new = Record::new(user, operation, key, token, bound, now);
         // A second look finds the record of a request that was a moment earlier.
         for _ in 0..2 {
-            match self.records.record(user, operation, &key.key, now).await? {
+            match self.facts.record(user, operation, &key.key, now).await? {
                 Some(known) if known.fingerprint != key.fingerprint => return Ok(Begun::KeyReused),
                 Some(Record { answer: Some(answer), .. }) => return Ok(Begun::Answered(answer)),
                 Some(known) => return Ok(Begun::Attempt(known.into())),
-                None if self.records.put_record(&new).await? => return Ok(Begun::Attempt(new.into())),
+                None if self.facts.put_record(&new).await? => return Ok(Begun::Attempt(new.into())),
                 None => {}
             }
         }
@@ -83,7 +81,7 @@ impl Stores {
     /// which may be that of another attempt.
     pub(crate) async fn finish(&self, attempt: &Attempt, answer: Vec<u64>) -> Result<Vec<u64>> {
         match attempt.done(answer.clone()) {
-            Some(record) if !self.records.put_record(&record).await? => Ok(self.answer(attempt).await?.unwrap_or(answer)),
+            Some(record) if !self.facts.put_record(&record).await? => Ok(self.answer(attempt).await?.unwrap_or(answer)),
             _ => Ok(answer),
         }
     }
@@ -91,7 +89,7 @@ impl Stores {
     /// Returns the answer, if another attempt at the same request has written one.
     pub(crate) async fn answer(&self, attempt: &Attempt) -> Result<Option<Vec<u64>>> {
         let Some(Record { user, operation, key, now, .. }) = &attempt.record else { return Ok(None) };
-        Ok(self.records.record(*user, operation, key, *now).await?.and_then(|record| record.answer))
+        Ok(self.facts.record(*user, operation, key, *now).await?.and_then(|record| record.answer))
     }
 }
 

@@ -13,13 +13,11 @@ use std::{
     time::Duration,
 };
 
-use tidemark_domain::Timestamp;
+use tidemark_domain::{Store, StoreError, Timestamp, store::Result};
+use tidemark_queue::Task;
 use tracing::warn;
 
-use crate::{
-    Stores,
-    ports::{Result, Store, StoreError, Task},
-};
+use crate::Stores;
 
 /// The time that a note stands: longer than a record usually waits in a stream.
 const STANDS: Duration = Duration::from_secs(3);
@@ -27,7 +25,7 @@ const STANDS: Duration = Duration::from_secs(3);
 /// The time that a process relies on one read of the note, and on one write of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The outage note, as one process knows it. Clones share the state.
+/// The outage note, as one process knows it, and the updates of views that come later. Clones share the state.
 #[derive(Clone)]
 pub struct Outage {
     stores: Arc<Stores>,
@@ -59,8 +57,7 @@ impl Outage {
         let now = self.stores.clock.now();
         let known = *self.known();
         if now >= known.until && now >= known.looked_at.plus_ms(ms(LOOK_EVERY)) {
-            let until =
-                logged!(self.stores.outages.outage_until().await, "could not read the outage note").unwrap_or(known.until);
+            let until = logged!(self.stores.facts.outage_until().await, "could not read the outage note").unwrap_or(known.until);
             let mut known = self.known();
             known.until = until.max(known.until);
             known.looked_at = now.max(known.looked_at);
@@ -94,7 +91,7 @@ impl Outage {
             }
             known.until = until.max(known.until);
         }
-        let noted = self.stores.outages.note_outage(until).await;
+        let noted = self.stores.facts.note_outage(until).await;
         let mut known = self.known();
         if let Err(error) = noted {
             known.note_again_at = now.plus_ms(ms(LOOK_EVERY));
@@ -107,19 +104,6 @@ impl Outage {
         Ok(known.noted_since)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Updates of views that come later: from a stream, or from a task that failed.
-#[derive(Clone)]
-pub struct Later {
-    pub stores: Arc<Stores>,
-    pub outage: Outage,
-}
-
-impl Later {
     /// Leaves to the projector the update that failed with `error`. The fact is stored, so the caller may respond as if
     /// the view had the change. Returns when the note has stood for as long as a process may rely on its last read.
     /// From then on no process uses the stale views, unless it cannot read the note.
@@ -128,12 +112,18 @@ impl Later {
     /// report success.
     pub(crate) async fn instead(&self, error: &StoreError) -> Result<()> {
         warn!(error = error as &dyn std::error::Error, "could not update the views, the projector will update them");
-        let since = self.outage.note(Duration::ZERO).await?;
+        let since = self.note(Duration::ZERO).await?;
         let left = since.plus_ms(ms(LOOK_EVERY)).ms().saturating_sub(self.stores.clock.now().ms());
         if left > 0 {
             (self.stores.wait)(Duration::from_millis(left)).await;
         }
         Ok(())
+    }
+
+    /// Leaves an update of views to the projector if it has failed.
+    pub(crate) async fn or_later(&self, shown: Result<()>) -> Result<()> {
+        let Err(error) = shown else { return Ok(()) };
+        self.instead(&error).await
     }
 
     /// Sends a task that has now failed `tries` times again with a delay, if it has had fewer than `most` attempts. A
@@ -151,13 +141,17 @@ impl Later {
                 self.extend_note(pause).await;
             }
         };
-        futures::join!(noted, self.stores.queue.send_again(std::slice::from_ref(task), tries, pause)).1.is_ok()
+        futures::join!(noted, self.stores.queues.tasks.send_again(std::slice::from_ref(task), tries, pause)).1.is_ok()
     }
 
     /// Extends the note, because views are behind. Nothing was acknowledged here, so a failed write costs only that
     /// some responses come from a stale view.
     pub(crate) async fn extend_note(&self, pause: Duration) {
-        logged!(self.outage.note(pause).await, "could not extend the outage note: views may be stale for a moment");
+        logged!(self.note(pause).await, "could not extend the outage note: views may be stale for a moment");
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,20 +6,18 @@ use std::{
 };
 
 use moka::sync::Cache;
-use tidemark_domain::{Card, Profile, ProfileContent, UserId};
+use tidemark_domain::{Card, Profile, ProfileContent, Store, StoreError, UserId, store::Result};
+use tidemark_facts::ProfileSet;
+use tidemark_views::CardVersion;
 use tracing::warn;
 
-use crate::{
-    Stores,
-    outage::Later,
-    ports::{CardVersion, ProfileSet, Result, Store, StoreError},
-};
+use crate::{Stores, outage::Outage};
 
 /// Use cases of profiles. Clones share the stores.
 #[derive(Clone)]
 pub struct People {
-    pub stores: Arc<Stores>,
-    pub later: Later,
+    stores: Arc<Stores>,
+    outage: Outage,
 }
 
 /// The cards of the users of a page. Users without a profile are left out.
@@ -30,17 +28,21 @@ pub struct Cards {
 }
 
 impl People {
+    pub fn new(stores: Arc<Stores>, outage: Outage) -> Self {
+        Self { stores, outage }
+    }
+
     pub async fn profile(&self, user: UserId) -> Result<Option<Profile>> {
-        Ok(self.stores.profiles.profiles(&[user]).await?.remove(&user))
+        Ok(self.stores.facts.profiles(&[user]).await?.remove(&user))
     }
 
     pub async fn set(&self, user: UserId, content: &ProfileContent) -> Result<ProfileSet> {
-        let set = self.stores.profiles.set_profile(user, content, self.stores.clock.now()).await?;
+        let set = self.stores.facts.set_profile(user, content, self.stores.clock.now()).await?;
         // Even if the facts had the content: an earlier request may have ended before its view.
         if let ProfileSet::Stands(profile) = &set
-            && let Err(error) = self.stores.card_views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
+            && let Err(error) = self.stores.views.replace_card(user, &CardVersion::of(Some(profile.clone()))).await
         {
-            self.later.instead(&error).await?;
+            self.outage.instead(&error).await?;
         }
         Ok(set)
     }
@@ -48,7 +50,7 @@ impl People {
     /// Updates the view of a user's card from the facts. May be repeated.
     pub async fn sync(&self, user: UserId) -> Result<()> {
         let card = CardVersion::of(self.profile(user).await?);
-        self.stores.card_views.replace_card(user, &card).await
+        self.stores.views.replace_card(user, &card).await
     }
 
     /// Returns the cards of exactly these users. `known` are cards that the views have returned already, perhaps with
@@ -57,7 +59,7 @@ impl People {
         let all: Vec<UserId> = users.iter().copied().collect();
         let mut known = match known {
             Some(known) => known,
-            None => match self.later.outage.checked(self.stores.card_views.cards(&all)).await {
+            None => match self.outage.checked(self.stores.views.cards(&all)).await {
                 Ok(known) => known,
                 Err(error) => return self.instead(&all, &error).await,
             },
@@ -79,17 +81,17 @@ impl People {
     /// Takes the leases before it reads the facts, so outdated facts are not stored.
     async fn fill(&self, users: &[UserId]) -> Result<Cards> {
         let token = (self.stores.random)();
-        let leased = self.stores.card_views.lease_cards(users, token).await?;
-        let found = self.stores.profiles.profiles(users).await?;
+        let leased = self.stores.views.lease_cards(users, token).await?;
+        let found = self.stores.facts.profiles(users).await?;
         let card = |user: UserId| (user, CardVersion::of(found.get(&user).cloned()));
         let filled: Vec<(UserId, CardVersion)> = leased.into_iter().map(card).collect();
-        logged!(self.stores.card_views.fill_cards(&filled, token).await, "cards not stored");
+        logged!(self.stores.views.fill_cards(&filled, token).await, "cards not stored");
         Ok(Cards { of: cards_of(found), degraded: false })
     }
 
     async fn instead(&self, users: &[UserId], error: &StoreError) -> Result<Cards> {
         warn!(error = error as &dyn std::error::Error, "cards unavailable, responding from the facts");
-        Ok(Cards { of: cards_of(self.stores.profiles.profiles(users).await?), degraded: error.is_unavailable() })
+        Ok(Cards { of: cards_of(self.stores.facts.profiles(users).await?), degraded: error.is_unavailable() })
     }
 }
 
@@ -120,13 +122,13 @@ impl Callers {
         if let Some(user) = self.known.get(claim) {
             return Ok(user);
         }
-        let known = self.stores.identity_views.known_identity(claim).await;
+        let known = self.stores.views.known_identity(claim).await;
         let stored = logged!(known, "identity unavailable, reading the facts").flatten();
         let user = match stored {
             Some(user) => user,
             None => {
                 let user = self.identity(claim).await?;
-                logged!(self.stores.identity_views.remember_identity(claim, user).await, "identity not stored");
+                logged!(self.stores.views.remember_identity(claim, user).await, "identity not stored");
                 user
             }
         };
@@ -135,7 +137,7 @@ impl Callers {
     }
 
     async fn identity(&self, claim: &str) -> Result<UserId> {
-        if let Some(user) = self.stores.identities.identity(claim).await? {
+        if let Some(user) = self.stores.facts.identity(claim).await? {
             return Ok(user);
         }
         let mut attempts = self.stores.attempts("assign");
@@ -143,7 +145,7 @@ impl Callers {
             attempts.next().await?;
             // Zero is not a user id.
             if let Some(candidate) = UserId::new((self.stores.random)() % IDS)
-                && let Some(user) = self.stores.identities.assign(claim, candidate).await?
+                && let Some(user) = self.stores.facts.assign_identity(claim, candidate).await?
             {
                 return Ok(user);
             }

@@ -13,70 +13,14 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use tidemark_domain::{Platform, PostId, Timestamp, UserId};
+use tidemark_domain::{PostId, Store, Timestamp, UserId, store::Result};
+use tidemark_facts::{Change, EdgePart, PostWrite};
+use tidemark_views::Seed;
 use tracing::warn;
 
 use crate::{
-    OutOfTime, PARALLEL, People, ViewSync,
-    fan_out::FanOuts,
-    notices::NoticeBoard,
-    ports::{Failures, Result, Seed, Store},
+    OutOfTime, PARALLEL, People, Stores, ViewSync, fan_out::FanOuts, notices::NoticeBoard, outage::Outage, reader::Readers,
 };
-
-/// A change of a fact that views show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
-    /// The follow, mute, block, lists or preference of a pair.
-    Edge {
-        user: UserId,
-        author: UserId,
-        part: EdgePart,
-    },
-    /// A read state, with its version.
-    Reads {
-        user: UserId,
-        author: UserId,
-        version: u32,
-    },
-    /// The reactions of a user to an author's posts.
-    Reactions {
-        user: UserId,
-        author: UserId,
-    },
-    /// The number of reactions to a post.
-    Counts(PostId),
-    /// The numbers of an author's posts.
-    Head(UserId),
-    Post {
-        id: PostId,
-        write: PostWrite,
-    },
-    Profile(UserId),
-    PlatformHead(Platform),
-    NoticeReads {
-        user: UserId,
-        platform: Platform,
-    },
-}
-
-/// What has changed in an edge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EdgePart {
-    /// Neither began nor ended a follow.
-    Choices,
-    /// A follow may have begun or ended.
-    Follow,
-}
-
-/// What has happened to a post.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PostWrite {
-    /// It was published or imported. No view has it yet.
-    New,
-    /// Its title or text has changed.
-    Edited,
-    Deleted,
-}
 
 /// While views are unavailable, the projector tries again after this time. The outage note stands longer.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -94,40 +38,53 @@ const BEHIND: Duration = Duration::from_secs(2);
 /// Use cases of the streams. Clones share the stores.
 #[derive(Clone)]
 pub struct Projector {
-    pub sync: ViewSync,
-    pub fan_outs: FanOuts,
-    pub notices: NoticeBoard,
-    pub people: People,
-    pub failures: Arc<dyn Failures>,
+    stores: Arc<Stores>,
+    outage: Outage,
+    readers: Readers,
+    sync: ViewSync,
+    fan_outs: FanOuts,
+    notices: NoticeBoard,
+    people: People,
 }
 
 impl Projector {
+    pub fn new(
+        stores: Arc<Stores>,
+        outage: Outage,
+        readers: Readers,
+        sync: ViewSync,
+        fan_outs: FanOuts,
+        notices: NoticeBoard,
+        people: People,
+    ) -> Self {
+        Self { stores, outage, readers, sync, fan_outs, notices, people }
+    }
+
     /// Updates the views after these changes, of which the oldest was made at `since`. While the views are unavailable
     /// it tries again until it is out of time. Returns the changes that have to be projected later.
     ///
     /// As long as views are behind in an outage, it extends the outage note.
     pub async fn project(&self, changes: BTreeSet<Change>, since: Timestamp, out_of_time: OutOfTime<'_>) -> BTreeSet<Change> {
-        let (stores, later) = (&self.sync.readers.stores, &self.sync.later);
         let (mut left, mut was_away) = (changes, false);
         loop {
             let (failed, is_away) = self.once(&left).await;
             (left, was_away) = (failed, was_away || is_away);
             if left.is_empty() {
-                let is_behind = since.plus_ms(BEHIND.as_millis() as u64) < stores.clock.now();
-                if was_away || (is_behind && later.outage.check().await.is_err()) {
+                let is_behind = since.plus_ms(BEHIND.as_millis() as u64) < self.stores.clock.now();
+                if was_away || (is_behind && self.outage.check().await.is_err()) {
                     // Other records of the same outage may still wait.
-                    later.extend_note(Duration::ZERO).await;
+                    self.outage.extend_note(Duration::ZERO).await;
                 }
                 return left;
             }
             let stop = !is_away || out_of_time();
             if is_away {
-                later.extend_note(if stop { UNTIL_NEXT_INVOCATION } else { Duration::ZERO }).await;
+                self.outage.extend_note(if stop { UNTIL_NEXT_INVOCATION } else { Duration::ZERO }).await;
             }
             if stop {
                 return left;
             }
-            (stores.wait)(AGAIN).await;
+            (self.stores.wait)(AGAIN).await;
         }
     }
 
@@ -188,7 +145,7 @@ impl Projector {
     }
 
     async fn give_up(&self, changes: &[Change]) -> bool {
-        let given_up = self.failures.give_up(&format!("{changes:?}")).await;
+        let given_up = self.stores.queues.failures.give_up(&format!("{changes:?}")).await;
         logged!(given_up, "a change is not in the failure queue, and is tried again").is_some()
     }
 
@@ -198,21 +155,20 @@ impl Projector {
     }
 
     async fn reactions(&self, user: UserId, author: UserId) -> Result<()> {
-        let readers = &self.sync.readers;
-        readers.sync_reactions(user, author).await?;
+        self.readers.sync_reactions(user, author).await?;
         // The counters include reactions.
-        readers.stores.relation_views.forget_counters(author, None).await
+        self.stores.views.forget_counters(author, None).await
     }
 
     /// Starts the fan-out of a post that was published or deleted, if nobody has. Shows a deletion before.
     async fn fan_out(&self, id: PostId, write: PostWrite) -> Result<()> {
-        let stores = &self.sync.readers.stores;
-        let Some(post) = stores.posts.posts(&[id]).await?.remove(&id) else {
+        let stores = &self.stores;
+        let Some(post) = stores.facts.posts(&[id]).await?.remove(&id) else {
             // An erasure has removed the tombstone. Its record comes after all others of the post.
-            return stores.erasure_views.clear_posts(&[id]).await;
+            return stores.views.clear_posts(&[id]).await;
         };
         if write == PostWrite::Deleted {
-            stores.post_views.remember(&[(post.clone().into(), None)], None).await?;
+            stores.views.remember_posts(&[(post.clone().into(), None)], None).await?;
         }
         self.fan_outs.start_unsent(&post).await
     }
@@ -222,16 +178,16 @@ impl Projector {
         if self.has_reads(user, author, version).await? {
             return Ok(());
         }
-        (self.sync.readers.stores.wait)(GRACE).await;
+        (self.stores.wait)(GRACE).await;
         if self.has_reads(user, author, version).await? {
             return Ok(());
         }
-        self.sync.readers.sync_reads(user, author).await
+        self.readers.sync_reads(user, author).await
     }
 
     async fn has_reads(&self, user: UserId, author: UserId, version: u32) -> Result<bool> {
-        let stores = &self.sync.readers.stores;
-        let known = stores.post_views.of_reader(user, author).await?;
+        let stores = &self.stores;
+        let known = stores.views.known_reader(user, author).await?;
         let has_marks = known.marks.as_ref().is_none_or(|marks| marks.version >= version);
         Ok(has_marks
             && match known.state {
@@ -239,7 +195,7 @@ impl Projector {
                 // The user does not follow the author.
                 Some(None) => true,
                 // Without a view, a later rebuild reads the facts. One that has begun may have read them before.
-                None => stores.reader_views.seed(user, &Seed::default()).await?.is_none(),
+                None => stores.views.seed(user, &Seed::default()).await?.is_none(),
             })
     }
 }

@@ -7,18 +7,22 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::{
-    Stores,
+    Stores, ViewSync,
     fan_out::{DeliveryStatus, FanOuts},
-    ports::{Deleted, FanOut, IdempotencyKey, Published, Reacted, Result},
+    outage::Outage,
     reader::Found,
 };
-use tidemark_domain::{DeliveryState, NewPost, Post, PostId, PostText, Reaction, UserId};
+use tidemark_domain::{DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, UserId, store::Result};
+use tidemark_facts::{Deleted, Published, Reacted};
+use tidemark_queue::FanOut;
 
 /// Use cases of an author's posts. Clones share the stores.
 #[derive(Clone)]
 pub struct Publishing {
-    pub stores: Arc<Stores>,
-    pub fan_outs: FanOuts,
+    stores: Arc<Stores>,
+    outage: Outage,
+    sync: ViewSync,
+    fan_outs: FanOuts,
 }
 
 /// The outcome of a request to edit or delete a post.
@@ -41,15 +45,19 @@ pub struct PostDelivery {
 }
 
 impl Publishing {
+    pub fn new(stores: Arc<Stores>, outage: Outage, sync: ViewSync, fan_outs: FanOuts) -> Self {
+        Self { stores, outage, sync, fan_outs }
+    }
+
     /// Publishes a post and starts its delivery. A repetition with the same key starts an unfinished one again.
     pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published> {
-        let counts = self.stores.edges.follower_counts(new.author).await?;
-        let published = self.stores.posts.publish(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
+        let counts = self.stores.facts.follower_counts(new.author).await?;
+        let published = self.stores.facts.publish_post(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
         let fan_out = match &published {
             Published::Created(post, head) => FanOut::of(post, head),
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
-                let head = self.stores.posts.head_of(new.author).await?;
+                let head = self.stores.facts.head_of(new.author).await?;
                 FanOut::of(post, &head)
             }
             Published::Repeated(_) | Published::KeyReused | Published::Full => return Ok(published),
@@ -62,18 +70,18 @@ impl Publishing {
     /// Deletes a post of `caller`, or of any author if `caller` is a moderator, and starts its retraction.
     pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<PostChange<()>> {
         if post.author != caller && !moderator {
-            let known = self.stores.posts.posts(&[post]).await?.contains_key(&post);
+            let known = self.stores.facts.posts(&[post]).await?.contains_key(&post);
             return Ok(if known { PostChange::NotAuthor } else { PostChange::Unknown });
         }
-        let counts = self.stores.edges.follower_counts(post.author).await?;
-        match self.stores.posts.delete(post, counts.iter().sum()).await? {
+        let counts = self.stores.facts.follower_counts(post.author).await?;
+        match self.stores.facts.delete_post(post, counts.iter().sum()).await? {
             // Views may show the post until they know of the deletion.
             Deleted::Deleted(post, head) => self.fan_outs.start(FanOut::of(&post, &head)).await?,
             Deleted::Already(_) => {}
             Deleted::Unknown => return Ok(PostChange::Unknown),
         }
         if post.author != caller {
-            logged!(self.stores.relation_views.note_change(caller).await, "the moderator may see the post for a second", %post);
+            logged!(self.stores.views.note_change(caller).await, "the moderator may see the post for a second", %post);
         }
         Ok(PostChange::Stands(()))
     }
@@ -82,13 +90,15 @@ impl Publishing {
     pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<PostChange<Post>> {
         let stores = &self.stores;
         if id.author != caller {
-            let live = stores.posts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
+            let live = stores.facts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
             return Ok(if live { PostChange::NotAuthor } else { PostChange::Unknown });
         }
-        let Some(post) = stores.posts.edit(id, title, text, stores.clock.now()).await? else { return Ok(PostChange::Unknown) };
+        let Some(post) = stores.facts.edit_post(id, title, text, stores.clock.now()).await? else {
+            return Ok(PostChange::Unknown);
+        };
         // Even if the facts had the text: an earlier request may have ended before its view.
-        let shown = stores.post_views.remember(&[(post.clone().into(), Some(text.clone()))], None).await;
-        self.fan_outs.sync.or_later(shown).await?;
+        let shown = stores.views.remember_posts(&[(post.clone().into(), Some(text.clone()))], None).await;
+        self.outage.or_later(shown).await?;
         Ok(PostChange::Stands(post))
     }
 
@@ -96,7 +106,7 @@ impl Publishing {
     pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Found<PostDelivery>> {
         let ids = [id];
         let (mut posts, blocked) =
-            futures::try_join!(self.stores.posts.posts(&ids), self.stores.reactions.is_blocked(caller, id.author))?;
+            futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.is_blocked(caller, id.author))?;
         let Some(post) = posts.remove(&id) else { return Ok(Found::Nothing) };
         if blocked {
             return Ok(Found::Blocked);
@@ -115,9 +125,9 @@ impl Publishing {
     /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
     /// who reacted to a post that is deleted now.
     pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted> {
-        let reacted = self.stores.reactions.react(user, post, reaction, given, self.stores.clock.now()).await?;
+        let reacted = self.stores.facts.react(user, post, reaction, given, self.stores.clock.now()).await?;
         if let Reacted::Stands(state) = &reacted {
-            self.fan_outs.sync.reaction(user, post, state).await?;
+            self.sync.reaction(user, post, state).await?;
         }
         Ok(reacted)
     }

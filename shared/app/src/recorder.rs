@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::ports::{Clock, Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values};
+use crate::{
+    Clock,
+    metrics::{Line, MOST_VALUES, Metric, Metrics, Property, Unit, Values},
+};
 
 /// Collects the values of metrics. A process of Lambda has one invocation at a time, so what was recorded since the
 /// last line belongs to the current invocation. The local stack runs invocations of one function side by side: there, a

@@ -5,17 +5,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use tidemark_domain::{Counters, Relation, Timestamp, UserId};
+use tidemark_domain::{Counters, Relation, Store, Timestamp, UserId, store::Result};
+use tidemark_views::{FANS_CAP, List, ListSlice, Start};
 use tracing::warn;
 
-use crate::{
-    Hot, Stores, cut,
-    outage::Outage,
-    ports::{List, ListSlice, Result, Start, Store},
-};
-
-/// The newest followers that a cached list contains. Older pages come from the facts.
-pub const FANS_CAP: usize = 1_000;
+use crate::{Hot, Stores, cut, newest_first, outage::Outage};
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,13 +32,17 @@ pub struct Status {
 /// Use cases of follower and followee lists. Clones share the stores.
 #[derive(Clone)]
 pub struct Relations {
-    pub stores: Arc<Stores>,
-    pub outage: Outage,
+    stores: Arc<Stores>,
+    outage: Outage,
     /// First pages of hot lists, each of a list and a number of entries.
-    pub first_pages: Hot<(List, usize), RelationPage>,
+    first_pages: Hot<(List, usize), RelationPage>,
 }
 
 impl Relations {
+    pub fn new(stores: Arc<Stores>, outage: Outage) -> Self {
+        Self { stores, outage, first_pages: Hot::default() }
+    }
+
     /// Returns one page of a list. The first page of a hot list may be a second old, except for a caller who has made a
     /// change in the meantime.
     pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage> {
@@ -54,7 +52,7 @@ impl Relations {
         let key = (list, limit);
         let hot = self.first_pages.is_hot(&key);
         if let Some(page) = hot.then(|| self.first_pages.get(&key)).flatten()
-            && matches!(self.stores.relation_views.changed_lately(caller).await, Ok(false))
+            && matches!(self.stores.views.changed_lately(caller).await, Ok(false))
         {
             return Ok(page);
         }
@@ -92,7 +90,7 @@ impl Relations {
         if !only_following {
             pairs.extend(users.iter().map(|&user| (user, caller)));
         }
-        let live = self.stores.edges.live(&pairs).await?;
+        let live = self.stores.facts.live_pairs(&pairs).await?;
         let status = |user| Status { following: live.contains(&(caller, user)), followed_by: live.contains(&(user, caller)) };
         Ok(users.iter().map(|&user| (user, status(user))).collect())
     }
@@ -100,7 +98,7 @@ impl Relations {
     /// Returns the counters of `user` for `caller`, and whether Redis was unavailable.
     pub async fn counters(&self, caller: UserId, user: UserId) -> Result<(Counters, bool)> {
         let token = (self.stores.random)();
-        match self.outage.checked(self.stores.relation_views.counters(caller, user, token)).await {
+        match self.outage.checked(self.stores.views.counters(caller, user, token)).await {
             Ok(Some(counters)) => return Ok((counters, false)),
             Ok(None) => {}
             Err(error) => {
@@ -109,7 +107,7 @@ impl Relations {
             }
         }
         let counters = self.exact_counters(user).await?;
-        logged!(self.stores.relation_views.store_counters(user, counters, token).await, "counters not stored", %user);
+        logged!(self.stores.views.store_counters(user, counters, token).await, "counters not stored", %user);
         Ok((counters, false))
     }
 
@@ -121,10 +119,10 @@ impl Relations {
     pub async fn exact_counters(&self, user: UserId) -> Result<Counters> {
         let authors = [user];
         let (followers, followings, heads, received) = futures::try_join!(
-            self.stores.edges.follower_counts(user),
-            self.stores.edges.followings(user),
-            self.stores.posts.heads(&authors),
-            self.stores.reactions.received(user)
+            self.stores.facts.follower_counts(user),
+            self.stores.facts.followings(user),
+            self.stores.facts.heads(&authors),
+            self.stores.facts.reactions_received(user)
         )?;
         let clamp = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         Ok(Counters {
@@ -138,11 +136,11 @@ impl Relations {
 
     /// Returns the part of a page that the cached list has. A missing list is filled from the facts first.
     async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
-        if let Some(slice) = self.outage.checked(self.stores.relation_views.slice(caller, list, start, limit)).await? {
+        if let Some(slice) = self.outage.checked(self.stores.views.list_slice(caller, list, start, limit)).await? {
             return Ok(Some(slice));
         }
         let token = (self.stores.random)();
-        self.stores.relation_views.lease(list, token).await?;
+        self.stores.views.lease_list(list, token).await?;
         let cap = match list {
             List::Following(_) => usize::MAX,
             List::Fans(_) => FANS_CAP,
@@ -151,8 +149,8 @@ impl Relations {
         // The list is cut at a whole millisecond, so that the facts continue below it without a gap or an overlap.
         let low = members.get(cap).map_or_else(Timestamp::default, |first_left_out| first_left_out.since.plus_ms(1));
         members.retain(|member| member.since >= low);
-        self.stores.relation_views.fill(list, token, &members, low).await?;
-        self.stores.relation_views.slice(caller, list, start, limit).await
+        self.stores.views.fill_list(list, token, &members, low).await?;
+        self.stores.views.list_slice(caller, list, start, limit).await
     }
 
     async fn read_facts(&self, list: List, start: Start, limit: usize) -> Result<Vec<Relation>> {
@@ -162,18 +160,12 @@ impl Relations {
         };
         let wanted = skip.saturating_add(limit);
         let relations = match list {
-            List::Fans(author) => self.stores.edges.followers_by_time(author, before, wanted).await?,
+            List::Fans(author) => self.stores.facts.followers_by_time(author, before, wanted).await?,
             List::Following(user) => {
-                let edges = self.stores.edges.following(user).await?.into_iter();
+                let edges = self.stores.facts.following(user).await?.into_iter();
                 newest_first(edges.map(|edge| Relation { since: edge.since, user: edge.author }), before)
             }
         };
         Ok(relations.into_iter().skip(skip).take(limit).collect())
     }
-}
-
-pub(crate) fn newest_first(relations: impl Iterator<Item = Relation>, below: Option<Relation>) -> Vec<Relation> {
-    let mut relations: Vec<Relation> = relations.filter(|relation| below.is_none_or(|below| *relation < below)).collect();
-    relations.sort_unstable_by(|a, b| b.cmp(a));
-    relations
 }

@@ -1,13 +1,14 @@
 //! [`ViewSync`]: updates views after a change of facts, or writes the outage note and leaves them to the projector.
 
 use crate::{
-    outage::Later,
-    ports::{Result, Task},
+    Stores,
+    outage::Outage,
     reader::{PairFacts, Readers},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tidemark_domain::{Edge, PostId, ReactionState, UserId};
+use tidemark_domain::{Edge, PostId, ReactionState, UserId, store::Result};
+use tidemark_queue::Task;
 
 /// The time that reactions to a post wait for others, before its step is computed.
 const RANK_DELAY: Duration = Duration::from_secs(1);
@@ -24,51 +25,56 @@ const RELIED_ON: Duration = Duration::from_millis(900);
 /// repeats them.
 #[derive(Clone)]
 pub struct ViewSync {
-    pub readers: Readers,
-    pub later: Later,
+    stores: Arc<Stores>,
+    readers: Readers,
+    outage: Outage,
 }
 
 impl ViewSync {
+    pub fn new(stores: Arc<Stores>, readers: Readers, outage: Outage) -> Self {
+        Self { stores, readers, outage }
+    }
+
     /// Updates the feed of one follower, and the lists of both sides, from these edges.
     pub async fn edges(&self, user: UserId, edges: &[Edge]) -> Result<()> {
         if edges.is_empty() {
             return Ok(());
         }
         // Both updates run, even if one fails.
-        let lists = self.readers.stores.relation_views.apply(edges);
+        let lists = self.stores.views.apply_edges(edges);
         let (feed, lists) = futures::join!(self.readers.sync_edges(user, edges.to_vec()), lists);
-        self.or_later(feed.and(lists)).await
+        self.outage.or_later(feed.and(lists)).await
     }
 
     /// Updates the feed of one follower after a change of a mute, a list or a preference in these edges. They are live:
     /// an author who is not followed has no field. Neither a list of followers nor a counter changes.
     pub(crate) async fn choices(&self, user: UserId, edges: &[Edge]) -> Result<()> {
-        self.or_later(self.readers.sync_edges(user, edges.to_vec()).await).await
+        self.outage.or_later(self.readers.sync_edges(user, edges.to_vec()).await).await
     }
 
     /// Updates the view of one reader from these read states. Returns whether the view has them now.
     pub(crate) async fn reads(&self, user: UserId, pairs: &[&PairFacts]) -> Result<bool> {
         let shown = self.readers.show_reads(user, pairs).await;
         let is_shown = shown.is_ok();
-        self.or_later(shown).await?;
+        self.outage.or_later(shown).await?;
         Ok(is_shown)
     }
 
     pub async fn reads_of(&self, user: UserId, author: UserId) -> Result<()> {
-        self.or_later(self.readers.sync_reads(user, author).await).await
+        self.outage.or_later(self.readers.sync_reads(user, author).await).await
     }
 
     /// Updates a reader's reactions to one author, the counts of the post, and the author's counters. The projector has
     /// a worker compute the post's step.
     pub(crate) async fn reaction(&self, user: UserId, post: PostId, state: &ReactionState) -> Result<()> {
-        let stores = &self.readers.stores;
+        let stores = &self.stores;
         // All updates run, even if one fails.
         let (shown, forgotten, counted) = futures::join!(
-            stores.reaction_views.change(user, post.author, state),
-            stores.relation_views.forget_counters(post.author, Some(user)),
-            stores.post_views.expire_counts(post, 1)
+            stores.views.change_reactions(user, post.author, state),
+            stores.views.forget_counters(post.author, Some(user)),
+            stores.views.expire_counts(post, 1)
         );
-        self.or_later(shown.and(forgotten).and(counted.map(drop))).await
+        self.outage.or_later(shown.and(forgotten).and(counted.map(drop))).await
     }
 
     /// Updates the counts of a post after reactions that requests have noted, and has a worker compute its step. May be
@@ -77,42 +83,36 @@ impl ViewSync {
     /// Others rely on a task only after it was sent, and only until it may begin. Until it is noted, each reaction
     /// sends a task of its own.
     pub(crate) async fn reacted(&self, post: PostId) -> Result<()> {
-        let stores = &self.readers.stores;
-        let Some(now) = stores.post_views.expire_counts(post, 0).await? else { return Ok(()) };
-        stores.queue.send_after(&[Task::Rank { post, token: (stores.random)() }], RANK_DELAY).await?;
+        let stores = &self.stores;
+        let Some(now) = stores.views.expire_counts(post, 0).await? else { return Ok(()) };
+        stores.queues.tasks.send_after(&[Task::Rank { post, token: (stores.random)() }], RANK_DELAY).await?;
         let until = now.plus_ms(RELIED_ON.as_millis() as u64);
-        logged!(stores.post_views.note_rank(post, until).await, "the next reaction sends a task too", %post);
+        logged!(stores.views.note_rank(post, until).await, "the next reaction sends a task too", %post);
         Ok(())
     }
 
     /// Updates the view of a post from the facts. May be repeated after an error.
     pub(crate) async fn post(&self, id: PostId) -> Result<()> {
-        let stores = &self.readers.stores;
-        let found = stores.posts.with_texts(&[id]).await?.remove(&id);
+        let stores = &self.stores;
+        let found = stores.facts.posts_with_texts(&[id]).await?.remove(&id);
         let stored: Vec<_> = found.into_iter().map(|(post, text)| (post.into(), text)).collect();
-        stores.post_views.remember(&stored, None).await
+        stores.views.remember_posts(&stored, None).await
     }
 
     /// Updates feed, lists and counters of a follower from the current edges to these authors. May be repeated.
     pub async fn follows(&self, user: UserId, authors: &[UserId]) -> Result<()> {
-        let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
-        self.readers.stores.relation_views.apply(&edges).await?;
+        let edges: Vec<Edge> = self.stores.facts.edges(user, authors).await?.into_values().collect();
+        self.stores.views.apply_edges(&edges).await?;
         self.readers.sync_edges(user, edges).await
     }
 
     /// The same after changes of the pairs that neither began nor ended a follow.
     pub async fn choices_of(&self, user: UserId, authors: &[UserId]) -> Result<()> {
-        let edges: Vec<Edge> = self.readers.stores.edges.edges(user, authors).await?.into_values().collect();
+        let edges: Vec<Edge> = self.stores.facts.edges(user, authors).await?.into_values().collect();
         let (live, others): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
         // A block is in the marks of the other user.
         let marks: Vec<(UserId, UserId)> = others.iter().map(|edge| (edge.author, user)).collect();
-        self.readers.stores.reader_views.forget_marks(&marks).await?;
+        self.stores.views.forget_marks(&marks).await?;
         self.readers.sync_edges(user, live).await
-    }
-
-    /// Leaves an update of views that has failed to the projector.
-    pub(crate) async fn or_later(&self, shown: Result<()>) -> Result<()> {
-        let Err(error) = shown else { return Ok(()) };
-        self.later.instead(&error).await
     }
 }

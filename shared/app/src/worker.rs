@@ -2,37 +2,43 @@
 
 use std::time::Duration;
 
+use tidemark_domain::{Store, StoreError, store::Result};
+use tidemark_queue::Task;
 use tracing::warn;
 
 use crate::{
     Leaving, OutOfTime,
     fan_out::FanOuts,
-    outage::{FEW_TRIES, MOST_TRIES},
-    ports::{Result, Store, StoreError, Task},
+    outage::{FEW_TRIES, MOST_TRIES, Outage},
 };
 
 /// The use cases that have tasks. Clones share the stores.
 #[derive(Clone)]
 pub struct Worker {
-    pub fan_outs: FanOuts,
+    outage: Outage,
+    fan_outs: FanOuts,
+    leaving: Leaving,
 }
 
 impl Worker {
+    pub fn new(outage: Outage, fan_outs: FanOuts, leaving: Leaving) -> Self {
+        Self { outage, fan_outs, leaving }
+    }
+
     /// Runs a task that has failed `tries` times. If it fails again, sends it again with a delay. Returns false if the
     /// message has to go back to the queue.
     pub async fn work(&self, message: &str, (task, tries): (&Task, u8), out_of_time: OutOfTime<'_>) -> bool {
-        let later = &self.fan_outs.sync.later;
         match self.run(task, out_of_time).await {
             Ok(()) => {
                 if task.is_missed_by_views() {
                     // Other tasks of the same outage may still wait.
-                    later.extend_note(Duration::ZERO).await;
+                    self.outage.extend_note(Duration::ZERO).await;
                 }
                 true
             }
             Err(error) => {
                 warn!(message_id = message, error = &error as &dyn std::error::Error, "task failed");
-                later.again(task, tries.saturating_add(1), most_tries(&error, task)).await
+                self.outage.again(task, tries.saturating_add(1), most_tries(&error, task)).await
             }
         }
     }
@@ -49,7 +55,7 @@ impl Worker {
             Task::Move { author, posts, pages, from, to } => {
                 fan_outs.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
             }
-            Task::Erase { user, chain, .. } => Leaving { fan_outs: fan_outs.clone() }.run(*user, *chain, out_of_time).await,
+            Task::Erase { user, chain, .. } => self.leaving.run(*user, *chain, out_of_time).await,
         }
     }
 }

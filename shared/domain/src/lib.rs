@@ -23,8 +23,10 @@ pub mod profile;
 pub mod rank;
 pub mod reactions;
 pub mod reader_state;
+pub(crate) mod requests;
 pub mod rollout;
 pub mod seq_set;
+pub mod store;
 pub mod time;
 pub(crate) mod trail;
 
@@ -35,18 +37,20 @@ pub use decisions::NewFollow;
 pub use erasure::{Counting, Erasure, Removed};
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
-pub use live::{CountsDigest, UnreadChange};
+pub use live::{CountsDigest, Told, UnreadChange};
 pub use model::{
-    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, Modes, NewPost, Post, PostSummary, PostText,
-    ReadState, Relation,
+    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, Modes, NewPost, Post, PostSummary,
+    PostText, ReadState, Relation,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use post_times::{MOST_TIMES, PostTimes};
 pub use profile::{Card, Handle, Profile, ProfileContent};
 pub use rank::{HalfLife, Rank, Score, Step};
-pub use reactions::{Reaction, ReactionCounts, ReactionState};
+pub use reactions::{CountsVersion, Reaction, ReactionCounts, ReactionState};
 pub use reader_state::ReaderState;
+pub use requests::{Budget, IdempotencyKey};
 pub use rollout::Rollout;
 pub use seq_set::SeqSet;
+pub use store::{Source, Store, StoreError};
 pub use time::Timestamp;
 pub use trail::{Since, Trail};

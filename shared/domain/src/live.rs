@@ -44,6 +44,16 @@ impl CountsDigest {
     }
 }
 
+/// The end of a message to a reader, and the connections that know its counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub user: UserId,
+    pub connections: Vec<String>,
+    /// The time of the message that told them.
+    pub at: Timestamp,
+    pub counts: CountsDigest,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -380,6 +380,20 @@ pub struct Counters {
     pub favorites: u32,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FanOutKind {
+    Deliver,
+    Retract,
+}
+
+impl FanOutKind {
+    /// A live post is delivered, a deleted one retracted.
+    pub fn of(post: &Post) -> Self {
+        if post.deleted { Self::Retract } else { Self::Deliver }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -90,6 +90,13 @@ impl std::iter::Sum for ReactionCounts {
     }
 }
 
+/// Reaction counts of a post with a version, which grows with every change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CountsVersion {
+    pub version: u64,
+    pub counts: ReactionCounts,
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::{collection::btree_set, prelude::*};

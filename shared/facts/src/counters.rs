@@ -15,7 +15,7 @@ use tidemark_domain::{UserId, ids::SHARDS};
 use tracing::warn;
 
 use super::{
-    DynamoFacts, Result,
+    Facts, Result,
     item::{Attribute, Count, Item, number},
     read,
     schema::{self, CounterItem},
@@ -60,13 +60,13 @@ impl FollowerShard {
     }
 
     /// Adds to any part of the shard.
-    pub(crate) fn add(&self, facts: &DynamoFacts, change: i64) -> Write {
+    pub(crate) fn add(&self, facts: &Facts, change: i64) -> Write {
         let part = rand::random::<u16>() % self.parts;
         facts.add_to_counter(schema::followers_part(self.author, self.shard, part), change)
     }
 
     /// The same, on the condition that no import has begun since the shard was read.
-    pub(crate) fn add_behind_fence(&self, facts: &DynamoFacts, change: i64) -> Write {
+    pub(crate) fn add_behind_fence(&self, facts: &Facts, change: i64) -> Write {
         let fence = at_most(CounterItem::imports_begun, number(self.imports_begun));
         self.add(facts, change).when(absent(CounterItem::imports_begun).or(fence))
     }
@@ -82,7 +82,7 @@ impl HeldUp {
     /// held too, the other change is one of the same pair, and a split would not help.
     pub(crate) async fn note(
         &mut self,
-        facts: &DynamoFacts,
+        facts: &Facts,
         shard: &FollowerShard,
         cancelled: &Cancelled,
         [counter, edge]: [usize; 2],
@@ -118,7 +118,7 @@ impl CounterItem {
     }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// All parts of an author's shards, the first part of each first. Shards that are split take a second trip. A shard
     /// without an item has no parts.
     pub async fn follower_parts(&self, author: UserId) -> Result<[Vec<CounterItem>; 16]> {

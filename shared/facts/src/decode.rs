@@ -4,8 +4,7 @@
 use std::num::NonZeroU64;
 
 use serde::de::DeserializeOwned;
-use tidemark_app::ports::StoreError;
-use tidemark_domain::UserId;
+use tidemark_domain::{StoreError, UserId};
 
 use super::{
     Result,

@@ -1,17 +1,12 @@
-//! [`Edges`] on DynamoDB. A transaction writes both directions of an edge and both counters.
+//! Follow edges and their counts. A transaction writes both directions of an edge and both counters.
 
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
 };
 
-use async_trait::async_trait;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
-use tidemark_app::{
-    ports::{ChangeOfPair, Edges, Followed},
-    retry::Attempts,
-};
 use tidemark_domain::{
     AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
@@ -19,7 +14,7 @@ use tidemark_domain::{
 use tracing::debug;
 
 use super::{
-    DynamoFacts, Result, attempts,
+    Facts, Result, attempts,
     counters::{FollowerShard, HeldUp},
     distinct,
     heads::read_head_of,
@@ -28,6 +23,23 @@ use super::{
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
 };
+use crate::retry::Attempts;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Followed {
+    Created(Edge),
+    /// The edge existed before.
+    Existing(Edge),
+    /// The user follows the maximum number of authors.
+    LimitReached,
+    /// One of the two blocks the other.
+    Blocked,
+    /// The author has left.
+    Erased,
+}
+
+/// Returns the next state of a stored pair; `None` if the pair stays as it is. It may run several times.
+pub type ChangeOfPair<'a> = &'a (dyn Fn(Option<&Edge>) -> Option<Edge> + Sync);
 
 /// The origin of a follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,32 +105,38 @@ impl Making {
     }
 }
 
-#[async_trait]
-impl Edges for DynamoFacts {
-    async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>> {
+impl Facts {
+    /// Returns the edges of one user to these authors, tombstones included. Pairs without an edge are left out.
+    pub async fn edges(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Edge>> {
         let keys = distinct(authors).into_iter().map(|author| schema::edge(user, author)).collect();
         by(|edge| edge.author, self.get("edges", &self.tables.following, keys).await?)
     }
 
-    async fn following(&self, user: UserId) -> Result<Vec<Edge>> {
+    /// Returns all live edges of one user.
+    pub async fn following(&self, user: UserId) -> Result<Vec<Edge>> {
         Ok(self.kept("following", user).await?.into_iter().filter(|edge| edge.following).collect())
     }
 
-    async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>> {
+    /// Creates edges to distinct authors, each with both directions and counts in one transaction. Reads the authors'
+    /// heads for base and floor. Returns one outcome for each author, in order.
+    pub async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>> {
         let follows = authors.iter().map(|&author| NewFollow::from_now(author, &AuthorHead::default(), now));
         self.make_follows(user, follows.collect(), now, Kind::Made).await
     }
 
-    async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>> {
+    /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
+    pub async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>> {
         self.end_follow(user, author, |edge| Some(edge.ended(now))).await
     }
 
-    async fn hidden(&self, user: UserId) -> Result<Vec<Edge>> {
+    /// Returns the edges and tombstones of the authors whom the user mutes or blocks.
+    pub async fn hidden(&self, user: UserId) -> Result<Vec<Edge>> {
         let hides = |edge: &Edge| edge.muted.is_some() || edge.blocked.is_some();
         Ok(self.kept("hidden", user).await?.into_iter().filter(hides).collect())
     }
 
-    async fn change(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>> {
+    /// Changes one pair. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
+    pub async fn change_pair(&self, user: UserId, author: UserId, change: ChangeOfPair<'_>) -> Result<Option<Edge>> {
         let mut attempts = attempts("change");
         loop {
             attempts.next().await?;
@@ -132,7 +150,9 @@ impl Edges for DynamoFacts {
         }
     }
 
-    async fn set_blocked(&self, user: UserId, other: UserId, blocked: bool, now: Timestamp) -> Result<[Option<Edge>; 2]> {
+    /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns
+    /// the pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
+    pub async fn set_blocked(&self, user: UserId, other: UserId, blocked: bool, now: Timestamp) -> Result<[Option<Edge>; 2]> {
         let mut attempts = attempts("set_blocked");
         loop {
             attempts.next().await?;
@@ -175,27 +195,32 @@ impl Edges for DynamoFacts {
         }
     }
 
-    async fn follower_counts(&self, author: UserId) -> Result<[u64; 16]> {
+    /// Returns the exact number of followers in each shard.
+    pub async fn follower_counts(&self, author: UserId) -> Result<[u64; 16]> {
         Ok(self.follower_parts(author).await?.map(|parts| CounterItem::total_or_zero(&parts)))
     }
 
-    async fn live(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>> {
+    /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
+    pub async fn live_pairs(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>> {
         let keys = distinct(pairs).into_iter().map(|(user, author)| schema::edge(user, author)).collect();
         let items = self.get("live", &self.tables.following, keys).await?;
         let edges: Vec<Edge> = items.into_iter().map(read_edge).collect::<Result<_, _>>()?;
         Ok(edges.into_iter().filter(|edge| edge.following).map(|edge| (edge.user, edge.author)).collect())
     }
 
-    async fn followings(&self, user: UserId) -> Result<u64> {
+    /// Returns the exact number of followed authors.
+    pub async fn followings(&self, user: UserId) -> Result<u64> {
         let counter = self.get_one("followings", &self.tables.counters, schema::followings_counter(user)).await?;
         followings(counter)
     }
 
-    async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
+    /// Returns at most `limit` followers below `before`, newest first.
+    pub async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
         self.by_time(author, before, limit).await
     }
 
-    async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>> {
+    /// Returns all followers whose bucket lies in `buckets`, in bucket order. It does not depend on the counts.
+    pub async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>> {
         let per_shard = BUCKETS / SHARDS;
         let shards = buckets.start / per_shard..=buckets.end.saturating_sub(1) / per_shard;
         let listed = try_join_all(shards.map(|shard| self.followers_of_shard(author, shard, &buckets))).await?;
@@ -203,7 +228,7 @@ impl Edges for DynamoFacts {
     }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// Returns all pairs of a user, without tombstones.
     async fn kept(&self, operation: &'static str, user: UserId) -> Result<Vec<Edge>> {
         let query = self.query(&self.tables.following, [is(EdgeItem::user, number(user.get()))]);

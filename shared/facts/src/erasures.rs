@@ -1,15 +1,14 @@
-//! [`Erasures`] on DynamoDB: receipts in the table `identities`, and the removal of a user's items from all tables.
+//! Receipts in the table `identities`, and the removal of a user's items from all tables: of all that the other files
+//! cannot remove or list. Every removal may be repeated.
 
 use std::collections::{BTreeSet, HashSet};
 
-use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
-use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use tidemark_app::ports::{AuthorLists, Edges, Erasures, Posts, Profiles};
+use futures::{FutureExt, StreamExt, TryStreamExt, future::try_join_all, stream};
 use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, Result, attempts, distinct,
+    Facts, Result, attempts, distinct,
     item::{Attribute, Item, Stored as _, encode, flag, number, string},
     reactions::read_reactions,
     read,
@@ -24,14 +23,15 @@ use super::{
 /// Items that are deleted concurrently.
 const PARALLEL: usize = 16;
 
-#[async_trait]
-impl Erasures for DynamoFacts {
-    async fn erasure(&self, user: UserId) -> Result<Option<Erasure>> {
+impl Facts {
+    /// Returns the receipt of a user; `None` if the user never asked to leave.
+    pub async fn erasure(&self, user: UserId) -> Result<Option<Erasure>> {
         let item = self.get_one("erasure", &self.tables.identities, schema::erasure(user)).await?;
         item.map(|item| read(item, |item: ErasureItem| Ok(item.into()))).transpose()
     }
 
-    async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure> {
+    /// Stores a receipt unless there is one. From then on, follows of the user are refused. Returns the stored receipt.
+    pub async fn begin_erasure(&self, user: UserId, now: Timestamp) -> Result<Erasure> {
         let begun = Erasure::begin(now);
         let mut attempts = attempts("begin_erasure");
         loop {
@@ -57,7 +57,8 @@ impl Erasures for DynamoFacts {
         }
     }
 
-    async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool> {
+    /// Replaces a receipt by its next version. Returns false, and writes nothing, if another run was first.
+    pub async fn put_erasure(&self, user: UserId, next: &Erasure) -> Result<bool> {
         let receipt = Write::put(&self.tables.identities, erasure_item(user, next));
         let receipt = receipt.when(is(ErasureItem::version, number(next.version.saturating_sub(1))));
         if next.finished_at.is_none() {
@@ -68,20 +69,24 @@ impl Erasures for DynamoFacts {
         self.transact_when_free("put_erasure", vec![receipt, listed]).await
     }
 
-    async fn reopen_erasure(&self, user: UserId, next: &Erasure) -> Result<bool> {
+    /// Replaces the receipt of a finished erasure by its next version, which is not finished. Returns false, and writes
+    /// nothing, if another run was first.
+    pub async fn reopen_erasure(&self, user: UserId, next: &Erasure) -> Result<bool> {
         let receipt = Write::put(&self.tables.identities, erasure_item(user, next));
         let receipt = receipt.when(is(ErasureItem::version, number(next.version.saturating_sub(1))));
         let listed = Write::update(&self.tables.identities, schema::running_part(user)).insert(RunningItem::running, one(user));
         self.transact_when_free("reopen_erasure", vec![receipt, listed]).await
     }
 
-    async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>>>> {
+    /// Returns users whose erasures are not finished, in parts. A part that is damaged is an error of its own.
+    pub async fn running_erasures(&self) -> Result<Vec<Result<Vec<UserId>>>> {
         let parts = self.get("running_erasures", &self.tables.identities, schema::running_erasures()).await?;
         let users = |item: RunningItem| Ok(item.running.unwrap_or_default().into_iter().map(UserId::from).collect());
         Ok(parts.into_iter().map(|part| read(part, users)).collect())
     }
 
-    async fn forget_running(&self, user: UserId) -> Result<()> {
+    /// Removes a user whose erasure is finished from the list of those that are not.
+    pub async fn forget_running_erasure(&self, user: UserId) -> Result<()> {
         for part in [schema::running_part(user), schema::all_running()] {
             let taken = Write::update(&self.tables.identities, part).take(RunningItem::running, one(user));
             self.send("forget_running", taken.when(present(RunningItem::running))).await?;
@@ -89,7 +94,8 @@ impl Erasures for DynamoFacts {
         Ok(())
     }
 
-    async fn count_traces(&self, user: UserId) -> Result<Removed> {
+    /// Counts what there is to remove, without what [`Self::count_some_traces`] counts.
+    pub async fn count_traces(&self, user: UserId) -> Result<Removed> {
         let users = [user];
         let (heads, follows, followers, lists, hidden) = futures::try_join!(
             self.heads(&users),
@@ -109,7 +115,14 @@ impl Erasures for DynamoFacts {
         })
     }
 
-    async fn count_some(&self, user: UserId, reaction: Option<Reaction>, after: Option<String>) -> Result<(u64, Option<String>)> {
+    /// Counts some of the user's reactions of a kind, or of the authors of whose posts the user has marked some. Begins
+    /// after an item. Returns the last item that was counted; `None` at the end.
+    pub async fn count_some_traces(
+        &self,
+        user: UserId,
+        reaction: Option<Reaction>,
+        after: Option<String>,
+    ) -> Result<(u64, Option<String>)> {
         const OPERATION: &str = "count_some";
         // The sort key of both tables is the place of an item.
         let (query, (partition, value), sort_key) = match reaction {
@@ -124,14 +137,16 @@ impl Erasures for DynamoFacts {
             let after = if reaction.is_some() { string(after) } else { AttributeValue::N(after) };
             Item::from([(partition.name().to_owned(), value), (sort_key.name().to_owned(), after)])
         });
-        let page = query.select(Select::Count).set_exclusive_start_key(after).send().await;
+        let page = query.select(Select::Count).set_exclusive_start_key(after).send().boxed().await;
         let page = page.map_err(|error| unavailable(OPERATION, error))?;
         let last = page.last_evaluated_key().and_then(|last| sort_key.of(last));
         let last = last.and_then(|last| last.as_s().or_else(|_| last.as_n()).ok()).cloned();
         Ok((u64::try_from(page.count()).unwrap_or(0), last))
     }
 
-    async fn related(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
+    /// Returns at most `limit` users whom the user's pairs name, tombstones included, or who have a pair that names the
+    /// user, tombstones excluded.
+    pub async fn related_users(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
         let own = queried("related", self.query_user(&self.tables.following, user), limit);
         let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
         let naming = queried("related", naming.index_name(schema::NAMED), limit);
@@ -145,7 +160,8 @@ impl Erasures for DynamoFacts {
         Ok(found.into_iter().take(limit).collect())
     }
 
-    async fn remove_pair(&self, user: UserId, other: UserId) -> Result<()> {
+    /// Removes both pairs of two users who follow each other no more, with their read states and reactions.
+    pub async fn remove_pair(&self, user: UserId, other: UserId) -> Result<()> {
         for (one, other) in [(user, other), (other, user)] {
             let edge = Write::delete(&self.tables.following, schema::edge(one, other));
             // A follow that began since then is ended by a later run.
@@ -159,16 +175,19 @@ impl Erasures for DynamoFacts {
         Ok(())
     }
 
-    async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
+    /// Takes a reaction back, also that to a deleted post, and corrects the counts.
+    pub async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
         self.unreact(user, post, reaction).await
     }
 
-    async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<Result<(UserId, ReactionState)>>> {
+    /// Returns users with their reactions to an author, at most `limit` of each shard, or errors of damaged items.
+    pub async fn reactions_to(&self, author: UserId, limit: usize) -> Result<Vec<Result<(UserId, ReactionState)>>> {
         let items = self.of_shards("reactions_to", author, schema::USERS, limit).await?;
         Ok(items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect())
     }
 
-    async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<()> {
+    /// Removes a user's reactions to an author whose posts are all deleted. The counts of the posts stay.
+    pub async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<()> {
         let given =
             |reaction, seqs: Vec<u64>| seqs.into_iter().map(move |seq| schema::reacted(user, reaction, PostId::new(author, seq)));
         let keys = given(Reaction::Like, state.liked.iter().collect())
@@ -179,13 +198,15 @@ impl Erasures for DynamoFacts {
         self.send("remove_reactions", item.when(still_number(ReactionItem::version, state.version))).await.map(drop)
     }
 
-    async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
+    /// Returns at most `limit` authors of whose posts the user has marked some.
+    pub async fn marked_authors(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
         let query = only(self.query_user(&self.tables.reads, user), &[ReadsItem::author]);
         let items = queried("marked_authors", query, limit).await?;
         items.iter().map(|item| ReadsItem::author.user(item)).collect()
     }
 
-    async fn markers(&self, author: UserId, limit: usize) -> Result<Vec<UserId>> {
+    /// Returns at most `limit` users who have marked posts of an author. Marks of the last second may be left out.
+    pub async fn markers(&self, author: UserId, limit: usize) -> Result<Vec<UserId>> {
         let of_shard = async |shard| {
             let by = is(ReadsItem::by, string(schema::follower_shard(author, shard)));
             let query = self.query(&self.tables.reads, [by]).index_name(schema::BY_AUTHOR);
@@ -195,7 +216,7 @@ impl Erasures for DynamoFacts {
         items.map(|item| ReadsItem::user.user(&item)).collect()
     }
 
-    async fn remove_reads(&self, user: UserId, author: UserId) -> Result<()> {
+    pub async fn remove_reads(&self, user: UserId, author: UserId) -> Result<()> {
         let key = schema::reads(user, author);
         let mut attempts = attempts("remove_reads");
         loop {
@@ -212,18 +233,20 @@ impl Erasures for DynamoFacts {
         }
     }
 
-    async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>> {
+    /// Returns the platforms of which the user has read notices.
+    pub async fn read_platforms(&self, user: UserId) -> Result<Vec<Platform>> {
         let query = self.query(&self.tables.notice_reads, [is(NoticeReadsItem::user, number(user.get()))]).consistent_read(true);
         let items = queried("read_platforms", query, usize::MAX).await?;
         items.iter().map(|item| NoticeReadsItem::platform.read(item)).collect()
     }
 
-    async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool> {
+    /// Removes a read state whose counts have been corrected. Returns false if its version has changed.
+    pub async fn remove_notice_reads(&self, user: UserId, platform: Platform, version: u64) -> Result<bool> {
         let item = Write::delete(&self.tables.notice_reads, schema::notice_reads(user, platform));
         self.send("remove_notice_reads", item.when(still_number(NoticeReadsItem::version, version))).await
     }
 
-    async fn remove_profile(&self, user: UserId) -> Result<()> {
+    pub async fn remove_profile(&self, user: UserId) -> Result<()> {
         let mut attempts = attempts("remove_profile");
         loop {
             attempts.next().await?;
@@ -239,7 +262,8 @@ impl Erasures for DynamoFacts {
         }
     }
 
-    async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize> {
+    /// Removes at most `limit` tombstones of posts, and returns how many there were.
+    pub async fn remove_tombstones(&self, author: UserId, limit: usize) -> Result<usize> {
         let [first, last] = schema::POSTS.map(string);
         let posts = [is(PostItem::author, number(author.get())), between(PostItem::item, first, last)];
         let query = self.query(&self.tables.posts, posts).consistent_read(true);
@@ -248,19 +272,22 @@ impl Erasures for DynamoFacts {
         self.delete_all(&self.tables.posts, items.iter().map(schema::windowed_key).collect()).await
     }
 
-    async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize> {
+    /// Removes at most `limit` counts of reactions in each shard, and returns how many there were.
+    pub async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize> {
         let items = self.of_shards("remove_reaction_counts", user, schema::COUNTS, limit).await?;
         let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
         self.delete_all(&self.tables.reactions, keys).await
     }
 
-    async fn has_counters(&self, user: UserId) -> Result<bool> {
+    /// Whether there are lists or counters of the user.
+    pub async fn has_counters(&self, user: UserId) -> Result<bool> {
         let first = (0..SHARDS).map(|shard| schema::followers_counter(user, shard));
         let keys = first.chain([schema::followings_counter(user), schema::lists(user)]).collect();
         Ok(!self.get("has_counters", &self.tables.counters, keys).await?.is_empty())
     }
 
-    async fn remove_counters(&self, user: UserId) -> Result<()> {
+    /// Removes lists, counters, and posts that wait for a number.
+    pub async fn remove_counters(&self, user: UserId) -> Result<()> {
         let parts = self.follower_parts(user).await?;
         let key = |item: &CounterItem| schema::counter(item.counter.clone());
         let further = parts.iter().flat_map(|parts| parts.iter().skip(1)).map(key).collect();
@@ -273,7 +300,7 @@ impl Erasures for DynamoFacts {
     }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// Removes the user's idempotency records. The index of the records is a moment late. The last look is
     /// later.
     async fn remove_records(&self, user: UserId) -> Result<()> {

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use futures::future::try_join_all;
+use futures::{FutureExt, future::try_join_all};
 use tidemark_domain::{Relation, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, Result,
+    Facts, Result,
     item::{Item, string},
     schema::{self, FollowerItem},
     unavailable,
@@ -24,7 +24,7 @@ struct Lane {
     exhausted: bool,
 }
 
-impl DynamoFacts {
+impl Facts {
     /// Followers below `before`, newest first. The reads are consistent, because `by-time` is a local index.
     pub(crate) async fn by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
         let mut lanes: Vec<Lane> =
@@ -44,18 +44,16 @@ impl DynamoFacts {
 }
 
 impl Lane {
-    async fn load(&mut self, facts: &DynamoFacts, author: UserId, limit: usize) -> Result<()> {
+    async fn load(&mut self, facts: &Facts, author: UserId, limit: usize) -> Result<()> {
         let end = self.before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
         let partition = is(FollowerItem::shard, string(schema::follower_shard(author, self.shard)));
-        let response = facts
+        let query = facts
             .query(&facts.tables.followers, [partition, below(FollowerItem::since, string(end))])
             .index_name(schema::BY_TIME)
             .consistent_read(true)
             .scan_index_forward(false)
-            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .send()
-            .await
-            .map_err(|error| unavailable("followers_by_time", error))?;
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX));
+        let response = query.send().boxed().await.map_err(|error| unavailable("followers_by_time", error))?;
         for item in response.items() {
             self.loaded.push_back(read_follower(item)?);
         }

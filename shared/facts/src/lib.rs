@@ -1,4 +1,7 @@
 //! The facts in DynamoDB. [`schema`] describes the items.
+//!
+//! Calls of the SDK are boxed, because their futures are large, and so deep that the compiler refuses use cases of them.
+//! The views and the queue do the same.
 
 pub mod counters;
 pub mod decode;
@@ -17,21 +20,28 @@ pub mod posts;
 pub mod reactions;
 pub mod reads;
 mod records;
+pub mod retry;
 pub mod schema;
 mod stream;
 mod units;
 pub mod windows;
+pub mod work;
 pub mod write;
 
 use aws_sdk_dynamodb::Client;
 use futures::FutureExt;
-use tidemark_app::{
-    ports::{Store, StoreError},
-    retry::Attempts,
-};
+use tidemark_domain::{Store, StoreError};
 
 use decode::read;
-pub use stream::{MalformedRecord, StreamRecord};
+use retry::Attempts;
+
+pub use edges::{ChangeOfPair, Followed};
+pub use notices::{NoticeWritten, NoticesPublished};
+pub use people::ProfileSet;
+pub use posts::{Deleted, Look, Published};
+pub use reactions::Reacted;
+pub use records::Record;
+pub use stream::{Change, EdgePart, MalformedRecord, PostWrite, StreamRecord};
 pub use units::CountUnits;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -55,9 +65,9 @@ pub struct Tables {
     pub reacted: String,
 }
 
-/// The fact stores, on one DynamoDB client.
+/// The store of the facts, on one DynamoDB client. Each file of this crate adds the methods for its tables.
 #[derive(Debug, Clone)]
-pub struct DynamoFacts {
+pub struct Facts {
     pub client: Client,
     pub tables: Tables,
     pub limits: Limits,

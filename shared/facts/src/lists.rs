@@ -1,26 +1,26 @@
-//! [`AuthorLists`] on DynamoDB: one item of the table `counters` for each user.
+//! Lists of authors: one item of the table `counters` for each user.
 
-use async_trait::async_trait;
-use tidemark_app::ports::{AuthorLists, Record};
 use tidemark_domain::{UserId, UserLists};
 
 use super::{
-    DynamoFacts, Result,
+    Facts, Result,
     item::encode,
     read,
     schema::{self, ListsItem},
     write::{Write, still_number},
 };
+use crate::Record;
 
-#[async_trait]
-impl AuthorLists for DynamoFacts {
-    async fn lists(&self, user: UserId) -> Result<UserLists> {
+impl Facts {
+    pub async fn lists(&self, user: UserId) -> Result<UserLists> {
         let item = self.get_one("lists", &self.tables.counters, schema::lists(user)).await?;
         let lists = |ListsItem { version, last, lists, .. }| Ok(UserLists { version, last, lists });
         Ok(item.map(|item| read(item, lists)).transpose()?.unwrap_or_default())
     }
 
-    async fn put_lists(
+    /// Stores a user's lists, and returns true, if their version is one greater than the stored one. The record is
+    /// written with them, on its own condition.
+    pub async fn put_lists(
         &self,
         user: UserId,
         UserLists { version, last, lists }: &UserLists,

@@ -6,11 +6,11 @@ use aws_sdk_dynamodb::{
     operation::query::builders::QueryFluentBuilder,
     types::{KeysAndAttributes, ReturnConsumedCapacity},
 };
-use futures::future::try_join_all;
+use futures::{FutureExt, future::try_join_all};
 use tidemark_domain::UserId;
 
 use super::{
-    DynamoFacts, Result, attempts,
+    Facts, Result, attempts,
     item::{Item, number},
     schema::{self, EdgeItem},
     unavailable,
@@ -20,7 +20,7 @@ use super::{
 /// The maximum number of keys in one BatchGetItem.
 const BATCH_GET: usize = 100;
 
-impl DynamoFacts {
+impl Facts {
     /// Checks that DynamoDB responds.
     pub async fn ping(&self) -> Result<()> {
         self.get_one("ping", &self.tables.counters, schema::followings_counter(UserId::MIN)).await.map(|_| ())
@@ -99,7 +99,7 @@ impl DynamoFacts {
         loop {
             attempts.next().await?;
             let read = self.client.batch_get_item().set_request_items(Some(request));
-            let response = read.return_consumed_capacity(ReturnConsumedCapacity::Total).send().await;
+            let response = read.return_consumed_capacity(ReturnConsumedCapacity::Total).send().boxed().await;
             let response = response.map_err(|error| unavailable(operation, error))?;
             for (table, items) in response.responses.unwrap_or_default() {
                 let index = tables.iter().position(|name| *name == table).unwrap_or(0);

@@ -1,21 +1,21 @@
-//! [`Notices`] on DynamoDB: the tables `notices` and `notice_reads`, and numbers of readers in `counters`.
+//! Notices, and the read states of users: the tables `notices` and `notice_reads`, and numbers of readers in `counters`.
 
 use std::collections::{BTreeMap, HashMap};
 
-use async_trait::async_trait;
-use tidemark_app::ports::{IdempotencyKey, NoticeWritten, Notices, NoticesPublished, Record, Records};
 use tidemark_domain::{
-    LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId,
+    IdempotencyKey, LiveNotice, Notice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot,
+    Timestamp, UserId,
 };
 
 use super::{
-    DynamoFacts, Result, attempts, distinct,
+    Facts, Result, attempts, distinct,
     item::{Attribute, Bits, Item, encode},
     read,
     records::{new_record, valid_record},
     schema::{self, NoticeItem, NoticeReadsItem, PlatformHeadItem, RecordItem},
     write::{Condition, Write, absent, present, still_number},
 };
+use crate::Record;
 
 /// Items of reader counts in one transaction, which takes at most 100. The read state takes one more.
 const BLOCKS_PER_TRANSACTION: usize = 90;
@@ -27,19 +27,48 @@ const EDIT: &str = "notice-edit";
 /// Notices that one transaction deletes. Their head takes one more item.
 const DELETES_PER_TRANSACTION: usize = 99;
 
-#[async_trait]
-impl Notices for DynamoFacts {
-    async fn head(&self, platform: Platform) -> Result<PlatformHead> {
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoticesPublished {
+    /// One new notice for each platform, with the platform's head after it.
+    Created(Vec<(Notice, PlatformHead)>),
+    /// An earlier request with the same key and body published these notices, which may have changed since.
+    Repeated(Vec<Notice>),
+    /// An earlier request with the same key published something else.
+    KeyReused,
+    /// The notice would expire before it is published. Nothing is published.
+    Expired,
+    /// This platform has the maximum number of live notices. Nothing is published on any platform.
+    Full(Platform),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoticeWritten {
+    /// The notice with its new content, and the platform's head after it.
+    Edited(Notice, PlatformHead),
+    /// An earlier request with the same key and body has edited the notice, which may have changed since.
+    Repeated(Notice),
+    /// An earlier request with the same key edited something else.
+    KeyReused,
+    /// The notice would expire before it is replaced. Nothing is changed.
+    Expired,
+    /// The notice is not live.
+    Unknown,
+}
+
+impl Facts {
+    /// Returns the head of a platform; an empty one if nothing was ever published on it.
+    pub async fn platform_head(&self, platform: Platform) -> Result<PlatformHead> {
         let head = self.get_one("platform_head", &self.tables.notices, schema::platform_head(platform)).await?;
         head.map_or_else(|| Ok(PlatformHead::default()), read_head)
     }
 
-    async fn reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads> {
+    pub async fn notice_reads(&self, platform: Platform, user: UserId) -> Result<NoticeReads> {
         let reads = self.get_one("notice_reads", &self.tables.notice_reads, schema::notice_reads(user, platform)).await?;
         reads.map_or_else(|| Ok(NoticeReads::default()), read_reads)
     }
 
-    async fn state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads)> {
+    /// Returns the head and a user's read state. Both reads are consistent, but not necessarily of the same moment.
+    pub async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(PlatformHead, NoticeReads)> {
         let head = (self.tables.notices.as_str(), vec![schema::platform_head(platform)]);
         let reads = (self.tables.notice_reads.as_str(), vec![schema::notice_reads(user, platform)]);
         let [mut head, mut reads] = self.batch_get("notice_state", [head, reads]).await?;
@@ -47,13 +76,15 @@ impl Notices for DynamoFacts {
         Ok((head, reads.pop().map(read_reads).transpose()?.unwrap_or_default()))
     }
 
-    async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>> {
+    /// Returns these notices. Deleted and unknown ones are left out. Expired ones may be among them.
+    pub async fn notices(&self, ids: &[NoticeId]) -> Result<HashMap<NoticeId, Notice>> {
         let keys = distinct(ids).into_iter().map(schema::notice).collect();
         let items = self.get("notices", &self.tables.notices, keys).await?;
         items.into_iter().map(|item| read_notice(item).map(|notice| (notice.id, notice))).collect()
     }
 
-    async fn publish(
+    /// Publishes one notice on each of at most 32 distinct platforms, in one transaction.
+    pub async fn publish_notices(
         &self,
         user: UserId,
         platforms: &[Platform],
@@ -91,7 +122,7 @@ impl Notices for DynamoFacts {
                 let ids: Vec<String> = created.iter().map(|(notice, _)| notice.id.to_string()).collect();
                 let record = new_record(schema::request_record(user, PUBLISH, &record.key), &record.fingerprint, now);
                 let record = RecordItem { notices: Some(ids.join(" ")), at: Some(at.ms()), ..record };
-                writes.push(self.put_record(&record, now));
+                writes.push(self.record_item_write(&record, now));
             }
             // Otherwise another change of a platform, or another publish with the same key, has written first.
             if self.send_all("publish_notices", writes).await? {
@@ -100,7 +131,8 @@ impl Notices for DynamoFacts {
         }
     }
 
-    async fn edit(
+    /// Replaces a notice, in one transaction with its head and the record of `user`'s request.
+    pub async fn edit_notice(
         &self,
         id: NoticeId,
         content: &NoticeContent,
@@ -116,7 +148,7 @@ impl Notices for DynamoFacts {
                 self.record(user, EDIT, &key.key, now).await
             };
             let (before, known, record) =
-                futures::try_join!(self.head(id.platform), self.notices(std::slice::from_ref(&id)), record)?;
+                futures::try_join!(self.platform_head(id.platform), self.notices(std::slice::from_ref(&id)), record)?;
             if let Some(record) = record {
                 let same = once.is_some_and(|(_, key)| key.fingerprint == record.fingerprint);
                 // The body is the same, so the repeated response needs only the record, even if the notice has changed.
@@ -143,7 +175,8 @@ impl Notices for DynamoFacts {
         }
     }
 
-    async fn remove(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead> {
+    /// Removes notices, up to 99 in one transaction, and returns the head after it. May be repeated.
+    pub async fn remove_notices(&self, platform: Platform, seqs: &[Seq]) -> Result<PlatformHead> {
         let mut head = PlatformHead::default();
         for seqs in seqs.chunks(DELETES_PER_TRANSACTION) {
             head = self.remove_some(platform, seqs).await?;
@@ -151,14 +184,20 @@ impl Notices for DynamoFacts {
         Ok(head)
     }
 
-    async fn readers(&self, platform: Platform, slot: Slot) -> Result<u64> {
+    /// Returns how many users have read this slot. The number is exact, and repeated requests do not change it.
+    pub async fn notice_readers(&self, platform: Platform, slot: Slot) -> Result<u64> {
         let (block, count) = schema::reader_block(slot);
         let keys = (0..schema::READER_SHARDS).map(|shard| schema::notice_readers(platform, shard, block)).collect();
         let items = self.get("notice_readers", &self.tables.counters, keys).await?;
         items.iter().map(|item| Ok(count.optional::<u64>(item)?.unwrap_or(0))).sum()
     }
 
-    async fn put_reads(
+    /// Replaces a user's read state, and changes the number of readers of every slot that differs. Returns the state as
+    /// it was written, with its version; `None` if `before` is not the stored state. A change of very many slots takes
+    /// several transactions, each of which is exact. If it ends with `None` or an error, some of them may be done. The
+    /// last one writes the record, on its own condition. With `unless_erased` it also returns `None` if the user has
+    /// asked to leave.
+    pub async fn replace_notice_reads(
         &self,
         user: UserId,
         platform: Platform,
@@ -207,7 +246,7 @@ fn changes(before: &SeqSet, after: &SeqSet) -> Vec<BlockChange> {
     blocks.into_iter().collect()
 }
 
-impl DynamoFacts {
+impl Facts {
     /// The platforms' heads, and the outcome that an earlier publish with the same key implies.
     async fn heads_and_record(
         &self,
@@ -239,7 +278,7 @@ impl DynamoFacts {
         let mut attempts = attempts("remove_notices");
         loop {
             attempts.next().await?;
-            let before = self.head(platform).await?;
+            let before = self.platform_head(platform).await?;
             let mut head = before.clone();
             if !head.remove(seqs) {
                 return Ok(head);

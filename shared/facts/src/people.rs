@@ -1,28 +1,35 @@
-//! [`Profiles`] and [`Identities`] on DynamoDB.
+//! Profiles, the users who have handles, and user ids of claims.
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
-use tidemark_app::ports::{Identities, ProfileSet, Profiles};
 use tidemark_domain::{Card, Handle, Profile, ProfileContent, Timestamp, UserId, profile::HANDLE_REST_SECONDS};
 
 use super::{
-    DynamoFacts, Result, attempts, distinct,
+    Facts, Result, attempts, distinct,
     item::{Item, encode, number},
     read,
     schema::{self, HandleItem, IdentityItem, ProfileItem},
     write::{Cancelled, Write, absent, at_most, is, still_number},
 };
 
-#[async_trait]
-impl Profiles for DynamoFacts {
-    async fn profiles(&self, users: &[UserId]) -> Result<HashMap<UserId, Profile>> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProfileSet {
+    /// The profile has the content now, whether or not this call changed it.
+    Stands(Profile),
+    /// Another user has the handle, or gave it up less than 30 days ago. Nothing changed.
+    HandleTaken,
+}
+
+impl Facts {
+    /// Returns the profiles of these users. Users without one are left out.
+    pub async fn profiles(&self, users: &[UserId]) -> Result<HashMap<UserId, Profile>> {
         let keys = distinct(users).into_iter().map(schema::profile).collect();
         let items = self.get("profiles", &self.tables.profiles, keys).await?;
         items.into_iter().map(|item| read_profile(item).map(|profile| (profile.user, profile))).collect()
     }
 
-    async fn set_profile(&self, user: UserId, content: &ProfileContent, now: Timestamp) -> Result<ProfileSet> {
+    /// Replaces profile and handle in one transaction. Writes nothing if the stored profile has this content.
+    pub async fn set_profile(&self, user: UserId, content: &ProfileContent, now: Timestamp) -> Result<ProfileSet> {
         let mut attempts = attempts("set_profile");
         loop {
             attempts.next().await?;
@@ -47,13 +54,13 @@ impl Profiles for DynamoFacts {
         }
     }
 
-    async fn user_of(&self, handle: &Handle) -> Result<Option<UserId>> {
+    pub async fn user_of_handle(&self, handle: &Handle) -> Result<Option<UserId>> {
         let item = self.get_one("user_of", &self.tables.handles, schema::handle(handle)).await?;
         item.map(read_handle).transpose().map(Option::flatten)
     }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// Writes a profile, takes its handle, and gives up the handle `before`.
     async fn write_profile(&self, next: &Profile, before: Option<Handle>, now: Timestamp) -> Result<Result<(), Cancelled>> {
         let (user, after) = (next.user, next.content.card.handle.as_ref());
@@ -107,14 +114,15 @@ pub fn read_profile(item: Item) -> Result<Profile> {
     })
 }
 
-#[async_trait]
-impl Identities for DynamoFacts {
-    async fn identity(&self, claim: &str) -> Result<Option<UserId>> {
+impl Facts {
+    /// Returns the user id of a claim; `None` if it has none yet.
+    pub async fn identity(&self, claim: &str) -> Result<Option<UserId>> {
         let item = self.get_one("identity", &self.tables.identities, schema::identity(claim)).await?;
         item.map(|item| read(item, |item: IdentityItem| item.user.map(UserId::from).ok_or(IdentityItem::user))).transpose()
     }
 
-    async fn assign(&self, claim: &str, candidate: UserId) -> Result<Option<UserId>> {
+    /// Gives `candidate` to a claim without a user id. Returns the claim's id; `None` if the candidate is taken.
+    pub async fn assign_identity(&self, claim: &str, candidate: UserId) -> Result<Option<UserId>> {
         let identity = IdentityItem { identity: schema::identity_key(claim), user: Some(candidate.into()) };
         let given = IdentityItem { identity: schema::given_key(candidate), user: None };
         let put = |item| Write::put(&self.tables.identities, encode(&item)).when(absent(IdentityItem::identity));

@@ -1,17 +1,17 @@
-//! [`Posts`] on DynamoDB: heads, posts, texts, and idempotency records of publishes.
+//! Heads, posts, texts, idempotency records of publishes, and the state of fan-outs.
 
 use std::{
     collections::{HashMap, HashSet},
     ops::RangeInclusive,
 };
 
-use async_trait::async_trait;
-use tidemark_app::ports::{Deleted, FanOutKind, IdempotencyKey, Look, Posts, Published};
-use tidemark_domain::{AuthorHead, DeliveryState, FeedKey, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId};
+use tidemark_domain::{
+    AuthorHead, DeliveryState, FanOutKind, FeedKey, IdempotencyKey, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId,
+};
 use tracing::error;
 
 use super::{
-    DynamoFacts, Result, attempts, distinct,
+    Facts, Result, attempts, distinct,
     heads::{read_head, read_head_of, with_modes},
     item::{Item, encode, flag, number, string, variant},
     post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
@@ -21,15 +21,56 @@ use super::{
     write::{Cancelled, Write, absent, below, between, is, present, queried, still, still_number, unchanged},
 };
 
-#[async_trait]
-impl Posts for DynamoFacts {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
+#[derive(Debug, Clone, PartialEq)]
+pub enum Published {
+    /// The new post, and its author's head after it.
+    Created(Post, AuthorHead),
+    /// An earlier request with the same key and body published this post.
+    Repeated(Post),
+    /// An earlier request with the same key published something else.
+    KeyReused,
+    /// The author has used all sequence numbers.
+    Full,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deleted {
+    /// The post is a tombstone, and its retraction has to be started. Contains the author's head after the deletion.
+    Deleted(Post, AuthorHead),
+    /// The post was a tombstone before, and its retraction is finished.
+    Already(Post),
+    /// No such post was ever published.
+    Unknown,
+}
+
+/// The result of a look at an unfinished fan-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Its pages wait in the queue, at the latest since this time.
+    Waiting(Timestamp),
+    /// This many pages are done, more than before.
+    Moving(u64),
+    /// The missing pages are about to be sent again. If [`Delivery::sent_at`](tidemark_domain::Delivery) is no longer
+    /// `before`, another run was first. The token names this run, because two runs may have the same time.
+    Sending { before: Option<Timestamp>, at: Timestamp, token: u64 },
+    /// The pages of [`Look::Sending`] with this token were sent. This many other pages were done.
+    Sent { token: u64, attempts: u32, pages_done: u64 },
+    /// Some of its pages are not in the queue, because the queue was unavailable.
+    Unsent,
+    /// Its pages were sent as often as allowed. It leaves the list of fan-outs that are resumed.
+    GivenUp,
+}
+
+impl Facts {
+    /// Returns the heads of these authors. An author without a head gets an empty one.
+    pub async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         let keys = distinct(authors).into_iter().map(schema::head).collect();
         let items = self.get("heads", &self.tables.posts, keys).await?;
         items.into_iter().map(read_head_of).collect()
     }
 
-    async fn publish(
+    /// Publishes a post: head, post, body and idempotency record in one transaction.
+    pub async fn publish_post(
         &self,
         post: &NewPost,
         followers: u64,
@@ -64,7 +105,9 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn delete(&self, post: PostId, followers: u64) -> Result<Deleted> {
+    /// Makes a post a tombstone: post, body and head in one transaction. May be repeated. `followers` decides how many
+    /// pages the retraction has.
+    pub async fn delete_post(&self, post: PostId, followers: u64) -> Result<Deleted> {
         let mut tried = false;
         let mut attempts = attempts("delete");
         loop {
@@ -89,13 +132,16 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>> {
+    /// Returns these posts, tombstones included. Unknown posts are left out.
+    pub async fn posts(&self, posts: &[PostId]) -> Result<HashMap<PostId, Post>> {
         let keys = distinct(posts).into_iter().map(schema::post).collect();
         let items = self.get("posts", &self.tables.posts, keys).await?;
         items.into_iter().map(|item| read_post(item).map(|post| (post.id, post))).collect()
     }
 
-    async fn with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>> {
+    /// Returns these posts, tombstones included, each with the text of the same revision; `None` instead of a text that
+    /// cannot be read or is of another revision. Unknown posts are left out.
+    pub async fn posts_with_texts(&self, posts: &[PostId]) -> Result<HashMap<PostId, (Post, Option<PostText>)>> {
         let mut left = distinct(posts);
         let mut different = HashMap::new();
         let mut found = HashMap::with_capacity(left.len());
@@ -134,11 +180,13 @@ impl Posts for DynamoFacts {
         Ok(found)
     }
 
-    async fn edit(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>> {
+    /// Replaces title and text of a live post, also a damaged text: post and body in one transaction. Writes nothing if
+    /// they are equal. Returns the post after it; `None` if there is no such live post.
+    pub async fn edit_post(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>> {
         let mut attempts = attempts("edit");
         loop {
             attempts.next().await?;
-            let found = self.with_texts(&[id]).await?.remove(&id).filter(|(post, _)| !post.deleted);
+            let found = self.posts_with_texts(&[id]).await?.remove(&id).filter(|(post, _)| !post.deleted);
             let Some((post, known)) = found else { return Ok(None) };
             if post.title == title && known.as_ref() == Some(text) {
                 return Ok(Some(post));
@@ -151,7 +199,8 @@ impl Posts for DynamoFacts {
         }
     }
 
-    async fn timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>> {
+    /// Returns at most `limit` posts of one author in `after+1..=upto`, newest first, tombstones included.
+    pub async fn author_timeline(&self, author: UserId, after: Seq, upto: Seq, limit: usize) -> Result<Vec<Post>> {
         if after >= upto || limit == 0 {
             return Ok(Vec::new());
         }
@@ -159,7 +208,9 @@ impl Posts for DynamoFacts {
         items.into_iter().map(read_post).collect()
     }
 
-    async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
+    /// Returns these posts of one author in the order of `seqs`, which must descend. Tombstones are included, unknown
+    /// posts are left out. Uses one range query if the numbers are dense, else reads by key, a hundred in a request.
+    pub async fn posts_of(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
         let (Some(&newest), Some(&oldest)) = (seqs.first(), seqs.last()) else { return Ok(Vec::new()) };
         let span = usize::try_from(newest - oldest).unwrap_or(usize::MAX).saturating_add(1);
         if span > seqs.len().saturating_mul(DENSE) {
@@ -174,7 +225,8 @@ impl Posts for DynamoFacts {
         items.into_iter().filter(is_wanted).map(read_post).collect()
     }
 
-    async fn last_at(&self, author: UserId, at: Timestamp) -> Result<Option<FeedKey>> {
+    /// Returns the place of the author's last post or tombstone at or before `at`.
+    pub async fn last_post_at(&self, author: UserId, at: Timestamp) -> Result<Option<FeedKey>> {
         let end = below(PostItem::time, string(schema::post_time_end(at)));
         let posts = self.query(&self.tables.posts, [is(PostItem::author, number(author.get())), end]);
         let newest = posts.index_name(schema::BY_TIME).scan_index_forward(false);
@@ -185,13 +237,16 @@ impl Posts for DynamoFacts {
         self.catch_up(author, indexed, at).await
     }
 
-    async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>> {
+    /// Returns a post or its tombstone, and the token of the last change of its step.
+    pub async fn ranked_by(&self, id: PostId) -> Result<Option<(Post, Option<u64>)>> {
         let Some(item) = self.get_one("ranked_by", &self.tables.posts, schema::post(id)).await? else { return Ok(None) };
         let by = PostItem::step_by.optional(&item)?;
         Ok(Some((read_post(item)?, by)))
     }
 
-    async fn set_step(&self, id: PostId, step: Step, token: u64) -> Result<bool> {
+    /// Sets the step of a live post if it has changed `step.changes - 1` times. Otherwise it writes nothing and returns
+    /// false. A repetition after a lost response returns false too; then [`Self::ranked_by`] returns this token.
+    pub async fn set_step(&self, id: PostId, step: Step, token: u64) -> Result<bool> {
         let update = Write::update(&self.tables.posts, schema::post(id))
             .set(PostItem::step, number(step.level))
             .set(PostItem::step_changes, number(step.changes))
@@ -202,7 +257,9 @@ impl Posts for DynamoFacts {
         self.send("set_step", update).await
     }
 
-    async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool> {
+    /// Stores the result of a look at an unfinished fan-out. Writes nothing and returns false if it is finished by now,
+    /// if the post has another one, or if another run is sending its pages.
+    pub async fn note_look(&self, kind: FanOutKind, post: PostId, look: Look) -> Result<bool> {
         let is_same = match kind {
             FanOutKind::Deliver => absent(PostItem::tombstone),
             FanOutKind::Retract => present(PostItem::tombstone),
@@ -234,7 +291,8 @@ impl Posts for DynamoFacts {
         self.send("note_look", update).await
     }
 
-    async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool> {
+    /// Sets a pending fan-out to done, with the followers handled. Returns whether it was pending.
+    pub async fn finish_delivery(&self, post: PostId, delivered: u64, now: Timestamp) -> Result<bool> {
         let update = self
             .live_post_in(post, DeliveryState::Pending)
             .set(PostItem::state, variant(DeliveryState::Done))
@@ -245,9 +303,13 @@ impl Posts for DynamoFacts {
         self.send("finish_delivery", update).await
     }
 
-    async fn finish_retraction(&self, post: PostId) -> Result<()> {
+    pub async fn finish_retraction(&self, post: PostId) -> Result<()> {
         let update = Write::update(&self.tables.posts, schema::post(post)).remove([PostItem::unfinished]);
         self.send("finish_retraction", update.when(present(PostItem::tombstone))).await.map(drop)
+    }
+
+    pub async fn head_of(&self, author: UserId) -> Result<AuthorHead> {
+        Ok(self.heads(&[author]).await?.remove(&author).unwrap_or_default())
     }
 }
 
@@ -262,7 +324,7 @@ struct Publish<'a> {
     now: Timestamp,
 }
 
-impl DynamoFacts {
+impl Facts {
     /// The author's post items with these numbers, newest first, at most `limit`.
     pub async fn newest_items(
         &self,
@@ -340,7 +402,7 @@ impl DynamoFacts {
         }
         if let Some((key, fingerprint)) = &publish.record {
             let record = new_record(key.clone(), fingerprint, publish.now);
-            writes.push(self.put_record(&RecordItem { post: Some(new.id.to_string()), ..record }, publish.now));
+            writes.push(self.record_item_write(&RecordItem { post: Some(new.id.to_string()), ..record }, publish.now));
         }
         self.transact("publish", writes).await
     }
@@ -417,5 +479,5 @@ impl DynamoFacts {
 /// one read unit for about 20 small posts, or for 5 of the largest. A post that is read by its key costs one unit.
 const DENSE: usize = 4;
 
-/// The number of posts in each step of [`DynamoFacts::catch_up`] but the first.
+/// The number of posts in each step of [`Facts::catch_up`] but the first.
 const CATCH_UP: u64 = 4;

@@ -1,19 +1,27 @@
-//! [`Reactions`] on DynamoDB: the tables `reactions` and `reacted`.
+//! Likes and favorites, and their counts: the tables `reactions` and `reacted`.
 
 use std::collections::{HashMap, HashSet};
 
-use async_trait::async_trait;
-use tidemark_app::ports::{CountsVersion, Reacted, Reactions};
-use tidemark_domain::{FeedKey, PostId, Reaction, ReactionCounts, ReactionState, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{CountsVersion, FeedKey, PostId, Reaction, ReactionCounts, ReactionState, Timestamp, UserId, ids::SHARDS};
 
 use super::{
-    DynamoFacts, Result, attempts, distinct,
+    Facts, Result, attempts, distinct,
     item::{Attribute, Bits, Count, Item, encode, string},
     post_items::read_post,
     read,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
     write::{Write, absent, below, is, present, queried, still_number},
 };
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reacted {
+    /// The user's reactions to the author's posts after the request, whether or not it changed them.
+    Stands(ReactionState),
+    /// The post does not exist, or a reaction was given and only its tombstone exists.
+    Unknown,
+    /// The user or the author of the post blocks the other. Nothing changed.
+    Blocked,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Blocks {
@@ -23,17 +31,20 @@ struct Blocks {
     by_user: bool,
 }
 
-#[async_trait]
-impl Reactions for DynamoFacts {
-    async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>> {
+impl Facts {
+    /// Returns the user's reactions to these authors' posts. Missing ones are left out.
+    pub async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
         let items = self.get("reactions", &self.tables.reactions, keys).await?;
         items.into_iter().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
     }
 
+    /// Gives a reaction to a live post, or removes one, also from a deleted post: state and counts in one transaction.
+    /// May be repeated.
+    ///
     /// The transaction does not check the post: all likes of a popular post would lock one item, and delay its
     /// deletion. A reaction that overlaps the deletion counts as one from before it.
-    async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted> {
+    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted> {
         let mut attempts = attempts("react");
         loop {
             attempts.next().await?;
@@ -64,14 +75,16 @@ impl Reactions for DynamoFacts {
         }
     }
 
-    async fn blockers(&self, user: UserId, authors: &[UserId]) -> Result<HashSet<UserId>> {
+    /// Returns those of these authors who block the user.
+    pub async fn blockers(&self, user: UserId, authors: &[UserId]) -> Result<HashSet<UserId>> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
         let items = self.get("blockers", &self.tables.reactions, keys).await?;
         let items: Vec<_> = items.into_iter().map(read_item).collect::<Result<_>>()?;
         Ok(items.into_iter().filter(|(_, _, _, blocks)| blocks.by_author).map(|(_, author, ..)| author).collect())
     }
 
-    async fn reacted(&self, user: UserId, reaction: Reaction, before: Option<FeedKey>, limit: usize) -> Result<Vec<FeedKey>> {
+    /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
+    pub async fn reacted(&self, user: UserId, reaction: Reaction, before: Option<FeedKey>, limit: usize) -> Result<Vec<FeedKey>> {
         let by = is(ReactedItem::user, string(schema::reacted_by(user, reaction)));
         let reacted = &self.tables.reacted;
         let query = match before {
@@ -83,19 +96,26 @@ impl Reactions for DynamoFacts {
         items.iter().map(|item| ReactedItem::at.parsed(item, schema::reaction_of)).collect()
     }
 
-    async fn counts(&self, post: PostId) -> Result<CountsVersion> {
+    /// Returns the exact counts of one post.
+    pub async fn reaction_counts(&self, post: PostId) -> Result<CountsVersion> {
         let keys = (0..SHARDS).map(|shard| schema::post_reactions(post, shard)).collect();
         let (counts, version) = self.sum("reaction_counts", keys).await?;
         Ok(CountsVersion { version, counts })
     }
 
-    async fn received(&self, author: UserId) -> Result<ReactionCounts> {
+    /// Returns the exact counts of all posts of an author, deleted ones included.
+    pub async fn reactions_received(&self, author: UserId) -> Result<ReactionCounts> {
         let keys = (0..SHARDS).map(|shard| schema::author_reactions(author, shard)).collect();
         Ok(self.sum("reactions_received", keys).await?.0)
     }
+
+    /// Returns whether the author blocks the user.
+    pub async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool> {
+        Ok(self.blockers(user, &[author]).await?.contains(&author))
+    }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// Takes a reaction back, also that to a deleted post. May be repeated.
     pub(crate) async fn unreact(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
         let mut attempts = attempts("unreact");

@@ -1,17 +1,15 @@
-//! [`Reads`] on DynamoDB: the table `reads`.
+//! Read states: the table `reads`.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
 };
 
-use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
-use tidemark_app::ports::Reads;
 use tidemark_domain::{Applied, ReadState, Seq, SeqSet, UserId, model::MOST_APPLIED, seq_set::WINDOW};
 
 use super::{
-    DynamoFacts, Result, distinct,
+    Facts, Result, distinct,
     item::{Attribute, Bits, Item, number, numbers, string},
     read,
     schema::{self, ReadsItem},
@@ -19,14 +17,15 @@ use super::{
     write::{Write, absent, between, is, queried, still_number},
 };
 
-#[async_trait]
-impl Reads for DynamoFacts {
-    async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>> {
+impl Facts {
+    /// Returns the user's read states of these authors. Missing ones are left out.
+    pub async fn reads(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReadState>> {
         let keys = distinct(authors).into_iter().map(|author| schema::reads(user, author)).collect();
         self.get("reads", &self.tables.reads, keys).await?.into_iter().map(read_reads).collect()
     }
 
-    async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>> {
+    /// Returns at most `limit` read states of the user, from this author on, in the order of their authors.
+    pub async fn reads_from(&self, user: UserId, author: UserId, limit: usize) -> Result<Vec<(UserId, ReadState)>> {
         const OPERATION: &str = "reads_from";
         let authors = between(ReadsItem::author, number(author.get()), number(u64::MAX));
         let query = self.query(&self.tables.reads, [is(ReadsItem::user, number(user.get())), authors]).consistent_read(true);
@@ -37,11 +36,13 @@ impl Reads for DynamoFacts {
         Ok(states)
     }
 
-    async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>> {
+    pub async fn all_reads(&self, user: UserId) -> Result<HashMap<UserId, ReadState>> {
         self.of_user("all_reads", &self.tables.reads, user).await?.into_iter().map(read_reads).collect()
     }
 
-    async fn put_marks(
+    /// The same for a state that differs from the stored one only in the marks of these posts, which all are `read` or
+    /// not. Returns the state as it is stored; `None` if nothing is written.
+    pub async fn put_marks(
         &self,
         user: UserId,
         author: UserId,
@@ -64,7 +65,16 @@ impl Reads for DynamoFacts {
         Ok(Some(folded.unwrap_or_else(|| state.clone())))
     }
 
-    async fn mark(&self, user: UserId, author: UserId, seqs: &[Seq], read: bool, token: u64) -> Result<(ReadState, ReadState)> {
+    /// Marks posts read or unread without a condition. Returns the state before it and the state after it. If the state
+    /// before it has the token, the response to an earlier write of it was lost.
+    pub async fn mark_posts(
+        &self,
+        user: UserId,
+        author: UserId,
+        seqs: &[Seq],
+        read: bool,
+        token: u64,
+    ) -> Result<(ReadState, ReadState)> {
         const OPERATION: &str = "mark";
         let (into, out_of) = if read { (PENDING[0], PENDING[1]) } else { (PENDING[1], PENDING[0]) };
         let mark = ReadState { applied: vec![Applied { token, changed: 0 }], ..ReadState::default() };
@@ -105,12 +115,13 @@ impl Reads for DynamoFacts {
         Ok((before, after))
     }
 
-    async fn put(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool> {
+    /// Writes a state if its version is one above the stored version. Otherwise it writes nothing and returns false.
+    pub async fn put_reads(&self, user: UserId, author: UserId, state: &ReadState) -> Result<bool> {
         self.put_state(user, author, state, None).await
     }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// Writes a state on the condition of its version. Without `imported`, the marks from a migration stay. With them,
     /// neither user may have asked to leave.
     pub async fn put_state(&self, user: UserId, author: UserId, state: &ReadState, imported: Option<&SeqSet>) -> Result<bool> {

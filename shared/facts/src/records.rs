@@ -1,20 +1,42 @@
-//! Idempotency records: what earlier requests were about to do, and their responses.
+//! Idempotency records: what earlier requests were about to do, and their responses. They last 24 hours.
 
-use async_trait::async_trait;
-use tidemark_app::ports::{Record, Records};
-use tidemark_domain::{Timestamp, UserId};
+use tidemark_domain::{IdempotencyKey, Timestamp, UserId};
 
 use super::{
-    DynamoFacts, Result,
+    Facts, Result,
     item::{Item, encode, number},
     read,
     schema::{self, RecordItem},
     write::{Write, absent, at_most, is},
 };
 
-#[async_trait]
-impl Records for DynamoFacts {
-    async fn record(&self, user: UserId, operation: &'static str, key: &str, now: Timestamp) -> Result<Option<Record>> {
+/// What is stored of a request with an idempotency key (`tidemark_app::once`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub user: UserId,
+    pub operation: &'static str,
+    pub key: String,
+    pub fingerprint: String,
+    /// Names the request. Every attempt at it has the same.
+    pub token: u64,
+    /// The bound of what the request changes.
+    pub bound: Vec<u64>,
+    /// The numbers in the response; `None` until the request is done.
+    pub answer: Option<Vec<u64>>,
+    /// The time of the attempt.
+    pub now: Timestamp,
+}
+
+impl Record {
+    pub fn new(user: UserId, operation: &'static str, of: &IdempotencyKey, token: u64, bound: Vec<u64>, now: Timestamp) -> Self {
+        let (key, fingerprint) = (of.key.clone(), of.fingerprint.clone());
+        Self { user, operation, key, fingerprint, token, bound, answer: None, now }
+    }
+}
+
+impl Facts {
+    /// Returns the record of a request; `None` if there is none, or if it has expired by now.
+    pub async fn record(&self, user: UserId, operation: &'static str, key: &str, now: Timestamp) -> Result<Option<Record>> {
         let name = schema::request_record(user, operation, key);
         let stored = self.get_one("record", &self.tables.idempotency, schema::record(&name)).await?;
         let Some(record) = valid_record(stored.into_iter().collect(), now)? else { return Ok(None) };
@@ -23,12 +45,14 @@ impl Records for DynamoFacts {
         Ok(Some(Record { user, operation, key: key.to_owned(), fingerprint, token, bound, answer, now }))
     }
 
-    async fn put_record(&self, record: &Record) -> Result<bool> {
+    /// Writes a record. It replaces only an expired one, and one of its own token without an answer. Otherwise it
+    /// writes nothing and returns false.
+    pub async fn put_record(&self, record: &Record) -> Result<bool> {
         self.send("put_record", self.record_write(record)).await
     }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// The write of a record. It replaces only an expired one, and one of its own token without an answer.
     pub(crate) fn record_write(&self, record: &Record) -> Write {
         let Record { user, operation, key, fingerprint, token, bound, answer, now } = record;
@@ -42,7 +66,7 @@ impl DynamoFacts {
     }
 
     /// The write of an idempotency record. It replaces only an expired one.
-    pub(crate) fn put_record(&self, record: &RecordItem, now: Timestamp) -> Write {
+    pub(crate) fn record_item_write(&self, record: &RecordItem, now: Timestamp) -> Write {
         let expired = at_most(RecordItem::expires_at, number(now.seconds()));
         Write::put(&self.tables.idempotency, encode(record)).when(absent(RecordItem::fingerprint).or(expired))
     }

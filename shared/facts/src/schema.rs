@@ -30,7 +30,7 @@
 //! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `counting` M, `pairs` L of N, `cleared` N, `chain` N, `incomplete` S | profile, fan-out, reconcile |
 //! | identities | `identity` S `left#<user>#<shard>` | the same for transactions, which check it; 16 for each receipt | | profile |
 //! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 parts whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
-//! | idempotency | `key` S `<user>#<operation>#<key>` | earlier request and its response; expires after 24 h | `fingerprint` S, `post` S, or `notices` S and `at` N ms, or `token` N, `bound` L of N and `answer` L of N (see [`tidemark_app::once`]), `user` N (index `by-user`), `expires_at` N s | publish, notice, mark-read, list |
+//! | idempotency | `key` S `<user>#<operation>#<key>` | earlier request and its response; expires after 24 h | `fingerprint` S, `post` S, or `notices` S and `at` N ms, or `token` N, `bound` L of N and `answer` L of N (see `tidemark_app::once`), `user` N (index `by-user`), `expires_at` N s | publish, notice, mark-read, list |
 //!
 //! One transaction writes:
 //! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and

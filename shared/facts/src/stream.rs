@@ -1,7 +1,6 @@
 //! Records of the streams of DynamoDB.
 
-use tidemark_app::project::{Change, EdgePart, PostWrite};
-use tidemark_domain::{PostId, UserId};
+use tidemark_domain::{Platform, PostId, UserId};
 
 use super::{
     Tables,
@@ -9,6 +8,61 @@ use super::{
         self, EdgeItem, EdgeKey, HEAD, NoticeReadsKey, PlatformKey, PostItem, PostKey, ProfileKey, ReactionKey, ReadsVersion,
     },
 };
+
+/// A change of a fact that views show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The follow, mute, block, lists or preference of a pair.
+    Edge {
+        user: UserId,
+        author: UserId,
+        part: EdgePart,
+    },
+    /// A read state, with its version.
+    Reads {
+        user: UserId,
+        author: UserId,
+        version: u32,
+    },
+    /// The reactions of a user to an author's posts.
+    Reactions {
+        user: UserId,
+        author: UserId,
+    },
+    /// The number of reactions to a post.
+    Counts(PostId),
+    /// The numbers of an author's posts.
+    Head(UserId),
+    Post {
+        id: PostId,
+        write: PostWrite,
+    },
+    Profile(UserId),
+    PlatformHead(Platform),
+    NoticeReads {
+        user: UserId,
+        platform: Platform,
+    },
+}
+
+/// What has changed in an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EdgePart {
+    /// Neither began nor ended a follow.
+    Choices,
+    /// A follow may have begun or ended.
+    Follow,
+}
+
+/// What has happened to a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PostWrite {
+    /// It was published or imported. No view has it yet.
+    New,
+    /// Its title or text has changed.
+    Edited,
+    Deleted,
+}
 
 /// One record of a stream. The images are empty if the stream has none, or the item was absent.
 #[derive(Debug, Clone, Copy)]

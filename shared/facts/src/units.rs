@@ -1,12 +1,12 @@
 //! [`CountUnits`]: read units, as DynamoDB reports them.
 
+use crate::work;
 use aws_sdk_dynamodb::{
     config::{ConfigBag, Intercept, RuntimeComponents, interceptors::AfterDeserializationInterceptorContextRef},
     error::BoxError,
     operation::{batch_get_item::BatchGetItemOutput, query::QueryOutput},
     types::ConsumedCapacity,
 };
-use tidemark_app::work;
 
 /// Adds the read units of each response to those of the request that is served.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_domain::SeqSet;
 
 use super::{
-    DynamoFacts, Result, attempts,
+    Facts, Result, attempts,
     item::{Attribute, Bits, Item, bits, encode, number},
     schema::{self, HeadItem, WindowItem},
     write::Write,
@@ -138,7 +138,7 @@ fn inline(item: &Item, set: &str) -> Option<SeqSet> {
     SeqSet::from_bytes(value.as_b().ok()?.as_ref()).ok()
 }
 
-impl DynamoFacts {
+impl Facts {
     pub(crate) fn window_keys(&self, item: &Item) -> Vec<Item> {
         let key = schema::windowed_key(item);
         let named = listed(item);

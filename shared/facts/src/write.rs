@@ -9,10 +9,11 @@ use aws_sdk_dynamodb::{
         AttributeValue, ConditionCheck, Delete, Put, ReturnConsumedCapacity, ReturnValue, Select, TransactWriteItem, Update,
     },
 };
+use futures::FutureExt;
 use tidemark_domain::SeqSet;
 
 use super::{
-    DynamoFacts, Result, attempts,
+    Facts, Result, attempts,
     item::{Attribute, Item, bits, number, string},
     unavailable,
 };
@@ -256,7 +257,7 @@ impl Write {
     }
 }
 
-impl DynamoFacts {
+impl Facts {
     /// Sends a write, again while a transaction holds its item. Returns false if a condition did not hold.
     pub async fn send(&self, operation: &'static str, write: Write) -> Result<bool> {
         Ok(self.send_returning(operation, write, ReturnValue::None).await?.is_some())
@@ -294,7 +295,7 @@ impl DynamoFacts {
     ) -> Result<Result<Option<Item>, Cancelled>> {
         macro_rules! sent {
             ($request:expr) => {
-                match $request.return_values(returned).send().await {
+                match $request.return_values(returned).send().boxed().await {
                     Ok(done) => Ok(Ok(done.attributes)),
                     Err(error) => refusal(operation, error),
                 }
@@ -342,7 +343,7 @@ impl DynamoFacts {
     pub async fn transact(&self, operation: &'static str, writes: Vec<Write>) -> Result<Result<(), Cancelled>> {
         let actions: Result<Vec<TransactWriteItem>, BuildError> = writes.into_iter().map(Write::into_action).collect();
         let actions = actions.map_err(|error| unavailable(operation, error))?;
-        let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
+        let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().boxed().await {
             Ok(_) => return Ok(Ok(())),
             Err(error) => error,
         };

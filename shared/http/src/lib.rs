@@ -24,8 +24,8 @@ use lambda_runtime::LambdaEvent;
 use tokio::time::timeout;
 use tracing::{error, info};
 
-use tidemark_app::{AccessCheck, Budget, Callers, Recorder, ports::StoreError, work};
-use tidemark_domain::UserId;
+use tidemark_app::{AccessCheck, Callers, Recorder, work};
+use tidemark_domain::{Budget, StoreError, UserId};
 
 /// A request as API Gateway sends it.
 pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use tidemark_app::ports::LivePost;
 use tidemark_domain::{PostId, Timestamp, UserId};
+use tidemark_queue::LivePost;
 
 /// The key in the authorizer's context that has the caller's claim.
 pub const CLAIM: &str = "claim";

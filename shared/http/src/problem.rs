@@ -3,12 +3,8 @@
 use std::fmt::Display;
 
 use serde::Serialize;
-use tidemark_app::{
-    Denied, Hiding, MOST_HIDDEN, OverLimit,
-    ports::{Source, StoreError},
-    reader::Found,
-};
-use tidemark_domain::PostId;
+use tidemark_app::{Denied, Hiding, MOST_HIDDEN, OverLimit, reader::Found};
+use tidemark_domain::{PostId, Source, StoreError};
 use tokio::time::error::Elapsed;
 use utoipa::ToSchema;
 

@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{Admission, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
-use tidemark_app::ports::IdempotencyKey;
-use tidemark_domain::{ListId, Platform, UserId};
+use tidemark_domain::{IdempotencyKey, ListId, Platform, UserId};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;

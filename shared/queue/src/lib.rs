@@ -6,19 +6,22 @@
 //! messages does not delay the others.
 
 mod live;
+mod task;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::{
     Client,
     types::{BatchResultErrorEntry, QueueAttributeName, SendMessageBatchRequestEntry},
 };
+use futures::FutureExt;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tidemark_app::ports::{Backlog, Failures, Source, Store, StoreError, Task, TaskQueue};
+use tidemark_domain::{Source, Store, StoreError};
 use tracing::{error, warn};
 
-pub use live::{Posts, SqsLive};
+pub use live::{Connection, LivePost, LiveQueue, LiveTask, Posts};
+pub use task::{Backlog, FanOut, MovedPost, Task, TaskQueue};
 
 /// Version of the message layout. A worker refuses other versions, and their messages go to the dead-letter queue.
 const VERSION: u8 = 1;
@@ -106,15 +109,40 @@ impl SqsTasks {
     pub fn new(client: Client, queue_url: String) -> Self {
         Self { client, queue_url }
     }
+}
 
-    /// Numeric attributes of the queue, in the order of `names`.
-    async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, StoreError> {
-        let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
-        let response = request.set_attribute_names(Some(names.to_vec())).send().await;
-        let response = response.map_err(|error| unavailable(operation, error))?;
-        let number = |name| response.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
-        let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
-        numbers.ok_or_else(|| unavailable(operation, "the response has no number of messages"))
+/// The queues of a stack.
+#[derive(Clone)]
+pub struct Queues {
+    pub tasks: Arc<dyn TaskQueue>,
+    pub live: LiveQueue,
+    /// Changes that the projector has given up.
+    pub failures: Failures,
+    /// The events that continue segments of a walk.
+    pub walks: SqsEvents,
+}
+
+/// The queue of dead letters.
+#[derive(Debug, Clone)]
+pub struct Failures {
+    client: Client,
+    queue_url: String,
+}
+
+impl Failures {
+    pub fn new(client: Client, queue_url: String) -> Self {
+        Self { client, queue_url }
+    }
+
+    /// Returns the approximate number of messages.
+    pub async fn waiting(&self) -> Result<u64, StoreError> {
+        let names = [QueueAttributeName::ApproximateNumberOfMessages];
+        Ok(numbers(&self.client, &self.queue_url, "waiting", &names).await?[0])
+    }
+
+    /// Sends a message about something that no attempt can do.
+    pub async fn give_up(&self, what: &str) -> Result<(), StoreError> {
+        send_all(&self.client, &self.queue_url, &[(what.to_owned(), "given-up".to_owned())], Duration::ZERO).await
     }
 }
 
@@ -134,6 +162,21 @@ impl SqsEvents {
         let messages: Vec<_> = events.iter().enumerate().map(|(index, event)| (event.to_string(), index.to_string())).collect();
         send_all(&self.client, &self.queue_url, &messages, Duration::ZERO).await
     }
+}
+
+/// Numeric attributes of a queue, in the order of `names`.
+async fn numbers(
+    client: &Client,
+    queue_url: &str,
+    operation: &'static str,
+    names: &[QueueAttributeName],
+) -> Result<Vec<u64>, StoreError> {
+    let request = client.get_queue_attributes().queue_url(queue_url);
+    let response = request.set_attribute_names(Some(names.to_vec())).send().boxed().await;
+    let response = response.map_err(|error| unavailable(operation, error))?;
+    let number = |name| response.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
+    let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
+    numbers.ok_or_else(|| unavailable(operation, "the response has no number of messages"))
 }
 
 /// The message group: a user.
@@ -180,7 +223,7 @@ async fn send_once(
         let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
         request = request.entries(entry.map_err(|error| unavailable("build", error))?);
     }
-    let response = request.send().await.map_err(|error| unavailable("send", error))?;
+    let response = request.send().boxed().await.map_err(|error| unavailable("send", error))?;
     Ok(response.failed)
 }
 
@@ -213,7 +256,7 @@ impl TaskQueue for SqsTasks {
             QueueAttributeName::ApproximateNumberOfMessagesDelayed,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
         ];
-        let numbers = self.numbers("backlog", &names).await?;
+        let numbers = numbers(&self.client, &self.queue_url, "backlog", &names).await?;
         Ok(Backlog { waiting: numbers[0] + numbers[1], in_flight: numbers[2] })
     }
 
@@ -228,18 +271,7 @@ impl TaskQueue for SqsTasks {
     async fn ping(&self) -> Result<(), StoreError> {
         let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
         let request = request.attribute_names(QueueAttributeName::QueueArn);
-        request.send().await.map(|_| ()).map_err(|error| unavailable("ping", error))
-    }
-}
-
-#[async_trait]
-impl Failures for SqsTasks {
-    async fn waiting(&self) -> Result<u64, StoreError> {
-        Ok(self.numbers("waiting", &[QueueAttributeName::ApproximateNumberOfMessages]).await?[0])
-    }
-
-    async fn give_up(&self, what: &str) -> Result<(), StoreError> {
-        send_all(&self.client, &self.queue_url, &[(what.to_owned(), "given-up".to_owned())], Duration::ZERO).await
+        request.send().boxed().await.map(|_| ()).map_err(|error| unavailable("ping", error))
     }
 }
 
@@ -250,8 +282,8 @@ fn unavailable(operation: &'static str, source: impl Into<Source>) -> StoreError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemark_app::ports::{FanOut, FanOutKind, MovedPost};
-    use tidemark_domain::{Modes, Timestamp};
+    use crate::{FanOut, MovedPost};
+    use tidemark_domain::{FanOutKind, Modes, Timestamp};
 
     #[test]
     fn messages_have_exactly_this_format_and_round_trip() {

@@ -5,18 +5,83 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use aws_sdk_sqs::Client;
 use serde::{Deserialize, Serialize};
-use tidemark_app::ports::{LivePost, LiveQueue, LiveTask, StoreError};
+use tidemark_domain::{CountsDigest, PostId, Seq, StoreError, Timestamp, Told, UnreadChange, UserId};
 
 use crate::{encode, send_all};
 
 /// Readers in one message of the queue of posts. A worker posts them in parallel.
 const READERS_PER_MESSAGE: usize = 20;
 
+/// A live connection of a reader.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Connection {
+    pub user: UserId,
+    /// The id that API Gateway gave to it.
+    pub connection: String,
+    /// The time of the message that found it gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+/// A message of the live queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum LiveTask {
+    /// Counts of these readers have changed: send them to their connections.
+    Changed { users: Vec<UserId> },
+    /// Some connections of these readers were not told: tell them what the counts are now.
+    Again {
+        users: Vec<UserId>,
+        /// The number of messages that did not reach a connection.
+        tries: u8,
+    },
+    /// These messages have ended. Their connections were told.
+    Told { told: Vec<Told> },
+    /// These connections do not exist any more.
+    Gone { connections: Vec<Connection> },
+}
+
+/// A message to the connections of one reader.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivePost {
+    pub user: UserId,
+    pub connections: Vec<String>,
+    /// The time at which the message was built, by the clock of Redis. The counts were read after that.
+    pub at: Timestamp,
+    /// The counts that the connections know after this message.
+    pub counts: CountsDigest,
+    pub total: u64,
+    /// The author of the change, if it is known, with the number of the author's unread posts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<UserId>,
+    #[serde(default)]
+    pub unread: u64,
+    /// The number of the author's post.
+    #[serde(default)]
+    pub seq: Seq,
+    /// The number of messages that did not reach a connection.
+    #[serde(default)]
+    pub tries: u8,
+}
+
+impl LivePost {
+    pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, counts: CountsDigest, tries: u8) -> Self {
+        let UnreadChange { at, total, post } = change;
+        let (author, unread, seq) = post.map_or((None, 0, 0), |(post, unread)| (Some(post.author), unread, post.seq));
+        Self { user, connections, at, counts, total, author, unread, seq, tries }
+    }
+
+    /// Returns the post that changed, if it is known.
+    pub fn post(&self) -> Option<PostId> {
+        self.author.map(|author| PostId::new(author, self.seq))
+    }
+}
+
+/// The two queues of live updates.
 #[derive(Debug, Clone)]
-pub struct SqsLive {
+pub struct LiveQueue {
     client: Client,
     tasks_url: String,
     posts_url: String,
@@ -37,20 +102,19 @@ fn group(task: &LiveTask) -> String {
     user.map_or_else(|| "none".to_owned(), |user| user.to_string())
 }
 
-impl SqsLive {
+impl LiveQueue {
     pub fn new(client: Client, tasks_url: String, posts_url: String) -> Self {
         Self { client, tasks_url, posts_url }
     }
-}
 
-#[async_trait]
-impl LiveQueue for SqsLive {
-    async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<(), StoreError> {
+    /// Enqueues tasks, if any, with a delay in whole seconds. After an error some of them may be missing.
+    pub async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<(), StoreError> {
         let messages = tasks.iter().map(|task| Ok((encode(task)?, group(task)))).collect::<Result<Vec<_>, StoreError>>()?;
         send_all(&self.client, &self.tasks_url, &messages, delay).await
     }
 
-    async fn post(&self, posts: &[LivePost]) -> Result<(), StoreError> {
+    /// Enqueues messages, if any, for the function that posts them. After an error some of them may be missing.
+    pub async fn post(&self, posts: &[LivePost]) -> Result<(), StoreError> {
         let message = |posts: &[LivePost]| {
             let group = posts.first().map_or_else(String::new, |post| post.user.to_string());
             Ok((encode(&Posts { posts: posts.to_vec() })?, group))
@@ -64,8 +128,7 @@ impl LiveQueue for SqsLive {
 mod tests {
     use super::*;
     use crate::decode;
-    use tidemark_app::ports::{Connection, Told};
-    use tidemark_domain::{CountsDigest, Timestamp, UnreadChange, UserId};
+    use tidemark_domain::{CountsDigest, Timestamp, Told, UnreadChange, UserId};
 
     #[test]
     fn messages_have_exactly_this_format_and_round_trip() {

@@ -1,16 +1,16 @@
-//! [`Redis`]: function calls, commands and reads on the Redis that holds the views.
+//! [`Views`]: function calls, commands and reads on the Redis that holds the views.
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use redis::{Cmd, FromRedisValue, RedisError, ToRedisArgs, Value};
 use redis_link::{Bundle, Consistency, Epoch, Link, LinkError, RedisOptions, Reply, read};
-use tidemark_app::ports::{Store, StoreError};
-use tidemark_domain::feed::FeedCap;
+use tidemark_domain::{Store, StoreError, feed::FeedCap};
 use tracing::warn;
 
 use crate::{
-    Result, keys,
-    keys::KeyType,
+    Result,
+    keys::{self, KeyType},
     library::{Function, LIBRARY},
 };
 
@@ -25,12 +25,12 @@ const IN_FUNCTION: &str = "@user_function";
 /// A command may run twice, and a write may have been done even if its call returns [`StoreError::Unavailable`]. So
 /// every command may be repeated. If a repetition has an effect of its own, the script says so under `Keeps`.
 #[derive(Debug, Clone)]
-pub struct Redis {
+pub struct Views {
     pub(crate) link: Link,
     pub(crate) feed_cap: FeedCap,
 }
 
-impl Redis {
+impl Views {
     /// Prepares connections, which are made at their first use. Fails if the URL or the certificates cannot be read.
     pub fn new(options: &RedisOptions) -> Result<Self, RedisError> {
         Ok(Self { link: Link::new(options, &LIBRARY.code)?, feed_cap: FeedCap::GREATEST })
@@ -93,12 +93,12 @@ impl Redis {
     /// Runs bundles as [`Link::run`] does. A key of another type than its name says counts as lost: it is deleted, and
     /// the commands run again.
     async fn run(&self, operation: &'static str, bundles: Vec<Bundle>) -> Vec<Result<Reply, LinkError>> {
-        let mut replies = self.link.run(operation, bundles.clone()).await;
+        let mut replies = self.link.run(operation, bundles.clone()).boxed().await;
         for (reply, bundle) in replies.iter_mut().zip(bundles) {
             let Err(LinkError::WrongType { detail }) = &*reply else { continue };
             warn!(detail, "a key of another type is deleted");
-            if self.delete_strange_keys(&bundle).await.is_ok()
-                && let Some(again) = self.link.run(operation, vec![bundle]).await.pop()
+            if self.delete_strange_keys(&bundle).boxed().await.is_ok()
+                && let Some(again) = self.link.run(operation, vec![bundle]).boxed().await.pop()
             {
                 *reply = again;
             }
@@ -206,7 +206,7 @@ impl Redis {
 
     /// A step of a walk over all keys with `SCAN`. Returns the next cursor, and keys. The cursor 0 begins and ends it.
     pub async fn scan(&self, operation: &'static str, cursor: u64, options: &[&str]) -> Result<(u64, Vec<Vec<u8>>)> {
-        self.link.scan(operation, cursor, options).await.map_err(view_error)
+        self.link.scan(operation, cursor, options).boxed().await.map_err(view_error)
     }
 }
 

@@ -1,34 +1,41 @@
-//! [`HeadViews`] on Redis.
+//! Heads of authors, and the times of their posts. Timelines of all authors, and feeds of readers who pull, are computed
+//! from them.
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::Value;
 use redis_link::Consistency;
-use tidemark_app::ports::{HeadViews, KnownAuthor};
 use tidemark_domain::{AuthorHead, Modes, PostTimes, SeqSet, Timestamp, UserId};
 
 use super::{
     Result, keys,
     record::{self, VERSION, current, store, take_number},
 };
-use crate::connection::Redis;
+use crate::connection::Views;
+
+/// The data about an author's posts that Redis has.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KnownAuthor {
+    pub head: Option<AuthorHead>,
+    pub times: Option<PostTimes>,
+}
 
 /// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
 /// deleted posts follows them.
 const NUMBERS: usize = 5;
 
-#[async_trait]
-impl HeadViews for Redis {
-    async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
+impl Views {
+    /// Returns the known heads of these authors. They may be a moment old.
+    pub async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
         let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)[0].clone()).collect();
         let values = self.strings("heads", &keys, Consistency::Eventual).await?;
         // A value that cannot be read counts as unknown and comes from the facts.
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }
 
-    async fn authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>> {
+    /// Returns what is known of these authors now.
+    pub async fn known_authors(&self, authors: &[UserId]) -> Result<HashMap<UserId, KnownAuthor>> {
         let heads = authors.iter().map(|&author| keys::head(author)[0].clone());
         let keys: Vec<String> = heads.chain(authors.iter().map(|&author| keys::times(author)[0].clone())).collect();
         let mut heads = self.strings("authors", &keys, Consistency::Strong).await?;
@@ -37,25 +44,26 @@ impl HeadViews for Redis {
         Ok(authors.iter().copied().zip(heads.into_iter().zip(times).map(known)).collect())
     }
 
-    async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>> {
+    pub async fn lease_heads(&self, authors: &[UserId], token: u64) -> Result<Vec<UserId>> {
         self.free_leases("lease_heads", authors, keys::head, token).await
     }
 
-    async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<()> {
+    pub async fn fill_heads(&self, heads: &[(UserId, AuthorHead)], token: u64) -> Result<()> {
         let store = |(author, head): &(_, _)| store(keys::head(*author), token, encode(head).1, keys::HEAD_LIFETIME);
         self.each::<Value>("fill_heads", heads.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<()> {
+    pub async fn replace_head(&self, author: UserId, head: &AuthorHead) -> Result<()> {
         let (version, record) = encode(head);
         self.replace(keys::head(author), version, record, keys::HEAD_LIFETIME).await
     }
 
-    async fn lease_times(&self, author: UserId, token: u64) -> Result<bool> {
+    /// Takes the lease for storing the times of an author's posts. Returns false if another process has it.
+    pub async fn lease_times(&self, author: UserId, token: u64) -> Result<bool> {
         Ok(!self.free_leases("lease_times", &[author], keys::times, token).await?.is_empty())
     }
 
-    async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<()> {
+    pub async fn store_times(&self, author: UserId, times: &PostTimes, token: u64) -> Result<()> {
         self.store(keys::times(author), token, encode_times(times), keys::TIMES_LIFETIME).await
     }
 }

@@ -45,10 +45,11 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tidemark_app::ports::{FanOutKind, List, NoticeRecord};
-use tidemark_domain::{NoticeId, Platform, PostId, UserId};
+use tidemark_domain::{FanOutKind, NoticeId, Platform, PostId, UserId};
 
-/// The name of a view. Its keys, also that of its lease, are deleted together. `ports::View` is the content of a
+use crate::{List, NoticeRecord};
+
+/// The name of a view. Its keys, also that of its lease, are deleted together. [`crate::View`] is the content of a
 /// reader's view.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {

@@ -1,17 +1,16 @@
-//! [`LiveViews`] on Redis: the connections of a reader, and the flag `watched` of the reader state.
+//! The live connections of readers, and the flag `watched` of the reader state. Redis alone has them; the pings of the
+//! clients register them again.
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
-use tidemark_app::ports::{ClaimedUpdate, LiveViews, Notified, Told, Watched};
-use tidemark_domain::{CountsDigest, PostId, Timestamp, UserId};
+use tidemark_domain::{CountsDigest, PostId, Timestamp, Told, UserId};
 
 use super::{
     Function, Result, keys,
     users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{Redis, damaged, fcall, ms};
+use crate::connection::{Views, damaged, fcall, ms};
 
 /// The maximum number of connections of one reader. A further one takes the place of the one that expires first.
 pub(crate) const MOST_CONNECTIONS: u64 = 20;
@@ -23,21 +22,62 @@ pub(crate) const LEAST_BETWEEN_MS: u64 = 1_000;
 /// killed, or its note is lost.
 const LONGEST_WAIT_MS: u64 = 10_000;
 
-#[async_trait]
-impl LiveViews for Redis {
-    async fn watch(&self, user: UserId, connection: &str) -> Result<Watched> {
+/// The watched readers for whom the caller of a change sends a task. For the others, a queued task will have the
+/// change, or the reader is not watched.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Notified {
+    /// The caller sends a task now.
+    pub now: Vec<UserId>,
+    /// A message was built less than a second ago. The caller sends a task that is delayed by a second.
+    pub later: Vec<UserId>,
+}
+
+/// The result of [`Views::claim_updates`] for one reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimedUpdate {
+    /// The caller reads the counts and builds the message.
+    Claimed {
+        /// The post that was noted last, and when.
+        noted: Option<(PostId, Timestamp)>,
+        /// The time of the message, by the clock of Redis.
+        at: Timestamp,
+        /// The connections, each with the counts that it was told; `None` if that is unknown.
+        connections: Vec<(String, Option<CountsDigest>)>,
+    },
+    /// The last message was posted less than a second ago, or is still on its way. The caller sends a task that is
+    /// delayed by a second.
+    TooEarly,
+    /// The same, and a later task is queued.
+    OnItsWay,
+    Unwatched,
+}
+
+/// The result of [`Views::watch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// The counts that the connection was told; `None` if that is unknown.
+    pub known: Option<CountsDigest>,
+    /// The time at which the reader's last message was built, by the clock of Redis.
+    pub built: Timestamp,
+}
+
+impl Views {
+    /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one.
+    pub async fn watch(&self, user: UserId, connection: &str) -> Result<Watched> {
         let args = (connection, ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS);
         let [known, built]: [Vec<u8>; 2] = self.call(Function::Watch, &own_keys(user), args).await?;
         Ok(Watched { known: decode_digest(&known), built: decode_ms(&built).unwrap_or_default() })
     }
 
-    async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()> {
+    /// Removes a connection, unless it was renewed since a message found it gone at `found_at`. May be repeated.
+    pub async fn unwatch(&self, user: UserId, connection: &str, found_at: Option<Timestamp>) -> Result<()> {
         let found_at = found_at.map_or_else(String::new, |at| at.ms().to_string());
         let args = (connection, found_at, ms(keys::CONNECTION_LIFETIME));
         self.call::<u64>(Function::Unwatch, &own_keys(user), args).await.map(drop)
     }
 
-    async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified> {
+    /// Notes that counts of these readers have changed. A delivery notes this itself.
+    pub async fn notify(&self, users: &[UserId], post: Option<PostId>) -> Result<Notified> {
         let args = (LEAST_BETWEEN_MS, post.map_or_else(Vec::new, encode_post));
         let mut notified = Notified::default();
         for (users, (now, later)) in self.for_users(Function::Notify, (users, USERS_PER_CALL), own_keys, &args).await? {
@@ -47,12 +87,16 @@ impl LiveViews for Redis {
         Ok(notified)
     }
 
-    async fn claim(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>> {
+    /// Begins to build the messages for these readers. From then on it is unknown what their connections know. Returns
+    /// one result for each reader, in order.
+    pub async fn claim_updates(&self, users: &[UserId]) -> Vec<Result<ClaimedUpdate>> {
         let calls = users.iter().map(|&user| fcall(Function::Claim, &own_keys(user), (LEAST_BETWEEN_MS, LONGEST_WAIT_MS)));
         self.results("claim", calls.collect()).await.into_iter().map(|response| decode_claim(response?.0)).collect()
     }
 
-    async fn told(&self, told: &[Told], next: Option<Duration>) -> Result<()> {
+    /// Stores what connections know. Readers of whom a later message was built are left out. `next` is the time after
+    /// which their next messages may be built; `None` if these have not ended.
+    pub async fn note_told(&self, told: &[Told], next: Option<Duration>) -> Result<()> {
         let next = next.map_or_else(String::new, |next| ms(next).to_string());
         let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest) }| {
             fcall(Function::Told, &[keys::connections(*user)], (at.ms(), &digest.to_le_bytes(), &next, connections))

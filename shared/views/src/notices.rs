@@ -1,29 +1,50 @@
-//! [`NoticeViews`] on Redis: heads of platforms, read states, and titles.
+//! Heads of platforms and read states, which a count reads in one round trip, and titles, which a page reads in one.
 
 use std::{collections::HashMap, time::Duration};
 
-use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{NoticeRecord, NoticeView, NoticeViews};
-use tidemark_domain::{Notice, NoticeId, Platform, PlatformHead, SeqSet, Timestamp, UserId};
+use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, SeqSet, Timestamp, UserId};
 
 use super::{
     Result, keys,
     record::{self, VERSION, decode_set, encode_set, store, take_number},
 };
-use crate::connection::{Redis, set};
+use crate::connection::{Views, set};
 
-#[async_trait]
-impl NoticeViews for Redis {
-    async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>> {
+/// A record in the views of notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoticeRecord {
+    Head(Platform),
+    Reads(UserId, Platform),
+}
+
+/// A record with its content.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoticeView {
+    Head(Platform, PlatformHead),
+    Reads(UserId, Platform, NoticeReads),
+}
+
+impl NoticeView {
+    pub fn record(&self) -> NoticeRecord {
+        match self {
+            Self::Head(platform, _) => NoticeRecord::Head(*platform),
+            Self::Reads(user, platform, _) => NoticeRecord::Reads(*user, *platform),
+        }
+    }
+}
+
+impl Views {
+    pub async fn notice_head(&self, platform: Platform) -> Result<Option<PlatformHead>> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let mut records: Vec<(Option<Vec<u8>>, Epoch)> = self.each_in_epoch("notice_head", vec![Cmd::get(head)]).await?;
         Ok(records.pop().and_then(|(record, epoch)| decode_head(epoch.current(&record?)?)))
     }
 
-    async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>)> {
+    /// Returns the head and the slots that the user has read, in one round trip; `None` for a missing one.
+    pub async fn notice_state(&self, platform: Platform, user: UserId) -> Result<(Option<PlatformHead>, Option<SeqSet>)> {
         let [head, _] = keys::notice_record(NoticeRecord::Head(platform));
         let [reads, _] = keys::notice_record(NoticeRecord::Reads(user, platform));
         // Reads from the master, because the publisher of a notice, or a reader who has marked one, reads this next.
@@ -35,11 +56,11 @@ impl NoticeViews for Redis {
         Ok((head.as_deref().and_then(decode_head), reads.as_deref().and_then(decode_reads)))
     }
 
-    async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>> {
+    pub async fn lease_notices(&self, records: &[NoticeRecord], token: u64) -> Result<Vec<NoticeRecord>> {
         self.free_leases("lease_notices", records, keys::notice_record, token).await
     }
 
-    async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<()> {
+    pub async fn fill_notices(&self, views: &[NoticeView], token: u64) -> Result<()> {
         let store = |view: &NoticeView| {
             let (_, record, lifetime) = encode(view);
             store(keys::notice_record(view.record()), token, record, lifetime)
@@ -47,19 +68,21 @@ impl NoticeViews for Redis {
         self.each::<Value>("fill_notices", views.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_notices(&self, view: &NoticeView) -> Result<()> {
+    pub async fn replace_notices(&self, view: &NoticeView) -> Result<()> {
         let (version, record, lifetime) = encode(view);
         self.replace(keys::notice_record(view.record()), version, record, lifetime).await
     }
 
-    async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>> {
+    /// Returns the known titles and times of these notices in these revisions.
+    pub async fn notice_titles(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, (String, Timestamp)>> {
         let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_title(id, revision)).collect();
         // The key of a title contains its revision, so a stale title is never used.
         let values = self.strings("notice_titles", &keys, Consistency::Eventual).await?;
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
 
-    async fn remember_titles(&self, notices: &[Notice]) -> Result<()> {
+    /// Stores titles. The title of a revision never changes.
+    pub async fn remember_titles(&self, notices: &[Notice]) -> Result<()> {
         let set = |notice: &Notice| {
             let value = [&notice.created_at.ms().to_be_bytes()[2..], notice.content.title.as_bytes()].concat();
             set(&keys::notice_title(notice.id, notice.revision), value, keys::POST_LIFETIME)

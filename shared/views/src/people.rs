@@ -1,37 +1,49 @@
-//! [`CardViews`] and [`IdentityViews`] on Redis.
+//! Cards, so that a page reads no facts. User ids of claims, so that a request reads none: they never change, so a stored
+//! one is always right.
 
 use std::{collections::HashMap, time::Duration};
 
-use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{CardVersion, CardViews, IdentityViews};
-use tidemark_domain::{Card, UserId};
+use tidemark_domain::{Card, Profile, UserId};
 
 use super::{
     Result, keys,
     record::{self, current, store},
 };
-use crate::connection::{Redis, set};
+use crate::connection::{Views, set};
 
-#[async_trait]
-impl CardViews for Redis {
-    async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>> {
+/// A version of a card; `None` if the user has no profile. The version is then 0.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CardVersion {
+    pub version: u32,
+    pub card: Option<Card>,
+}
+
+impl CardVersion {
+    pub fn of(profile: Option<Profile>) -> Self {
+        profile.map_or_else(Self::default, |profile| Self { version: profile.version, card: Some(profile.content.card) })
+    }
+}
+
+impl Views {
+    /// Returns the known cards. The value is `None` for a user who is known to have no profile.
+    pub async fn cards(&self, users: &[UserId]) -> Result<HashMap<UserId, Option<Card>>> {
         let values = self.strings("cards", &card_keys(users), Consistency::Eventual).await?;
         Ok(known(users, values))
     }
 
-    async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>> {
+    pub async fn lease_cards(&self, users: &[UserId], token: u64) -> Result<Vec<UserId>> {
         self.free_leases("lease_cards", users, keys::card, token).await
     }
 
-    async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<()> {
+    pub async fn fill_cards(&self, cards: &[(UserId, CardVersion)], token: u64) -> Result<()> {
         let store = |(user, card): &(_, CardVersion)| store(keys::card(*user), token, encode(card), lifetime(card));
         self.each::<Value>("fill_cards", cards.iter().map(store).collect()).await.map(drop)
     }
 
-    async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<()> {
+    pub async fn replace_card(&self, user: UserId, card: &CardVersion) -> Result<()> {
         self.replace(keys::card(user), card.version.into(), encode(card), lifetime(card)).await
     }
 }
@@ -79,15 +91,14 @@ pub fn decode(bytes: &[u8]) -> Option<CardVersion> {
     Some(CardVersion { version, card: Some(Card { name, handle, picture: Some(picture).filter(|picture| !picture.is_empty()) }) })
 }
 
-#[async_trait]
-impl IdentityViews for Redis {
-    async fn known_identity(&self, claim: &str) -> Result<Option<UserId>> {
+impl Views {
+    pub async fn known_identity(&self, claim: &str) -> Result<Option<UserId>> {
         let record: Option<String> = self.query("known_identity", Cmd::get(keys::identity(claim))).await?;
         // The record repeats the claim, of which the key has only a hash.
         Ok(record.and_then(|record| record.split_once(' ').filter(|(_, of)| *of == claim)?.0.parse().ok()))
     }
 
-    async fn remember_identity(&self, claim: &str, user: UserId) -> Result<()> {
+    pub async fn remember_identity(&self, claim: &str, user: UserId) -> Result<()> {
         let set = set(&keys::identity(claim), format!("{user} {claim}"), keys::IDENTITY_LIFETIME);
         self.query::<Value>("remember_identity", set).await.map(drop)
     }

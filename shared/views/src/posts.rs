@@ -1,19 +1,15 @@
-//! [`PostViews`] on Redis: summaries, texts, reaction counts, and moved posts of an author.
+//! Posts, so that a page reads no facts: summaries, texts, reaction counts, and moved posts of an author.
 
 use std::{
     collections::{BTreeSet, HashMap},
     time::Duration,
 };
 
-use async_trait::async_trait;
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_app::ports::{
-    CountsVersion, KnownPage, KnownPost, KnownReactions, KnownReader, Moved, NotedStep, PageParts, PostViews,
-};
 use tidemark_domain::{
-    AuthorHead, AuthorState, PostId, PostSummary, PostText, Rank, ReactionCounts, Seq, Step, Timestamp, UserId,
+    AuthorHead, AuthorState, CountsVersion, PostId, PostSummary, PostText, Rank, ReactionCounts, Seq, Step, Timestamp, UserId,
     reader_state::{META_FIELD, ReaderMeta},
 };
 
@@ -22,7 +18,10 @@ use super::{
     readers::decode_marks,
     record::{self, current, string_of, take_lease},
 };
-use crate::connection::{MAX_ARGUMENTS, Redis, damaged, fcall, ms, token_arg};
+use crate::{
+    KnownPage, KnownPost, KnownReactions, KnownReader, PageParts,
+    connection::{MAX_ARGUMENTS, Views, damaged, fcall, ms, token_arg},
+};
 
 /// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
 /// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
@@ -33,15 +32,35 @@ const DELETED: u8 = 1;
 const EDITED: u8 = 2;
 const RANKED: u8 = 3;
 
-#[async_trait]
-impl PostViews for Redis {
-    async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>> {
+/// Posts of an author whose steps have changed since the last `Task::Rescore`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// The number of changes of each post's step.
+    pub posts: HashMap<Seq, u32>,
+    /// When these notes began. `None` if Redis has none. A task for notes that began at another time takes all posts of
+    /// the author, because these may lack some.
+    pub life: Option<u64>,
+}
+
+/// The result of [`Views::note_step`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotedStep {
+    /// When the author's notes began.
+    pub life: u64,
+    /// The delay of the `Task::Rescore` that the caller has to send; `None` if another caller sends one.
+    pub delay: Option<Duration>,
+}
+
+impl Views {
+    /// Returns the known summaries, those of deleted posts included.
+    pub async fn summaries(&self, posts: &[PostId]) -> Result<HashMap<PostId, PostSummary>> {
         // Reads from the master, because the caller may store a result of these summaries.
         let values = self.strings("summaries", &post_keys(posts), Consistency::Strong).await?;
         Ok(known(posts, values))
     }
 
-    async fn page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage> {
+    /// Returns what Redis knows for a page, in one round trip.
+    pub async fn known_page(&self, reader: UserId, posts: &[PostId], parts: PageParts) -> Result<KnownPage> {
         if posts.is_empty() {
             return Ok(KnownPage::default());
         }
@@ -76,11 +95,12 @@ impl PostViews for Redis {
         Ok(KnownPage { summaries, reactions, cards, texts, counts })
     }
 
-    async fn of_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader> {
+    pub async fn known_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader> {
         known_reader(author, self.each_in_epoch("of_reader", of_reader(reader, author).to_vec()).await?)
     }
 
-    async fn post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader)> {
+    /// Returns what Redis knows of a post, and of a reader and the post's author, in one round trip.
+    pub async fn known_post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader)> {
         let mut commands = of_reader(reader, id.author).to_vec();
         let [counts, ..] = keys::counts(id);
         let [card, _] = keys::card(id.author);
@@ -102,13 +122,14 @@ impl PostViews for Redis {
         Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
     }
 
-    async fn posts(&self, reader: UserId, posts: &[PostId]) -> Result<(KnownPage, HashMap<UserId, KnownReader>)> {
+    /// The same for many posts, without the reactions in what it knows of the reader and each author.
+    pub async fn known_posts(&self, reader: UserId, posts: &[PostId]) -> Result<(KnownPage, HashMap<UserId, KnownReader>)> {
         let authors = authors_of(posts);
         let ids: Vec<u64> = authors.iter().map(|author| author.get()).collect();
         let commands = vec![Cmd::hmget(keys::reader_state(reader), (META_FIELD, ids)), Cmd::exists(keys::changed(reader))];
         let marks: Vec<String> = authors.iter().map(|&author| keys::marks(reader, author)[0].clone()).collect();
         let (page, responses, marks) = futures::try_join!(
-            self.page(reader, posts, PageParts { cards: true, texts: true }),
+            self.known_page(reader, posts, PageParts { cards: true, texts: true }),
             self.each_in_epoch::<Value>("posts", commands),
             self.strings("posts", &marks, Consistency::Strong)
         )?;
@@ -123,7 +144,8 @@ impl PostViews for Redis {
         Ok((page, known.collect()))
     }
 
-    async fn timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader)> {
+    /// Returns the known head of an author, and what Redis knows of the reader and the author, in one round trip.
+    pub async fn known_timeline(&self, reader: UserId, author: UserId) -> Result<(Option<AuthorHead>, KnownReader)> {
         let mut commands = of_reader(reader, author).to_vec();
         let [head, _] = keys::head(author);
         commands.push(Cmd::get(head));
@@ -132,12 +154,17 @@ impl PostViews for Redis {
         Ok((head, known_reader(author, responses)?))
     }
 
-    async fn lease(&self, posts: &[PostId], token: u64) -> Result<()> {
+    /// Takes the leases for storing these posts. Redis must have them when the posts are stored.
+    pub async fn lease_posts(&self, posts: &[PostId], token: u64) -> Result<()> {
         let lease = |&post: &PostId| take_lease(&keys::post(post)[1], keys::SHORT_LEASE_LIFETIME, token);
         self.each::<Value>("lease", posts.iter().map(lease).collect()).await.map(drop)
     }
 
-    async fn remember(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<()> {
+    /// Stores posts that were read from the facts, with their texts if these were read too, unless Redis has a later
+    /// revision or knows that the post is deleted. `lease` is the token with which a reader leased the posts before it
+    /// read the facts; `None` if the caller has changed the post, or is the projector. If Redis loses an edit while the
+    /// projector reads, the view may show the post from before it.
+    pub async fn remember_posts(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) -> Result<()> {
         let call = |(post, text): &(PostSummary, Option<PostText>)| {
             let text = text.as_ref().map(|text| encode_text(post.revision, text)).unwrap_or_default();
             let args = (encode(post), text, ms(keys::POST_LIFETIME), lease.map_or_else(Vec::new, token_arg));
@@ -147,12 +174,14 @@ impl PostViews for Redis {
         self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(drop)
     }
 
-    async fn lease_counts(&self, post: PostId, token: u64) -> Result<()> {
+    /// Takes the lease for storing the counts of a post. A reaction takes it away.
+    pub async fn lease_counts(&self, post: PostId, token: u64) -> Result<()> {
         let [_, lease, ..] = keys::counts(post);
         self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
     }
 
-    async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()> {
+    /// Stores counts from the facts, unless Redis has a later version; for two seconds without the lease.
+    pub async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()> {
         let ReactionCounts { likes, favorites } = counts.counts;
         let record = [record::start(counts.version), likes.encode_var_vec(), favorites.encode_var_vec()].concat();
         let lifetimes = (ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME));
@@ -160,27 +189,37 @@ impl PostViews for Redis {
         self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
     }
 
-    async fn expire_counts(&self, post: PostId, reactions: u64) -> Result<Option<Timestamp>> {
+    /// Notes a change of a post's counts by this number of new reactions; 0 if a request has noted them. Usually it
+    /// removes the stored counts. If many users react at once, counts less than two seconds old stay until they are two
+    /// seconds old.
+    ///
+    /// Returns `None` if a `Task::Rank` was sent before that has not begun ([`Self::note_rank`]). Otherwise the
+    /// projector has to enqueue one. The time is that of this call, by the clock of Redis.
+    pub async fn expire_counts(&self, post: PostId, reactions: u64) -> Result<Option<Timestamp>> {
         let [counts, moment] = [keys::COUNTS_LIFETIME, keys::CHANGED_COUNTS_LIFETIME].map(ms);
         let now: u64 =
             self.call(Function::Outdate, &keys::counts(post), (counts, moment, keys::MANY_REACTIONS, reactions)).await?;
         Ok((now > 0).then(|| Timestamp::from_ms(now)))
     }
 
-    async fn note_rank(&self, post: PostId, until: Timestamp) -> Result<()> {
+    /// Notes that a `Task::Rank` of the post was sent that begins after this time, by the clock of Redis.
+    pub async fn note_rank(&self, post: PostId, until: Timestamp) -> Result<()> {
         let [.., rank] = keys::counts(post);
         // A time that is over removes the key.
         self.query::<Value>("note_rank", redis::cmd("SET").arg(rank).arg("").arg("PXAT").arg(until.ms()).clone()).await.map(drop)
     }
 
-    async fn note_step(&self, post: PostId, step: Step, token: u64, now: Timestamp) -> Result<NotedStep> {
+    /// Notes that the step of a post has changed, for a `Task::Rescore` of the author. `token` names the caller, whose
+    /// repetition gets the delay again.
+    pub async fn note_step(&self, post: PostId, step: Step, token: u64, now: Timestamp) -> Result<NotedStep> {
         let times = (now.ms(), ms(keys::MOVED_GRACE), ms(keys::MOVED_LIFETIME));
         let args = (post.seq, step.changes, times, token_arg(token));
         let (life, delay): (u64, i64) = self.call(Function::Moved, &[keys::moved(post.author)], args).await?;
         Ok(NotedStep { life, delay: u64::try_from(delay).ok().map(Duration::from_millis) })
     }
 
-    async fn moved(&self, author: UserId) -> Result<Moved> {
+    /// Returns the posts of an author whose steps have changed.
+    pub async fn moved_posts(&self, author: UserId) -> Result<Moved> {
         let all = Cmd::hgetall(keys::moved(author));
         let (fields, epoch): (HashMap<String, Vec<u8>>, Epoch) = self.query_in_epoch("moved", all).await?;
         let life = fields.get(LIFE).and_then(|life| std::str::from_utf8(epoch.current(life)?).ok()?.parse().ok());
@@ -190,7 +229,9 @@ impl PostViews for Redis {
         Ok(Moved { posts: posts.unwrap_or_default(), life })
     }
 
-    async fn settle(&self, author: UserId, life: u64, posts: &HashMap<Seq, u32>, next: Timestamp) -> Result<u64> {
+    /// Removes these posts from the notes that began at `life`, if their steps have not changed since, and notes that
+    /// no further `Task::Rescore` should run before `next`. Returns how many posts remain; 1 if these notes are lost.
+    pub async fn settle_moved(&self, author: UserId, life: u64, posts: &HashMap<Seq, u32>, next: Timestamp) -> Result<u64> {
         let fields: Vec<(Seq, u32)> = posts.iter().map(|(&seq, &changes)| (seq, changes)).collect();
         let mut left = 0;
         for fields in fields.chunks(MAX_ARGUMENTS / 3) {

@@ -1,33 +1,42 @@
-//! [`ProgressViews`] on Redis: the pages of a fan-out that are done.
+//! The pages of a fan-out that are done.
 
-use async_trait::async_trait;
+use futures::FutureExt;
 use redis::{Cmd, Value};
-use tidemark_app::ports::{FanOutKind, Progress, ProgressViews};
-use tidemark_domain::PostId;
+use tidemark_domain::{FanOutKind, PostId};
 
 use super::{Function, Result, keys};
-use crate::connection::{Redis, ms, view_error};
+use crate::connection::{Views, ms, view_error};
 
-#[async_trait]
-impl ProgressViews for Redis {
-    async fn note_sent(&self, kind: FanOutKind, post: PostId) -> Result<()> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    pub pages_done: u64,
+    /// Followers handled in these pages.
+    pub handled: u64,
+}
+
+impl Views {
+    /// Stores that the pages of a fan-out were sent, or left to reconcile.
+    pub async fn note_sent(&self, kind: FanOutKind, post: PostId) -> Result<()> {
         // No page is done, and no follower handled.
         let mut record = redis::cmd("SET");
         record.arg(keys::pages_done(kind, post)).arg(&[0_u8; 8]).arg("NX").arg("PX").arg(ms(keys::PROGRESS_LIFETIME));
         self.query::<Value>("note_sent", record).await.map(drop)
     }
 
-    async fn was_sent(&self, kind: FanOutKind, post: PostId) -> Result<bool> {
+    /// Returns whether the pages were sent, or one of them is done.
+    pub async fn was_sent(&self, kind: FanOutKind, post: PostId) -> Result<bool> {
         self.query("was_sent", Cmd::exists(keys::pages_done(kind, post))).await
     }
 
-    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress> {
+    /// Stores that a page is done. A page counts once. Returns the progress after it.
+    pub async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress> {
         let args = (page, handled, ms(keys::PROGRESS_LIFETIME));
         let (pages_done, handled) = self.call(Function::Progress, &[keys::pages_done(kind, post)], args).await?;
         Ok(Progress { pages_done, handled })
     }
 
-    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>)> {
+    /// Returns the progress, and which of the first `pages` pages are not done.
+    pub async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>)> {
         // Of any epoch: a page in an older dump was done, and its readers' views of that epoch count as missing.
         let record: Option<Vec<u8>> = self.query("progress", Cmd::get(keys::pages_done(kind, post))).await?;
         let record = record.unwrap_or_default();
@@ -39,7 +48,7 @@ impl ProgressViews for Redis {
         Ok((Progress { pages_done, handled }, missing))
     }
 
-    async fn ping(&self) -> Result<()> {
-        self.link.responds("ping").await.map_err(view_error)
+    pub async fn ping(&self) -> Result<()> {
+        self.link.responds("ping").boxed().await.map_err(view_error)
     }
 }

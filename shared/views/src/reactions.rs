@@ -1,37 +1,47 @@
-//! [`ReactionViews`] on Redis: the reactions of a reader.
+//! Readers' reactions by author, so that a page reads no facts.
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
 use redis::Cmd;
 use redis_link::Epoch;
-use tidemark_app::ports::{KnownReactions, ReactionViews};
 use tidemark_domain::{ReactionState, UserId, reader_state::META_FIELD};
 
 use super::{Function, Result, keys};
-use crate::connection::{Redis, damaged, ms, token_arg};
+use crate::connection::{Views, damaged, ms, token_arg};
 
 /// The maximum number of authors in a view. A view that would exceed it starts empty again.
 const MOST_AUTHORS: u64 = 1_000;
 
-#[async_trait]
-impl ReactionViews for Redis {
-    async fn open(&self, user: UserId, token: u64) -> Result<u64> {
+/// The reactions of a reader that Redis knows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KnownReactions {
+    /// By author. Authors without an entry have to be read from the facts.
+    pub of: HashMap<UserId, ReactionState>,
+    /// The token of the view; `None` if there is no view.
+    pub token: Option<u64>,
+}
+
+impl Views {
+    /// Returns the token of the reader's view, which is created with `token` if there is none. Facts for [`Self::fill_reactions`]
+    /// are read after this call.
+    pub async fn open_reactions(&self, user: UserId, token: u64) -> Result<u64> {
         let args = (token_arg(token), ms(keys::REACTIONS_LIFETIME));
         let token: Vec<u8> = self.call(Function::Open, &[keys::reactions(user)], args).await?;
         token_of(&token).ok_or_else(|| damaged("token of reactions"))
     }
 
-    async fn fill(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<()> {
+    /// Stores facts that were read after the view was opened, unless it is gone or has later versions.
+    pub async fn fill_reactions(&self, user: UserId, token: u64, of: &HashMap<UserId, ReactionState>) -> Result<()> {
         self.react(user, token_arg(token), of.iter()).await
     }
 
-    async fn change(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<()> {
+    /// Stores a changed state in the view, if there is a view.
+    pub async fn change_reactions(&self, user: UserId, author: UserId, state: &ReactionState) -> Result<()> {
         self.react(user, Vec::new(), [(&author, state)].into_iter()).await
     }
 }
 
-impl Redis {
+impl Views {
     async fn react(&self, user: UserId, token: Vec<u8>, of: impl Iterator<Item = (&UserId, &ReactionState)>) -> Result<()> {
         let of: Vec<_> = of.map(|(author, state)| (author.get(), state.encode())).collect();
         let args = (token, ms(keys::REACTIONS_LIFETIME), MOST_AUTHORS, of);

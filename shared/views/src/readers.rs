@@ -1,13 +1,12 @@
-//! [`ReaderViews`] on Redis: reader state, feed and ranked feed.
+//! Feeds and read states of live readers: reader state, feed and ranked feed.
 
 use std::collections::{HashMap, HashSet};
 
-use async_trait::async_trait;
 use redis::{Cmd, Value};
 use redis_link::Epoch;
-use tidemark_app::ports::{Begun, Delivered, Gate, Marks, NEWEST, Ranked, ReaderViews, Rebuild, Seed, View};
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReaderState, Score, Timestamp, UserId,
+    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReadState, ReaderState, Score, SeqSet, Timestamp,
+    UserId,
     feed::author_prefix,
     reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
@@ -18,7 +17,10 @@ use super::{
     record::{self, decode_set, encode_set},
     users::{USERS_PER_CALL, at_positions},
 };
-use crate::connection::{MAX_ARGUMENTS, Redis, damaged, ms, token_arg, transaction};
+use crate::{
+    Begun, Delivered, Gate, NEWEST, Ranked, Rebuild, Seed, View,
+    connection::{MAX_ARGUMENTS, Views, damaged, ms, token_arg, transaction},
+};
 
 /// The maximum numbers of authors and entries in one seed call. Both together stay below [`MAX_ARGUMENTS`].
 const AUTHORS_PER_SEED: usize = 600;
@@ -43,9 +45,25 @@ const LIFETIMES: (u64, u64) = (keys::STATE_LIFETIME.as_millis() as u64, keys::FE
 /// The fields of a hash.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-#[async_trait]
-impl ReaderViews for Redis {
-    async fn view(&self, user: UserId, newest: usize) -> Result<Option<View>> {
+/// The posts of an author that a user who does not follow the author has marked read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Marks {
+    /// The version of the read state.
+    pub version: u32,
+    pub read: SeqSet,
+    /// Whether the author blocks the user.
+    pub blocked: bool,
+}
+
+impl Marks {
+    pub fn new(ReadState { version, read, .. }: ReadState, blocked: bool) -> Self {
+        Self { version, read, blocked }
+    }
+}
+
+impl Views {
+    /// Returns the state and the `newest` entries of the feed, read atomically; `None` if there is no view.
+    pub async fn reader_view(&self, user: UserId, newest: usize) -> Result<Option<View>> {
         let state_key = keys::reader_state(user);
         let ((fields, entries), epoch): ((Fields, Vec<Vec<u8>>), Epoch) = if newest == 0 {
             let (fields, epoch) = self.query_in_epoch("state", Cmd::hgetall(state_key)).await?;
@@ -68,7 +86,15 @@ impl ReaderViews for Redis {
         Ok(Some(View { state, entries, whole, stored, ..View::default() }))
     }
 
-    async fn ranked(&self, user: UserId, half_life: HalfLife, below: Option<RankedPlace>, most: usize) -> Result<Option<View>> {
+    /// The same with at most `most` entries of the ranked feed below a place, or of its top. At the top, it has the
+    /// newest entries of the feed too: `most`, and at least [`NEWEST`].
+    pub async fn ranked_view(
+        &self,
+        user: UserId,
+        half_life: HalfLife,
+        below: Option<RankedPlace>,
+        most: usize,
+    ) -> Result<Option<View>> {
         let [ranked, moves] = keys::ranked(user);
         // Entries with the score of the place come first. Some of them may be above it.
         let top = below.map_or_else(|| "+inf".to_owned(), |place| place.score.get().to_string());
@@ -118,7 +144,8 @@ impl ReaderViews for Redis {
         Ok(Some(View { state, entries, whole, stored, ranked }))
     }
 
-    async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
+    /// Returns the entries of the feed that the ranked feed lacks.
+    pub async fn unranked(&self, user: UserId, half_life: HalfLife) -> Result<Vec<FeedKey>> {
         let [ranked, moves] = keys::ranked(user);
         let commands = [
             Cmd::lrange(keys::feed(user), 0, -1),
@@ -142,7 +169,9 @@ impl ReaderViews for Redis {
         missing.collect::<Option<_>>().ok_or_else(|| damaged("feed entry"))
     }
 
-    async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()> {
+    /// Puts posts into the ranked feeds of these users, or moves them there, unless a feed lacks the post or has a
+    /// later step. With `create`, a user with a feed and without a ranked feed gets one.
+    pub async fn rank(&self, users: &[UserId], half_life: HalfLife, posts: &[(FeedKey, Rank)], create: bool) -> Result<()> {
         let mut parts: Vec<&[(FeedKey, Rank)]> = posts.chunks(POSTS_PER_CALL).collect();
         if parts.is_empty() && create {
             parts.push(&[]);
@@ -157,7 +186,8 @@ impl ReaderViews for Redis {
         Ok(())
     }
 
-    async fn begin(&self, user: UserId, token: u64, now: Timestamp, rebuild: Rebuild) -> Result<Begun> {
+    /// Starts a rebuild.
+    pub async fn begin_rebuild(&self, user: UserId, token: u64, now: Timestamp, rebuild: Rebuild) -> Result<Begun> {
         let times = (now.ms(), now.plus_ms(REBUILD_DEADLINE_MS).ms());
         let rebuild = match rebuild {
             Rebuild::Missing => "missing",
@@ -176,7 +206,8 @@ impl ReaderViews for Redis {
         }
     }
 
-    async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>> {
+    /// Opens the gate for these edges. Returns one result for each edge, in order; `None` if there is no view.
+    pub async fn open_gate(&self, user: UserId, edges: &[Edge]) -> Result<Option<Vec<Gate>>> {
         let mut admitted = Vec::with_capacity(edges.len());
         for edges in edges.chunks(MAX_ARGUMENTS / 6) {
             let args = edges.iter().map(|edge| {
@@ -194,7 +225,10 @@ impl ReaderViews for Redis {
         Ok(Some(admitted))
     }
 
-    async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>> {
+    /// Merges facts into the view. Returns the authors of whom the view has newer facts, or no field of this follow:
+    /// their facts have to be loaded again, and their entries are not stored. `None` if there is no view, or the caller
+    /// no longer owns the rebuild.
+    pub async fn seed(&self, user: UserId, seed: &Seed) -> Result<Option<Vec<UserId>>> {
         let mut entries = seed.entries.clone();
         entries.sort_unstable();
         let mut stale = Vec::new();
@@ -216,39 +250,47 @@ impl ReaderViews for Redis {
         Ok(Some(stale))
     }
 
-    async fn finish(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool> {
+    /// Ends a rebuild. Returns false if the caller no longer owns it.
+    pub async fn finish_rebuild(&self, user: UserId, token: u64, now: Timestamp) -> Result<bool> {
         let args = (token_arg(token), now.ms(), ms(keys::STATE_LIFETIME), ms(keys::SILENT_LIFETIME));
         self.call::<u8>(Function::Finish, &user_keys(user), args).await.map(|done| done == 1)
     }
 
-    async fn drop_author(&self, tombstone: &Edge) -> Result<()> {
+    /// Removes an unfollowed author: state, counts and entries.
+    pub async fn drop_author(&self, tombstone: &Edge) -> Result<()> {
         let args = (tombstone.author.get(), tombstone.rev, author_prefix(tombstone.author));
         self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), args).await.map(drop)
     }
 
-    async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<()> {
+    /// Takes the lease for storing the marks of an author whom the user does not follow.
+    pub async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<()> {
         let [_, lease] = keys::marks(user, author);
         self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
     }
 
-    async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
+    pub async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
         let blocked = if marks.blocked { BLOCKED } else { NOT_BLOCKED };
         let record = [record::start(marks.version.into()), vec![blocked], encode_set(&marks.read)].concat();
         self.store(keys::marks(user, author), token, record, keys::MARKS_LIFETIME).await
     }
 
-    async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()> {
+    /// Removes the marks of these users and authors, and the leases.
+    pub async fn forget_marks(&self, pairs: &[(UserId, UserId)]) -> Result<()> {
         let forget = pairs.iter().map(|&(user, author)| Cmd::del(keys::marks(user, author).to_vec()));
         self.each::<Value>("forget_marks", forget.collect()).await.map(drop)
     }
 
-    async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()> {
+    /// Extends the lifetimes of a view after a read, and of the ranked feed if that was read. Removes the oldest
+    /// entries beyond the cap, and old tombstones.
+    pub async fn touch(&self, user: UserId, now: Timestamp, ranked: bool) -> Result<()> {
         let oldest = now.seconds().saturating_sub(VIEW_TOMBSTONE_SECONDS);
         let args = (now.ms(), LIFETIMES, self.feed_cap.filled(), oldest, ranked);
         self.call::<Option<u64>>(Function::Touch, &all_keys(user), args).await.map(drop)
     }
 
-    async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered> {
+    /// Adds a post to the views of these users, with its author's modes after it, except to ranked feeds. A damaged
+    /// view is deleted, and the next read rebuilds it.
+    pub async fn deliver(&self, users: &[UserId], post: FeedKey, modes: Modes, announce: bool) -> Result<Delivered> {
         let PostId { author, seq } = post.post;
         let least = if announce { LEAST_BETWEEN_MS.to_string() } else { String::new() };
         let of_post = (author.get(), seq, post.at.ms(), post.entry(), modes.changes, modes.pulled);
@@ -264,7 +306,9 @@ impl ReaderViews for Redis {
         Ok(delivered)
     }
 
-    async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Vec<UserId>> {
+    /// Removes a deleted post from the views of these users. A damaged view is deleted. `deletions` is the author's
+    /// number of deletions. Returns the watched readers who follow the author.
+    pub async fn retract(&self, users: &[UserId], post: FeedKey, deletions: u32, modes: Modes) -> Result<Vec<UserId>> {
         let PostId { author, seq } = post.post;
         let args = (author.get(), seq, deletions, post.entry(), modes.changes, modes.pulled);
         let mut watched = Vec::new();

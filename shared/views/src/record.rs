@@ -9,7 +9,7 @@ use tidemark_domain::{SeqSet, Slot, bitmap::Bitmap};
 
 use crate::{
     Function, Result,
-    connection::{Redis, fcall, ms, token_arg},
+    connection::{Views, fcall, ms, token_arg},
     keys,
 };
 
@@ -85,7 +85,7 @@ pub(crate) fn store(keys: [String; 2], token: u64, record: Vec<u8>, lifetime: Du
     fcall(Function::Store, &keys, (token_arg(token), record, ms(lifetime)))
 }
 
-impl Redis {
+impl Views {
     pub(crate) async fn take_lease(&self, lease: &str, lifetime: Duration, token: u64) -> Result<()> {
         self.query("lease", take_lease(lease, lifetime, token)).await.map(drop::<u8>)
     }

@@ -1,16 +1,40 @@
-//! [`RelationViews`] on Redis: cached relation lists and counters.
+//! Cached relation lists and counters.
 
-use async_trait::async_trait;
 use redis::{Cmd, ToRedisArgs, Value};
 use redis_link::{Bundle, Consistency, Epoch};
-use tidemark_app::{
-    ports::{List, ListSlice, RelationViews, Start},
-    relations::FANS_CAP,
-};
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
 
 use super::{Function, Result, keys};
-use crate::connection::{Redis, damaged, fcall, ms, set, token_arg};
+use crate::connection::{Views, damaged, fcall, ms, set, token_arg};
+
+/// A relation list of one user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// Authors whom the user follows. The cached list has all of them.
+    Following(UserId),
+    /// Followers of the user. The cached list has the newest.
+    Fans(UserId),
+}
+
+/// The start of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Below this entry; at the top if `None`.
+    Below(Option<Relation>),
+    /// After this many entries.
+    Offset(usize),
+}
+
+/// The part of a page that a cached list has, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListSlice {
+    pub items: Vec<Relation>,
+    /// The place where the page continues in the facts. `None` if the slice is full or the cached list is complete.
+    pub rest: Option<Start>,
+}
+
+/// The newest followers that a cached list contains. Older pages come from the facts.
+pub const FANS_CAP: usize = 1_000;
 
 /// The first byte of a list's marker, before the epoch; no user sorts below it. Its score is the time from which the
 /// list is complete. A marker of another epoch does not count.
@@ -28,9 +52,10 @@ pub fn is_marker_of(member: &[u8], epoch: Epoch) -> bool {
     epoch.current(member) == Some(&[MARKER])
 }
 
-#[async_trait]
-impl RelationViews for Redis {
-    async fn slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
+impl Views {
+    /// Returns at most `limit` entries of a cached list; `None` if it is not cached. The result may be a moment old,
+    /// except for the owner of the list and for a caller who made a change within the last seconds.
+    pub async fn list_slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
         let (List::Following(owner) | List::Fans(owner)) = list;
         if self.may_be_old(caller, owner).await
             && let Some(slice) = self.read_slice(list, start, limit, Consistency::Eventual).await?
@@ -40,27 +65,32 @@ impl RelationViews for Redis {
         self.read_slice(list, start, limit, Consistency::Strong).await
     }
 
-    async fn lease(&self, list: List, token: u64) -> Result<()> {
+    /// Takes the lease for filling a list. A later lease and a change of the list take it away.
+    pub async fn lease_list(&self, list: List, token: u64) -> Result<()> {
         let [_, _, lease] = keys::list(list);
         self.take_lease(&lease, keys::LEASE_LIFETIME, token).await
     }
 
-    async fn fill(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<()> {
+    /// Stores a list that is complete from `low` on, if the caller still has the lease.
+    pub async fn fill_list(&self, list: List, token: u64, members: &[Relation], low: Timestamp) -> Result<()> {
         let lifetime = if members.is_empty() { keys::EMPTY_LIFETIME } else { keys::RELATIONS_LIFETIME };
         let members: Vec<_> = members.iter().map(|member| (author_prefix(member.user), member.since.ms())).collect();
         let args = (token_arg(token), ms(lifetime), low.ms(), members);
         self.call::<u8>(Function::Fill, &keys::list(list), args).await.map(drop)
     }
 
-    async fn note_change(&self, user: UserId) -> Result<()> {
+    pub async fn note_change(&self, user: UserId) -> Result<()> {
         self.query("note_change", self.change(user)).await
     }
 
-    async fn changed_lately(&self, user: UserId) -> Result<bool> {
+    /// Returns whether a change of the user was noted within the last seconds.
+    pub async fn changed_lately(&self, user: UserId) -> Result<bool> {
         self.query("changed_lately", Cmd::exists(keys::changed(user))).await
     }
 
-    async fn apply(&self, edges: &[Edge]) -> Result<()> {
+    /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
+    /// a change. The result depends only on the edges, so any number of these updates may run, in any order.
+    pub async fn apply_edges(&self, edges: &[Edge]) -> Result<()> {
         let (mut calls, mut then) = (Vec::with_capacity(edges.len() * 5), Vec::new());
         for edge in edges {
             let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP)];
@@ -75,7 +105,8 @@ impl RelationViews for Redis {
         self.each::<Value>("apply", calls).await.map(drop)
     }
 
-    async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>> {
+    /// Returns the cached counters, as old as those of [`Self::list_slice`]. Takes the lease if they are missing or damaged.
+    pub async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>> {
         let [key, lease] = keys::counters(user);
         let old = self.may_be_old(caller, user).await;
         for consistency in old.then_some(Consistency::Eventual).into_iter().chain([Consistency::Strong]) {
@@ -89,18 +120,19 @@ impl RelationViews for Redis {
         Ok(None)
     }
 
-    async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()> {
+    pub async fn store_counters(&self, user: UserId, counters: Counters, token: u64) -> Result<()> {
         self.store(keys::counters(user), token, encode(counters), keys::RELATIONS_LIFETIME).await
     }
 
-    async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<()> {
+    /// Removes counters and their lease, and notes that `changed_by` made a change.
+    pub async fn forget_counters(&self, user: UserId, changed_by: Option<UserId>) -> Result<()> {
         let note = changed_by.map(|by| self.change(by));
         let commands = note.into_iter().chain([Cmd::del(&keys::counters(user))]).collect();
         self.each::<Value>("forget_counters", commands).await.map(drop)
     }
 }
 
-impl Redis {
+impl Views {
     async fn read_slice(&self, list: List, start: Start, limit: usize, consistency: Consistency) -> Result<Option<ListSlice>> {
         let [key, ..] = keys::list(list);
         // The marker is the lowest member.

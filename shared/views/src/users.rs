@@ -2,13 +2,12 @@
 
 use redis::{FromRedisValue, ToRedisArgs};
 use redis_link::{Bundle, Consistency};
-use tidemark_app::ports::StoreError;
-use tidemark_domain::UserId;
+use tidemark_domain::{StoreError, UserId};
 use tracing::warn;
 
 use crate::{
     Function, Result,
-    connection::{Redis, fcall},
+    connection::{Views, fcall},
     keys::View,
 };
 
@@ -18,7 +17,7 @@ pub const USERS_PER_CALL: usize = 35;
 /// This many damaged views of one page of followers are deleted in any case. More are deleted if they are the minority.
 const MOST_DAMAGED: usize = 5;
 
-impl Redis {
+impl Views {
     /// Calls a script for some users, at most `per_call` users in each call, one call after another, so that readers
     /// are served in between. The users should be in bucket order. Returns the response to each call, with its users.
     ///

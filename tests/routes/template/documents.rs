@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex_lite::Regex;
 use serde_json::{Value, json};
-use tidemark::ports::Metric;
+use tidemark::metrics::Metric;
 use tidemark_tests::{
     files, repository,
     template::{

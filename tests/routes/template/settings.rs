@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use tidemark::{
     domain::Timestamp,
-    ports::{Line, Metric, Metrics as _},
+    metrics::{Line, Metric, Metrics as _},
     telemetry::{EmbeddedMetrics, lines},
 };
 use tidemark_local::{

@@ -9,10 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use futures::{StreamExt, stream};
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use tidemark::{
-    ports::ProgressViews,
-    views::{Redis, RedisOptions, keys},
-};
+use tidemark::views::{RedisOptions, Views, keys};
 use tidemark_local::{ClusterSetup, Options, RedisSetup};
 use tidemark_tests::{PATIENCE, World, user_id, world_with};
 
@@ -153,7 +150,7 @@ fn a_caller_sees_its_own_changes_at_once() {
 async fn responds(world: &World, change: impl FnOnce(&mut RedisOptions)) -> bool {
     let mut options = world.stack.redis_options().clone();
     change(&mut options);
-    Redis::new(&options).unwrap().ping().await.is_ok()
+    Views::new(&options).unwrap().ping().await.is_ok()
 }
 
 #[test]
@@ -174,7 +171,7 @@ fn tls_works_with_one_node_and_a_cluster_and_unknown_authorities_are_refused() {
                 assert!(!responds(world, |options| options.url = options.url.replace("rediss", "redis")).await);
                 let mut missing = world.stack.redis_options().clone();
                 missing.ca_file = Some(PathBuf::from("/nowhere/authority.pem"));
-                assert!(Redis::new(&missing).is_err());
+                assert!(Views::new(&missing).is_err());
                 assert!(!format!("{missing:?}").contains("127.0.0.1"), "a URL may contain a password");
             },
         );

@@ -4,9 +4,9 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
-    domain::{Edge, Erasure, Post, Reaction},
-    facts::schema,
-    ports::{Deleted, FanOut, FanOutKind, Look, Task},
+    domain::{Edge, Erasure, FanOutKind, Post, Reaction},
+    facts::{Deleted, Look, schema},
+    queue::{FanOut, Task},
     views::keys,
 };
 use tidemark_tests::items::{n, s};
@@ -170,10 +170,10 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a post and a mute of a user whose erasure has ended", &async |scene: &Scene| {
-        let (user, now, erasures) = (scene.stranger, scene.now(), &scene.app.stores.erasures);
-        let begun = erasures.begin_erasure(user, now).await.unwrap();
+        let (user, now, facts) = (scene.stranger, scene.now(), &scene.app.stores.facts);
+        let begun = facts.begin_erasure(user, now).await.unwrap();
         let ended = Erasure { finished_at: Some(now), version: begun.version + 1, ..begun };
-        assert!(erasures.put_erasure(user, &ended).await.unwrap());
+        assert!(facts.put_erasure(user, &ended).await.unwrap());
         let mute = Edge { muted: Some(now), ..Edge::never(user, scene.other) };
         scene.world.put_item("FollowingTable", schema::edge_item(&mute)).await;
         json!({ "kind": "fact-names-erased", "user": user, "facts": ["relation", "post"] })
@@ -193,18 +193,18 @@ pub(super) const ALL: &[Damage] = &[
         let (post, fan_out) = publish(scene, 2_500).await;
         scene.app.worker.run(&Task::List { fan_out, from: 1, to: 2 }, &|| false).await.unwrap();
         super::idle_without_projector(scene.world).await;
-        scene.app.stores.posts.note_look(FanOutKind::Deliver, post.id, Look::Moving(1)).await.unwrap();
+        scene.app.stores.facts.note_look(FanOutKind::Deliver, post.id, Look::Moving(1)).await.unwrap();
         json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 2 })
     }),
     ("a finished fan-out that is not stored as done", &async |scene: &Scene| {
         let (post, fan_out) = publish(scene, 2).await;
         let users = [scene.reader, scene.follower];
-        scene.app.stores.reader_views.deliver(&users, post.key(), fan_out.modes, false).await.unwrap();
-        scene.app.stores.progress.page_done(FanOutKind::Deliver, post.id, 0, 2).await.unwrap();
+        scene.app.stores.views.deliver(&users, post.key(), fan_out.modes, false).await.unwrap();
+        scene.app.stores.views.page_done(FanOutKind::Deliver, post.id, 0, 2).await.unwrap();
         json!({ "kind": "delivery-unfinished", "post": post.id, "pages": 0 })
     }),
     ("a retraction that never began", &async |scene: &Scene| {
-        let Deleted::Deleted(..) = scene.app.stores.posts.delete(scene.post(4), 2).await.unwrap() else { panic!() };
+        let Deleted::Deleted(..) = scene.app.stores.facts.delete_post(scene.post(4), 2).await.unwrap() else { panic!() };
         json!({ "kind": "retraction-unfinished", "post": scene.post(4), "pages": 1 })
     }),
     ("a fan-out that is not in the index of unfinished ones", &async |scene: &Scene| {

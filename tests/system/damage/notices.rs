@@ -4,11 +4,13 @@ use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{NoticeReads, PlatformHead, Slot},
-    facts::schema,
+    domain::{IdempotencyKey, NoticeReads, PlatformHead, Slot},
+    facts::{NoticesPublished, schema},
     notices::NoticeEdited,
-    ports::{IdempotencyKey, NoticeRecord, NoticeView, NoticesPublished},
-    views::keys::{self, View},
+    views::{
+        NoticeRecord, NoticeView,
+        keys::{self, View},
+    },
 };
 use tidemark_tests::items::{n, s, with_attributes};
 
@@ -37,14 +39,14 @@ fn head_key(scene: &Scene<'_>) -> String {
 }
 
 async fn fact(scene: &Scene<'_>) -> (PlatformHead, NoticeReads) {
-    scene.app.notices.stores.notices.state(scene.platform, scene.reader).await.unwrap()
+    scene.app.stores.facts.notice_state(scene.platform, scene.reader).await.unwrap()
 }
 
 async fn replace(scene: &Scene<'_>, view: NoticeView) {
     let [key, lease] = keys::notice_record(view.record());
     scene.redis().del::<_, ()>(&[&key, &lease]).await.unwrap();
-    assert_eq!(scene.app.notices.stores.notice_views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
-    scene.app.notices.stores.notice_views.fill_notices(&[view], 7).await.unwrap();
+    assert_eq!(scene.app.stores.views.lease_notices(&[view.record()], 7).await.unwrap().len(), 1);
+    scene.app.stores.views.fill_notices(&[view], 7).await.unwrap();
     // A cached head lives for a minute, which is long enough for this test.
     scene.redis().expire::<_, ()>(key, 3_600).await.unwrap();
 }
@@ -59,10 +61,10 @@ async fn reads(scene: &Scene<'_>, kind: &str, change: impl FnOnce(&mut NoticeRea
 
 /// Caches a title. Returns the difference.
 async fn title(scene: &Scene<'_>, kind: &str, seq: u64, revision: u64, title: &str) -> Value {
-    let mut stored = scene.app.notices.stores.notices.notices(&[scene.notice(1)]).await.unwrap()[&scene.notice(1)].clone();
+    let mut stored = scene.app.stores.facts.notices(&[scene.notice(1)]).await.unwrap()[&scene.notice(1)].clone();
     (stored.id, stored.revision) = (scene.notice(seq), revision);
     title.clone_into(&mut stored.content.title);
-    scene.app.notices.stores.notice_views.remember_titles(&[stored]).await.unwrap();
+    scene.app.stores.views.remember_titles(&[stored]).await.unwrap();
     json!({ "kind": kind, "notice": scene.notice(seq), "revision": revision })
 }
 

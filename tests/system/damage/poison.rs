@@ -146,7 +146,7 @@ fn a_damaged_field_holds_back_no_other_reader() {
                 let state = keys::reader_state(user_id(reader));
                 // The flag says that the author is followed. Everything after it is missing.
                 let wrong = redis::cmd("HSET").arg(state).arg(author).arg(b"\x01").clone();
-                world.stack.app("fan-out").unwrap().redis.query::<u64>("damage", wrong).await.unwrap();
+                world.stack.app("fan-out").unwrap().stores.views.query::<u64>("damage", wrong).await.unwrap();
             }
         };
         damage().await;

@@ -69,8 +69,8 @@ fn a_right_count_is_not_repaired_during_follows_and_unfollows() {
             world.user(1).delete("/v1/following/50").await.ok();
             world.idle().await;
             assert_eq!(world.follower_count(50).await, 1, "one follower is left");
-            let edges = &world.stack.app("follow").unwrap().stores.edges;
-            assert_eq!(edges.followings(user_id(1)).await.unwrap(), 1, "one author is left");
+            let facts = &world.stack.app("follow").unwrap().stores.facts;
+            assert_eq!(facts.followings(user_id(1)).await.unwrap(), 1, "one author is left");
         }
     });
 }
@@ -101,7 +101,7 @@ fn a_negative_count_is_not_an_error_hides_no_follower_and_is_repaired() {
         with_counts(&scenes[1], n(0)).await;
         for scene in &scenes {
             let author = scene.caller(scene.author);
-            scene.app.stores.relation_views.forget_counters(scene.author, None).await.unwrap();
+            scene.app.stores.views.forget_counters(scene.author, None).await.unwrap();
             scene.counters(scene.author).await;
             author.get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
             let post = world.publish_and_deliver(scene.author.get(), "to real followers").await;
@@ -124,7 +124,7 @@ fn a_count_that_is_not_a_number_is_not_an_error_and_is_repaired() {
     world(async |world| {
         let scene = Scene::settled(world).await;
         with_counts(&scene, s("many")).await;
-        scene.app.stores.relation_views.forget_counters(scene.author, None).await.unwrap();
+        scene.app.stores.views.forget_counters(scene.author, None).await.unwrap();
         scene.counters(scene.author).await;
         scene.caller(scene.author).get(&format!("/v1/posts/{}", scene.post(2))).await.ok();
         let report = repair(world).await;
@@ -211,7 +211,7 @@ fn follows_with_a_lost_response_return_created_up_to_the_limit_and_an_unfollow_i
         lose(proxy, "follow", "TransactionInProgressException");
         assert_eq!(world.user(2).put("/v1/following/51").await.ok()["created"], true);
         proxy.forward_all();
-        assert_eq!(app.stores.edges.followings(user).await.unwrap(), limit);
+        assert_eq!(app.stores.facts.followings(user).await.unwrap(), limit);
         assert_eq!(world.user(2).put("/v1/following/52").await.status, 422);
     });
 }

@@ -146,7 +146,7 @@ impl<'w> Scene<'w> {
         assert_eq!(sorted(&feed), sorted(&expected), "{name}");
         assert_eq!(reader.unread_total().await as usize, unread, "{name}");
         let board = self.app.notices.board(self.platform, self.reader).await.unwrap();
-        let (head, reads) = self.app.notices.stores.notices.state(self.platform, self.reader).await.unwrap();
+        let (head, reads) = self.app.stores.facts.notice_state(self.platform, self.reader).await.unwrap();
         assert_eq!(board.counts(), head.counts(&reads.read, board.now), "{name}");
         let listed = reader.walk(&format!("/v1/notices?platform={}", self.platform), 50).await;
         assert_eq!(listed.len(), head.live_at(board.now).count(), "{name}");
@@ -226,6 +226,6 @@ impl<'w> Scene<'w> {
     }
 
     pub(super) async fn fact(&self, post: PostId) -> Post {
-        self.app.stores.posts.posts(&[post]).await.unwrap().remove(&post).unwrap()
+        self.app.stores.facts.posts(&[post]).await.unwrap().remove(&post).unwrap()
     }
 }

@@ -5,12 +5,12 @@ use redis::{AsyncCommands, Cmd};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{
-        AuthorHead, AuthorState, Card, FeedKey, PostId, PostSummary, PostText, Rank, Reaction, ReactionCounts, ReactionState,
-        ReadState, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix, reader_state::META_FIELD,
+        AuthorHead, AuthorState, Card, CountsVersion, FanOutKind, FeedKey, PostId, PostSummary, PostText, Rank, Reaction,
+        ReactionCounts, ReactionState, ReadState, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix,
+        reader_state::META_FIELD,
     },
     facts::schema,
-    ports::{CardVersion, CountsVersion, FanOutKind, List, Marks, Rebuild},
-    views::keys,
+    views::{CardVersion, List, Marks, Rebuild, keys},
 };
 use tidemark_tests::items::n;
 
@@ -42,10 +42,10 @@ async fn damage_list(
 async fn summary(scene: &Scene<'_>, kind: &str, seq: u64, title: &str) -> Value {
     let (post, title) = (scene.post(seq), title.to_owned());
     scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
-    let known = scene.app.stores.posts.posts(&[post]).await.unwrap();
+    let known = scene.app.stores.facts.posts(&[post]).await.unwrap();
     let created_at = known.get(&post).map_or_else(|| scene.now(), |post| post.created_at);
     let summary = PostSummary { id: post, title, created_at, revision: 1, rank: Rank::default(), deleted: false };
-    scene.app.readers.stores.post_views.remember(&[(summary, None)], None).await.unwrap();
+    scene.app.stores.views.remember_posts(&[(summary, None)], None).await.unwrap();
     json!({ "kind": kind, "post": post })
 }
 
@@ -233,7 +233,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a rebuild that was abandoned", &async |scene: &Scene| {
         let past = Timestamp::from_ms(scene.now().ms() - 60_000);
-        scene.app.stores.reader_views.begin(scene.reader, 7, past, Rebuild::Anew).await.unwrap();
+        scene.app.stores.views.begin_rebuild(scene.reader, 7, past, Rebuild::Anew).await.unwrap();
         view(scene, "rebuild-abandoned")
     }),
     ("a lost read fact below a view", &async |scene: &Scene| {
@@ -297,7 +297,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a head view newer than its author", &async |scene: &Scene| {
         let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
-        let (views, author) = (&scene.app.readers.stores.head_views, scene.author);
+        let (views, author) = (&scene.app.stores.views, scene.author);
         assert_eq!(views.lease_heads(&[author], 7).await.unwrap(), [author]);
         views.fill_heads(&[(author, head)], 7).await.unwrap();
         // A cached head lives for a minute, which may be too short for this test.
@@ -311,7 +311,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a summary with another title", &async |scene: &Scene| summary(scene, "summary-wrong", 2, "not what it was").await),
     ("a live post with the summary of a deleted one", &async |scene: &Scene| {
         let key = scene.fact(scene.post(2)).await.key();
-        scene.app.readers.stores.post_views.remember(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
+        scene.app.stores.views.remember_posts(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
         json!({ "kind": "summary-wrong", "post": scene.post(2) })
     }),
     ("the summary of a post that does not exist", &async |scene: &Scene| summary(scene, "summary-of-nothing", 99, "never").await),
@@ -320,20 +320,20 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "summary-damaged", "post": scene.post(1) })
     }),
     ("a text that the post does not have", &async |scene: &Scene| {
-        let views = &scene.app.stores.post_views;
+        let views = &scene.app.stores.views;
         let text = PostText { body: Some("never written".to_owned()), data: None };
-        views.remember(&[(scene.fact(scene.post(2)).await.into(), Some(text))], None).await.unwrap();
+        views.remember_posts(&[(scene.fact(scene.post(2)).await.into(), Some(text))], None).await.unwrap();
         json!({ "kind": "text-wrong", "post": scene.post(2) })
     }),
     ("reaction counts that nobody made", &async |scene: &Scene| {
-        let (views, post) = (&scene.app.stores.post_views, scene.post(2));
+        let (views, post) = (&scene.app.stores.views, scene.post(2));
         let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5 } };
         views.lease_counts(post, 1).await.unwrap();
         views.store_counts(post, counts, 1).await.unwrap();
         json!({ "kind": "counts-wrong", "post": post })
     }),
     ("the card of a user without a profile", &async |scene: &Scene| {
-        let (views, user) = (&scene.app.stores.card_views, scene.reader);
+        let (views, user) = (&scene.app.stores.views, scene.reader);
         let card = Card { name: "Nobody".to_owned(), handle: None, picture: None };
         scene.redis().del::<_, ()>(&keys::card(user)).await.unwrap();
         assert_eq!(views.lease_cards(&[user], 1).await.unwrap(), [user]);
@@ -341,7 +341,7 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "card-wrong", "user": user })
     }),
     ("marks that the reader never made", &async |scene: &Scene| {
-        let (views, user, author) = (&scene.app.stores.reader_views, scene.stranger, scene.author);
+        let (views, user, author) = (&scene.app.stores.views, scene.stranger, scene.author);
         let mut reads = ReadState { version: 7, ..ReadState::default() };
         reads.mark([1]);
         views.lease_marks(user, author, 1).await.unwrap();

@@ -11,9 +11,8 @@ use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
     domain::{NoticeId, Reaction, Timestamp},
-    facts::schema,
-    ports::{NoticesPublished, Rebuild},
-    views::keys,
+    facts::{NoticesPublished, schema},
+    views::{Rebuild, keys},
 };
 use tidemark_reconcile::{
     Plan, Reconcile, Segment, StoredFacts,
@@ -219,9 +218,9 @@ fn changes_in_flight_do_not_count_as_differences() {
 fn a_repair_does_nothing_if_the_data_has_changed() {
     world(async |world| {
         let scene = Scene::settled(world).await;
-        let facts = StoredFacts(scene.app.facts.clone());
+        let facts = StoredFacts(scene.app.stores.facts.clone());
         let (reader, author, shard) = (scene.reader, scene.author, scene.reader.shard());
-        let edge = scene.app.stores.edges.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
+        let edge = scene.app.stores.facts.edges(reader, &[author]).await.unwrap().remove(&author).unwrap();
         assert_eq!(facts.record("nothing").await.unwrap(), None);
         // The count has its old value again after other changes.
         let (seen, right, changes) = (Some(2), 4, Some(0));
@@ -298,7 +297,7 @@ fn the_minute_job_finds_an_abandoned_rebuild() {
         let scenes = Scene::several(world, 2).await;
         let now = scenes[0].app.stores.clock.now().ms();
         for (scene, began) in scenes.iter().zip([now - 60_000, now]) {
-            scene.app.stores.reader_views.begin(scene.reader, 7, Timestamp::from_ms(began), Rebuild::Anew).await.unwrap();
+            scene.app.stores.views.begin_rebuild(scene.reader, 7, Timestamp::from_ms(began), Rebuild::Anew).await.unwrap();
         }
         let abandoned = json!([{ "kind": "rebuild-abandoned", "user": scenes[0].reader }]);
         let step = async |job: &str, dry_run: bool| {
@@ -317,7 +316,7 @@ fn the_minute_job_finds_an_abandoned_rebuild() {
             assert_eq!(minute["repaired"], json!({ "rebuild-abandoned": 1 }));
             break;
         }
-        let view = scenes[0].app.stores.reader_views.view(scenes[0].reader, 0).await.unwrap().unwrap();
+        let view = scenes[0].app.stores.views.reader_view(scenes[0].reader, 0).await.unwrap().unwrap();
         assert!(view.state.is_complete());
     });
 }

@@ -8,10 +8,9 @@ use std::sync::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::json;
 use tidemark::{
-    domain::{PostId, Reaction, Timestamp},
+    domain::{FanOutKind, PostId, Reaction, Timestamp},
     facts::schema,
-    ports::{FanOut, FanOutKind, Task},
-    queue,
+    queue::{self, FanOut, Task},
 };
 use tidemark_tests::{
     Response, World,
@@ -185,8 +184,8 @@ fn access_is_closed_while_redis_may_not_know_it() {
         user.publish("before").await;
         // What `DELETE /v1/me` leaves if its call to Redis fails: a receipt, the note of an outage, and a task.
         let now = app.stores.clock.now();
-        app.stores.erasures.begin_erasure(user_id(LEAVING), now).await.unwrap();
-        app.stores.outages.note_outage(now.plus_ms(600_000)).await.unwrap();
+        app.stores.facts.begin_erasure(user_id(LEAVING), now).await.unwrap();
+        app.stores.facts.note_outage(now.plus_ms(600_000)).await.unwrap();
         until("the note is read", async || user.get("/v1/unread").await.status == 403).await;
         for path in ["/v1/following/61", "/v1/posts/60-1/like", "/v1/mutes/62"] {
             until("the note is read", async || user.put(path).await.status == 403).await;
@@ -234,7 +233,7 @@ fn a_follow_that_overlaps_the_erasure_leaves_a_complete_view() {
         // The edge of a request that stalled before it updated the view. The erasure has removed the edge since.
         world.follow([4], 61).await;
         let app = world.stack.app("follow").unwrap();
-        let mut edge = app.stores.edges.edges(user_id(4), &[user_id(61)]).await.unwrap().remove(&user_id(61)).unwrap();
+        let mut edge = app.stores.facts.edges(user_id(4), &[user_id(61)]).await.unwrap().remove(&user_id(61)).unwrap();
         (edge.user, edge.author) = (user_id(READER), user_id(LEAVING));
         app.readers.sync_edges(user_id(READER), vec![edge]).await.unwrap();
         assert_ne!(reader.get("/v1/feed").await.ok()["rebuilding"], true);
@@ -269,7 +268,8 @@ fn what_is_removed_is_counted_over_several_slices() {
     world(async |world| {
         live(world).await;
         let app = world.stack.app("fan-out").unwrap();
-        let count = async |after| app.stores.erasures.count_some(user_id(LEAVING), Some(Reaction::Like), after).await.unwrap();
+        let count =
+            async |after| app.stores.facts.count_some_traces(user_id(LEAVING), Some(Reaction::Like), after).await.unwrap();
         let first =
             schema::reacted(user_id(LEAVING), Reaction::Like, PostId::new(user_id(60), 1))["post"].as_s().unwrap().clone();
         assert_eq!([count(None).await, count(Some(first)).await], [(2, None), (1, None)]);

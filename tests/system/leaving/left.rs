@@ -43,19 +43,19 @@ async fn write_late(world: &World) {
     let (stores, now) = (&app.stores, app.stores.clock.now());
     let theirs = PostId::new(user_id(60), 1);
     let own = PostId::new(user, 1);
-    stores.reads.mark(user, theirs.author, &[1], true, 7).await.unwrap();
-    stores.reads.mark(user_id(2), user, &[1], true, 7).await.unwrap();
-    stores.edges.follow(user, &[user_id(61)], now).await.unwrap();
+    stores.facts.mark_posts(user, theirs.author, &[1], true, 7).await.unwrap();
+    stores.facts.mark_posts(user_id(2), user, &[1], true, 7).await.unwrap();
+    stores.facts.follow(user, &[user_id(61)], now).await.unwrap();
     app.following.hide(user, user_id(62), Hiding::Mute, true).await.unwrap();
     app.following.hide(user, user_id(65), Hiding::Block, true).await.unwrap();
-    stores.reactions.react(user, theirs, Reaction::Like, true, now).await.unwrap();
-    app.lists.make(user, "late", None).await.unwrap();
+    stores.facts.react(user, theirs, Reaction::Like, true, now).await.unwrap();
+    app.following.make_list(user, "late", None).await.unwrap();
     app.notices.mark_through(user, "3".parse().unwrap(), 1, None).await.unwrap();
     let card = Card { name: "late".to_owned(), handle: Some("ada_leaves".parse().unwrap()), picture: None };
     app.people.set(user, &ProfileContent { card, bio: None, data: None }).await.unwrap();
     app.publishing.publish(&NewPost::titled(user, "late"), None).await.unwrap();
     // Of the others, those that read a post from a cache.
-    assert!(stores.posts.posts(&[own]).await.unwrap().remove(&own).is_none_or(|post| post.deleted));
+    assert!(stores.facts.posts(&[own]).await.unwrap().remove(&own).is_none_or(|post| post.deleted));
 }
 
 #[test]

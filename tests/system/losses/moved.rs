@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use tidemark::{
     domain::{Edge, FeedKey, HalfLife, Modes, Post, PostId, Rank, Step, Timestamp},
-    ports::{Rebuild, Task},
-    views::keys,
+    queue::Task,
+    views::{Rebuild, keys},
 };
 use tidemark_tests::{User, World, user_id, world};
 
@@ -29,8 +29,8 @@ async fn ranked_reader(world: &World, posts: usize) -> (User, Vec<PostId>) {
 
 /// The points that these posts have in the reader's ranked feed besides their age.
 async fn points(world: &World, posts: &[PostId]) -> Vec<i64> {
-    let views = &world.stack.app("fan-out").unwrap().stores.reader_views;
-    let entries = views.ranked(user_id(READER), half_life(), None, 10_000).await.unwrap().unwrap().ranked.entries;
+    let views = &world.stack.app("fan-out").unwrap().stores.views;
+    let entries = views.ranked_view(user_id(READER), half_life(), None, 10_000).await.unwrap().unwrap().ranked.entries;
     let of = |post: &PostId| {
         let (key, score) = entries.iter().find(|(key, _)| key.post == *post).unwrap();
         (score.get() - half_life().score(key.at, Rank::default(), 0).get()).round() as i64
@@ -69,13 +69,13 @@ fn a_delivery_that_read_the_post_before_its_step_changed_gives_it_the_new_score(
         reader.put(&format!("/v1/posts/{}/like", posts[1])).await.ok();
         world.idle().await;
         let app = world.stack.app("fan-out").unwrap();
-        let (views, user) = (&app.stores.reader_views, user_id(READER));
-        let edges: Vec<Edge> = app.stores.edges.following(user).await.unwrap();
-        let found = app.stores.posts.posts(&posts).await.unwrap();
+        let (views, user) = (&app.stores.views, user_id(READER));
+        let edges: Vec<Edge> = app.stores.facts.following(user).await.unwrap();
+        let found = app.stores.facts.posts(&posts).await.unwrap();
         let now = app.stores.clock.now();
-        views.begin(user, 1, now, Rebuild::Anew).await.unwrap();
+        views.begin_rebuild(user, 1, now, Rebuild::Anew).await.unwrap();
         views.open_gate(user, &edges).await.unwrap();
-        views.finish(user, 1, now).await.unwrap();
+        views.finish_rebuild(user, 1, now).await.unwrap();
         let first = &found[&posts[0]];
         app.fan_outs.deliver(&[user], first, Modes::default(), false).await.unwrap();
         views.rank(&[user], half_life(), &[(first.key(), first.rank())], true).await.unwrap();
@@ -92,8 +92,8 @@ fn a_ranked_feed_that_is_filled_while_a_post_moves_has_the_new_score() {
     world(async |world| {
         let (_, posts) = ranked_reader(world, 1).await;
         let app = world.stack.app("fan-out").unwrap();
-        let (views, user, mut redis) = (&app.stores.reader_views, user_id(READER), world.redis().await);
-        let key = app.stores.posts.posts(&posts).await.unwrap()[&posts[0]].key();
+        let (views, user, mut redis) = (&app.stores.views, user_id(READER), world.redis().await);
+        let key = app.stores.facts.posts(&posts).await.unwrap()[&posts[0]].key();
         let rank = async |posts: &[(FeedKey, Rank)], create| views.rank(&[user], half_life(), posts, create).await.unwrap();
         let moved = Rank { weight: 0, step: Step { level: 1, changes: 1 } };
         redis.del::<_, ()>(keys::ranked(user).to_vec()).await.unwrap();
@@ -112,7 +112,7 @@ fn a_note_whose_post_was_moved_by_another_task_delays_no_later_change() {
         let (_, posts) = ranked_reader(world, 2).await;
         let app = world.stack.app("fan-out").unwrap();
         world.stack.pause("fan-out").await.unwrap();
-        let (views, author, step) = (&app.stores.post_views, user_id(AUTHOR), Step { level: 1, changes: 1 });
+        let (views, author, step) = (&app.stores.views, user_id(AUTHOR), Step { level: 1, changes: 1 });
         let now = app.stores.clock.now();
         let noted = views.note_step(posts[0], step, 1, now).await.unwrap();
         assert!(noted.delay.is_some());

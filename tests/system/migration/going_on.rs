@@ -109,7 +109,7 @@ async fn follow_during(world: &World, proxy: &Proxy, author: u64, [first, second
     world.user(1).put(&format!("/v1/following/{author}")).await.ok();
     proxy.forward_all();
     let edge = edge(world, 1, author).await.unwrap();
-    let head = app(world).stores.posts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap_or_default();
+    let head = app(world).stores.facts.heads(&[user_id(author)]).await.unwrap().remove(&user_id(author)).unwrap_or_default();
     assert_eq!(edge.base, head.latest_seq, "author {author}: posts that were imported before the follow are not new");
     assert_eq!(world.follower_count(author).await, 1);
 }
@@ -313,7 +313,7 @@ fn users_can_follow_unfollow_and_read_during_an_import() {
         for user in 1..=40 {
             let caller = world.user(user);
             let pairs = app(world).readers.pairs(user_id(user)).await.unwrap();
-            let follows = app(world).stores.edges.followings(user_id(user)).await.unwrap();
+            let follows = app(world).stores.facts.followings(user_id(user)).await.unwrap();
             assert_eq!(pairs.len() as u64, follows, "user {user}: the count is exact");
             let left = edge(world, user, AUTHOR + (user + 2) % 10).await.unwrap();
             assert!(!left.following, "user {user}: the import keeps an unfollow made here");

@@ -21,7 +21,7 @@ use legacy::info;
 pub(crate) use legacy::{Blog, THEN};
 
 pub(crate) fn imports(world: &World) -> Imports {
-    Imports(app(world).facts.clone())
+    Imports(app(world).stores.facts.clone())
 }
 
 fn app(world: &World) -> &App {
@@ -60,7 +60,7 @@ async fn facts(world: &World) -> Vec<String> {
 }
 
 async fn edge(world: &World, user: u64, author: u64) -> Option<Edge> {
-    app(world).stores.edges.edges(user_id(user), &[user_id(author)]).await.unwrap().remove(&user_id(author))
+    app(world).stores.facts.edges(user_id(user), &[user_id(author)]).await.unwrap().remove(&user_id(author))
 }
 
 /// Makes the first import of follows as old as if it had begun a week ago.
@@ -363,7 +363,7 @@ fn one_of_two_concurrent_runs_stops_and_nothing_is_written_twice() {
         }
         migrate(world, json!({ "source": legacy.url() })).await;
         assert_eq!(world.user(1).get("/v1/users/1000/counters").await.ok()["followers"], 400);
-        let head = app(world).stores.posts.heads(&[user_id(1_000)]).await.unwrap()[&user_id(1_000)].clone();
+        let head = app(world).stores.facts.heads(&[user_id(1_000)]).await.unwrap()[&user_id(1_000)].clone();
         assert_eq!((head.latest_seq, head.posts), (150, 150));
         let mapped = imports(world).mapped(&(1..=150).collect::<Vec<_>>()).await.unwrap();
         assert!((1..=150).all(|blog| mapped[&blog] == PostId::new(user_id(1_000), blog)));

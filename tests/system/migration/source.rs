@@ -5,8 +5,7 @@ use redis::Cmd;
 use serde_json::json;
 use tidemark::{
     domain::{NewFollow, Timestamp},
-    facts::edges::Kind,
-    ports::Followed,
+    facts::{Followed, edges::Kind},
 };
 use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, in_one_thread, parameter, until, user_id, world, world_with};

@@ -118,18 +118,18 @@ async fn cut_off(world: &World, event: &Value, kind: &str, nothing_yet: impl Asy
 
 async fn read_marks(world: &World, expected: &Legacy) -> bool {
     let some = stream::iter(expected.read.keys().step_by(7).take(20));
-    some.any(async |user| !app(world).stores.reads.all_reads(user_id(*user)).await.unwrap().is_empty()).await
+    some.any(async |user| !app(world).stores.facts.all_reads(user_id(*user)).await.unwrap().is_empty()).await
 }
 
 async fn edges(world: &World, expected: &Legacy) -> bool {
     let some = expected.follows.keys().step_by(7).take(50).map(|(user, author)| (user_id(*user), user_id(*author)));
-    !app(world).stores.edges.live(&some.collect::<Vec<_>>()).await.unwrap().is_empty()
+    !app(world).stores.facts.live_pairs(&some.collect::<Vec<_>>()).await.unwrap().is_empty()
 }
 
 /// Compares every user's edges, counters, unread posts and read marks, and every author's posts.
 async fn compare(world: &World, expected: &Legacy) {
     for (author, blogs) in &expected.blogs {
-        let posts = app(world).stores.posts.timeline(user_id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
+        let posts = app(world).stores.facts.author_timeline(user_id(*author), 0, u64::MAX >> 11, 1_000).await.unwrap();
         let posts: Vec<_> = posts.into_iter().rev().map(|post| (post.id.seq, post.created_at.ms(), post.title)).collect();
         let wanted: Vec<_> = blogs.iter().zip(1..).map(|(blog, seq)| (seq, blog.at, title(blog.id))).collect();
         let differs = posts.iter().zip(&wanted).find(|(post, wanted)| post != wanted);
@@ -145,7 +145,7 @@ async fn compare(world: &World, expected: &Legacy) {
         let since: BTreeMap<u64, u64> =
             pairs.iter().filter_map(|pair| pair.edge.as_ref()).map(|edge| (edge.author.get(), edge.since.ms())).collect();
         assert_eq!(since, follows, "user {user}");
-        assert_eq!(app(world).stores.edges.followings(user_id(user)).await.unwrap(), follows.len() as u64, "user {user}");
+        assert_eq!(app(world).stores.facts.followings(user_id(user)).await.unwrap(), follows.len() as u64, "user {user}");
         for pair in &pairs {
             let author = pair.edge.as_ref().unwrap().author.get();
             let unread: BTreeSet<u64> = pair.state().unwrap().unread_seqs().collect();
@@ -153,7 +153,7 @@ async fn compare(world: &World, expected: &Legacy) {
             *followers.entry(author).or_default() += 1;
         }
         // Read posts stay read, also those of authors who are not followed.
-        let states = app(world).stores.reads.all_reads(user_id(user)).await.unwrap();
+        let states = app(world).stores.facts.all_reads(user_id(user)).await.unwrap();
         for blog in expected.read.get(&user).into_iter().flatten() {
             let author = authors[blog];
             assert!(states[&user_id(author)].read.contains(expected.seqs(author)[blog]), "user {user} blog {blog}");

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tidemark_app::ports::List;
 use tidemark_domain::{Post, PostId, PostSummary, PostText, ReactionState, Relation, Timestamp, UserId};
-use tidemark_views::keys::View;
+use tidemark_views::{List, keys::View};
 
 use super::{Difference, Kind, Remedy, Side, Stored, Subject, facts::StoredPost};
 

@@ -6,9 +6,8 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use tidemark_app::ports::{Notices, StoreError};
 use tidemark_domain::{
-    Edge, NoticeId, Platform, PostId, Reaction, ReactionState, ReadState, Relation, SeqSet, Slot, Timestamp, UserId,
+    Edge, NoticeId, Platform, PostId, Reaction, ReactionState, ReadState, Relation, SeqSet, Slot, StoreError, Timestamp, UserId,
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
@@ -405,7 +404,7 @@ impl StoredFacts {
 
     /// Whether the platforms have published up to these notices. A deleted notice leaves no other trace.
     async fn were_published(&self, notices: &[NoticeId]) -> Result<bool, StoreError> {
-        let heads = try_join_all(notices.iter().map(|notice| self.head(notice.platform))).await?;
+        let heads = try_join_all(notices.iter().map(|notice| self.platform_head(notice.platform))).await?;
         Ok(notices.iter().zip(heads).all(|(notice, head)| notice.seq <= head.latest_seq))
     }
 

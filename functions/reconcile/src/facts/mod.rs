@@ -6,19 +6,18 @@ mod repairs;
 use std::{collections::HashMap, ops::Deref};
 
 use serde::{Deserialize, Serialize};
-use tidemark_app::ports::StoreError;
-use tidemark_domain::PostId;
-use tidemark_facts::DynamoFacts;
+use tidemark_domain::{PostId, StoreError};
+use tidemark_facts::Facts;
 
 use crate::diff::DamagedItem;
 
 #[derive(Debug, Clone)]
-pub struct StoredFacts(pub DynamoFacts);
+pub struct StoredFacts(pub Facts);
 
 impl Deref for StoredFacts {
-    type Target = DynamoFacts;
+    type Target = Facts;
 
-    fn deref(&self) -> &DynamoFacts {
+    fn deref(&self) -> &Facts {
         &self.0
     }
 }

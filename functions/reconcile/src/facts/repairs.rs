@@ -1,7 +1,8 @@
 //! Repairs of facts: one write or transaction each, on condition that the facts are as the look found them.
 
-use tidemark_app::ports::{Notices, Posts, Reads, StoreError};
-use tidemark_domain::{DeliveryState, NoticeId, Platform, PlatformHead, PostId, ReadState, Slot, Timestamp, UserId, invariants};
+use tidemark_domain::{
+    DeliveryState, NoticeId, Platform, PlatformHead, PostId, ReadState, Slot, StoreError, Timestamp, UserId, invariants,
+};
 use tidemark_facts::{
     decode::read,
     heads::read_head,
@@ -211,14 +212,14 @@ impl StoredFacts {
     async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {
         let authors = [author];
         // The head is read last, so it includes every post that the read state covers.
-        let Some(mut state) = Reads::reads(&**self, user, &authors).await?.remove(&author) else { return Ok(false) };
+        let Some(mut state) = self.reads(user, &authors).await?.remove(&author) else { return Ok(false) };
         let head = self.heads(&authors).await?.remove(&author).unwrap_or_default();
         if invariants::reads_only_what_exists(&head, &state) {
             return Ok(false);
         }
         state.read.truncate(head.latest_seq);
         let state = ReadState { version: state.version + 1, through: state.through.min(head.latest_seq), ..state };
-        Reads::put(&**self, user, author, &state).await
+        self.put_reads(user, author, &state).await
     }
 
     async fn delete_record(&self, seen: &StoredRecord) -> Result<bool, StoreError> {
@@ -232,7 +233,7 @@ impl StoredFacts {
     }
 
     async fn unlist(&self, notice: NoticeId) -> Result<bool, StoreError> {
-        let before = self.head(notice.platform).await?;
+        let before = self.platform_head(notice.platform).await?;
         let mut head = before.clone();
         if !head.remove(&[notice.seq]) {
             return Ok(false);
@@ -242,7 +243,7 @@ impl StoredFacts {
     }
 
     async fn delete_left(&self, notice: NoticeId) -> Result<bool, StoreError> {
-        let head = self.head(notice.platform).await?;
+        let head = self.platform_head(notice.platform).await?;
         if head.live.iter().any(|live| live.seq == notice.seq) {
             return Ok(false);
         }
@@ -252,7 +253,7 @@ impl StoredFacts {
 
     /// Raises a head's latest slot to a slot that was given. Live notices keep their slots.
     async fn raise_slots(&self, platform: Platform, given: Slot) -> Result<bool, StoreError> {
-        let before = self.head(platform).await?;
+        let before = self.platform_head(platform).await?;
         if before.latest_slot >= given {
             return Ok(false);
         }
@@ -262,7 +263,7 @@ impl StoredFacts {
 
     /// The removed slots are not counted, so no number of readers changes.
     async fn cut_notice_reads(&self, user: UserId, platform: Platform) -> Result<bool, StoreError> {
-        let (head, before) = self.state(platform, user).await?;
+        let (head, before) = self.notice_state(platform, user).await?;
         if !before.is_beyond(head.latest_seq, head.latest_slot) {
             return Ok(false);
         }

@@ -6,10 +6,10 @@ use futures::{FutureExt, StreamExt, future::try_join_all, stream};
 use tidemark_app::{
     OutOfTime, Resumed,
     fan_out::{Due, Inspected, LookPlan},
-    ports::{FanOut, Look},
 };
 use tidemark_domain::{AuthorHead, DeliveryState, Post, PostId, Timestamp, UserId};
-use tidemark_facts::schema::UNFINISHED_SHARDS;
+use tidemark_facts::{Look, schema::UNFINISHED_SHARDS};
+use tidemark_queue::FanOut;
 use tracing::{error, info, warn};
 
 use super::{Plan, Reconcile, ReconcileError, Report, report::FlowReport};
@@ -135,7 +135,7 @@ impl Reconcile {
 
     /// Reports the stream records that the projector gave up. Returns their number, if it is known.
     async fn stuck_records(&self, report: &mut Report) -> Option<u64> {
-        let waiting = self.app.failures.waiting().await.inspect_err(|error| {
+        let waiting = self.app.stores.queues.failures.waiting().await.inspect_err(|error| {
             warn!(error = error as &dyn std::error::Error, "the projector's failure queue cannot be read");
         });
         let records = waiting.ok()?;
@@ -242,7 +242,7 @@ impl Reconcile {
         let due = if which == Unfinished::GivenUp { Due::Now } else { look.due(&post.delivery) };
         if due != Due::Now {
             if due == Due::Unseen && !dry_run {
-                self.app.stores.posts.note_look(FanOut::of(post, head).kind, post.id, Look::Waiting(look.now)).await?;
+                self.app.stores.facts.note_look(FanOut::of(post, head).kind, post.id, Look::Waiting(look.now)).await?;
             }
             return Ok(moving);
         }

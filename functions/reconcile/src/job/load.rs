@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tidemark_app::ports::{CardVersion, List};
 use tidemark_domain::{PostId, UserId};
 use tidemark_facts::{
     item::Stored as _,
     schema::{self, BodyItem},
 };
-use tidemark_views::keys::{Owner, View};
+use tidemark_views::{
+    CardVersion, List,
+    keys::{Owner, View},
+};
 
 use super::{Reconcile, ReconcileError, Target};
 use crate::{
@@ -36,7 +38,7 @@ impl Reconcile {
     /// Loads both sides of a target. Compares them, unless they are facts of a user.
     pub(super) async fn load(&self, target: &Target, share: f64) -> Result<Loaded, ReconcileError> {
         let now = self.app.stores.clock.now();
-        let board = &self.app.stores.notices;
+        let facts = &self.app.stores.facts;
         let found = match *target {
             Target::Facts(user) => return Ok(Loaded::Facts(Box::new(self.user_facts(user, share).await?))),
             Target::Record(ref key) => {
@@ -44,7 +46,7 @@ impl Reconcile {
                 record.and_then(|record| facts::of_record(&record, now)).into_iter().collect()
             }
             Target::Tombstone(user, author) => {
-                let edge = self.app.stores.edges.edges(user, &[author]).await?.remove(&author);
+                let edge = self.app.stores.facts.edges(user, &[author]).await?.remove(&author);
                 edge.and_then(|edge| facts::of_tombstone(&edge, now)).into_iter().collect()
             }
             Target::Erased(user) => facts::of_erased(user, self.app.leaving.left(user).await?).into_iter().collect(),
@@ -59,31 +61,31 @@ impl Reconcile {
             }
             Target::Platform(platform) => {
                 let Decoded { found, damaged } = self.facts.stored_notices(platform).await?;
-                let differences = notices::of_platform(platform, &board.head(platform).await?, &found, now);
+                let differences = notices::of_platform(platform, &facts.platform_head(platform).await?, &found, now);
                 let damaged: BTreeSet<DamagedItem> = damaged.into_iter().map(|(_, item)| item).collect();
                 differences.into_iter().chain(damaged.into_iter().map(Difference::from)).collect()
             }
             Target::NoticeReads(user, platform) => {
-                let (head, reads) = board.state(platform, user).await?;
+                let (head, reads) = facts.notice_state(platform, user).await?;
                 let counted = self.facts.counted_slots(user, platform, &notices::above(&head, &reads)).await?;
                 notices::of_reads(user, platform, &head, &reads, &counted)
             }
             Target::Views(Owner::Platform(platform)) => {
                 let (keys, stored) = self.views.of_platform(platform).await?;
-                let (right, subject) = (board.head(platform).await?, Subject::Platform { platform });
+                let (right, subject) = (facts.platform_head(platform).await?, Subject::Platform { platform });
                 let sides = (&stored, &right);
                 let found = of_copy(Kind::PlatformHeadWrong, subject, View::Platform(platform), sides, right.version);
                 of_keys(&keys).chain(found).collect()
             }
             Target::Views(Owner::NoticeReads(user, platform)) => {
                 let (keys, stored) = self.views.of_notice_reads(user, platform).await?;
-                let (head, right) = board.state(platform, user).await?;
+                let (head, right) = facts.notice_state(platform, user).await?;
                 of_keys(&keys).chain(notices::of_slots(user, platform, &stored, &head, &right)).collect()
             }
             Target::Views(Owner::Title(notice, revision)) => {
                 let (keys, stored) = self.views.of_title(notice, revision).await?;
                 let ids = [notice];
-                let (head, right) = futures::try_join!(board.head(notice.platform), board.notices(&ids))?;
+                let (head, right) = futures::try_join!(facts.platform_head(notice.platform), facts.notices(&ids))?;
                 of_keys(&keys).chain(notices::of_title(notice, revision, &stored, &head, right.get(&notice))).collect()
             }
             Target::Views(Owner::Astray(ref key)) => {
@@ -100,7 +102,7 @@ impl Reconcile {
         let mut found: Vec<Difference> = of_keys(&stored.keys).collect();
         found.extend(views::of_summary(post, &stored.summary, right.get(&post)));
         if stored.text != Stored::Absent {
-            match self.app.stores.posts.with_texts(&ids).await?.remove(&post) {
+            match self.app.stores.facts.posts_with_texts(&ids).await?.remove(&post) {
                 Some((_, None)) => found.push(damaged_text(post).into()),
                 right => {
                     let right = right.and_then(|(post, text)| Some((post, text?)));
@@ -109,7 +111,7 @@ impl Reconcile {
             }
         }
         if stored.counts != Stored::Absent {
-            let right = self.app.stores.reactions.counts(post).await?;
+            let right = self.app.stores.facts.reaction_counts(post).await?;
             let (subject, sides) = (Subject::Post { post }, (&stored.counts, &right));
             found.extend(of_copy(Kind::CountsWrong, subject, View::Counts(post), sides, right.version));
         }
@@ -131,7 +133,7 @@ impl Reconcile {
             found.extend(of_copy(kind, Subject::User { user }, View::Counters(user), (&stored.counters, &right), 0));
         }
         if stored.head != Stored::Absent {
-            let right = self.app.stores.posts.head_of(user).await?;
+            let right = self.app.stores.facts.head_of(user).await?;
             let (subject, version) = (Subject::Author { author: user }, right.latest_seq + u64::from(right.deletions()));
             found.extend(of_copy(Kind::HeadWrong, subject, View::Head(user), (&stored.head, &right.for_views()), version));
         }
@@ -141,7 +143,7 @@ impl Reconcile {
             found.extend(of_copy(Kind::CardWrong, subject, View::Card(user), (&stored.card, &right), version));
         }
         let authors: Vec<UserId> = stored.reactions.present().into_iter().flat_map(HashMap::keys).copied().collect();
-        let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.reactions.reactions(user, &authors).await? };
+        let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.facts.reactions(user, &authors).await? };
         found.extend(views::of_reactions(user, &stored.reactions, &right));
         Ok(found)
     }

@@ -16,8 +16,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
 use tidemark::App;
-use tidemark_app::ports::StoreError;
-use tidemark_domain::{Platform, UserId};
+use tidemark_domain::{Platform, StoreError, UserId};
 use tidemark_views::keys::Owner;
 use tracing::warn;
 
@@ -116,7 +115,7 @@ struct Looked {
 
 impl Reconcile {
     pub fn new(app: &App) -> Self {
-        Self { app: app.clone(), facts: StoredFacts(app.facts.clone()), views: StoredViews(app.redis.clone()) }
+        Self { app: app.clone(), facts: StoredFacts(app.stores.facts.clone()), views: StoredViews(app.stores.views.clone()) }
     }
 
     /// One step: facts first, then the views that are made from them.

@@ -1,7 +1,7 @@
 //! Applies remedies: the operations that write the views in any case, and conditional writes for facts.
 
-use tidemark_app::ports::{Rebuild, StoreError};
-use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, UserId};
+use tidemark_domain::{AuthorHead, Edge, FeedKey, PostId, PostSummary, StoreError, UserId};
+use tidemark_views::Rebuild;
 
 use super::{Reconcile, ReconcileError};
 use crate::diff::Remedy;
@@ -21,7 +21,7 @@ impl Reconcile {
 
     async fn update(&self, remedy: &Remedy) -> Result<bool, ReconcileError> {
         let (readers, stores) = (&self.app.readers, &self.app.stores);
-        let views = &stores.reader_views;
+        let views = &stores.views;
         match *remedy {
             Remedy::ReportOnly | Remedy::Correct(_) => return Ok(false),
             Remedy::SyncPair { user, author } => {
@@ -46,31 +46,31 @@ impl Reconcile {
             Remedy::Touch { user } => views.touch(user, stores.clock.now(), false).await?,
             Remedy::StoreTombstone { post } => {
                 let tombstone = PostSummary::tombstone(self.post(post).await?.0);
-                stores.post_views.remember(&[(tombstone, None)], None).await?;
+                stores.views.remember_posts(&[(tombstone, None)], None).await?;
             }
             Remedy::EraseAgain { user } => return Ok(self.app.leaving.again(user).await?),
             Remedy::Rank { post } => self.app.fan_outs.rank(post, (stores.random)()).await?,
-            Remedy::Forget(ref view) => self.app.redis.clear(std::slice::from_ref(view)).await?,
+            Remedy::Forget(ref view) => self.app.stores.views.clear(std::slice::from_ref(view)).await?,
         }
         Ok(true)
     }
 
     /// Removes an author who is not followed from a view. A follow in the meantime has a later revision and stays.
     async fn drop_author(&self, user: UserId, author: UserId, known: u32) -> Result<(), ReconcileError> {
-        let edge = self.app.stores.edges.edges(user, &[author]).await?.remove(&author);
+        let edge = self.app.stores.facts.edges(user, &[author]).await?.remove(&author);
         if edge.as_ref().is_some_and(|edge| edge.following) {
             return Ok(());
         }
         let rev = edge.map_or(known, |edge| edge.rev.max(known));
         let tombstone = Edge { rev, ..Edge::never(user, author) };
-        Ok(self.app.stores.reader_views.drop_author(&tombstone).await?)
+        Ok(self.app.stores.views.drop_author(&tombstone).await?)
     }
 
     /// The feed entry of a post, and its author's head.
     async fn post(&self, id: PostId) -> Result<(FeedKey, AuthorHead), ReconcileError> {
         let (ids, authors) = ([id], [id.author]);
         let (mut posts, mut heads) =
-            futures::try_join!(self.app.stores.posts.posts(&ids), self.app.stores.posts.heads(&authors))?;
+            futures::try_join!(self.app.stores.facts.posts(&ids), self.app.stores.facts.heads(&authors))?;
         let post = posts.remove(&id).ok_or(StoreError::DamagedItem {
             table: "posts",
             key: id.to_string(),

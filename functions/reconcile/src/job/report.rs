@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use tidemark_app::{
     Recorder,
-    ports::{Metric, Property},
+    metrics::{Metric, Property},
 };
 use tracing::warn;
 

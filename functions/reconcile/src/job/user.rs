@@ -114,7 +114,7 @@ impl Reconcile {
             audit.live_followers(user, &due),
             audit.stored_heads(&read),
             audit.bodies(&tombstones),
-            self.app.stores.posts.with_texts(&with_text),
+            self.app.stores.facts.posts_with_texts(&with_text),
             audit.blocks(&blocks),
         )?;
         let unsure: HashSet<UserId> = live_followers.damaged.iter().map(|(follower, _)| *follower).collect();

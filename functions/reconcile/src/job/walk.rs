@@ -7,8 +7,8 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
-use tidemark_app::{OutOfTime, ports::StoreError};
-use tidemark_domain::{NoticeId, UserId, ids::BUCKETS};
+use tidemark_app::OutOfTime;
+use tidemark_domain::{NoticeId, StoreError, UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
 use super::{Plan, Reconcile, ReconcileError, Report, Target};

@@ -51,7 +51,7 @@ async fn judge(title: &str, readers: &[UserId], look: impl AsyncFn(UserId, &mut 
 }
 
 async fn of_view(app: &App, user: UserId, expected: Expected, checks: &mut Checks) -> anyhow::Result<()> {
-    let view = app.stores.reader_views.view(user, WHOLE_VIEW).await.context("the view")?;
+    let view = app.stores.views.reader_view(user, WHOLE_VIEW).await.context("the view")?;
     let view = view.context("the reader has no view")?;
     let times = view.entries.iter().filter(|entry| entry.post == expected.post).count();
     checks.equal("view: times in the feed", 1, times);

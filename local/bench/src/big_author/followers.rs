@@ -27,7 +27,7 @@ const REBUILDS_SIDE_BY_SIDE: usize = 64;
 /// Writes all edges of the cast with the current time. Returns the number of items and the elapsed time.
 pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Result<(u64, Duration)> {
     let ids: Vec<UserId> = cast.authors().map(|author| author.id).collect();
-    let heads = app.stores.posts.heads(&ids).await?;
+    let heads = app.stores.facts.heads(&ids).await?;
     let (now, unpublished) = (app.stores.clock.now(), AuthorHead::default());
     let edges: Vec<Edge> = cast
         .authors()
@@ -45,18 +45,18 @@ pub async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow::Resul
 
 /// Compares a sample of the followers with the facts, in both directions.
 pub async fn compare(app: &App, author: &Author, random: &mut StdRng) -> anyhow::Result<Ledger> {
-    let edges = &app.stores.edges;
+    let facts = &app.stores.facts;
     let sample: Vec<UserId> = author.followers.choose_multiple(random, SAMPLE).copied().collect();
     let pairs: Vec<(UserId, UserId)> = sample.iter().map(|user| (*user, author.id)).collect();
-    let live: HashSet<(UserId, UserId)> = edges.live(&pairs).await?;
+    let live: HashSet<(UserId, UserId)> = facts.live_pairs(&pairs).await?;
     let live = &live;
     let lookups = stream::iter(sample).map(|user| async move {
         let bucket = user.bucket();
-        let listed = edges.followers_in(author.id, bucket..bucket + 1).await?;
+        let listed = facts.followers_in(author.id, bucket..bucket + 1).await?;
         let mut checks = Checks::of(user.get());
         checks.equal("follows", true, live.contains(&(user, author.id)));
         checks.equal("times among the followers", 1, listed.iter().filter(|listed| **listed == user).count());
-        checks.equal("followings", 1, edges.followings(user).await?);
+        checks.equal("followings", 1, facts.followings(user).await?);
         anyhow::Ok(checks)
     });
     let mut lookups = lookups.buffer_unordered(LOOKUPS_SIDE_BY_SIDE);

@@ -104,7 +104,7 @@ impl Run<'_> {
         self.report.figure("  in", short(took));
         self.report.figure("  edges per second", thousands(rate(edges, took)));
         self.report.figure("  items per second", thousands(rate(items, took)));
-        let counts = app.stores.edges.follower_counts(big).await?;
+        let counts = app.stores.facts.follower_counts(big).await?;
         self.report.equal("followers counted", self.options.followers as u64, counts.iter().sum());
         let compared = compare(app, &self.cast.big, &mut self.random).await?;
         self.report.compared("edges of a sample, both directions", &compared);

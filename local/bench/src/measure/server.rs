@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
 use tempfile::TempDir;
-use tidemark::views::{Redis as Views, RedisOptions};
+use tidemark::views::{RedisOptions, Views};
 
 use tidemark_local::{Redis, RedisData, RedisSetup};
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use tidemark_domain::{FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, Seq, Timestamp, UserId};
+use tidemark_domain::{FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, Seq, Timestamp, UserId, store::Result};
 
 use super::Leaving;
-use crate::{Following, Hiding, ports::Result, relations::newest_first};
+use crate::{Hiding, newest_first};
 
 /// One object of an export. A like or a favorite is a post with the time of the reaction. `Read` has the posts of an
 /// author that are marked read: `through`, and ranges of sequence numbers, which may be spread over several objects.
@@ -67,24 +67,24 @@ impl Leaving {
     }
 
     async fn section(&self, user: UserId, Place { section, after }: Place, limit: usize) -> Result<Section> {
-        let stores = &self.fan_outs.stores;
+        let stores = &self.stores;
         let below =
             after.and_then(|[since, user, _]| Some(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }));
         let place = |relation: &Relation| [relation.since.ms(), relation.user.get(), 0];
         match section {
             0 if after.is_none() => {
-                let profile = stores.profiles.profiles(&[user]).await?.remove(&user);
+                let profile = stores.facts.profiles(&[user]).await?.remove(&user);
                 Ok(profile.map(|profile| (Exported::Profile(profile), [0; 3])).into_iter().collect())
             }
             1 => {
-                let edges = stores.edges.following(user).await?;
+                let edges = stores.facts.following(user).await?;
                 let preferences: HashMap<UserId, i8> = edges.iter().map(|edge| (edge.author, edge.preference)).collect();
                 let follows = edges.iter().map(|edge| Relation { since: edge.since, user: edge.author });
                 let follows = newest_first(follows, below).into_iter().take(limit);
                 Ok(follows.map(|of| (Exported::Follow(of, preferences[&of.user]), place(&of))).collect())
             }
             2 => {
-                let followers = stores.edges.followers_by_time(user, below, limit).await?;
+                let followers = stores.facts.followers_by_time(user, below, limit).await?;
                 Ok(followers.into_iter().map(|of| (Exported::Follower(of), place(&of))).collect())
             }
             3 => self.exported_posts(user, after.map_or(Seq::MAX, |[seq, ..]| seq.saturating_sub(1)), limit).await,
@@ -93,13 +93,13 @@ impl Leaving {
                 let before = after.and_then(|[at, author, seq]| {
                     Some(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) })
                 });
-                let given = stores.reactions.reacted(user, reaction, before, limit).await?;
+                let given = stores.facts.reacted(user, reaction, before, limit).await?;
                 let exported = |key| if section == 4 { Exported::Like(key) } else { Exported::Favorite(key) };
                 Ok(given.into_iter().map(|key| (exported(key), [key.at.ms(), key.post.author.get(), key.post.seq])).collect())
             }
             6 => self.exported_reads(user, after, limit).await,
             7 => {
-                let (lists, edges) = futures::try_join!(stores.lists.lists(user), stores.edges.following(user))?;
+                let (lists, edges) = futures::try_join!(stores.facts.lists(user), stores.facts.following(user))?;
                 let later =
                     lists.lists.into_iter().filter(|list| after.is_none_or(|[number, ..]| u64::from(list.number) > number));
                 let list = |of: tidemark_domain::AuthorList| {
@@ -109,9 +109,8 @@ impl Leaving {
                 Ok(later.take(limit).map(list).collect())
             }
             8 | 9 => {
-                let following = Following { stores: stores.clone(), sync: self.fan_outs.sync.clone() };
                 let hiding = if section == 8 { Hiding::Mute } else { Hiding::Block };
-                let hidden = following.hidden(user, hiding, below).await?.into_iter().take(limit);
+                let hidden = self.following.hidden(user, hiding, below).await?.into_iter().take(limit);
                 let exported = |of| if section == 8 { Exported::Mute(of) } else { Exported::Block(of) };
                 Ok(hidden.map(|of| (exported(of), place(&of))).collect())
             }
@@ -121,10 +120,10 @@ impl Leaving {
 
     /// The live posts up to `upto`, newest first. The section ends with an empty page.
     async fn exported_posts(&self, user: UserId, upto: Seq, limit: usize) -> Result<Section> {
-        let posts = &self.fan_outs.stores.posts;
-        let head = posts.head_of(user).await?;
+        let facts = &self.stores.facts;
+        let head = facts.head_of(user).await?;
         let ids: Vec<PostId> = head.listed_seqs(upto, limit).into_iter().map(|seq| PostId::new(user, seq)).collect();
-        let mut found = posts.with_texts(&ids).await?;
+        let mut found = facts.posts_with_texts(&ids).await?;
         let (mut section, mut bytes) = (Vec::new(), 0);
         let live = ids.iter().filter_map(|id| found.remove(id)).filter(|(post, _)| !post.deleted);
         for (post, text) in live {
@@ -148,7 +147,7 @@ impl Leaving {
         let from = UserId::new(last_author).unwrap_or(UserId::MIN);
         let mut section = Vec::new();
         // One more, because nothing may be left of the first.
-        for (author, state) in self.fan_outs.stores.reads.reads_from(user, from, limit + 1).await? {
+        for (author, state) in self.stores.facts.reads_from(user, from, limit + 1).await? {
             let mut ranges = state.read.ranges().filter(|(first, _)| author.get() > last_author || *first > last_seq).peekable();
             let mut is_first = author.get() > last_author;
             while (is_first || ranges.peek().is_some()) && section.len() < limit {

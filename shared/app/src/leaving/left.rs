@@ -1,10 +1,9 @@
 //! Facts that name a user whose erasure has ended. Every write is kept from that, so there should be none: a table that
 //! was restored, an operator, or a bug.
 
-use tidemark_domain::{Erasure, Reaction, Timestamp, UserId};
+use tidemark_domain::{Erasure, Reaction, Timestamp, UserId, store::Result};
 
 use super::{Leaving, task};
-use crate::ports::Result;
 
 /// An erasure that ended less than this before is looked at in every walk.
 const RECENT_MS: u64 = 2 * 24 * 3600 * 1000;
@@ -12,31 +11,31 @@ const RECENT_MS: u64 = 2 * 24 * 3600 * 1000;
 impl Leaving {
     /// Whether an erasure ended at `at`, not long ago.
     pub fn is_recent(&self, at: Timestamp) -> bool {
-        at.plus_ms(RECENT_MS) > self.fan_outs.stores.clock.now()
+        at.plus_ms(RECENT_MS) > self.stores.clock.now()
     }
 
     /// Returns the kinds of facts that name a user whose erasure has ended. There should be none. Of other users it
     /// returns none, because they have facts.
     pub async fn left(&self, user: UserId) -> Result<Vec<&'static str>> {
-        let stores = &self.fan_outs.stores;
-        let erasures = &stores.erasures;
-        if erasures.erasure(user).await?.is_none_or(|erasure| erasure.finished_at.is_none()) {
+        let stores = &self.stores;
+        let facts = &stores.facts;
+        if facts.erasure(user).await?.is_none_or(|erasure| erasure.finished_at.is_none()) {
             return Ok(Vec::new());
         }
         let users = [user];
         let (related, heads, likes, favorites, given) = futures::try_join!(
-            erasures.related(user, 1),
-            stores.posts.heads(&users),
-            stores.reactions.reacted(user, Reaction::Like, None, 1),
-            stores.reactions.reacted(user, Reaction::Favorite, None, 1),
-            erasures.reactions_to(user, 1),
+            facts.related_users(user, 1),
+            stores.facts.heads(&users),
+            stores.facts.reacted(user, Reaction::Like, None, 1),
+            stores.facts.reacted(user, Reaction::Favorite, None, 1),
+            facts.reactions_to(user, 1),
         )?;
         let (own, others, platforms, profiles, counters) = futures::try_join!(
-            erasures.marked_authors(user, 1),
-            erasures.markers(user, 1),
-            erasures.read_platforms(user),
-            stores.profiles.profiles(&users),
-            erasures.has_counters(user),
+            facts.marked_authors(user, 1),
+            facts.markers(user, 1),
+            facts.read_platforms(user),
+            stores.facts.profiles(&users),
+            facts.has_counters(user),
         )?;
         let found = [
             ("relation", !related.is_empty()),
@@ -52,8 +51,8 @@ impl Leaving {
 
     /// Starts a finished erasure again. Returns false if it is not finished.
     pub async fn again(&self, user: UserId) -> Result<bool> {
-        let stores = &self.fan_outs.stores;
-        let Some(erasure) = stores.erasures.erasure(user).await?.filter(|erasure| erasure.finished_at.is_some()) else {
+        let stores = &self.stores;
+        let Some(erasure) = stores.facts.erasure(user).await?.filter(|erasure| erasure.finished_at.is_some()) else {
             return Ok(false);
         };
         let next = Erasure {
@@ -64,11 +63,11 @@ impl Leaving {
             version: erasure.version + 1,
             ..erasure
         };
-        if !stores.erasures.reopen_erasure(user, &next).await? {
+        if !stores.facts.reopen_erasure(user, &next).await? {
             return Ok(false);
         }
         // If the task is lost, reconcile sends another one.
-        logged!(stores.queue.send(&[task(user, &next, false)]).await, "the erasure is left to reconcile", %user);
+        logged!(stores.queues.tasks.send(&[task(user, &next, false)]).await, "the erasure is left to reconcile", %user);
         Ok(true)
     }
 }

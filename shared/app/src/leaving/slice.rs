@@ -6,14 +6,11 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures::FutureExt;
-use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, Removed, UserId};
+use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, Removed, StoreError, UserId, store::Result};
 use tracing::{error, info};
 
 use super::{Leaving, task};
-use crate::{
-    Following, Hiding, OutOfTime, Publishing, Stores, in_parallel,
-    ports::{Result, StoreError},
-};
+use crate::{Hiding, OutOfTime, Stores, in_parallel};
 
 /// The last look comes this long after the first that found nothing. Until then, requests may write that were let in
 /// before the erasure, or that read a post from a cache: a request takes 10 seconds at most, a process caches for 5,
@@ -72,7 +69,7 @@ impl<'a> Slice<'a> {
     }
 
     fn stores(&self) -> &'a Stores {
-        &self.leaving.fan_outs.stores
+        &self.leaving.stores
     }
 
     async fn save(&mut self) -> Result<(), Stop> {
@@ -82,7 +79,7 @@ impl<'a> Slice<'a> {
     /// Stores the progress, and sends a task that continues.
     async fn again(&mut self, delay: Duration) -> Result<(), Stop> {
         self.save().await?;
-        Ok(self.stores().queue.send_after(&[task(self.user, &self.erasure, false)], delay).await?)
+        Ok(self.stores().queues.tasks.send_after(&[task(self.user, &self.erasure, false)], delay).await?)
     }
 
     fn in_time(&self) -> Result<(), Stop> {
@@ -133,10 +130,10 @@ impl<'a> Slice<'a> {
     }
 
     async fn count(&mut self) -> Result<(), Stop> {
-        let (erasures, user) = (&self.stores().erasures, self.user);
+        let (facts, user) = (&self.stores().facts, self.user);
         let mut counting = self.erasure.counting.take().unwrap_or_default();
         while let Some(reaction) = [Some(Reaction::Like), Some(Reaction::Favorite), None].get(counting.part) {
-            let (found, last) = erasures.count_some(user, *reaction, counting.after.take()).await?;
+            let (found, last) = facts.count_some_traces(user, *reaction, counting.after.take()).await?;
             counting.counts[counting.part] += found;
             counting.part += usize::from(last.is_none());
             counting.after = last;
@@ -146,7 +143,7 @@ impl<'a> Slice<'a> {
             }
         }
         let [likes, favorites, reads] = counting.counts;
-        self.erasure.removed = Some(Removed { likes, favorites, reads, ..erasures.count_traces(user).await? });
+        self.erasure.removed = Some(Removed { likes, favorites, reads, ..facts.count_traces(user).await? });
         Ok(())
     }
 
@@ -173,13 +170,13 @@ impl<'a> Slice<'a> {
     async fn relations(&mut self, blocks_too: bool) -> Result<(), Stop> {
         let mut left = HashSet::from([self.user]);
         if !blocks_too {
-            let hidden = self.stores().edges.hidden(self.user).await?;
+            let hidden = self.stores().facts.hidden(self.user).await?;
             left.extend(hidden.iter().filter(|edge| edge.blocked.is_some()).map(|edge| edge.author));
         }
         loop {
             let mut next: Vec<UserId> = self.erasure.pairs.iter().filter(|other| !left.contains(other)).copied().collect();
             if next.is_empty() {
-                next = self.stores().erasures.related(self.user, STEP + left.len()).await?;
+                next = self.stores().facts.related_users(self.user, STEP + left.len()).await?;
                 next.retain(|other| !left.contains(other));
                 if next.is_empty() {
                     return Ok(());
@@ -204,24 +201,23 @@ impl<'a> Slice<'a> {
         let ended = [self.end(user, other).await, self.end(other, user).await];
         let removed = async {
             ended.into_iter().collect::<Result<(), _>>()?;
-            stores.reader_views.forget_marks(&[(user, other), (other, user)]).await?;
-            stores.erasures.remove_pair(user, other).await
+            stores.views.forget_marks(&[(user, other), (other, user)]).await?;
+            stores.facts.remove_pair(user, other).await
         };
         (other, removed.await)
     }
 
     /// Ends what one user has with the other.
     async fn end(&self, one: UserId, other: UserId) -> Result<()> {
-        let (stores, sync) = (&self.leaving.fan_outs.stores, &self.leaving.fan_outs.sync);
-        let following = Following { stores: stores.clone(), sync: sync.clone() };
-        let Some(edge) = stores.edges.edges(one, &[other]).await?.remove(&other) else { return Ok(()) };
+        let Leaving { stores, sync, following, .. } = self.leaving;
+        let Some(edge) = stores.facts.edges(one, &[other]).await?.remove(&other) else { return Ok(()) };
         if edge.blocked.is_some() {
             following.hide(one, other, Hiding::Block, false).await?;
         }
         if edge.muted.is_some() {
             following.hide(one, other, Hiding::Mute, false).await?;
         }
-        stores.edges.unfollow(one, other, stores.clock.now()).await?;
+        stores.facts.unfollow(one, other, stores.clock.now()).await?;
         // The views follow from the tombstone, which is removed later. So they must be in line before.
         sync.follows(one, &[other]).await
     }
@@ -229,15 +225,13 @@ impl<'a> Slice<'a> {
     /// Deletes the posts. There are no followers any more, so a retraction has no pages.
     async fn posts(&mut self) -> Result<(), Stop> {
         let stores = self.stores();
-        let fan_outs = &self.leaving.fan_outs;
-        let publishing = Publishing { stores: fan_outs.stores.clone(), fan_outs: fan_outs.clone() };
         let mut before = u64::MAX;
         loop {
-            let head = stores.posts.head_of(self.user).await?;
+            let head = stores.facts.head_of(self.user).await?;
             let live = head.listed_seqs(before, STEP);
             let Some(&last) = live.last() else { return Ok(()) };
             for seq in live {
-                let deleted = publishing.delete(self.user, false, PostId::new(self.user, seq)).await;
+                let deleted = self.leaving.publishing.delete(self.user, false, PostId::new(self.user, seq)).await;
                 self.note(deleted)?;
                 self.in_time()?;
             }
@@ -251,7 +245,7 @@ impl<'a> Slice<'a> {
         for reaction in [Reaction::Like, Reaction::Favorite] {
             let mut below: Option<FeedKey> = None;
             loop {
-                let given = self.stores().reactions.reacted(self.user, reaction, below, STEP).await?;
+                let given = self.stores().facts.reacted(self.user, reaction, below, STEP).await?;
                 below = given.last().copied();
                 for key in &given {
                     let removed = self.take_back(key.post, reaction).await;
@@ -266,14 +260,14 @@ impl<'a> Slice<'a> {
         let (stores, user) = (self.stores(), self.user);
         let mut left = 0;
         loop {
-            let given = stores.erasures.reactions_to(user, STEP + left).await?;
+            let given = stores.facts.reactions_to(user, STEP + left).await?;
             let found = given.len();
             left = 0;
             for given in given {
                 let removed = async {
                     let (reader, state) = given?;
-                    stores.erasures.remove_reactions_to(user, reader, &state).await?;
-                    stores.erasure_views.clear_reactions(reader).await
+                    stores.facts.remove_reactions_to(user, reader, &state).await?;
+                    stores.views.clear_reactions(reader).await
                 };
                 let removed = removed.await;
                 left += usize::from(!self.note(removed)?);
@@ -287,9 +281,9 @@ impl<'a> Slice<'a> {
 
     async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<()> {
         let stores = self.stores();
-        stores.erasures.remove_reaction(self.user, post, reaction).await?;
-        self.leaving.fan_outs.sync.reacted(post).await?;
-        stores.relation_views.forget_counters(post.author, None).await
+        stores.facts.remove_reaction(self.user, post, reaction).await?;
+        self.leaving.sync.reacted(post).await?;
+        stores.views.forget_counters(post.author, None).await
     }
 
     /// Removes the user's marks, and those of the user's posts.
@@ -298,24 +292,23 @@ impl<'a> Slice<'a> {
         let mut left = 0;
         loop {
             let limit = STEP + left;
-            let (own, others) =
-                futures::try_join!(stores.erasures.marked_authors(user, limit), stores.erasures.markers(user, limit))?;
+            let (own, others) = futures::try_join!(stores.facts.marked_authors(user, limit), stores.facts.markers(user, limit))?;
             let pairs: Vec<(UserId, UserId)> =
                 own.iter().map(|&author| (user, author)).chain(others.iter().map(|&reader| (reader, user))).collect();
-            let remove = pairs.iter().map(|&(reader, author)| stores.erasures.remove_reads(reader, author)).collect();
+            let remove = pairs.iter().map(|&(reader, author)| stores.facts.remove_reads(reader, author).boxed()).collect();
             let removed = in_parallel(remove).await;
             left = 0;
             for removed in removed {
                 left += usize::from(!self.note(removed)?);
             }
-            stores.reader_views.forget_marks(&pairs).await?;
+            stores.views.forget_marks(&pairs).await?;
             // The index of the others' marks is a moment late, so it may list removed ones. The last look is later.
             if (own.len() < limit && others.len() < limit) || left == pairs.len() {
                 break;
             }
             self.in_time()?;
         }
-        for platform in stores.erasures.read_platforms(user).await? {
+        for platform in stores.facts.read_platforms(user).await? {
             let forgotten = self.forget_platform(platform).await;
             self.ended(forgotten)?;
         }
@@ -325,42 +318,42 @@ impl<'a> Slice<'a> {
     /// Removes the user's marks of notices. If a request in progress was first, the next slice sees its marks.
     async fn forget_platform(&self, platform: Platform) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
-        let known = stores.notices.reads(platform, user).await?;
+        let known = stores.facts.notice_reads(platform, user).await?;
         let none = NoticeReads { version: known.version, ..NoticeReads::default() };
-        let put = stores.notices.put_reads(user, platform, &known, none, None, false).await?;
+        let put = stores.facts.replace_notice_reads(user, platform, &known, none, None, false).await?;
         let Some(none) = put else { return Err(Stop::More) };
         // First the view: afterwards nothing names the platform.
-        stores.erasure_views.clear_notice_reads(user, platform).await?;
-        let removed = stores.erasures.remove_notice_reads(user, platform, none.version).await?;
+        stores.views.clear_notice_reads(user, platform).await?;
+        let removed = stores.facts.remove_notice_reads(user, platform, none.version).await?;
         if removed { Ok(()) } else { Err(Stop::More) }
     }
 
     /// Removes the profile, the counts and the views of the user. Counts stay while something is left that they count.
     async fn rest(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
-        let removed = stores.erasures.remove_profile(user).await;
+        let removed = stores.facts.remove_profile(user).await;
         self.note(removed)?;
         if self.left_out == 0 {
-            while stores.erasures.remove_reaction_counts(user, STEP).await? > 0 {
+            while stores.facts.remove_reaction_counts(user, STEP).await? > 0 {
                 self.in_time()?;
             }
-            stores.erasures.remove_counters(user).await?;
+            stores.facts.remove_counters(user).await?;
         }
-        Ok(stores.erasure_views.clear_user(user).await?)
+        Ok(stores.views.clear_user(user).await?)
     }
 
     /// Removes the views of the posts, then the tombstones.
     async fn clear(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
-        let latest = stores.posts.head_of(user).await?.latest_seq;
+        let latest = stores.facts.head_of(user).await?.latest_seq;
         while self.erasure.cleared < latest {
             let last = latest.min(self.erasure.cleared + POSTS);
             let posts: Vec<PostId> = (self.erasure.cleared + 1..=last).map(|seq| PostId::new(user, seq)).collect();
-            stores.erasure_views.clear_posts(&posts).await?;
+            stores.views.clear_posts(&posts).await?;
             self.erasure.cleared = last;
             self.in_time()?;
         }
-        while stores.erasures.remove_tombstones(user, STEP).await? > 0 {
+        while stores.facts.remove_tombstones(user, STEP).await? > 0 {
             self.in_time()?;
         }
         Ok(())

@@ -6,14 +6,12 @@
 use std::collections::HashMap;
 
 use futures::FutureExt;
-use tidemark_domain::{AuthorHead, Card, PostId, PostSummary, ReactionState, Seq, UserId};
+use tidemark_domain::{AuthorHead, Card, PostId, PostSummary, ReactionState, Seq, Store, UserId, store::Result};
+use tidemark_views::{KnownReader, PageParts};
 use tracing::warn;
 
 use super::{Body, FeedItem, Readers, Status, sight::Sight};
-use crate::{
-    cut,
-    ports::{KnownReader, PageParts, Result, Store},
-};
+use crate::cut;
 
 /// The page of a timeline that a reader asks for.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +70,7 @@ impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
     pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>> {
         let page = async {
-            let (head, known) = self.outage.checked(self.stores.post_views.timeline(reader, query.author)).await?;
+            let (head, known) = self.outage.checked(self.stores.views.known_timeline(reader, query.author)).await?;
             self.known_author_page(reader, query, head, &known).await
         };
         let degraded = match page.boxed().await {
@@ -121,7 +119,7 @@ impl Readers {
         };
         let next = query.cut(&mut seqs);
         let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
-        let page = self.stores.post_views.page(reader, &ids, parts).await?;
+        let page = self.stores.views.known_page(reader, &ids, parts).await?;
         let (mut posts, _) = self.fill_summaries(&ids, page.summaries).await?;
         let sight = self.sight(reader, author, known, &seqs).await?;
         if matches!(sight, Sight::Blocked) {
@@ -154,7 +152,7 @@ impl Readers {
             Status::Unread => (query.unread(&flags.facts.head, flags.unread_seqs()), flags.unread()),
         };
         let next = query.cut(&mut seqs);
-        let posts = self.stores.posts.posts_of(author, &seqs).await?;
+        let posts = self.stores.facts.posts_of(author, &seqs).await?;
         let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
         let (bodies, shortened) = self.bodies(parts.texts, &mut posts, None).await?;
         let (items, next) = finished(posts, |seq| flags.is_read(seq), &reactions, (next, shortened));

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use futures::{FutureExt, future::BoxFuture};
-use tidemark_domain::{AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId};
+use tidemark_domain::{
+    AuthorHead, AuthorState, Edge, FeedKey, PostId, PostSummary, ReadState, ReaderState, Seq, UserId, store::Result,
+};
+use tidemark_views::Seed;
 
 use super::{Readers, feed::ALL};
-use crate::{
-    in_parallel,
-    ports::{Result, Seed},
-};
+use crate::in_parallel;
 
 impl Readers {
     /// Returns the authors of whom the view lacks changes that are not pushed to it, with their heads.
@@ -30,7 +30,7 @@ impl Readers {
     pub(super) async fn catch_up(&self, user: UserId, state: &ReaderState, stale: Vec<(UserId, AuthorHead)>) -> Result<()> {
         let authors: Vec<UserId> = stale.iter().map(|(author, _)| *author).collect();
         let (edges, reads) =
-            futures::try_join!(self.stores.edges.edges(user, &authors), self.stores.reads.reads(user, &authors))?;
+            futures::try_join!(self.stores.facts.edges(user, &authors), self.stores.facts.reads(user, &authors))?;
         self.retract_deleted(user, state, &stale).await?;
         let nothing = ReadState::default();
         let mut seeds: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(stale.len());
@@ -59,7 +59,7 @@ impl Readers {
         if heads.is_empty() {
             return Ok(());
         }
-        let Some(view) = self.stores.reader_views.view(user, ALL).await? else { return Ok(()) };
+        let Some(view) = self.stores.views.reader_view(user, ALL).await? else { return Ok(()) };
         let deleted = view.entries.iter().filter_map(|key| {
             let head = *heads.get(&key.post.author)?;
             head.deleted.contains(key.post.seq).then_some((*key, head))
@@ -67,7 +67,7 @@ impl Readers {
         let retractions: Vec<BoxFuture<'_, Result<()>>> = deleted
             .map(|(key, head)| {
                 let retract =
-                    async move { self.stores.reader_views.retract(&[user], key, head.deletions(), head.modes).await.map(drop) };
+                    async move { self.stores.views.retract(&[user], key, head.deletions(), head.modes).await.map(drop) };
                 retract.boxed()
             })
             .collect();
@@ -85,14 +85,14 @@ impl Readers {
         let low = entries.iter().min().filter(|_| news.len() == self.feed_cap.filled()).copied();
         let state = AuthorState::from_facts(edge, head, reads);
         // If the view has newer facts by now, the next read compares it again.
-        self.stores.reader_views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;
+        self.stores.views.seed(user, &Seed { authors: vec![(edge.author, state)], entries, token: None, low }).await?;
         Ok(())
     }
 
     /// Returns heads from Redis. Reads the facts if Redis has no head, or a head that is older than the view.
     async fn pulled_heads(&self, asking: &[(UserId, &AuthorState)]) -> Result<HashMap<UserId, AuthorHead>> {
         let authors: Vec<UserId> = asking.iter().map(|(author, _)| *author).collect();
-        let mut heads = self.stores.head_views.heads(&authors).await?;
+        let mut heads = self.stores.views.heads(&authors).await?;
         let is_known = |author: &UserId, state: &AuthorState| heads.get(author).is_some_and(|head| !state.is_ahead_of(head));
         let unknown: Vec<UserId> =
             asking.iter().filter(|(author, state)| !is_known(author, state)).map(|(author, _)| *author).collect();

@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
     AuthorHead, AuthorState, Card, FeedKey, PostId, PostSummary, PostText, ReactionCounts, ReactionState, ReaderState, Score,
-    Seq, Since, Timestamp, Trail, UserId, feed::FEED_CAP,
+    Seq, Since, Store, Timestamp, Trail, UserId, feed::FEED_CAP, store::Result,
 };
+use tidemark_views::{KnownReactions, NEWEST, PageParts, View};
 
 use super::{
     Body, Origin, Readers, Snapshot,
+    merge::{FactSource, Lane, Merge, Placed, Summaries},
     rebuild::Part,
-    timeline::{Facts, Lane, Merge, Placed, Summaries},
 };
-use crate::ports::{KnownReactions, NEWEST, PageParts, Result, Store, View};
 
 /// The posts that a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -228,9 +228,9 @@ impl Readers {
         };
         snapshot.state = snapshot.state.of_list(query.list);
         if snapshot.origin != Origin::View {
-            let facts = Facts(&*self.stores.posts);
+            let facts = FactSource(&self.stores.facts);
             let lanes = Lane::of(&snapshot, query.status);
-            let posts = walk.next(&mut Merge::new(&facts, &*self.stores.posts, lanes, walk.bound)).await?;
+            let posts = walk.next(&mut Merge::new(&facts, &self.stores.facts, lanes, walk.bound)).await?;
             walk.page.posts.extend(posts.into_iter().map(PostSummary::from));
         }
         let Walk { page, start, .. } = walk;
@@ -281,7 +281,7 @@ impl Readers {
         page: &mut Collected,
     ) -> Result<(Vec<PostId>, bool)> {
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-        let known = self.stores.post_views.page(user, &ids, page.parts).await?;
+        let known = self.stores.views.known_page(user, &ids, page.parts).await?;
         let reactions = page.reactions.get_or_insert_default();
         reactions.of.extend(known.reactions.of);
         reactions.token = known.reactions.token;
@@ -398,7 +398,7 @@ impl Readers {
         let lanes = Lane::below(snapshot, walk.query.status, low, lowest);
         let bound = walk.bound.map_or(low, |bound| bound.min(low));
         let summaries = Summaries(self);
-        let mut merge = Merge::new(&summaries, &*self.stores.posts, lanes, Some(bound));
+        let mut merge = Merge::new(&summaries, &self.stores.facts, lanes, Some(bound));
         // Again if posts were deleted in between.
         while walk.page.missing() > 0 && !walk.ended {
             let keys: Vec<FeedKey> = walk.next(&mut merge).await?.iter().map(PostSummary::key).collect();
@@ -409,7 +409,7 @@ impl Readers {
 
     /// Returns heads from Redis. Those that Redis lacks are read from the facts and stored.
     pub(super) async fn known_heads(&self, authors: Vec<UserId>) -> Result<HashMap<UserId, AuthorHead>> {
-        let mut heads = self.stores.head_views.heads(&authors).await?;
+        let mut heads = self.stores.views.heads(&authors).await?;
         let unknown: Vec<UserId> = authors.into_iter().filter(|author| !heads.contains_key(author)).collect();
         heads.extend(self.heads_of_facts(&unknown).await?);
         Ok(heads)
@@ -417,7 +417,7 @@ impl Readers {
 
     /// Returns the live posts in the order of `ids`, and the deleted ones.
     pub(super) async fn summaries(&self, ids: &[PostId]) -> Result<(Vec<PostSummary>, Vec<PostId>)> {
-        let known = self.stores.post_views.summaries(ids).await?;
+        let known = self.stores.views.summaries(ids).await?;
         self.fill_summaries(ids, known).await
     }
 

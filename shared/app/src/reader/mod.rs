@@ -3,6 +3,7 @@
 mod author_page;
 mod catch_up;
 mod feed;
+mod merge;
 mod post;
 mod ranked;
 mod reactions;
@@ -10,12 +11,15 @@ mod rebuild;
 mod shared;
 mod sight;
 mod sync;
-mod timeline;
 mod unread;
 
 use std::{collections::HashMap, sync::Arc};
 
-use tidemark_domain::{AuthorHead, AuthorState, Edge, HalfLife, PostId, ReadState, ReaderState, UserId, feed::FeedCap};
+use tidemark_domain::{
+    AuthorHead, AuthorState, Edge, HalfLife, PostId, ReadState, ReaderState, Store, StoreError, UserId, feed::FeedCap,
+    store::Result,
+};
+use tidemark_views::KnownPost;
 use tracing::warn;
 
 pub use author_page::{AuthorPage, AuthorQuery, Blocked};
@@ -25,22 +29,18 @@ pub use reactions::ReactedPage;
 use rebuild::Part;
 pub(crate) use sight::Flags;
 
-use crate::{
-    Hot, Stores,
-    outage::Outage,
-    ports::{KnownPost, Result, Store, StoreError},
-};
+use crate::{Hot, Stores, outage::Outage};
 
 /// Use cases of one reader. Clones share the stores.
 #[derive(Clone)]
 pub struct Readers {
-    pub stores: Arc<Stores>,
-    pub outage: Outage,
+    stores: Arc<Stores>,
+    outage: Outage,
     /// Hot posts, with the data that Redis has of them.
-    pub hot_posts: Hot<PostId, KnownPost>,
+    hot_posts: Hot<PostId, KnownPost>,
     /// Of the scores in ranked feeds.
-    pub half_life: HalfLife,
-    pub feed_cap: FeedCap,
+    half_life: HalfLife,
+    feed_cap: FeedCap,
 }
 
 /// The source of a snapshot.
@@ -119,6 +119,15 @@ impl Snapshot {
 }
 
 impl Readers {
+    pub fn new(stores: Arc<Stores>, outage: Outage, half_life: HalfLife, feed_cap: FeedCap) -> Self {
+        Self { stores, outage, hot_posts: Hot::default(), half_life, feed_cap }
+    }
+
+    /// Returns an error while views may lack changes. Responses then come from the facts.
+    pub async fn check_views(&self) -> Result<()> {
+        self.outage.check().await
+    }
+
     /// Returns the reader's view, rebuilt if it is missing; from the facts if that is not possible now.
     pub async fn snapshot(&self, user: UserId) -> Result<Snapshot> {
         match self.view(user, Part::Newest(0)).await {
@@ -142,18 +151,18 @@ impl Readers {
 
     /// Returns the facts of every author whom the user follows.
     pub async fn pairs(&self, user: UserId) -> Result<Vec<PairFacts>> {
-        let edges = self.stores.edges.following(user).await?;
+        let edges = self.stores.facts.following(user).await?;
         let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-        let (heads, reads) = futures::try_join!(self.stores.posts.heads(&authors), self.stores.reads.all_reads(user))?;
+        let (heads, reads) = futures::try_join!(self.stores.facts.heads(&authors), self.stores.facts.all_reads(user))?;
         Ok(PairFacts::of(edges, &heads, reads))
     }
 
     pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts> {
         let authors = [author];
         let (mut edges, mut heads, mut reads) = futures::try_join!(
-            self.stores.edges.edges(user, &authors),
-            self.stores.posts.heads(&authors),
-            self.stores.reads.reads(user, &authors),
+            self.stores.facts.edges(user, &authors),
+            self.stores.facts.heads(&authors),
+            self.stores.facts.reads(user, &authors),
         )?;
         Ok(PairFacts {
             author,

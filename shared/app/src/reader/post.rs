@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
-use tidemark_domain::{Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seq, UserId};
+use tidemark_domain::{
+    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seq, Store, StoreError, UserId, store::Result,
+};
+use tidemark_views::{KnownPage, KnownPost, KnownReader};
 use tracing::{error, warn};
 
 use super::{FeedItem, Readers, sight::Sight};
-use crate::{
-    PARALLEL,
-    ports::{KnownPage, KnownPost, KnownReader, Result, Store, StoreError},
-};
+use crate::PARALLEL;
 
 /// A live post as one user sees it.
 #[derive(Debug, Clone)]
@@ -82,13 +82,13 @@ impl Readers {
     /// The same, in as many trips for many posts as for one, if Redis knows them.
     async fn known_posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>> {
         let distinct: Vec<PostId> = ids.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let (page, mut of_reader) = self.outage.checked(self.stores.post_views.posts(reader, &distinct)).await?;
+        let (page, mut of_reader) = self.outage.checked(self.stores.views.known_posts(reader, &distinct)).await?;
         let KnownPage { mut summaries, reactions, cards, mut texts, mut counts } = page;
         let lacks = |id: &PostId| summaries.get(id).is_none_or(|post| !post.deleted && !texts.contains_key(id));
         let missing: Vec<PostId> = distinct.iter().copied().filter(lacks).collect();
         if !missing.is_empty() {
             let lease = self.lease_posts(&missing).await;
-            let read = self.stores.posts.with_texts(&missing).await?;
+            let read = self.stores.facts.posts_with_texts(&missing).await?;
             let read: Vec<(PostSummary, Option<PostText>)> = read.into_values().map(|(post, text)| (post.into(), text)).collect();
             self.store_posts(&read, lease).await;
             for (post, text) in read {
@@ -195,12 +195,12 @@ impl Readers {
 
     /// Returns a post from memory; nothing if the reader has made a change.
     async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> FoundPost {
-        let known = self.outage.checked(self.stores.post_views.of_reader(reader, id.author)).await?;
+        let known = self.outage.checked(self.stores.views.known_reader(reader, id.author)).await?;
         if known.changed_lately { Ok(Found::Nothing) } else { self.known_post(reader, id, kept, &known).await }
     }
 
     async fn cached_post(&self, reader: UserId, id: PostId) -> FoundPost {
-        let (post, known) = self.outage.checked(self.stores.post_views.post(reader, id)).await?;
+        let (post, known) = self.outage.checked(self.stores.views.known_post(reader, id)).await?;
         self.known_post(reader, id, post, &known).await
     }
 
@@ -242,7 +242,7 @@ impl Readers {
         let (sight, reactions, counts) = futures::try_join!(
             self.sight_of_facts(reader, id.author),
             self.reactions_to(reader, id.author),
-            self.stores.reactions.counts(id)
+            self.stores.facts.reaction_counts(id)
         )?;
         if matches!(sight, Sight::Blocked) {
             return Ok(Found::Blocked);
@@ -253,7 +253,7 @@ impl Readers {
 
     /// Returns a post or its tombstone, with the text of the same revision, from the facts.
     async fn fact_of(&self, id: PostId) -> Result<Option<(PostSummary, PostText)>> {
-        let Some((post, text)) = self.stores.posts.with_texts(&[id]).await?.remove(&id) else { return Ok(None) };
+        let Some((post, text)) = self.stores.facts.posts_with_texts(&[id]).await?.remove(&id) else { return Ok(None) };
         let damaged = || StoreError::DamagedItem { table: "posts", key: id.to_string(), detail: "text".to_owned() };
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
@@ -297,13 +297,13 @@ impl Readers {
     /// Takes the leases for storing posts that are read from the facts next; `None` if Redis does not give them.
     pub(super) async fn lease_posts(&self, ids: &[PostId]) -> Option<u64> {
         let token = (self.stores.random)();
-        logged!(self.stores.post_views.lease(ids, token).await, "posts not leased").map(|()| token)
+        logged!(self.stores.views.lease_posts(ids, token).await, "posts not leased").map(|()| token)
     }
 
     /// Stores leased posts. Without it, the next reader reads them from the facts again.
     pub(super) async fn store_posts(&self, posts: &[(PostSummary, Option<PostText>)], lease: Option<u64>) {
         if lease.is_some() {
-            logged!(self.stores.post_views.remember(posts, lease).await, "posts not stored");
+            logged!(self.stores.views.remember_posts(posts, lease).await, "posts not stored");
         }
     }
 
@@ -314,7 +314,7 @@ impl Readers {
         posts: &mut [PostSummary],
         texts: &mut HashMap<PostId, PostText>,
     ) -> Result<Vec<(PostSummary, Option<PostText>)>> {
-        let found = self.stores.posts.with_texts(ids).await?;
+        let found = self.stores.facts.posts_with_texts(ids).await?;
         let found: HashMap<PostId, (PostSummary, Option<PostText>)> =
             found.into_iter().map(|(id, (post, text))| (id, (post.into(), text))).collect();
         for post in posts {
@@ -334,7 +334,7 @@ impl Readers {
                 counts => return counts,
             }
         }
-        Ok(self.stores.reactions.counts(id).await?.counts)
+        Ok(self.stores.facts.reaction_counts(id).await?.counts)
     }
 
     /// Returns the counts of a post. Counts that Redis does not have are read from the facts and stored.
@@ -343,9 +343,9 @@ impl Readers {
             return Ok(counts);
         }
         let token = (self.stores.random)();
-        self.stores.post_views.lease_counts(id, token).await?;
-        let counts = self.stores.reactions.counts(id).await?;
-        logged!(self.stores.post_views.store_counts(id, counts, token).await, "counts not stored", %id);
+        self.stores.views.lease_counts(id, token).await?;
+        let counts = self.stores.facts.reaction_counts(id).await?;
+        logged!(self.stores.views.store_counts(id, counts, token).await, "counts not stored", %id);
         Ok(counts.counts)
     }
 }

@@ -16,16 +16,17 @@ use std::{
 };
 
 use tidemark_domain::{
-    FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, Since, Timestamp, Trail, UserId,
+    FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, Since, Store, Timestamp, Trail, UserId,
+    store::Result,
 };
+use tidemark_views::{Ranked, View};
 
 use super::{
     FeedPage, FeedQuery, Origin, Readers, Snapshot, Status,
     feed::{ALL, Collected, MARGIN, Start, lowest},
+    merge::{FactSource, Lane, Merge, Summaries},
     rebuild::Part,
-    timeline::{Facts, Lane, Merge, Summaries},
 };
-use crate::ports::{Ranked, Result, Store, View};
 
 type RankedQuery = FeedQuery<RankedPlace>;
 
@@ -155,7 +156,7 @@ impl Readers {
         let heads = self.known_heads(state.authors.keys().copied().collect()).await?;
         let snapshot = Snapshot { state: state.clone(), heads, origin: Origin::View };
         let lanes = Lane::below(&snapshot, query.status, low, &lowest(ranked.entries.iter().map(|(key, _)| key)));
-        let posts = Merge::new(&Summaries(self), &*self.stores.posts, lanes, Some(low)).take(missing).await?;
+        let posts = Merge::new(&Summaries(self), &self.stores.facts, lanes, Some(low)).take(missing).await?;
         let scored = |post: PostSummary| {
             let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
             (post.key(), self.half_life.score(post.created_at, post.rank, preference))
@@ -166,8 +167,8 @@ impl Readers {
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
     async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: &RankedQuery) -> Result<Collection> {
         snapshot.state = snapshot.state.of_list(query.list);
-        let (source, lanes) = (Facts(&*self.stores.posts), Lane::of(&snapshot, query.status));
-        let posts = Merge::new(&source, &*self.stores.posts, lanes, None).take(self.feed_cap.filled()).await?;
+        let (source, lanes) = (FactSource(&self.stores.facts), Lane::of(&snapshot, query.status));
+        let posts = Merge::new(&source, &self.stores.facts, lanes, None).take(self.feed_cap.filled()).await?;
         let start = match &query.before {
             Some((_, trail)) => Start { newest: None, trail: trail.clone() },
             None => {
@@ -198,12 +199,12 @@ impl Readers {
     pub(super) async fn improve_ranks(&self, user: UserId, view: &View, compared: &mut bool) -> Result<bool> {
         if !view.ranked.filled {
             // From now on moves reach the ranked feed. A step that is read later is not older than they are.
-            self.stores.reader_views.rank(&[user], self.half_life, &[], true).await?;
-            let missing = self.stores.reader_views.unranked(user, self.half_life).await?;
+            self.stores.views.rank(&[user], self.half_life, &[], true).await?;
+            let missing = self.stores.views.unranked(user, self.half_life).await?;
             let ranks = self.ranks(&missing).await?;
             let posts: Vec<(FeedKey, Rank)> =
                 missing.into_iter().map(|key| (key, ranks.get(&key.post).copied().unwrap_or_default())).collect();
-            self.stores.reader_views.rank(&[user], self.half_life, &posts, true).await?;
+            self.stores.views.rank(&[user], self.half_life, &posts, true).await?;
             return Ok(true);
         }
         if std::mem::replace(compared, true) || view.state.authors.values().all(|state| state.modes.is_push_alone()) {
@@ -214,7 +215,7 @@ impl Readers {
 
     /// Compares the scores of posts of authors who were ever pulled. Their followers get no rescore task.
     async fn compare_pulled(&self, user: UserId) -> Result<bool> {
-        let Some(View { state, ranked, .. }) = self.stores.reader_views.ranked(user, self.half_life, None, ALL).await? else {
+        let Some(View { state, ranked, .. }) = self.stores.views.ranked_view(user, self.half_life, None, ALL).await? else {
             return Ok(true);
         };
         let pulled = |author: &UserId| state.authors.get(author).filter(|state| !state.modes.is_push_alone());
@@ -230,7 +231,7 @@ impl Readers {
         if moved.is_empty() {
             return Ok(false);
         }
-        self.stores.reader_views.rank(&[user], self.half_life, &moved, false).await?;
+        self.stores.views.rank(&[user], self.half_life, &moved, false).await?;
         Ok(true)
     }
 

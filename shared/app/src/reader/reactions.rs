@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 
-use tidemark_domain::{Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, UserId};
+use tidemark_domain::{Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, Store, UserId, store::Result};
+use tidemark_views::{KnownPage, KnownReactions, PageParts};
 use tracing::warn;
 
 use super::{Body, FeedItem, Origin, Readers, sight::Sight};
-use crate::{
-    cut,
-    ports::{KnownPage, KnownReactions, PageParts, Result, Store},
-};
+use crate::cut;
 
 /// A page, newest reaction first.
 #[derive(Debug, Clone)]
@@ -26,13 +24,13 @@ pub struct ReactedPage {
 impl Readers {
     /// Returns a user's reactions to an author's posts, from the facts.
     pub(crate) async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState> {
-        Ok(self.stores.reactions.reactions(user, &[author]).await?.remove(&author).unwrap_or_default())
+        Ok(self.stores.facts.reactions(user, &[author]).await?.remove(&author).unwrap_or_default())
     }
 
     /// Updates the view of a user's reactions to one author from the facts. May be repeated.
     pub async fn sync_reactions(&self, user: UserId, author: UserId) -> Result<()> {
         let state = self.reactions_to(user, author).await?;
-        self.stores.reaction_views.change(user, author, &state).await
+        self.stores.views.change_reactions(user, author, &state).await
     }
 
     /// Returns the reader's reactions to the authors of these posts. `known` is what the view returned; `None` if the
@@ -53,19 +51,19 @@ impl Readers {
         // The view is opened before the facts are read. If it is lost in between, the facts are not stored.
         let token = match view {
             Some(None) => {
-                let opened = self.stores.reaction_views.open(user, (self.stores.random)()).await;
+                let opened = self.stores.views.open_reactions(user, (self.stores.random)()).await;
                 logged!(opened, "reactions not stored", %user)
             }
             view => view.flatten(),
         };
         let authors: Vec<UserId> = authors.into_iter().collect();
-        let mut found = self.stores.reactions.reactions(user, &authors).await?;
+        let mut found = self.stores.facts.reactions(user, &authors).await?;
         for author in authors {
             // An empty state is stored, too: it saves the next read.
             found.entry(author).or_default();
         }
         if let Some(token) = token {
-            logged!(self.stores.reaction_views.fill(user, token, &found).await, "reactions not stored", %user);
+            logged!(self.stores.views.fill_reactions(user, token, &found).await, "reactions not stored", %user);
         }
         of.extend(found);
         Ok(of)
@@ -81,10 +79,10 @@ impl Readers {
         parts: PageParts,
     ) -> Result<ReactedPage> {
         // One more than requested shows whether there is a next page.
-        let mut keys = self.stores.reactions.reacted(reader, reaction, before, limit + 1).await?;
+        let mut keys = self.stores.facts.reacted(reader, reaction, before, limit + 1).await?;
         let mut next = cut(&mut keys, limit);
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-        let (known, degraded) = match self.outage.checked(self.stores.post_views.page(reader, &ids, parts)).await {
+        let (known, degraded) = match self.outage.checked(self.stores.views.known_page(reader, &ids, parts)).await {
             Ok(known) => (known, false),
             Err(error) if error.store() == Store::Views => {
                 warn!(user = %reader, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");

@@ -6,16 +6,17 @@
 //! Removals make a view short. A rebuild stores more entries than a short view has (`FeedCap`), so later reads do not
 //! find it short again.
 
-use tidemark_domain::{Edge, FeedKey, PostSummary, Rank, RankedPlace, ReaderState, UserId};
+use tidemark_domain::{Edge, FeedKey, PostSummary, Rank, RankedPlace, ReaderState, StoreError, UserId, store::Result};
+use tidemark_views::{Begun, Rebuild, Seed, View};
 use tracing::{debug, info, warn};
 
 use super::{
     Origin, PairFacts, Readers, Snapshot, Status,
     feed::ALL,
+    merge::{FactSource, Lane, Merge, Placed, Source, Summaries},
     shared::Places,
-    timeline::{Facts, Lane, Merge, Placed, Source, Summaries},
 };
-use crate::ports::{Begun, Metric, Rebuild, Result, Seed, StoreError, View};
+use crate::metrics::Metric;
 
 /// How often facts that changed during the rebuild are loaded again, and a view that vanished is rebuilt again.
 const ROUNDS: usize = 6;
@@ -87,9 +88,9 @@ impl Readers {
 
     async fn part(&self, user: UserId, part: Part) -> Result<Option<View>> {
         match part {
-            Part::Newest(newest) => self.stores.reader_views.view(user, newest).await,
-            Part::Full => self.stores.reader_views.view(user, ALL).await,
-            Part::Ranked { below, most } => self.stores.reader_views.ranked(user, self.half_life, below, most).await,
+            Part::Newest(newest) => self.stores.views.reader_view(user, newest).await,
+            Part::Full => self.stores.views.reader_view(user, ALL).await,
+            Part::Ranked { below, most } => self.stores.views.ranked_view(user, self.half_life, below, most).await,
         }
     }
 
@@ -97,21 +98,21 @@ impl Readers {
     /// round. After an error the view stays flagged, and another process takes over after the deadline.
     pub async fn rebuild(&self, user: UserId, why: Rebuild) -> Result<bool> {
         let token = (self.stores.random)();
-        match self.stores.reader_views.begin(user, token, self.stores.clock.now(), why).await? {
+        match self.stores.views.begin_rebuild(user, token, self.stores.clock.now(), why).await? {
             Begun::Building => return Ok(false),
             Begun::Ready => return Ok(true),
             Begun::Begun => {}
         }
-        let edges = self.stores.edges.following(user).await?;
-        if self.stores.reader_views.open_gate(user, &edges).await?.is_none() {
+        let edges = self.stores.facts.following(user).await?;
+        if self.stores.views.open_gate(user, &edges).await?.is_none() {
             return Ok(true);
         }
         // The gate is open: later posts are delivered, and earlier ones are in the facts.
         let ids: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         // A repair relies on the facts alone.
-        let (known, reads) = futures::try_join!(self.authors(&ids, why == Rebuild::Anew), self.stores.reads.all_reads(user))?;
+        let (known, reads) = futures::try_join!(self.authors(&ids, why == Rebuild::Anew), self.stores.facts.all_reads(user))?;
         let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
-        let places = Places::new(&*self.stores.posts, &known);
+        let places = Places::new(&self.stores.facts, &known);
         let (entries, low) = match why {
             Rebuild::Short => {
                 // Other readers lack the same posts, and a ranked read needs their ranks too.
@@ -125,10 +126,10 @@ impl Readers {
         let authors = snapshot.state.authors.into_iter().collect();
         let mut seed = Seed { authors, entries, token: Some(token), low };
         for _ in 0..ROUNDS {
-            match self.stores.reader_views.seed(user, &seed).await? {
+            match self.stores.views.seed(user, &seed).await? {
                 None => return Ok(true),
                 Some(stale) if stale.is_empty() => {
-                    self.stores.reader_views.finish(user, token, self.stores.clock.now()).await?;
+                    self.stores.views.finish_rebuild(user, token, self.stores.clock.now()).await?;
                     info!(%user, "view rebuilt");
                     self.stores.recorder.count(Metric::Rebuilds, 1);
                     self.store_times(places.read(), &known).await;
@@ -145,14 +146,14 @@ impl Readers {
     pub async fn implied_view(&self, user: UserId) -> Result<(Vec<PairFacts>, Vec<(FeedKey, Rank)>, Option<FeedKey>)> {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
-        let (posts, low) = self.newest(&Facts(&*self.stores.posts), &snapshot).await?;
+        let (posts, low) = self.newest(&FactSource(&self.stores.facts), &snapshot).await?;
         Ok((pairs, posts.iter().map(|post| (post.key(), post.rank())).collect(), low))
     }
 
     /// Returns the newest posts of a feed, as many as a rebuild stores, and the lowest of them if there are older
     /// posts.
     async fn newest<P: Placed>(&self, source: &dyn Source<P>, snapshot: &Snapshot) -> Result<(Vec<P>, Option<FeedKey>)> {
-        let mut merge = Merge::new(source, &*self.stores.posts, Lane::of(snapshot, Status::All), None);
+        let mut merge = Merge::new(source, &self.stores.facts, Lane::of(snapshot, Status::All), None);
         let posts = merge.take(self.feed_cap.filled()).await?;
         let has_more = merge.next().await?.is_some();
         let low = posts.last().filter(|_| has_more).map(P::key);
@@ -161,8 +162,8 @@ impl Readers {
 
     /// Returns a seed with fresh facts of these authors only.
     async fn reload(&self, user: UserId, stale: &[UserId], seed: &Seed) -> Result<Seed> {
-        let edges: Vec<Edge> = self.stores.edges.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
-        self.stores.reader_views.open_gate(user, &edges).await?;
+        let edges: Vec<Edge> = self.stores.facts.edges(user, stale).await?.into_values().filter(|edge| edge.following).collect();
+        self.stores.views.open_gate(user, &edges).await?;
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
         for edge in &edges {
             // If an edge has changed again, the request that changed it updates the view.
@@ -180,7 +181,7 @@ impl Readers {
         if !state.meta.feed || now.ms() < state.meta.touched.ms() + TOUCH_INTERVAL_MS {
             return;
         }
-        logged!(self.stores.reader_views.touch(user, now, ranked).await, "could not extend the lifetime of a view", %user);
+        logged!(self.stores.views.touch(user, now, ranked).await, "could not extend the lifetime of a view", %user);
     }
 }
 

@@ -15,10 +15,10 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, FeedKey, MOST_TIMES, Post, PostId, PostSummary, PostTimes, Seq, UserId};
+use tidemark_domain::{AuthorHead, FeedKey, MOST_TIMES, Post, PostId, PostSummary, PostTimes, Seq, Store, UserId, store::Result};
+use tidemark_facts::Facts;
 
-use super::{PairFacts, Readers, timeline::Source};
-use crate::ports::{Posts, Result, Store};
+use super::{PairFacts, Readers, merge::Source};
 
 /// The times of an author's posts are stored from this many followers on.
 const MANY_FOLLOWERS: u64 = 1_000;
@@ -37,15 +37,15 @@ pub(super) struct Authors {
 
 /// Finds places of posts by the known times, and in the facts.
 pub(super) struct Places<'a> {
-    posts: &'a dyn Posts,
+    facts: &'a Facts,
     times: &'a HashMap<UserId, PostTimes>,
     /// Authors with many followers whose posts were read from the facts.
     read: Mutex<BTreeSet<UserId>>,
 }
 
 impl<'a> Places<'a> {
-    pub(super) fn new(posts: &'a dyn Posts, authors: &'a Authors) -> Self {
-        Self { posts, times: &authors.times, read: Mutex::default() }
+    pub(super) fn new(facts: &'a Facts, authors: &'a Authors) -> Self {
+        Self { facts, times: &authors.times, read: Mutex::default() }
     }
 
     /// Returns the authors whose times should be stored.
@@ -62,7 +62,7 @@ impl Source<FeedKey> for Places<'_> {
         let unknown: Vec<Seq> = seqs.iter().filter(|seq| !is_known(seq)).copied().collect();
         let mut keys = known.map_or_else(Vec::new, |times| times.keys(author, seqs));
         if !unknown.is_empty() {
-            let posts = self.posts.posts_of(author, &unknown).await?;
+            let posts = self.facts.posts_of(author, &unknown).await?;
             if posts.iter().any(|post| post.delivery.followers >= MANY_FOLLOWERS) {
                 self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(author);
             }
@@ -78,9 +78,9 @@ impl Readers {
     /// repairs: a record in Redis may be the cause of what they repair.
     pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors> {
         if facts_alone {
-            return Ok(Authors { heads: self.stores.posts.heads(authors).await?, times: HashMap::new() });
+            return Ok(Authors { heads: self.stores.facts.heads(authors).await?, times: HashMap::new() });
         }
-        let known = match self.outage.checked(self.stores.head_views.authors(authors)).await {
+        let known = match self.outage.checked(self.stores.views.known_authors(authors)).await {
             // Heads may lack posts that are delivered already.
             Err(error) if error.store() == Store::Views => HashMap::new(),
             known => known?,
@@ -93,7 +93,7 @@ impl Readers {
         let missing = authors.iter().copied().filter(|author| !heads.contains_key(author));
         // A rebuild may miss many heads. Only those that many readers need are worth a lease.
         let (busy, others): (Vec<UserId>, Vec<UserId>) = missing.partition(|author| times.contains_key(author));
-        let (busy, others) = futures::try_join!(self.heads_of_facts(&busy), self.stores.posts.heads(&others))?;
+        let (busy, others) = futures::try_join!(self.heads_of_facts(&busy), self.stores.facts.heads(&others))?;
         heads.extend(busy.into_iter().chain(others));
         Ok(Authors { heads, times })
     }
@@ -103,9 +103,9 @@ impl Readers {
     pub(crate) async fn pairs_of_posts(&self, user: UserId, posts: &BTreeMap<UserId, Vec<Seq>>) -> Result<Vec<PairFacts>> {
         let authors: Vec<UserId> = posts.keys().copied().collect();
         let (known, edges, reads) = futures::join!(
-            self.outage.checked(self.stores.head_views.heads(&authors)),
-            self.stores.edges.edges(user, &authors),
-            self.stores.reads.reads(user, &authors),
+            self.outage.checked(self.stores.views.heads(&authors)),
+            self.stores.facts.edges(user, &authors),
+            self.stores.facts.reads(user, &authors),
         );
         let (mut edges, mut reads, responds) = (edges?, reads?, known.is_ok());
         let mut heads = known.unwrap_or_default();
@@ -114,7 +114,7 @@ impl Readers {
         let (mut old, missing): (Vec<UserId>, Vec<UserId>) =
             authors.iter().copied().partition(|author| !responds || is_known(author));
         old.retain(|author| heads.get(author).is_none_or(|head| posts[author].iter().any(|&seq| seq > head.latest_seq)));
-        let (missing, old) = futures::try_join!(self.heads_of_facts(&missing), self.stores.posts.heads(&old))?;
+        let (missing, old) = futures::try_join!(self.heads_of_facts(&missing), self.stores.facts.heads(&old))?;
         heads.extend(missing.into_iter().chain(old));
         let pair = |author| PairFacts {
             author,
@@ -150,9 +150,9 @@ impl Readers {
         let few: Vec<PostId> = few.iter().flat_map(|(author, seqs)| seqs.iter().map(|&seq| PostId::new(*author, seq))).collect();
         let many = many.into_iter().map(async |(author, mut seqs)| {
             seqs.sort_unstable_by(|a, b| b.cmp(a));
-            self.stores.posts.posts_of(author, &seqs).await
+            self.stores.facts.posts_of(author, &seqs).await
         });
-        let (few, many) = futures::try_join!(self.stores.posts.posts(&few), try_join_all(many))?;
+        let (few, many) = futures::try_join!(self.stores.facts.posts(&few), try_join_all(many))?;
         Ok(few.into_values().chain(many.into_iter().flatten()).collect())
     }
 
@@ -161,9 +161,9 @@ impl Readers {
         if authors.is_empty() {
             return Ok(HashMap::new());
         }
-        let (views, token) = (&self.stores.head_views, (self.stores.random)());
+        let (views, token) = (&self.stores.views, (self.stores.random)());
         let leased = logged!(views.lease_heads(authors, token).await, "heads not leased").unwrap_or_default();
-        let heads = self.stores.posts.heads(authors).await?;
+        let heads = self.stores.facts.heads(authors).await?;
         let filled: Vec<(UserId, AuthorHead)> =
             leased.into_iter().map(|author| (author, heads.get(&author).cloned().unwrap_or_default())).collect();
         logged!(views.fill_heads(&filled, token).await, "heads not stored");
@@ -179,7 +179,7 @@ impl Readers {
     }
 
     async fn store_times_of(&self, author: UserId, head: &AuthorHead, known: Option<&PostTimes>) -> Result<()> {
-        let (views, token) = (&self.stores.head_views, (self.stores.random)());
+        let (views, token) = (&self.stores.views, (self.stores.random)());
         if !views.lease_times(author, token).await? {
             return Ok(());
         }
@@ -190,7 +190,7 @@ impl Readers {
             let above = seqs.last().filter(|_| seqs.len() == MOST_TIMES).map_or(0, |oldest| oldest - 1);
             times = PostTimes { above, ..PostTimes::default() };
         }
-        let posts = self.stores.posts.posts_of(author, &seqs).await?;
+        let posts = self.stores.facts.posts_of(author, &seqs).await?;
         // The head may be older than a deletion, but no item of a post is missing unless its author is erased.
         if posts.len() < seqs.len() {
             return Ok(());

@@ -1,9 +1,9 @@
 //! The read posts of one author, as one reader sees them, from the views or the facts.
 
-use tidemark_domain::{AuthorState, Seq, SeqSet, UserId};
+use tidemark_domain::{AuthorState, Seq, SeqSet, UserId, store::Result};
+use tidemark_views::{KnownReader, Marks};
 
 use super::{PairFacts, Readers};
-use crate::ports::{KnownReader, Marks, Result};
 
 /// The posts of an author that are read, and those that count as unread, as one caller sees them.
 #[derive(Debug, Clone)]
@@ -94,9 +94,9 @@ impl Readers {
 
     /// Reads the marks of an author without a follow, and stores them under a lease, which a mark removes.
     async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight> {
-        let (views, token) = (&self.stores.reader_views, (self.stores.random)());
+        let (views, token) = (&self.stores.views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
-        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
+        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.facts.is_blocked(reader, author))?;
         if flags.state.is_some() {
             return Ok(Sight::Facts(Box::new(flags)));
         }
@@ -109,13 +109,13 @@ impl Readers {
     pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks> {
         let authors = [author];
         let (mut reads, blocked) =
-            futures::try_join!(self.stores.reads.reads(reader, &authors), self.stores.reactions.is_blocked(reader, author))?;
+            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.is_blocked(reader, author))?;
         Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocked))
     }
 
     /// Returns what a reader sees of an author's posts, from the facts.
     pub(super) async fn sight_of_facts(&self, reader: UserId, author: UserId) -> Result<Sight> {
-        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.reactions.is_blocked(reader, author))?;
+        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.facts.is_blocked(reader, author))?;
         Ok(if blocked { Sight::Blocked } else { Sight::Facts(Box::new(flags)) })
     }
 }

@@ -1,9 +1,9 @@
 //! Updates of one reader's view after a change of an edge or a read state.
 
-use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, UserId};
+use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, StoreError, UserId, store::Result};
+use tidemark_views::{Gate, Rebuild, Seed};
 
-use super::{PairFacts, Readers, shared::Places, timeline::Source};
-use crate::ports::{Gate, Rebuild, Result, Seed, StoreError};
+use super::{PairFacts, Readers, merge::Source, shared::Places};
 
 /// The number of times that facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;
@@ -13,7 +13,7 @@ impl Readers {
     /// merges their facts, and removes the others. The result depends on the facts alone, so any number of these
     /// updates may run, in any order. Does nothing if there is no view.
     pub async fn sync(&self, user: UserId, authors: &[UserId]) -> Result<()> {
-        let edges = self.stores.edges.edges(user, authors).await?.into_values().collect();
+        let edges = self.stores.facts.edges(user, authors).await?.into_values().collect();
         self.sync_edges(user, edges).await
     }
 
@@ -26,14 +26,14 @@ impl Readers {
             // they are in the author's field. The author's own marks know whether this user blocks the author.
             let gone_pairs = gone.iter().map(|tombstone| (tombstone.author, user));
             let pairs: Vec<(UserId, UserId)> = authors.iter().map(|&author| (user, author)).chain(gone_pairs).collect();
-            self.stores.reader_views.forget_marks(&pairs).await?;
+            self.stores.views.forget_marks(&pairs).await?;
             for tombstone in &gone {
-                self.stores.reader_views.drop_author(tombstone).await?;
+                self.stores.views.drop_author(tombstone).await?;
             }
             if live.is_empty() {
                 return Ok(());
             }
-            let Some(opened) = self.stores.reader_views.open_gate(user, &live).await? else { return Ok(()) };
+            let Some(opened) = self.stores.views.open_gate(user, &live).await? else { return Ok(()) };
             let mut again = Vec::new();
             for (edge, opened) in live.iter().zip(opened) {
                 match opened {
@@ -41,7 +41,7 @@ impl Readers {
                     Gate::Stale => again.push(edge.author),
                     Gate::Opening => match self.author_seed(user, edge, round > 0).await? {
                         None => again.push(edge.author),
-                        Some(seed) => match self.stores.reader_views.seed(user, &seed).await? {
+                        Some(seed) => match self.stores.views.seed(user, &seed).await? {
                             None => return Ok(()),
                             Some(stale) => again.extend(stale),
                         },
@@ -51,7 +51,7 @@ impl Readers {
             if again.is_empty() {
                 return Ok(());
             }
-            let (mut known, now) = (self.stores.edges.edges(user, &again).await?, self.stores.clock.now());
+            let (mut known, now) = (self.stores.facts.edges(user, &again).await?, self.stores.clock.now());
             // Without an edge, an erasure has removed the follow and its tombstone.
             let of = |edge: Edge| known.remove(&edge.author).unwrap_or_else(|| edge.ended(now));
             edges = live.into_iter().filter(|edge| again.contains(&edge.author)).map(of).collect();
@@ -64,7 +64,7 @@ impl Readers {
         for _ in 0..ROUNDS {
             let pair = self.pair(user, author).await?;
             if pair.live_edge().is_none() {
-                self.stores.reader_views.forget_marks(&[(user, author)]).await?;
+                self.stores.views.forget_marks(&[(user, author)]).await?;
             }
             if self.seed_reads(user, &[&pair]).await?.is_empty() {
                 return Ok(());
@@ -81,7 +81,7 @@ impl Readers {
         if !unfollowed.is_empty() {
             self.sync(user, &unfollowed).await?;
             let marks: Vec<(UserId, UserId)> = unfollowed.iter().map(|&author| (user, author)).collect();
-            self.stores.reader_views.forget_marks(&marks).await?;
+            self.stores.views.forget_marks(&marks).await?;
         }
         for author in self.seed_reads(user, pairs).await? {
             self.sync_reads(user, author).await?;
@@ -99,7 +99,7 @@ impl Readers {
         if authors.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.stores.reader_views.seed(user, &Seed { authors, ..Seed::default() }).await?.unwrap_or_default())
+        Ok(self.stores.views.seed(user, &Seed { authors, ..Seed::default() }).await?.unwrap_or_default())
     }
 
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
@@ -111,15 +111,15 @@ impl Readers {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(
             self.authors(&authors, again),
-            self.stores.edges.edges(user, &authors),
-            self.stores.reads.reads(user, &authors),
+            self.stores.facts.edges(user, &authors),
+            self.stores.facts.reads(user, &authors),
         )?;
         let current = edges.get(&edge.author).filter(|current| current.following && current.rev == edge.rev);
         let (Some(edge), head) = (current, known.heads.get(&edge.author).cloned().unwrap_or_default()) else { return Ok(None) };
         let state = AuthorState::from_facts(edge, &head, &reads.get(&edge.author).cloned().unwrap_or_default());
         let most = if edge.muted.is_some() { 0 } else { self.feed_cap.filled() };
         let newest = head.feed_seqs(edge.floor, head.latest_seq, most);
-        let places = Places::new(&*self.stores.posts, &known);
+        let places = Places::new(&self.stores.facts, &known);
         let entries = places.load(edge.author, &newest).await?;
         let top = FeedKey { at: head.latest_at, post: PostId::new(edge.author, head.latest_seq) };
         let low = (newest.len() == self.feed_cap.filled()).then(|| entries.last().copied().unwrap_or(top));

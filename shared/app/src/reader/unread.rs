@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use tidemark_domain::{AuthorState, FeedKey, PostId, ReaderState, Timestamp, UserId};
+use tidemark_domain::{AuthorState, FeedKey, PostId, ReaderState, Timestamp, UserId, store::Result};
 
 use super::Readers;
-use crate::ports::Result;
 
 impl Readers {
     /// Returns the authors with unread posts and the numbers of these posts. The author of the most recent post is

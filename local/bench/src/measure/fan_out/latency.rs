@@ -15,8 +15,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde::Serialize;
 use tidemark::{
     App,
-    domain::{PostId, UserId},
-    ports::StoreError,
+    domain::{PostId, StoreError, UserId},
 };
 use tokio::sync::Mutex;
 
@@ -163,9 +162,9 @@ async fn reads(reader: &App, followers: &[UserId], count: usize) -> anyhow::Resu
 }
 
 async fn page(reader: &App, user: UserId) -> Result<(), StoreError> {
-    let view = reader.stores.reader_views.view(user, ENTRIES).await?;
+    let view = reader.stores.views.reader_view(user, ENTRIES).await?;
     let shown: Vec<PostId> = view.into_iter().flat_map(|view| view.entries).take(SHOWN).map(|entry| entry.post).collect();
-    reader.stores.post_views.summaries(&shown).await.map(|_| ())
+    reader.stores.views.summaries(&shown).await.map(|_| ())
 }
 
 /// The server has the first processor, and goes before everything else there, such as threads of the kernel. This

@@ -13,9 +13,10 @@ use tidemark::{
     domain::{
         AuthorHead, AuthorState, Edge, FeedKey, Modes, NewPost, PostId, ReadState, Timestamp, UserId, reader_state::RECENT_FIELDS,
     },
-    ports::{FanOut, Published, Rebuild, Seed, Task},
-    queue,
+    facts::Published,
+    queue::{self, FanOut, Task},
     telemetry::EmbeddedMetrics,
+    views::{Rebuild, Seed},
 };
 use tidemark_local::{
     Options, Stack,
@@ -84,13 +85,13 @@ impl Worker {
             let at = Timestamp::from_ms(START_MS + (entries.len() as u64 + number) * STEP_MS);
             let post = FeedKey { at, post: PostId::new(author, posts + number) };
             let users: Vec<UserId> = self.followers.iter().copied().filter(|user| user.get() % 9 >= number).collect();
-            self.app.stores.reader_views.deliver(&users, post, Modes::default(), false).await?;
+            self.app.stores.views.deliver(&users, post, Modes::default(), false).await?;
         }
         Ok(())
     }
 
     async fn make_live(&self, user: UserId, entries: &[FeedKey]) -> anyhow::Result<()> {
-        let views = &self.app.stores.reader_views;
+        let views = &self.app.stores.views;
         let since = Timestamp::from_ms(START_MS);
         let authors: Vec<UserId> = (AUTHOR..=AUTHOR + OTHERS).filter_map(UserId::new).collect();
         let edge = |author| Edge { following: true, since, rev: 1, ..Edge::never(user, author) };
@@ -101,10 +102,10 @@ impl Worker {
             (edge.author, AuthorState::from_facts(edge, &head, &ReadState::default()))
         });
         let seed = Seed { authors: states.collect(), entries: entries.to_vec(), token: Some(1), low: None };
-        views.begin(user, 1, since, Rebuild::Anew).await?;
+        views.begin_rebuild(user, 1, since, Rebuild::Anew).await?;
         views.open_gate(user, &edges).await?;
         views.seed(user, &seed).await?;
-        views.finish(user, 1, self.app.stores.clock.now()).await?;
+        views.finish_rebuild(user, 1, self.app.stores.clock.now()).await?;
         Ok(())
     }
 
@@ -119,7 +120,7 @@ impl Worker {
         let author = UserId::new(AUTHOR).context("an author")?;
         let new = NewPost::titled(author, "measured");
         let followers = self.followers.len() as u64;
-        let published = self.app.stores.posts.publish(&new, followers, None, self.app.stores.clock.now()).await?;
+        let published = self.app.stores.facts.publish_post(&new, followers, None, self.app.stores.clock.now()).await?;
         let Published::Created(post, head) = published else { anyhow::bail!("{published:?}") };
         let fan_out = FanOut { pages: u16::try_from(self.followers.len().div_ceil(PAGE))?, ..FanOut::of(&post, &head) };
         let bodies: Vec<String> = self

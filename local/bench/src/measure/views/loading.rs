@@ -3,8 +3,7 @@
 use anyhow::ensure;
 use tidemark::{
     domain::{Modes, UserId},
-    ports::{Begun, ReaderViews, Rebuild, Seed},
-    views::Redis,
+    views::{Begun, Rebuild, Seed, Views},
 };
 
 use crate::measure::world::{Facts, World};
@@ -20,7 +19,7 @@ pub(super) enum Origin {
     Delivered,
 }
 
-pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow::Result<()> {
+pub(super) async fn load(views: &Views, world: &World, origin: Origin) -> anyhow::Result<()> {
     let posts = if origin == Origin::Seeded { world.posts_of_each } else { 0 };
     for &user in &world.readers {
         rebuild(views, world, user, world.facts(user, posts)).await?;
@@ -35,12 +34,12 @@ pub(super) async fn load(views: &Redis, world: &World, origin: Origin) -> anyhow
 }
 
 /// The steps of `Readers::rebuild`, with these facts.
-async fn rebuild(views: &Redis, world: &World, user: UserId, facts: Facts) -> anyhow::Result<()> {
+async fn rebuild(views: &Views, world: &World, user: UserId, facts: Facts) -> anyhow::Result<()> {
     let Facts { edges, authors, entries, low } = facts;
-    ensure!(views.begin(user, TOKEN, world.now(), Rebuild::Anew).await? == Begun::Begun, "no rebuild begun");
+    ensure!(views.begin_rebuild(user, TOKEN, world.now(), Rebuild::Anew).await? == Begun::Begun, "no rebuild begun");
     ensure!(views.open_gate(user, &edges).await?.is_some(), "no view to open_gate authors to");
     let seed = Seed { authors, entries, token: Some(TOKEN), low };
     ensure!(views.seed(user, &seed).await? == Some(Vec::new()), "facts refused");
-    ensure!(views.finish(user, TOKEN, world.now()).await?, "rebuild not finished");
+    ensure!(views.finish_rebuild(user, TOKEN, world.now()).await?, "rebuild not finished");
     Ok(())
 }

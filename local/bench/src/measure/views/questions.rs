@@ -5,8 +5,7 @@ use redis::{Cmd, Value, aio::MultiplexedConnection};
 use serde::Serialize;
 use tidemark::{
     domain::{FeedKey, PostId, PostSummary, Rank, UserId},
-    ports::{PostViews, ReaderViews, View},
-    views::{Redis, keys},
+    views::{View, Views, keys},
 };
 
 use super::{
@@ -83,7 +82,7 @@ pub(super) fn kinds() -> Vec<Kind> {
 
 /// A server full of readers, and two connections to it.
 pub(super) struct Readers {
-    views: Redis,
+    views: Views,
     plain: MultiplexedConnection,
     few: Followers,
     many: Followers,
@@ -104,7 +103,7 @@ impl Followers {
         Self { unread: shape.authors as u64 * shape.posts, world, newest }
     }
 
-    async fn load(&self, views: &Redis, plain: &mut MultiplexedConnection) -> anyhow::Result<()> {
+    async fn load(&self, views: &Views, plain: &mut MultiplexedConnection) -> anyhow::Result<()> {
         loading::load(views, &self.world, Origin::Seeded).await?;
         let summary = |post: &FeedKey| PostSummary {
             id: post.post,
@@ -114,7 +113,7 @@ impl Followers {
             rank: Rank::default(),
             deleted: false,
         };
-        views.remember(&self.newest.iter().map(|post| (summary(post), None)).collect::<Vec<_>>(), None).await?;
+        views.remember_posts(&self.newest.iter().map(|post| (summary(post), None)).collect::<Vec<_>>(), None).await?;
         let title = |post: &FeedKey| redis::cmd("HSET").arg(source_post(post)).arg("title").arg(TITLE).clone();
         let mut commands: Vec<Cmd> = self.newest.iter().map(title).collect();
         for &user in &self.world.readers {
@@ -156,7 +155,7 @@ impl Readers {
                 ensure!(view.entries == of.newest && view.state.unread_total() == of.unread, "a wrong deep page");
             }
             (Question::UnreadTotal, Way::Views) => {
-                let view = views.view(user, 0).await?.context("no view")?;
+                let view = views.reader_view(user, 0).await?.context("no view")?;
                 ensure!(view.state.unread_total() == of.unread, "a wrong total");
             }
             (Question::FirstPage, Way::BareCommands) => {
@@ -196,8 +195,8 @@ impl Readers {
 }
 
 /// A page of Tidemark's feed: the view and the summaries of its posts.
-async fn page(views: &Redis, user: UserId, newest: usize, depth: usize) -> anyhow::Result<View> {
-    let view = views.view(user, newest).await?.context("no view")?;
+async fn page(views: &Views, user: UserId, newest: usize, depth: usize) -> anyhow::Result<View> {
+    let view = views.reader_view(user, newest).await?.context("no view")?;
     let posts: Vec<PostId> = view.entries.iter().skip(depth).take(PAGE).map(|entry| entry.post).collect();
     ensure!(views.summaries(&posts).await?.len() == PAGE, "summaries are missing");
     Ok(view)

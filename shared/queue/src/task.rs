@@ -1,26 +1,10 @@
-//! Ports of fan-outs: tasks, their queues, and the progress in pages.
+//! Tasks of the fan-out queue.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use tidemark_domain::{FeedKey, Modes, Post, PostId, Rank, Seq, Step, Timestamp, UserId};
-
-use crate::error::Result;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FanOutKind {
-    Deliver,
-    Retract,
-}
-
-impl FanOutKind {
-    /// A live post is delivered, a deleted one retracted.
-    pub fn of(post: &Post) -> Self {
-        if post.deleted { Self::Retract } else { Self::Deliver }
-    }
-}
+use tidemark_domain::{AuthorHead, FanOutKind, FeedKey, Modes, Post, PostId, Rank, Seq, Step, Timestamp, UserId, store::Result};
 
 /// The post of a fan-out, with everything that a worker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +21,29 @@ pub struct FanOut {
     /// The author's modes after this post.
     #[serde(default, skip_serializing_if = "Modes::is_push_alone")]
     pub modes: Modes,
+}
+
+impl FanOut {
+    /// Returns the fan-out that a post needs: a delivery if it is live, a retraction if it is a tombstone.
+    pub fn of(post: &Post, head: &AuthorHead) -> Self {
+        Self {
+            kind: FanOutKind::of(post),
+            post: post.id,
+            at: post.created_at,
+            pages: if post.deleted { post.delivery.retraction_pages } else { post.delivery.pages },
+            deletions: head.deletions(),
+            modes: head.modes,
+        }
+    }
+
+    /// Returns whether the fan-out still applies: a deleted post is not delivered, a live post is not retracted.
+    pub fn is_wanted(&self, post: &Post) -> bool {
+        self.kind == FanOutKind::of(post)
+    }
+
+    pub fn key(&self) -> FeedKey {
+        FeedKey { at: self.at, post: self.post }
+    }
 }
 
 /// A post of a [`Task::Move`], with what it adds to its scores.
@@ -63,7 +70,7 @@ impl MovedPost {
     }
 }
 
-/// Work of the fan-out queue. A new kind also needs a place in [`Worker`](crate::Worker) and
+/// Work of the fan-out queue. A new kind also needs a place in the `Worker` of the use cases and in
 /// [`Task::is_missed_by_views`]. Its message has the number of its failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -151,34 +158,5 @@ pub trait TaskQueue: Send + Sync {
     async fn send(&self, tasks: &[Task]) -> Result<()> {
         self.send_after(tasks, Duration::ZERO).await
     }
-    async fn ping(&self) -> Result<()>;
-}
-
-/// The queue of dead letters.
-#[async_trait]
-pub trait Failures: Send + Sync {
-    /// Returns the approximate number of messages.
-    async fn waiting(&self) -> Result<u64>;
-    /// Sends a message about something that no attempt can do.
-    async fn give_up(&self, what: &str) -> Result<()>;
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
-    pub pages_done: u64,
-    /// Followers handled in these pages.
-    pub handled: u64,
-}
-
-#[async_trait]
-pub trait ProgressViews: Send + Sync {
-    /// Stores that the pages of a fan-out were sent, or left to reconcile.
-    async fn note_sent(&self, kind: FanOutKind, post: PostId) -> Result<()>;
-    /// Returns whether the pages were sent, or one of them is done.
-    async fn was_sent(&self, kind: FanOutKind, post: PostId) -> Result<bool>;
-    /// Stores that a page is done. A page counts once. Returns the progress after it.
-    async fn page_done(&self, kind: FanOutKind, post: PostId, page: u16, handled: u64) -> Result<Progress>;
-    /// Returns the progress, and which of the first `pages` pages are not done.
-    async fn progress(&self, kind: FanOutKind, post: PostId, pages: u16) -> Result<(Progress, Vec<u16>)>;
     async fn ping(&self) -> Result<()>;
 }

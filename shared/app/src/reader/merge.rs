@@ -4,13 +4,11 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, PostSummary, Seq, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, AuthorState, FeedKey, Post, PostId, PostSummary, Seq, Timestamp, UserId, store::Result};
+use tidemark_facts::Facts;
 
 use super::{Readers, Snapshot, Status};
-use crate::{
-    PARALLEL,
-    ports::{Posts, Result},
-};
+use crate::PARALLEL;
 
 /// The number of posts of one author in the first load, and in each later load.
 const FIRST_LOAD: usize = 10;
@@ -47,10 +45,10 @@ pub(super) trait Source<P>: Send + Sync {
 }
 
 /// The posts themselves, from the facts.
-pub(super) struct Facts<'a>(pub(super) &'a dyn Posts);
+pub(super) struct FactSource<'a>(pub(super) &'a Facts);
 
 #[async_trait]
-impl Source<Post> for Facts<'_> {
+impl Source<Post> for FactSource<'_> {
     async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
         let posts = self.0.posts_of(author, seqs).await?;
         Ok(posts.into_iter().filter(Post::is_in_feeds).collect())
@@ -173,7 +171,7 @@ impl<'a, P: Placed> Lane<'a, P> {
 /// The merge. [`Merge::next`] returns posts newest first, each once.
 pub(super) struct Merge<'a, P> {
     source: &'a dyn Source<P>,
-    posts: &'a dyn Posts,
+    facts: &'a Facts,
     lanes: Vec<Lane<'a, P>>,
     heap: BinaryHeap<(FeedKey, usize)>,
     before: Option<FeedKey>,
@@ -182,8 +180,8 @@ pub(super) struct Merge<'a, P> {
 
 impl<'a, P: Placed> Merge<'a, P> {
     /// Merges lanes, strictly below `before`.
-    pub(super) fn new(source: &'a dyn Source<P>, posts: &'a dyn Posts, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
-        Self { source, posts, lanes, heap: BinaryHeap::new(), before, started: false }
+    pub(super) fn new(source: &'a dyn Source<P>, facts: &'a Facts, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
+        Self { source, facts, lanes, heap: BinaryHeap::new(), before, started: false }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<P>> {
@@ -223,7 +221,7 @@ impl<'a, P: Placed> Merge<'a, P> {
         if let Some(before) = self.before {
             let mut later: Vec<&mut Lane<'_, P>> = self.lanes.iter_mut().filter(|lane| lane.latest_at > before.at).collect();
             for lanes in later.chunks_mut(PARALLEL) {
-                let last = try_join_all(lanes.iter().map(|lane| self.posts.last_at(lane.author, before.at))).await?;
+                let last = try_join_all(lanes.iter().map(|lane| self.facts.last_post_at(lane.author, before.at))).await?;
                 for (lane, last) in lanes.iter_mut().zip(last) {
                     // The merge loads a lane only if its bound is among the newest, so an exact one saves loads.
                     lane.upto = lane.upto.min(last.map_or(0, |last| last.post.seq));

@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-
-use crate::error::{Result, StoreError};
+use tidemark_domain::{StoreError, store::Result};
 
 /// The time limit of one change: well below the ten seconds that a function has for a request.
 const PATIENCE: Duration = Duration::from_secs(6);

@@ -1,4 +1,4 @@
-//! The error type of all stores.
+//! [`StoreError`]: the one error of all stores.
 
 use std::{error::Error, fmt};
 
@@ -71,7 +71,7 @@ impl StoreError {
     }
 
     /// Returns whether a store did not respond, in contrast to an unexpected response.
-    pub(crate) fn is_unavailable(&self) -> bool {
+    pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 }
