@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tidemark::domain::Budget;
 use tidemark_local::RedisData;
 use tidemark_tests::{request_limits, until, world_with};
 
@@ -116,6 +117,14 @@ fn every_kind_of_request_has_its_own_bucket() {
             assert_eq!(world.stranger(None).get("/v1/health").await.status, 200, "health has no limit");
         }
     });
+}
+
+#[test]
+fn exactly_the_requests_that_change_nothing_take_from_the_reads() {
+    for route in crate::openapi::routes().filter(|route| !route.key.ends_with(" /v1/health")) {
+        let budget = route.policy.budget.expect(route.key);
+        assert_eq!(budget == Budget::Reads, route.key.starts_with("GET "), "{}", route.key);
+    }
 }
 
 #[test]

@@ -11,13 +11,14 @@ mod status;
 
 use tidemark::{
     App, Hiding,
-    http::{Kind, bodies::*, operation, routes},
+    http::{Budget, Kind, Policy, bodies::*, operation, routes},
     views::List,
 };
 
 routes!(|app: &App, request| [
     (
         "PUT /v1/following/{author}",
+        Policy::takes(Budget::Follows),
         edges::follow(app, &request),
         operation("relations", "follow", "Follow an author, and set a preference")
             .describe("A repetition sets another preference. Without a body it changes nothing.")
@@ -35,6 +36,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/following/{author}",
+        Policy::takes(Budget::Follows),
         edges::unfollow(app, &request),
         operation("relations", "unfollow", "Unfollow an author")
             .describe("Removes the author's posts from the feed and discards which were unread. A later follow begins again.")
@@ -42,6 +44,7 @@ routes!(|app: &App, request| [
     ),
     (
         "POST /v1/following",
+        Policy::takes(Budget::Follows),
         edges::follow_many(app, &request),
         operation("relations", "followMany", "Follow up to 50 authors, each independent of the others")
             .accepts::<FollowManyRequest>()
@@ -49,6 +52,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/users/{user}/following",
+        Policy::takes(Budget::Reads),
         lists::page(app, &request, List::Following),
         operation("relations", "listFollowing", "List the authors that a user follows, newest first")
             .returns::<RelationPage>("A page.")
@@ -58,6 +62,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/users/{user}/followers",
+        Policy::takes(Budget::Reads),
         lists::page(app, &request, List::Fans),
         operation("relations", "listFollowers", "List a user's followers, newest first")
             .describe("The list is complete for any number of followers.")
@@ -68,12 +73,14 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/users/{user}/counters",
+        Policy::takes(Budget::Reads),
         status::counters(app, &request),
         operation("relations", "getCounters", "Get a user's counters")
             .returns::<Counters>("Exact counts; zeros for an unknown user."),
     ),
     (
         "GET /v1/relations/{user}",
+        Policy::takes(Budget::Reads),
         status::of_one(app, &request),
         operation("relations", "getRelation", "Get the relation between the caller and a user")
             .returns::<Relation>("Both directions, or the requested one.")
@@ -81,6 +88,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/relations",
+        Policy::takes(Budget::Reads),
         status::of_many(app, &request),
         operation("relations", "listRelations", "Get the relations between the caller and up to 100 users")
             .returns::<Relations>("One item for each user, in the order of the request.")
@@ -88,6 +96,7 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/mutes/{user}",
+        Policy::takes(Budget::Follows),
         edges::hide(app, &request, Hiding::Mute, true),
         operation("relations", "mute", "Mute a user")
             .describe(
@@ -101,6 +110,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/mutes/{user}",
+        Policy::takes(Budget::Follows),
         edges::hide(app, &request, Hiding::Mute, false),
         operation("relations", "unmute", "End a mute")
             .describe("The user's posts since the follow come back, with their read state.")
@@ -108,6 +118,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/mutes",
+        Policy::takes(Budget::Reads),
         lists::hidden(app, &request, Hiding::Mute),
         operation("relations", "listMutes", "List the users whom the caller mutes, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the mute.")
@@ -116,6 +127,7 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/blocks/{user}",
+        Policy::takes(Budget::Follows),
         edges::hide(app, &request, Hiding::Block, true),
         operation("relations", "block", "Block a user")
             .describe(
@@ -129,6 +141,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/blocks/{user}",
+        Policy::takes(Budget::Follows),
         edges::hide(app, &request, Hiding::Block, false),
         operation("relations", "unblock", "End a block")
             .describe("The follows that the block ended do not come back.")
@@ -136,6 +149,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/blocks",
+        Policy::takes(Budget::Reads),
         lists::hidden(app, &request, Hiding::Block),
         operation("relations", "listBlocks", "List the users whom the caller blocks, newest first")
             .returns::<RelationPage>("A page. `since` is the time of the block.")
@@ -144,6 +158,7 @@ routes!(|app: &App, request| [
     ),
     (
         "POST /v1/lists",
+        Policy::takes(Budget::Follows),
         author_lists::make(app, &request),
         operation("lists", "makeList", "Make a list of followed authors")
             .accepts::<MakeListRequest>()
@@ -154,11 +169,13 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/lists",
+        Policy::takes(Budget::Reads),
         author_lists::page(app, &request),
         operation("lists", "listLists", "List the caller's lists, newest first").returns::<AuthorLists>("A page.").page(),
     ),
     (
         "DELETE /v1/lists/{list}",
+        Policy::takes(Budget::Follows),
         author_lists::delete(app, &request),
         operation("lists", "deleteList", "Delete a list")
             .no_content("The caller does not have the list any more.")
@@ -166,6 +183,7 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/lists/{list}/authors/{author}",
+        Policy::takes(Budget::Follows),
         author_lists::set_member(app, &request, true),
         operation("lists", "addMember", "Put an author on a list")
             .returns::<Member>("The author is on the list, until the caller removes or unfollows the author.")
@@ -174,6 +192,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/lists/{list}/authors/{author}",
+        Policy::takes(Budget::Follows),
         author_lists::set_member(app, &request, false),
         operation("lists", "removeMember", "Remove an author from a list")
             .returns::<Member>("The author is not on the list. The response is the same if the author was not.")
@@ -181,6 +200,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/lists/{list}/authors",
+        Policy::takes(Budget::Reads),
         author_lists::members(app, &request),
         operation("lists", "listMembers", "List the authors on a list, the newest follow first")
             .returns::<RelationPage>("A page. `since` is the time of the follow.")

@@ -3,7 +3,7 @@
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use serde_json::{Value, json};
 use tidemark::{
-    App, Denied,
+    App, Denied, ErasedCallers, Price,
     domain::{Budget, Store, StoreError, UserId},
     http::live::{CLAIM, Refusal, ServerMessage, parse_ping},
 };
@@ -65,7 +65,8 @@ pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) 
 
 /// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the response to a refused one.
 async fn refused(app: &App, user: UserId) -> Option<Response> {
-    let refusal = app.admission.access.as_ref()?.pass(user, (Budget::Reads, 1), false).await.err()?;
+    let price = Price { budget: Budget::Reads, tokens: 1 };
+    let refusal = app.admission.access.as_ref()?.pass(user, price, ErasedCallers::Refused).await.err()?;
     let (status, refusal, detail) = match refusal {
         Denied::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
         Denied::Erased => (403, Refusal::Erased, "the caller has asked to leave"),

@@ -7,12 +7,13 @@ mod marks;
 
 use tidemark::{
     App,
-    http::{Kind, bodies::*, operation, routes},
+    http::{Budget, Kind, Policy, bodies::*, operation, routes},
 };
 
 routes!(|app: &App, request| [
     (
         "PUT /v1/posts/{post}/read",
+        Policy::takes(Budget::Marks),
         marks::one(app, &request, true),
         operation("read state", "markPostRead", "Mark a post read")
             .returns::<PostMarked>("The read state, and the counts after the change.")
@@ -21,6 +22,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/posts/{post}/read",
+        Policy::takes(Budget::Marks),
         marks::one(app, &request, false),
         operation("read state", "markPostUnread", "Mark a post unread again")
             .describe("The caller's own posts, and posts from before the follow, stay read.")
@@ -30,6 +32,7 @@ routes!(|app: &App, request| [
     ),
     (
         "POST /v1/reads",
+        Policy::takes(Budget::Marks),
         marks::many(app, &request),
         operation(
             "read state",

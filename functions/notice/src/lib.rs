@@ -5,7 +5,7 @@ mod read;
 
 use tidemark::{
     App,
-    http::{Kind, Problem, bodies::*, operation, routes},
+    http::{Budget, Kind, Policy, Problem, bodies::*, operation, routes},
 };
 
 /// The scope that a caller needs to publish, edit and delete notices, and to see how many users have read a notice.
@@ -14,9 +14,9 @@ const WRITE: &str = "notices:write";
 routes!(|app: &App, request| [
     (
         "POST /v1/notices",
+        Policy::takes(Budget::Posts).scope(WRITE),
         manage::publish(app, &request),
         operation("notices", "publishNotices", "Publish a notice on platforms")
-            .scope(WRITE)
             .accepts::<PublishNoticesRequest>()
             .creates::<PublishedNotices>(
                 "One notice for each platform, in the order of the request. A repeated request gets the first response."
@@ -29,14 +29,15 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/notices",
+        Policy::takes(Budget::Posts).scope(WRITE),
         manage::delete_many(app, &request),
         operation("notices", "deleteNotices", "Delete up to 100 notices")
-            .scope(WRITE)
             .parameters(["notices"])
             .no_content("The notices are in no list and no count. The response is the same if they did not exist."),
     ),
     (
         "GET /v1/notices",
+        Policy::takes(Budget::Reads),
         read::page(app, &request),
         operation("notices", "listNotices", "List a platform's notices, newest first")
             .returns::<NoticePage>("A page.")
@@ -45,6 +46,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/notices/unread",
+        Policy::takes(Budget::Reads),
         read::unread(app, &request),
         operation("notices", "countNotices", "Get the numbers of unread and read notices of a platform")
             .returns::<NoticeCounts>("The live notices that the caller has not read, and those that the caller has read.")
@@ -53,6 +55,7 @@ routes!(|app: &App, request| [
     ),
     (
         "POST /v1/notices/reads",
+        Policy::takes(Budget::Marks),
         read::mark_through(app, &request),
         operation("notices", "markNoticesRead", "Mark a platform's notices read up to a number")
             .accepts::<MarkNoticesReadRequest>()
@@ -61,6 +64,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/notices/{notice}",
+        Policy::takes(Budget::Reads),
         read::one(app, &request),
         operation("notices", "getNotice", "Get a notice")
             .describe("With the scope `notices:write`, the response also has the number of users who have read the notice.")
@@ -69,10 +73,10 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/notices/{notice}",
+        Policy::takes(Budget::Posts).scope(WRITE),
         manage::edit(app, &request),
         operation("notices", "editNotice", "Replace a notice")
             .describe("Fields that are left out are removed, the expiry included.")
-            .scope(WRITE)
             .accepts::<EditNoticeRequest>()
             .returns::<Notice>("The notice after the change.")
             .idempotent()
@@ -80,13 +84,14 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/notices/{notice}",
+        Policy::takes(Budget::Posts).scope(WRITE),
         manage::delete(app, &request),
         operation("notices", "deleteNotice", "Delete a notice")
-            .scope(WRITE)
             .no_content("The notice is in no list and no count. The response is the same if it did not exist."),
     ),
     (
         "PUT /v1/notices/{notice}/read",
+        Policy::takes(Budget::Marks),
         read::mark(app, &request, true),
         operation("notices", "markNoticeRead", "Mark a notice read")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")
@@ -94,6 +99,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/notices/{notice}/read",
+        Policy::takes(Budget::Marks),
         read::mark(app, &request, false),
         operation("notices", "markNoticeUnread", "Mark a notice unread again")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")

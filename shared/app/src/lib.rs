@@ -76,7 +76,7 @@ pub use clock::Clock;
 pub use following::{Following, Hide, Hiding, MOST_HIDDEN, Membership};
 pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
-pub use limits::{AccessCheck, Denied, OverLimit, PerMinute};
+pub use limits::{AccessCheck, Denied, ErasedCallers, OverLimit, PerMinute, Price};
 pub use live::Live;
 pub use marking::{MarkForm, MarkedPost, MarkedPosts, Marking};
 pub use people::{Callers, Cards, People};

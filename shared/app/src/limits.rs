@@ -40,6 +40,20 @@ pub enum Denied {
     Unknown(StoreError),
 }
 
+/// The tokens that a request takes from a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    pub budget: Budget,
+    pub tokens: u32,
+}
+
+/// Whether callers who have asked to leave are let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErasedCallers {
+    Refused,
+    Allowed,
+}
+
 /// Lets requests in: callers who have not asked to leave, within their limits. Clones share the stores.
 #[derive(Clone)]
 pub struct AccessCheck {
@@ -54,9 +68,9 @@ impl AccessCheck {
         Self { stores, outage, per_minute }
     }
 
-    /// Takes the tokens of a request from the user's bucket, and returns whether Redis responded. `of_erased` lets
-    /// erased users pass.
-    pub async fn pass(&self, user: UserId, (budget, tokens): (Budget, u32), of_erased: bool) -> Result<bool, Denied> {
+    /// Takes the tokens of a request from the user's bucket, and returns whether Redis responded.
+    pub async fn pass(&self, user: UserId, price: Price, erased: ErasedCallers) -> Result<bool, Denied> {
+        let Price { budget, tokens } = price;
         let per_minute = self.per_minute[budget as usize];
         let spent = self.stores.views.spend(user, (budget, per_minute), tokens, self.stores.clock.now()).await;
         let (responds, is_away) = (spent.is_ok(), spent.as_ref().is_err_and(StoreError::is_unavailable));
@@ -65,7 +79,7 @@ impl AccessCheck {
             return Err(Denied::OverLimit(OverLimit { budget, per_minute, tokens, left, wait }));
         }
         let may = match access {
-            _ if of_erased => true,
+            _ if erased == ErasedCallers::Allowed => true,
             Some(false) => false,
             Some(true) if self.outage.check().await.is_ok() => true,
             Some(true) | None => self.ask(user, responds).await.map_err(Denied::Unknown)?,
@@ -74,7 +88,7 @@ impl AccessCheck {
     }
 
     /// Takes tokens for the read units of a request beyond those for which it has taken tokens.
-    pub async fn charge(&self, user: UserId, (budget, tokens): (Budget, u32), units: f64) {
+    pub async fn charge(&self, user: UserId, Price { budget, tokens }: Price, units: f64) {
         let paid = UNITS_OF_THE_FIRST_TOKEN + f64::from(tokens.saturating_sub(1)) * UNITS_OF_A_TOKEN;
         let tokens = ((units - paid) / UNITS_OF_A_TOKEN).ceil();
         let per_minute = self.per_minute[budget as usize];

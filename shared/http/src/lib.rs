@@ -5,6 +5,7 @@ mod body;
 pub mod live;
 mod operation;
 mod page;
+mod policy;
 mod problem;
 mod request;
 mod response;
@@ -14,9 +15,11 @@ use std::{pin::pin, time::Duration};
 
 pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
+pub use policy::Policy;
 pub use problem::{FieldError, Kind, Problem};
 pub use request::Request;
 pub use response::Response;
+pub use tidemark_domain::Budget;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use futures::future::{Either, select};
@@ -24,8 +27,8 @@ use lambda_runtime::LambdaEvent;
 use tokio::time::timeout;
 use tracing::{error, info};
 
-use tidemark_app::{AccessCheck, Callers, Recorder, work};
-use tidemark_domain::{Budget, StoreError, UserId};
+use tidemark_app::{AccessCheck, Callers, Price, Recorder, work};
+use tidemark_domain::{StoreError, UserId};
 
 /// A request as API Gateway sends it.
 pub type Event = LambdaEvent<ApiGatewayV2httpRequest>;
@@ -56,20 +59,6 @@ impl Admission {
     }
 }
 
-/// The bucket from which a request of this route is taken.
-fn budget(route: &str) -> Budget {
-    let (method, path) = route.split_once(' ').unwrap_or_default();
-    match path.rsplit_once('/').map(|(_, last)| last) {
-        _ if method == "GET" => Budget::Reads,
-        Some("like" | "favorite") => Budget::Reactions,
-        Some("read" | "reads") => Budget::Marks,
-        _ if ["/v1/following", "/v1/mutes", "/v1/blocks", "/v1/lists"].iter().any(|prefix| path.starts_with(prefix)) => {
-            Budget::Follows
-        }
-        _ => Budget::Posts,
-    }
-}
-
 /// The tokens that a request takes: one for each subject that it names, in query parameters that may be repeated and in
 /// lists in its body. A request that names none takes one.
 fn tokens(request: &Request) -> u32 {
@@ -79,30 +68,20 @@ fn tokens(request: &Request) -> u32 {
 /// No request names more subjects. The script `spend` names it too.
 const MOST_TOKENS: u32 = 500;
 
-/// Returns whether the request begins with a trip to Redis that reads the caller's own view. The check of the limit
-/// shares that trip: both go to the same node, and the check comes first. Other requests may read facts at once.
-fn begins_with_own_view(request: &Request) -> bool {
-    let own_view = ["/v1/feed", "/v1/unread", "/v1/unread/{author}", "/v1/posts/{post}", "/v1/authors/{author}/posts"];
-    let path = request.route().strip_prefix("GET ");
-    // The facts say whether the caller has the list.
-    path.is_some_and(|path| own_view.contains(&path)) && request.query("list").is_none()
-}
-
-/// The routes of a caller who has asked to leave.
-const OF_ERASED: [&str; 2] = ["DELETE /v1/me", "GET /v1/me/erasure"];
-
 /// Runs the handler if the caller may call, within the limits. A request beyond a limit reads no facts. A refusal of
 /// the caller comes before every other problem of the request. Without Redis every successful response is degraded,
 /// also one of a route that reads only facts.
 async fn with_access(
     access: &AccessCheck,
-    caller: UserId,
+    budget: Budget,
+    policy: Policy,
     request: Request,
     handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
 ) -> Result<Response, Problem> {
-    let bucket = (budget(request.route()), tokens(&request));
-    let spent = access.pass(caller, bucket, OF_ERASED.contains(&request.route()));
-    let (redis_responds, (response, units)) = if begins_with_own_view(&request) {
+    let (caller, price) = (request.caller()?, Price { budget, tokens: tokens(&request) });
+    let spent = access.pass(caller, price, policy.erased);
+    // With `?list=`, the facts say whether the caller has the list.
+    let (redis_responds, (response, units)) = if policy.own_view && request.query("list").is_none() {
         match select(pin!(spent), Box::pin(work::counted(handler(request)))).await {
             Either::Left((spent, handler)) => (spent?, handler.await),
             Either::Right((response, spent)) => (spent.await?, response),
@@ -110,7 +89,7 @@ async fn with_access(
     } else {
         (spent.await?, Box::pin(work::counted(handler(request))).await)
     };
-    access.charge(caller, bucket, units).await;
+    access.charge(caller, price, units).await;
     Ok(response?.degraded(!redis_responds))
 }
 
@@ -118,12 +97,14 @@ async fn with_access(
 /// deadline the function is stopped, and API Gateway responds with 500.
 const PART_OF_TIME: u32 = 2;
 
-/// Runs one handler for one event. Every outcome becomes a response, and a line with its route and status. A 5xx is
-/// logged here with its cause. A handler that takes too long is ended, as if the process had been killed.
+/// Runs the handler of one event, under the policy that `policy_of` returns for its route. Every outcome becomes a
+/// response, and a line with its route and status. A 5xx is logged here with its cause. A handler that takes too long
+/// is ended, as if the process had been killed.
 pub async fn serve(
     admission: &Admission,
     recorder: &Recorder,
     event: Event,
+    policy_of: fn(&str) -> Option<Policy>,
     handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
 ) -> GatewayResponse {
     let request = Request::new(event.payload, admission);
@@ -131,7 +112,8 @@ pub async fn serve(
     let invocation = recorder.invocation(&event.context.env_config.function_name, &request_id);
     let etag = request.header("if-none-match").map(str::to_owned);
     let left = recorder.time_until(event.context.deadline).map_or(Duration::MAX, |left| left / PART_OF_TIME);
-    let response = match timeout(left, response(admission, request, handler)).await.unwrap_or_else(|late| Err(late.into())) {
+    let response = timeout(left, response(admission, request, policy_of, handler)).await;
+    let response = match response.unwrap_or_else(|late| Err(late.into())) {
         Ok(response) => response.conditional(etag.as_deref()),
         Err(problem) => {
             match problem.cause() {
@@ -151,20 +133,23 @@ pub async fn serve(
 async fn response(
     admission: &Admission,
     mut request: Request,
+    policy_of: fn(&str) -> Option<Policy>,
     handler: impl AsyncFnOnce(Request) -> Result<Response, Problem>,
 ) -> Result<Response, Problem> {
     if request.route() == routes::DEFAULT {
         return request.unrouted();
     }
+    let policy = policy_of(request.route()).ok_or_else(|| Problem::of_another_function(request.route()))?;
     request.check_size()?;
     request.identify(admission).await?;
     let handler = async |request: Request| {
         request.check_query()?;
         request.check_no_body()?;
+        policy.scope.map_or(Ok(()), |scope| request.require_scope(scope))?;
         handler(request).await
     };
-    match admission.access.as_ref().zip(request.caller().ok()) {
-        Some((access, caller)) => with_access(access, caller, request, handler).await,
+    match policy.budget.zip(admission.access.as_ref()) {
+        Some((budget, access)) => with_access(access, budget, policy, request, handler).await,
         None => handler(request).await,
     }
 }

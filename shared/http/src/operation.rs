@@ -1,19 +1,21 @@
 //! Routes and their operations in `openapi.yaml`. A function declares its routes with [`routes!`](crate::routes!).
 
 use serde_json::{Value, json};
+use tidemark_app::ErasedCallers;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{RefOr, Schema, schema::AdditionalProperties},
 };
 
 use crate::{
-    Kind,
+    Kind, Policy,
     problem::{GatewayMessage, ProblemDetails},
 };
 
 pub struct Route {
     /// Method and path, as in `template.yaml`: `GET /v1/posts/{post}`.
     pub key: &'static str,
+    pub policy: Policy,
     /// An Operation Object of OpenAPI. Parameters, headers and shared responses are in `shared/http/openapi.base.yaml`.
     pub operation: Value,
     pub schemas: Schemas,
@@ -118,29 +120,6 @@ impl Operation {
         keyed.refuses(Kind::KeyReused, "the key was used with another body")
     }
 
-    /// The token of the caller must have this scope.
-    pub fn scope(mut self, scope: &str) -> Self {
-        self.object["security"] = json!([{ "Jwt": [scope] }]);
-        self.responds("403", "Forbidden")
-    }
-
-    /// Needs no identity and no store.
-    pub fn open(mut self) -> Self {
-        self.object["security"] = json!([]);
-        if let Some(responses) = self.object["responses"].as_object_mut() {
-            responses.retain(|status, _| !["401", "403", "503"].contains(&status.as_str()));
-        }
-        self
-    }
-
-    /// Allows callers who have asked to leave.
-    pub fn of_erased(mut self) -> Self {
-        if let Some(responses) = self.object["responses"].as_object_mut() {
-            responses.remove("403");
-        }
-        self
-    }
-
     /// A response of `shared/http/openapi.base.yaml`.
     pub fn responds(mut self, status: &str, component: &str) -> Self {
         self.object["responses"][status] = reference("responses", component);
@@ -169,19 +148,36 @@ impl Operation {
         self
     }
 
-    /// Adds what follows from the path: its parameters. Every route may return 400, for an unknown parameter. A route
-    /// that needs an identity asks Redis whether the caller may call, so its response may be degraded.
-    pub fn at(mut self, key: &'static str) -> Route {
+    /// Adds what follows from the path, its parameters, and from the policy. Every route may return 400, for an unknown
+    /// parameter. A route that needs an identity asks Redis whether the caller may call, so its response may be
+    /// degraded.
+    pub fn at(mut self, key: &'static str, policy: Policy) -> Route {
         let inside = key.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         self.parameters.splice(..0, inside.map(|name| reference("parameters", name)));
         self = self.responds("400", "InvalidRequest");
-        if self.object["security"] != json!([]) {
-            self = self.header("Degraded", "Degraded");
-        }
+        self = match (policy.budget, policy.scope, policy.erased) {
+            (None, ..) => {
+                self.object["security"] = json!([]);
+                self.without(&["401", "403", "503"])
+            }
+            (Some(_), Some(scope), _) => {
+                self.object["security"] = json!([{ "Jwt": [scope] }]);
+                self.responds("403", "Forbidden").header("Degraded", "Degraded")
+            }
+            (Some(_), None, ErasedCallers::Allowed) => self.without(&["403"]).header("Degraded", "Degraded"),
+            (Some(_), None, ErasedCallers::Refused) => self.header("Degraded", "Degraded"),
+        };
         if !self.parameters.is_empty() {
             self.object["parameters"] = json!(self.parameters);
         }
-        Route { key, operation: self.object, schemas: self.schemas }
+        Route { key, policy, operation: self.object, schemas: self.schemas }
+    }
+
+    fn without(mut self, statuses: &[&str]) -> Self {
+        if let Some(responses) = self.object["responses"].as_object_mut() {
+            responses.retain(|status, _| !statuses.contains(&status.as_str()));
+        }
+        self
     }
 
     fn success<T: ToSchema>(mut self, status: &'static str, description: &str) -> Self {
@@ -211,22 +207,26 @@ fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }
 
-/// Declares the routes of a function: method and path, the call of the handler, and the operation.
+/// Declares the routes of a function: method and path, the policy, the call of the handler, and the operation.
 ///
-/// It defines `handle`, which calls the handler of the event's route, and `routes`, which only tests call. A test
-/// compares the routes with `template.yaml` and the operations with `openapi.yaml`.
+/// It defines `handle`, which calls the handler of the event's route under the route's policy, and `routes`, which only
+/// tests call. A test compares the routes with `template.yaml` and the operations with `openapi.yaml`.
 #[macro_export]
 macro_rules! routes {
-    (|$app:ident: &$App:ty, $request:ident| [$(($key:literal, $call:expr, $operation:expr $(,)?)),* $(,)?]) => {
+    (|$app:ident: &$App:ty, $request:ident| [$(($key:literal, $policy:expr, $call:expr, $operation:expr $(,)?)),* $(,)?]) => {
         pub fn routes() -> Vec<$crate::Route> {
-            vec![$($operation.at($key)),*]
+            vec![$($operation.at($key, $policy)),*]
         }
 
         /// Handles one request. A failure is a response.
         pub async fn handle($app: &$App, event: $crate::Event) -> Result<$crate::GatewayResponse, std::convert::Infallible> {
-            Ok($crate::serve(&$app.admission, &$app.stores.recorder, event, async |$request| match $request.route() {
+            let policy_of = |route: &str| match route {
+                $($key => Some($policy),)*
+                _ => None,
+            };
+            Ok($crate::serve(&$app.admission, &$app.stores.recorder, event, policy_of, async |$request| match $request.route() {
                 $($key => $call.await,)*
-                route => Err($crate::Problem::not_found(format!("another function has the route {route}"))),
+                route => Err($crate::Problem::of_another_function(route)),
             })
             .await)
         }

@@ -171,6 +171,11 @@ impl Problem {
         Self::new(Kind::NotFound, detail)
     }
 
+    /// 404: the template sends the route to the wrong function.
+    pub fn of_another_function(route: &str) -> Self {
+        Self::not_found(format!("another function has the route {route}"))
+    }
+
     pub fn no_post(post: PostId) -> Self {
         Self::not_found(format!("no post {post}"))
     }
