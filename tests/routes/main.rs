@@ -4,6 +4,7 @@
 mod every_route;
 mod feed;
 mod hiding;
+mod keys;
 mod limits;
 mod lists;
 mod metrics;

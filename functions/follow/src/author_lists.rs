@@ -15,9 +15,7 @@ use crate::lists;
 /// `POST /v1/lists`.
 pub(crate) async fn make(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let body: MakeListRequest = request.body()?;
-    let key = request.idempotency_key(&body)?;
-    let MakeListRequest { name } = body;
+    let (MakeListRequest { name }, key) = request.keyed_body()?;
     match app.following.make_list(caller, &name, key.as_ref()).await? {
         Once::Done(Some(number)) => Ok(Response::json(201, &rendered(caller, number, name))),
         Once::Done(None) => Err(Problem::new(Kind::ListLimit, format!("a user can have at most {MOST_LISTS} lists"))),

@@ -24,8 +24,7 @@ pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Resp
 /// Marks a list of posts, an author's posts up to a number, or all posts before a time.
 pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let body: MarkReadRequest = request.body()?;
-    let key = request.idempotency_key(&body)?;
+    let (body, key) = request.keyed_body()?;
     let form = match body {
         MarkReadRequest::Posts(form) => MarkForm::Posts(form.posts),
         MarkReadRequest::Through(form) => MarkForm::Through(form.author, form.through),

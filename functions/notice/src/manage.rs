@@ -16,9 +16,7 @@ const MAX_DELETIONS: usize = 100;
 /// `POST /v1/notices`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let body: PublishNoticesRequest = request.body()?;
-    let key = request.idempotency_key(&body)?;
-    let PublishNoticesRequest { platforms, title, body, expires_at } = body;
+    let (PublishNoticesRequest { platforms, title, body, expires_at }, key) = request.keyed_body()?;
     let content = NoticeContent { title, body, expires_at };
     let notices = match app.notices.publish(caller, &platforms, &content, key.as_ref()).await? {
         NoticesPublished::Created(created) => created.into_iter().map(|(notice, _)| notice).collect(),
@@ -37,9 +35,7 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
 pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id: NoticeId = request.parameter("notice")?;
-    let body: EditNoticeRequest = request.body()?;
-    let key = request.idempotency_key(&body)?;
-    let EditNoticeRequest { title, body, expires_at, renotify } = body;
+    let (EditNoticeRequest { title, body, expires_at, renotify }, key) = request.keyed_body()?;
     let content = NoticeContent { title, body, expires_at };
     match app.notices.edit(caller, id, &content, renotify, key.as_ref()).await? {
         NoticeEdited::Stands(notice) => Ok(Response::json(200, &item(notice))),

@@ -72,10 +72,9 @@ pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Res
 /// `POST /v1/notices/reads`.
 pub(crate) async fn mark_through(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let body: MarkNoticesReadRequest = request.body()?;
-    request.require_platform(body.platform)?;
-    let key = request.idempotency_key(&body)?;
-    let marked = app.notices.mark_through(caller, body.platform, body.through, key.as_ref()).await?;
+    let (MarkNoticesReadRequest { platform, through }, key) = request.keyed_body()?;
+    request.require_platform(platform)?;
+    let marked = app.notices.mark_through(caller, platform, through, key.as_ref()).await?;
     let Once::Done(marked) = marked else { return Err(Problem::key_reused()) };
     let body = NoticesMarked { changed: marked.changed, unread: marked.counts.unread, read: marked.counts.read };
     Ok(Response::json(200, &body).degraded(marked.degraded))

@@ -19,9 +19,7 @@ const MODERATE: &str = "posts:moderate";
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
     let author = request.caller()?;
-    let body: PublishPostRequest = request.body()?;
-    let key = request.idempotency_key(&body)?;
-    let PublishPostRequest { title, body, data, weight } = body;
+    let (PublishPostRequest { title, body, data, weight }, key) = request.keyed_body()?;
     let weight = weight.unwrap_or(0);
     let new = NewPost { author, title, text: PostText { body, data }, weight };
     let post = match app.publishing.publish(&new, key.as_ref()).await? {

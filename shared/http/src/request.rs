@@ -181,15 +181,21 @@ impl Request {
         claims.any(|claim| words(claim).iter().any(|word| word == scope)) || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
-    /// The `Idempotency-Key` header, and a fingerprint of the path and of the whole parsed body; 400 if the key is not
-    /// valid.
-    pub fn idempotency_key(&self, body: &impl Serialize) -> Result<Option<IdempotencyKey>, Problem> {
+    /// The body of a request that may have an `Idempotency-Key`, and the key with a fingerprint of the route, the path
+    /// and all that was read of the body; 400 if the key is not valid.
+    pub fn keyed_body<T: RequestBody + Serialize>(&self) -> Result<(T, Option<IdempotencyKey>), Problem> {
+        let body = self.body()?;
+        let key = self.idempotency_key(&body)?;
+        Ok((body, key))
+    }
+
+    fn idempotency_key(&self, body: &impl Serialize) -> Result<Option<IdempotencyKey>, Problem> {
         let Some(value) = self.event.headers.get("Idempotency-Key") else { return Ok(None) };
         let printable = (1..=MAX_KEY).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
         let Some(key) = value.to_str().ok().filter(|_| printable) else {
             return Err(Problem::invalid("Idempotency-Key", format!("must be 1 to {MAX_KEY} printable ASCII characters")));
         };
-        let fingerprint = format!("{:x}", Sha256::digest(json!([self.path(), body]).to_string()));
+        let fingerprint = format!("{:x}", Sha256::digest(json!([self.route(), self.path(), body]).to_string()));
         Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
     }
 

@@ -26,13 +26,9 @@ pub(super) fn routes(document: &serde_json::Value) -> String {
     format!("{head}{}", lines.collect::<String>())
 }
 
-/// The fields of an operation's body, each after a dot: those of its schema, or of all forms if there are several.
+/// The fields of all forms of an operation's body, each after a dot.
 fn fields(document: &serde_json::Value, operation: &serde_json::Value) -> Vec<String> {
-    let Some(schema) = operation.pointer("/requestBody/content/application~1json/schema") else { return Vec::new() };
-    let schema = super::resolved(document, schema);
-    let forms = schema["oneOf"].as_array().map_or_else(|| vec![schema], |forms| forms.iter().collect());
-    let forms = forms.into_iter().map(|form| super::resolved(document, form));
-    let names: BTreeSet<&String> = forms.flat_map(|form| form["properties"].as_object().unwrap().keys()).collect();
+    let names: BTreeSet<&str> = super::forms(document, operation).into_iter().flatten().collect();
     names.into_iter().map(|name| format!(" .{name}")).collect()
 }
 

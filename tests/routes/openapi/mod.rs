@@ -3,7 +3,7 @@
 mod document;
 mod examples;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tidemark::{
@@ -42,8 +42,17 @@ pub(crate) fn operations(document: &Value) -> BTreeMap<String, &Value> {
     operations.collect()
 }
 
+/// The forms of an operation's body, each with its fields; none if it takes no body.
+pub(crate) fn forms<'a>(document: &'a Value, operation: &'a Value) -> Vec<BTreeSet<&'a str>> {
+    let Some(schema) = operation.pointer("/requestBody/content/application~1json/schema") else { return Vec::new() };
+    let schema = resolved(document, schema);
+    let forms = schema["oneOf"].as_array().map_or_else(|| vec![schema], |forms| forms.iter().collect());
+    let names = |form| resolved(document, form)["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    forms.into_iter().map(names).collect()
+}
+
 /// The value, or what its `$ref` names.
-fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+pub(crate) fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     value["$ref"].as_str().map_or(value, |pointer| document.pointer(pointer.strip_prefix('#').unwrap()).unwrap())
 }
 
