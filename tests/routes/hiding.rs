@@ -223,8 +223,10 @@ fn a_block_keeps_two_users_apart_until_it_ends() {
         world.at_each_loss_of_redis(async || are_apart(&blocker, &blocked).await).await;
 
         // For a user who is blocked the post does not exist.
-        let marked = blocked.post("/v1/reads", &json!({ "posts": ["1-1", "2-1"] })).await.ok();
-        assert_eq!(marked, json!({ "changed": 0, "unread": { "total": 0 } }));
+        for posts in [json!({ "posts": ["1-1", "2-1"] }), json!({ "author": "1", "through": 9 })] {
+            let marked = blocked.post("/v1/reads", &posts).await.ok();
+            assert_eq!(marked, json!({ "changed": 0, "unread": { "total": 0 } }));
+        }
         refused(&blocked.get("/v1/posts/1-1").await);
 
         // A reaction may be taken back.
@@ -232,7 +234,7 @@ fn a_block_keeps_two_users_apart_until_it_ends() {
         for _ in 0..2 {
             assert_eq!(blocker.delete("/v1/blocks/2").await.ok(), json!({ "blocked": false }));
         }
-        blocked.get("/v1/posts/1-1").await.has(json!({ "liked": false }));
+        blocked.get("/v1/posts/1-1").await.has(json!({ "liked": false, "read": false }));
         blocked.get("/v1/authors/1/posts").await.has(json!({ "total": 2 }));
         // The follow does not come back.
         blocked.get("/v1/relations/1").await.has(json!({ "following": false }));

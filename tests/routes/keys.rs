@@ -83,7 +83,7 @@ fn a_key_with_any_other_content_is_refused_and_changes_nothing() {
             for (index, (body, other)) in forms.iter().enumerate() {
                 let key = format!("key {index}");
                 let send = async |path: &str, body: &Value| {
-                    caller.request_with(&[("idempotency-key", &key)], &format!("{method} {path} {body}")).await
+                    caller.request_with(&[("idempotency-key", key.as_str())], &format!("{method} {path} {body}")).await
                 };
                 let first = send(path, body).await.ok();
                 let mut others: Vec<(&str, Value)> = other_path.iter().map(|path| (*path, body.clone())).collect();

@@ -21,3 +21,4 @@ mod relations;
 mod smoke;
 mod strict;
 mod template;
+mod visibility;

@@ -14,7 +14,7 @@ use tidemark::{
 pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id = request.parameter("post")?;
-    let marked = Problem::unless_found(id, app.marking.mark_post(caller, id, read).await?)?;
+    let marked = app.marking.mark_post(caller, id, read).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     let state = &marked.snapshot.state;
     let unread = UnreadAfterMark { author: state.unread_of(id.author), total: state.unread_total() };
     let body = PostMarked { read: marked.read, unread };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tidemark::{
     App, PostChange,
     domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
-    facts::{Published, Reacted},
+    facts::Published,
     http::{Kind, Problem, Request, Response, bodies::*},
     reader::{FeedItem, MOST_TEXT, PostDetails},
 };
@@ -50,7 +50,8 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Proble
     let caller = request.caller()?;
     let id: PostId = request.parameter("post")?;
     let with_profiles = request.wants_profiles()?;
-    let mut details = *Problem::unless_found(id, app.readers.post(caller, id).await?)?;
+    let found = app.readers.post(caller, id).await?;
+    let mut details = *found.map_err(|withheld| Problem::withheld(withheld, id))?;
     let (known, degraded) = (std::mem::take(&mut details.cards), details.degraded);
     let post = rendered(details);
     let (profiles, without_views) = app.profiles(with_profiles, std::slice::from_ref(&post), Some(known)).await?;
@@ -133,11 +134,7 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id: PostId = request.parameter("post")?;
-    match app.publishing.react(caller, id, reaction, given).await? {
-        Reacted::Stands(_) => {}
-        Reacted::Unknown => return Err(Problem::no_post(id)),
-        Reacted::Blocked => return Err(Problem::blocked()),
-    }
+    app.publishing.react(caller, id, reaction, given).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     Ok(match reaction {
         Reaction::Like => Response::json(200, &Liked { liked: given }),
         Reaction::Favorite => Response::json(200, &Favorited { favorited: given }),
@@ -148,7 +145,7 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, give
 pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id: PostId = request.parameter("post")?;
-    let found = Problem::unless_found(id, app.publishing.delivery(caller, id).await?)?;
+    let found = app.publishing.delivery(caller, id).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     let body = Delivery {
         state: found.status.state,
         delivered: found.status.delivered,

@@ -7,7 +7,7 @@ use tidemark::{
         Page, Problem, Request, Response,
         bodies::{ReactedPage, TimelinePage},
     },
-    reader::{AuthorQuery, Blocked},
+    reader::AuthorQuery,
 };
 
 /// Returns one page of an author's posts, newest first.
@@ -19,7 +19,8 @@ pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, 
     let (before, since) = (page.position(of_author)?, page.end(of_author)?);
     let (status, parts) = (crate::status(request)?, crate::parts(request)?);
     let query = AuthorQuery { author, status, before, limit: page.limit, since, parts };
-    let found = app.readers.author_page(caller, query).await?.map_err(|Blocked| Problem::blocked())?;
+    let found = app.readers.author_page(caller, query).await?;
+    let found = found.map_err(|withheld| Problem::withheld(withheld, format_args!("of {author}")))?;
     let first = before.is_none().then(|| found.items.first().map_or(since.unwrap_or(0), |item| item.post.id.seq));
     let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
     let response = Page::response(request, found.next.map(Cursor::Author), |next_cursor| TimelinePage {

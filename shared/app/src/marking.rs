@@ -17,9 +17,13 @@ use futures::FutureExt;
 use crate::{
     Live, Stores, ViewSync, in_parallel,
     once::{Begun, Once},
-    reader::{Flags, Found, Origin, PairFacts, Readers, Snapshot},
+    reader::{Flags, Origin, PairFacts, Readers, Snapshot},
 };
-use tidemark_domain::{IdempotencyKey, PostId, ReadState, Seq, Timestamp, UserId, store::Result};
+use tidemark_domain::{
+    IdempotencyKey, PostId, PostState, ReadState, Seq, Timestamp, UserId, Withheld,
+    store::Result,
+    visibility::{may_see, may_see_author},
+};
 
 /// Use cases of a reader's marks. Clones share the stores.
 #[derive(Clone)]
@@ -42,7 +46,7 @@ pub struct MarkedPost {
 pub enum MarkForm {
     /// Deleted and unknown posts, and those of authors who block the user, are left out.
     Posts(Vec<PostId>),
-    /// Everything of an author up to this number.
+    /// Everything of an author up to this number; nothing of an author who blocks the user.
     Through(UserId, Seq),
     /// Everything that existed at this time, of every followed author. `None` stands for now, and for the newest post
     /// that the feed shows, if that is later; so does a time to come.
@@ -90,21 +94,19 @@ impl Marking {
     }
 
     /// Marks one live post read or unread.
-    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Found<MarkedPost>> {
+    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Result<MarkedPost, Withheld>> {
         let ids = [post];
-        let (live, blocked) = futures::try_join!(self.readers.live_posts(&ids), self.stores.facts.is_blocked(user, post.author))?;
-        if live.is_empty() {
-            return Ok(Found::Nothing);
-        }
-        if blocked {
-            return Ok(Found::Blocked);
+        let (live, standing) = futures::try_join!(self.readers.live_posts(&ids), self.stores.facts.standing(user, post.author))?;
+        let state = if live.is_empty() { PostState::Gone } else { PostState::Live };
+        if let Err(withheld) = may_see(state, standing) {
+            return Ok(Err(withheld));
         }
         let posts = [(post.author, vec![post.seq])].into();
-        let Some(pair) = self.readers.pairs_of_posts(user, &posts).await?.pop() else { return Ok(Found::Nothing) };
+        let Some(pair) = self.readers.pairs_of_posts(user, &posts).await?.pop() else { return Ok(Err(Withheld::Gone)) };
         let changed = self.mark(user, pair, &[post.seq], read, (self.stores.random)()).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
         self.tell(user, &snapshot, Some(post)).await;
-        Ok(Found::Post(MarkedPost { read: Flags::new(user, changed.pair).is_read(post.seq), snapshot }))
+        Ok(Ok(MarkedPost { read: Flags::new(user, changed.pair).is_read(post.seq), snapshot }))
     }
 
     /// Marks many posts read. With a key, an attempt covers what the first one was about to cover, and changes the read
@@ -157,23 +159,30 @@ impl Marking {
             by_author.entry(id.author).or_default().push(id.seq);
         }
         let pairs = self.readers.pairs_of_posts(user, &by_author).await?;
-        // A block has ended the follow.
-        let strangers = pairs.iter().filter(|pair| pair.author != user && pair.live_edge().is_none()).map(|pair| pair.author);
-        let blockers = self.stores.facts.blockers(user, &strangers.collect::<Vec<_>>()).await?;
+        let withheld = self.withheld(user, &pairs).await?;
+        let last = posts.iter().copied().rev().find(|id| live.contains(id) && !withheld.contains(&id.author));
         let change = async |pair: PairFacts| match by_author.get(&pair.author) {
-            Some(seqs) if !blockers.contains(&pair.author) => self.mark(user, pair, seqs, true, token).await,
+            Some(seqs) if !withheld.contains(&pair.author) => self.mark(user, pair, seqs, true, token).await,
             _ => Ok(Changed { pair, count: 0, written: false }),
         };
         let changes = pairs.into_iter().map(|pair| change(pair).boxed());
-        self.shown(user, in_parallel(changes.collect()).await, posts.last().copied()).await
+        self.shown(user, in_parallel(changes.collect()).await, last).await
+    }
+
+    /// Returns those of these authors whose posts the user may not see. A block has ended the follow.
+    async fn withheld(&self, user: UserId, pairs: &[PairFacts]) -> Result<BTreeSet<UserId>> {
+        let strangers = pairs.iter().filter(|pair| pair.author != user && pair.live_edge().is_none()).map(|pair| pair.author);
+        let standings = self.stores.facts.standings(user, &strangers.collect::<Vec<_>>()).await?;
+        Ok(standings.into_iter().filter(|(_, standing)| may_see_author(*standing).is_err()).map(|(author, _)| author).collect())
     }
 
     async fn mark_through(&self, user: UserId, author: UserId, seq: Seq, token: u64) -> Result<MarkedPosts> {
         let pair = self.readers.pair(user, author).await?;
-        let last = PostId::new(author, seq.min(pair.head.latest_seq));
+        let is_withheld = !self.withheld(user, std::slice::from_ref(&pair)).await?.is_empty();
+        let last = (!is_withheld).then(|| PostId::new(author, seq.min(pair.head.latest_seq)));
         let changed = self.apply(user, pair, token, None, |flags, reads| {
             // Nothing can be marked. So no mark names an author who has left.
-            if flags.facts.head.posts == 0 {
+            if is_withheld || flags.facts.head.posts == 0 {
                 return None;
             }
             // At most up to the latest post: a post that arrives later stays unread.
@@ -182,7 +191,7 @@ impl Marking {
             reads.mark_through(seq).then_some(count)
         });
         let outcomes = vec![changed.await];
-        self.shown(user, outcomes, Some(last)).await
+        self.shown(user, outcomes, last).await
     }
 
     /// Marks everything read that existed at `before`, of every followed author.

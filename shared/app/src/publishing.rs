@@ -10,10 +10,12 @@ use crate::{
     Stores, ViewSync,
     fan_out::{DeliveryStatus, FanOuts},
     outage::Outage,
-    reader::Found,
 };
-use tidemark_domain::{DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, UserId, store::Result};
-use tidemark_facts::{Deleted, Published, Reacted};
+use tidemark_domain::{
+    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionState, UserId, Withheld, store::Result,
+    visibility::may_see_author,
+};
+use tidemark_facts::{Deleted, Published};
 use tidemark_queue::FanOut;
 
 /// Use cases of an author's posts. Clones share the stores.
@@ -103,13 +105,13 @@ impl Publishing {
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.
-    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Found<PostDelivery>> {
+    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Result<PostDelivery, Withheld>> {
         let ids = [id];
-        let (mut posts, blocked) =
-            futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.is_blocked(caller, id.author))?;
-        let Some(post) = posts.remove(&id) else { return Ok(Found::Nothing) };
-        if blocked {
-            return Ok(Found::Blocked);
+        let (mut posts, standing) =
+            futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.standing(caller, id.author))?;
+        let Some(post) = posts.remove(&id) else { return Ok(Err(Withheld::Gone)) };
+        if let Err(withheld) = may_see_author(standing) {
+            return Ok(Err(withheld));
         }
         let (status, degraded) = match self.fan_outs.status(&post).await {
             Ok(status) => (status, false),
@@ -119,14 +121,20 @@ impl Publishing {
                 (DeliveryStatus { state: post.delivery.state, delivered, pages_done: 0 }, true)
             }
         };
-        Ok(Found::Post(PostDelivery { post, status, degraded }))
+        Ok(Ok(PostDelivery { post, status, degraded }))
     }
 
     /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
     /// who reacted to a post that is deleted now.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Reacted> {
+    pub async fn react(
+        &self,
+        user: UserId,
+        post: PostId,
+        reaction: Reaction,
+        given: bool,
+    ) -> Result<Result<ReactionState, Withheld>> {
         let reacted = self.stores.facts.react(user, post, reaction, given, self.stores.clock.now()).await?;
-        if let Reacted::Stands(state) = &reacted {
+        if let Ok(state) = &reacted {
             self.sync.reaction(user, post, state).await?;
         }
         Ok(reacted)

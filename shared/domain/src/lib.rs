@@ -1,7 +1,7 @@
 //! The types and rules of the domain, without I/O and without a clock.
 //!
 //! [`decisions`] computes sequence numbers, edges and deliveries. [`author_state`] is the value behind every unread
-//! count. [`invariants`] names the rules that tests and reconcile check.
+//! count. [`visibility`] says who may see whose posts. [`invariants`] names the rules that tests and reconcile check.
 
 pub mod author_lists;
 pub(crate) mod author_state;
@@ -29,6 +29,7 @@ pub mod seq_set;
 pub mod store;
 pub mod time;
 pub(crate) mod trail;
+pub mod visibility;
 
 pub use author_lists::{AuthorList, ListId, UserLists};
 pub use author_state::AuthorState;
@@ -54,3 +55,4 @@ pub use seq_set::SeqSet;
 pub use store::{Source, Store, StoreError};
 pub use time::Timestamp;
 pub use trail::{Since, Trail};
+pub use visibility::{Blocks, PostState, Standing, Withheld};

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key: String,
-    /// SHA-256 of the body as it was parsed.
+    /// SHA-256 of the route, the path, and the body as it was parsed.
     pub fingerprint: String,
 }
 

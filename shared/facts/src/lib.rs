@@ -39,7 +39,6 @@ pub use edges::{ChangeOfPair, Followed};
 pub use notices::{NoticeWritten, NoticesPublished};
 pub use people::ProfileSet;
 pub use posts::{Deleted, Look, Published};
-pub use reactions::Reacted;
 pub use records::Record;
 pub use stream::{Change, EdgePart, MalformedRecord, PostWrite, StreamRecord};
 pub use units::CountUnits;

@@ -1,8 +1,11 @@
 //! Likes and favorites, and their counts: the tables `reactions` and `reacted`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use tidemark_domain::{CountsVersion, FeedKey, PostId, Reaction, ReactionCounts, ReactionState, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{
+    Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Standing, Timestamp,
+    UserId, Withheld, ids::SHARDS, visibility::may_react,
+};
 
 use super::{
     Facts, Result, attempts, distinct,
@@ -13,24 +16,6 @@ use super::{
     write::{Write, absent, below, is, present, queried, still_number},
 };
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum Reacted {
-    /// The user's reactions to the author's posts after the request, whether or not it changed them.
-    Stands(ReactionState),
-    /// The post does not exist, or a reaction was given and only its tombstone exists.
-    Unknown,
-    /// The user or the author of the post blocks the other. Nothing changed.
-    Blocked,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Blocks {
-    /// The author blocks the user.
-    by_author: bool,
-    /// The user blocks the author.
-    by_user: bool,
-}
-
 impl Facts {
     /// Returns the user's reactions to these authors' posts. Missing ones are left out.
     pub async fn reactions(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, ReactionState>> {
@@ -39,12 +24,19 @@ impl Facts {
         items.into_iter().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
     }
 
-    /// Gives a reaction to a live post, or removes one, also from a deleted post: state and counts in one transaction.
-    /// May be repeated.
+    /// Gives a reaction to a post, or removes one, also from a deleted post: state and counts in one transaction. May be
+    /// repeated. Returns the user's reactions to the author's posts after it, whether or not it changed them.
     ///
     /// The transaction does not check the post: all likes of a popular post would lock one item, and delay its
     /// deletion. A reaction that overlaps the deletion counts as one from before it.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool, now: Timestamp) -> Result<Reacted> {
+    pub async fn react(
+        &self,
+        user: UserId,
+        post: PostId,
+        reaction: Reaction,
+        given: bool,
+        now: Timestamp,
+    ) -> Result<Result<ReactionState, Withheld>> {
         let mut attempts = attempts("react");
         loop {
             attempts.next().await?;
@@ -55,32 +47,29 @@ impl Facts {
             let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
             let (known, blocks) = known.unwrap_or_default();
             let next = known.changed(post.seq, reaction, given);
-            // A reaction that stands can be taken back, whatever became of the post.
-            let is_known = match &found {
-                Some(found) => !found.deleted || !given,
-                None => !given && next.is_some(),
+            let may = match given {
+                true => may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks),
+                // A reaction that stands can be taken back, whatever became of the post.
+                false if found.is_none() && next.is_none() => Err(Withheld::Gone),
+                false => Ok(()),
             };
-            if !is_known {
-                return Ok(Reacted::Unknown);
+            if let Err(withheld) = may {
+                return Ok(Err(withheld));
             }
-            if given && blocks != Blocks::default() {
-                return Ok(Reacted::Blocked);
-            }
-            let Some(next) = next else { return Ok(Reacted::Stands(known)) };
+            let Some(next) = next else { return Ok(Ok(known)) };
             // Otherwise another device of the user, another user of the same shard, or a block has been first.
             let at = given.then_some(now);
             if self.transact("react", self.reaction_writes(user, post, &next, blocks, reaction, at)).await?.is_ok() {
-                return Ok(Reacted::Stands(next));
+                return Ok(Ok(next));
             }
         }
     }
 
-    /// Returns those of these authors who block the user.
-    pub async fn blockers(&self, user: UserId, authors: &[UserId]) -> Result<HashSet<UserId>> {
+    /// Returns the standings of the user with these authors. Those that are open may be left out.
+    pub async fn standings(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Standing>> {
         let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
-        let items = self.get("blockers", &self.tables.reactions, keys).await?;
-        let items: Vec<_> = items.into_iter().map(read_item).collect::<Result<_>>()?;
-        Ok(items.into_iter().filter(|(_, _, _, blocks)| blocks.by_author).map(|(_, author, ..)| author).collect())
+        let items = self.get("standings", &self.tables.reactions, keys).await?;
+        items.into_iter().map(|item| read_item(item).map(|(_, author, _, blocks)| (author, blocks.standing()))).collect()
     }
 
     /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
@@ -109,9 +98,9 @@ impl Facts {
         Ok(self.sum("reactions_received", keys).await?.0)
     }
 
-    /// Returns whether the author blocks the user.
-    pub async fn is_blocked(&self, user: UserId, author: UserId) -> Result<bool> {
-        Ok(self.blockers(user, &[author]).await?.contains(&author))
+    /// Returns the standing of the user with the author.
+    pub async fn standing(&self, user: UserId, author: UserId) -> Result<Standing> {
+        Ok(self.standings(user, &[author]).await?.remove(&author).unwrap_or_default())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use serde::Serialize;
-use tidemark_app::{Denied, Hiding, MOST_HIDDEN, OverLimit, reader::Found};
-use tidemark_domain::{PostId, Source, StoreError};
+use tidemark_app::{Denied, Hiding, MOST_HIDDEN, OverLimit};
+use tidemark_domain::{PostId, Source, StoreError, Withheld};
 use tokio::time::error::Elapsed;
 use utoipa::ToSchema;
 
@@ -180,12 +180,11 @@ impl Problem {
         Self::not_found(format!("no post {post}"))
     }
 
-    /// Returns what was found of a post; 404 if there is none, 403 if its author blocks the caller.
-    pub fn unless_found<T>(post: PostId, found: Found<T>) -> Result<T, Self> {
-        match found {
-            Found::Post(found) => Ok(found),
-            Found::Nothing => Err(Self::no_post(post)),
-            Found::Blocked => Err(Self::blocked()),
+    /// The reason why the caller does not see a post, or the posts of an author.
+    pub fn withheld(withheld: Withheld, post: impl Display) -> Self {
+        match withheld {
+            Withheld::Gone => Self::not_found(format!("no post {post}")),
+            Withheld::Blocked => Self::blocked(),
         }
     }
 

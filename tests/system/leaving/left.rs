@@ -48,7 +48,7 @@ async fn write_late(world: &World) {
     stores.facts.follow(user, &[user_id(61)], now).await.unwrap();
     app.following.hide(user, user_id(62), Hiding::Mute, true).await.unwrap();
     app.following.hide(user, user_id(65), Hiding::Block, true).await.unwrap();
-    stores.facts.react(user, theirs, Reaction::Like, true, now).await.unwrap();
+    stores.facts.react(user, theirs, Reaction::Like, true, now).await.unwrap().unwrap();
     app.following.make_list(user, "late", None).await.unwrap();
     app.notices.mark_through(user, "3".parse().unwrap(), 1, None).await.unwrap();
     let card = Card { name: "late".to_owned(), handle: Some("ada_leaves".parse().unwrap()), picture: None };

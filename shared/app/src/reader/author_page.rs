@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 
 use futures::FutureExt;
-use tidemark_domain::{AuthorHead, Card, PostId, PostSummary, ReactionState, Seq, Store, UserId, store::Result};
+use tidemark_domain::{
+    AuthorHead, Card, PostId, PostSummary, ReactionState, Seq, Store, UserId, Withheld, store::Result, visibility::may_see_author,
+};
 use tidemark_views::{KnownReader, PageParts};
 use tracing::warn;
 
-use super::{Body, FeedItem, Readers, Status, sight::Sight};
+use super::{Body, FeedItem, Readers, Status};
 use crate::cut;
 
 /// The page of a timeline that a reader asks for.
@@ -62,13 +64,9 @@ pub struct AuthorPage {
     pub degraded: bool,
 }
 
-/// The author blocks the reader, who may not see the timeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Blocked;
-
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
-    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Blocked>> {
+    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Withheld>> {
         let page = async {
             let (head, known) = self.outage.checked(self.stores.views.known_timeline(reader, query.author)).await?;
             self.known_author_page(reader, query, head, &known).await
@@ -92,7 +90,7 @@ impl Readers {
         query: AuthorQuery,
         head: Option<AuthorHead>,
         known: &KnownReader,
-    ) -> Result<Option<Result<AuthorPage, Blocked>>> {
+    ) -> Result<Option<Result<AuthorPage, Withheld>>> {
         let AuthorQuery { author, parts, .. } = query;
         let head = match head {
             Some(head) => head,
@@ -122,8 +120,8 @@ impl Readers {
         let page = self.stores.views.known_page(reader, &ids, parts).await?;
         let (mut posts, _) = self.fill_summaries(&ids, page.summaries).await?;
         let sight = self.sight(reader, author, known, &seqs).await?;
-        if matches!(sight, Sight::Blocked) {
-            return Ok(Some(Err(Blocked)));
+        if let Err(withheld) = may_see_author(sight.standing) {
+            return Ok(Some(Err(withheld)));
         }
         let reactions = self.reactions_of_page(reader, &posts, Some(page.reactions)).await?;
         let reactions = reactions.get(&author).cloned().unwrap_or_default();
@@ -143,10 +141,13 @@ impl Readers {
         reader: UserId,
         query: AuthorQuery,
         degraded: bool,
-    ) -> Result<Result<AuthorPage, Blocked>> {
+    ) -> Result<Result<AuthorPage, Withheld>> {
         let AuthorQuery { author, parts, .. } = query;
-        let (sight, reactions) = futures::try_join!(self.sight_of_facts(reader, author), self.reactions_to(reader, author))?;
-        let Sight::Facts(flags) = sight else { return Ok(Err(Blocked)) };
+        let ((flags, standing), reactions) =
+            futures::try_join!(self.flags_of_facts(reader, author), self.reactions_to(reader, author))?;
+        if let Err(withheld) = may_see_author(standing) {
+            return Ok(Err(withheld));
+        }
         let (mut seqs, total) = match query.status {
             Status::All => (query.listed(&flags.facts.head), flags.facts.head.posts),
             Status::Unread => (query.unread(&flags.facts.head, flags.unread_seqs()), flags.unread()),

@@ -22,9 +22,9 @@ use tidemark_domain::{
 use tidemark_views::KnownPost;
 use tracing::warn;
 
-pub use author_page::{AuthorPage, AuthorQuery, Blocked};
+pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
-pub use post::{Body, Found, MOST_TEXT, PostDetails, TooMuchText};
+pub use post::{Body, MOST_TEXT, PostDetails, TooMuchText};
 pub use reactions::ReactedPage;
 use rebuild::Part;
 pub(crate) use sight::Flags;

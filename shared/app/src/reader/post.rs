@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use tidemark_domain::{
-    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seq, Store, StoreError, UserId, store::Result,
+    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seq, Standing, Store, StoreError, UserId, Withheld,
+    store::Result,
+    visibility::{may_see, retain_seen},
 };
 use tidemark_views::{KnownPage, KnownPost, KnownReader};
 use tracing::{error, warn};
@@ -24,17 +26,7 @@ pub struct PostDetails {
     pub degraded: bool,
 }
 
-/// A post as one user may see it.
-#[derive(Debug, Clone)]
-pub enum Found<T> {
-    Post(T),
-    /// The post is deleted or unknown.
-    Nothing,
-    /// The author blocks the user.
-    Blocked,
-}
-
-type FoundPost = Result<Found<Box<PostDetails>>>;
+type FoundPost = Result<Result<Box<PostDetails>, Withheld>>;
 
 /// The text of a post and its reaction counts. A page has them only with `include=body`.
 #[derive(Debug, Clone, Default)]
@@ -97,8 +89,9 @@ impl Readers {
             }
         }
         // A damaged text has been logged.
-        let is_live = |id: &PostId| summaries.get(id).is_some_and(|post| !post.deleted) && texts.contains_key(id);
-        let live: Vec<PostSummary> = distinct.iter().filter(|id| is_live(id)).map(|id| summaries[id].clone()).collect();
+        let mut live: Vec<PostSummary> = distinct.iter().filter_map(|id| summaries.remove(id)).collect();
+        live.retain(|post| texts.contains_key(&post.id));
+        retain_seen(&mut live, |_| Standing::Open);
         let (sights, reactions) = futures::try_join!(
             self.sights(reader, &live, &mut of_reader),
             self.reactions_of_page(reader, &live, Some(reactions))
@@ -112,8 +105,8 @@ impl Readers {
                 !(liked.contains(post.seq) || favorited.contains(post.seq))
             });
         }
-        let seen = live.into_iter().filter(|post| !matches!(sights.get(&post.id.author), None | Some(Sight::Blocked)));
-        let details = seen.map(|post| {
+        retain_seen(&mut live, |author| sights[&author].standing);
+        let details = live.into_iter().map(|post| {
             let (id, known, text) = (post.id, counts.get(&post.id).copied(), texts.remove(&post.id).unwrap_or_default());
             let item = FeedItem::new(post, sights[&id.author].is_read(id.seq), of(&id.author));
             let cards = cards.get(&id.author).map(|card| (id.author, card.clone())).into_iter().collect();
@@ -161,9 +154,7 @@ impl Readers {
                 error!(%id, error = &error as &dyn std::error::Error, "a damaged post is left out");
                 Ok(None)
             }
-            Ok(Found::Post(post)) => Ok(Some(*post)),
-            Ok(Found::Nothing | Found::Blocked) => Ok(None),
-            Err(error) => Err(error),
+            found => Ok(found?.ok().map(|post| *post)),
         }
     }
 
@@ -173,11 +164,11 @@ impl Readers {
         let hot = self.hot_posts.is_hot(&id) && reader != id.author;
         let mut found = match hot.then(|| self.hot_posts.get(&id)).flatten() {
             Some(kept) => self.hot_post(reader, id, kept).boxed().await,
-            None => Ok(Found::Nothing),
+            None => Ok(Err(Withheld::Gone)),
         };
-        if let Ok(Found::Nothing) = found {
+        if let Ok(Err(Withheld::Gone)) = found {
             found = self.cached_post(reader, id).boxed().await;
-            if hot && let Ok(Found::Post(details)) = &found {
+            if hot && let Ok(Ok(details)) = &found {
                 let PostDetails { item: FeedItem { post, .. }, text, counts, cards, .. } = &**details;
                 let (text, card) = (Some(text.clone()), cards.get(&id.author).cloned());
                 let kept = KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), card, ..KnownPost::default() };
@@ -196,7 +187,7 @@ impl Readers {
     /// Returns a post from memory; nothing if the reader has made a change.
     async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> FoundPost {
         let known = self.outage.checked(self.stores.views.known_reader(reader, id.author)).await?;
-        if known.changed_lately { Ok(Found::Nothing) } else { self.known_post(reader, id, kept, &known).await }
+        if known.changed_lately { Ok(Err(Withheld::Gone)) } else { self.known_post(reader, id, kept, &known).await }
     }
 
     async fn cached_post(&self, reader: UserId, id: PostId) -> FoundPost {
@@ -213,13 +204,13 @@ impl Readers {
             Some(known) => known,
             None => {
                 let lease = self.lease_posts(&[id]).await;
-                let Some((post, text)) = self.fact_of(id).await? else { return Ok(Found::Nothing) };
+                let Some((post, text)) = self.fact_of(id).await? else { return Ok(Err(Withheld::Gone)) };
                 self.store_posts(&[(post.clone(), Some(text.clone()))], lease).await;
                 (post, text)
             }
         };
-        if post.deleted {
-            return Ok(Found::Nothing);
+        if let Err(withheld) = may_see(post.state(), Standing::Open) {
+            return Ok(Err(withheld));
         }
         let seqs = [id.seq];
         let (counts, sight, reactions) = futures::try_join!(
@@ -228,27 +219,30 @@ impl Readers {
             self.sight(reader, id.author, of_reader, &seqs),
             self.reactions_of_page(reader, std::slice::from_ref(&post), Some(of_reader.reactions.clone()))
         )?;
-        if matches!(sight, Sight::Blocked) {
-            return Ok(Found::Blocked);
+        if let Err(withheld) = may_see(post.state(), sight.standing) {
+            return Ok(Err(withheld));
         }
         let nothing = ReactionState::default();
         let item = FeedItem::new(post, sight.is_read(id.seq), reactions.get(&id.author).unwrap_or(&nothing));
         let cards = card.map(|card| (id.author, card)).into_iter().collect();
-        Ok(Found::Post(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
+        Ok(Ok(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
     }
 
     async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> FoundPost {
-        let Some((post, text)) = self.fact_of(id).await?.filter(|(post, _)| !post.deleted) else { return Ok(Found::Nothing) };
+        let Some((post, text)) = self.fact_of(id).await? else { return Ok(Err(Withheld::Gone)) };
+        if let Err(withheld) = may_see(post.state(), Standing::Open) {
+            return Ok(Err(withheld));
+        }
         let (sight, reactions, counts) = futures::try_join!(
             self.sight_of_facts(reader, id.author),
             self.reactions_to(reader, id.author),
             self.stores.facts.reaction_counts(id)
         )?;
-        if matches!(sight, Sight::Blocked) {
-            return Ok(Found::Blocked);
+        if let Err(withheld) = may_see(post.state(), sight.standing) {
+            return Ok(Err(withheld));
         }
         let item = FeedItem::new(post, sight.is_read(id.seq), &reactions);
-        Ok(Found::Post(Box::new(PostDetails { item, text, counts: counts.counts, cards: HashMap::new(), degraded })))
+        Ok(Ok(Box::new(PostDetails { item, text, counts: counts.counts, cards: HashMap::new(), degraded })))
     }
 
     /// Returns a post or its tombstone, with the text of the same revision, from the facts.

@@ -1,8 +1,10 @@
 //! A reader's reactions to the posts of a page, and pages of the posts that a reader likes, or has as favorites.
 
-use std::collections::{BTreeSet, HashMap, hash_map::Entry};
+use std::collections::{BTreeSet, HashMap};
 
-use tidemark_domain::{Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, Store, UserId, store::Result};
+use tidemark_domain::{
+    Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, Store, UserId, store::Result, visibility::retain_seen,
+};
 use tidemark_views::{KnownPage, KnownReactions, PageParts};
 use tracing::warn;
 
@@ -99,26 +101,21 @@ impl Readers {
         }
         let snapshot = self.snapshot(reader).await?;
         let degraded = degraded || snapshot.origin == Origin::Degraded;
-        let mut strangers: HashMap<UserId, Sight> = HashMap::new();
-        let mut items = Vec::with_capacity(posts.len());
-        for post in posts {
-            let PostId { author, seq } = post.id;
-            let read = match snapshot.state.authors.get(&author).filter(|state| state.knows(seq)) {
-                Some(state) => state.is_settled(seq),
-                None => {
-                    let sight = match strangers.entry(author) {
-                        Entry::Occupied(known) => known.into_mut(),
-                        Entry::Vacant(unknown) => unknown.insert(self.sight_of_facts(reader, author).await?),
-                    };
-                    if matches!(sight, Sight::Blocked) {
-                        continue;
-                    }
-                    sight.is_read(seq)
-                }
-            };
-            let reactions = reactions.get(&author).cloned().unwrap_or_default();
-            items.push(FeedItem::new(post, read, &reactions));
+        let followed = |PostId { author, seq }: PostId| snapshot.state.authors.get(&author).filter(|state| state.knows(seq));
+        let others: BTreeSet<UserId> =
+            posts.iter().filter(|post| followed(post.id).is_none()).map(|post| post.id.author).collect();
+        let mut sights: HashMap<UserId, Sight> = HashMap::new();
+        for author in others {
+            sights.insert(author, self.sight_of_facts(reader, author).await?);
         }
+        retain_seen(&mut posts, |author| sights.get(&author).map(|sight| sight.standing).unwrap_or_default());
+        let nothing = ReactionState::default();
+        let item = |post: PostSummary| {
+            let PostId { author, seq } = post.id;
+            let read = followed(post.id).map_or_else(|| sights[&author].is_read(seq), |state| state.is_settled(seq));
+            FeedItem::new(post, read, reactions.get(&author).unwrap_or(&nothing))
+        };
+        let items = posts.into_iter().map(item).collect();
         Ok(ReactedPage { items, next, cards, bodies, degraded })
     }
 }

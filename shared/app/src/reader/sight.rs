@@ -1,6 +1,6 @@
-//! The read posts of one author, as one reader sees them, from the views or the facts.
+//! What one reader sees of an author's posts, from the views or the facts.
 
-use tidemark_domain::{AuthorState, Seq, SeqSet, UserId, store::Result};
+use tidemark_domain::{AuthorState, Blocks, Seq, SeqSet, Standing, UserId, store::Result};
 use tidemark_views::{KnownReader, Marks};
 
 use super::{PairFacts, Readers};
@@ -43,29 +43,41 @@ impl Flags {
     }
 }
 
+/// What one reader sees of an author's posts.
+#[derive(Debug, Clone)]
+pub(super) struct Sight {
+    pub(super) standing: Standing,
+    read: ReadPosts,
+}
+
 /// The read posts of an author, as one reader sees them.
 #[derive(Debug, Clone)]
-pub(super) enum Sight {
+enum ReadPosts {
     Following(AuthorState),
     /// The reader does not follow the author, and has marked these posts read.
     Marked(SeqSet),
-    Blocked,
     Own,
     Facts(Box<Flags>),
 }
 
 impl Sight {
+    /// A block has ended the follow, and nobody blocks themselves.
+    fn open(read: ReadPosts) -> Self {
+        Self { standing: Standing::Open, read }
+    }
+
     fn of_marks(marks: &Marks) -> Self {
-        if marks.blocked { Self::Blocked } else { Self::Marked(marks.read.clone()) }
+        let standing = Blocks { by_author: marks.blocked, by_user: false }.standing();
+        Self { standing, read: ReadPosts::Marked(marks.read.clone()) }
     }
 
     /// The same as [`Flags::is_read`].
     pub(super) fn is_read(&self, seq: Seq) -> bool {
-        match self {
-            Self::Following(state) => state.is_settled(seq),
-            Self::Marked(read) => read.contains(seq),
-            Self::Own | Self::Blocked => true,
-            Self::Facts(flags) => flags.is_read(seq),
+        match &self.read {
+            ReadPosts::Following(state) => state.is_settled(seq),
+            ReadPosts::Marked(read) => read.contains(seq),
+            ReadPosts::Own => true,
+            ReadPosts::Facts(flags) => flags.is_read(seq),
         }
     }
 }
@@ -78,14 +90,14 @@ impl Readers {
     /// Returns what a reader sees of the posts `seqs` of an author. A missing view is rebuilt.
     pub(super) async fn sight(&self, reader: UserId, author: UserId, known: &KnownReader, seqs: &[Seq]) -> Result<Sight> {
         if reader == author {
-            return Ok(Sight::Own);
+            return Ok(Sight::open(ReadPosts::Own));
         }
         let state = match &known.state {
             Some(state) => state.clone(),
             None => self.snapshot(reader).await?.state.authors.remove(&author),
         };
         match (state, &known.marks) {
-            (Some(state), _) if seqs.iter().all(|&seq| state.knows(seq)) => Ok(Sight::Following(state)),
+            (Some(state), _) if seqs.iter().all(|&seq| state.knows(seq)) => Ok(Sight::open(ReadPosts::Following(state))),
             (None, Some(marks)) => Ok(Sight::of_marks(marks)),
             (Some(_), _) => self.sight_of_facts(reader, author).await,
             (None, None) => self.marks(reader, author).await,
@@ -96,11 +108,11 @@ impl Readers {
     async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight> {
         let (views, token) = (&self.stores.views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
-        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.facts.is_blocked(reader, author))?;
+        let (flags, standing) = self.flags_of_facts(reader, author).await?;
         if flags.state.is_some() {
-            return Ok(Sight::Facts(Box::new(flags)));
+            return Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) });
         }
-        let marks = Marks::new(flags.facts.reads, blocked);
+        let marks = Marks::new(flags.facts.reads, standing == Standing::Blocked);
         logged!(views.fill_marks(reader, author, &marks, token).await, "marks not stored", user = %reader);
         Ok(Sight::of_marks(&marks))
     }
@@ -108,14 +120,18 @@ impl Readers {
     /// Returns the marks that the facts imply for a reader who does not follow the author.
     pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks> {
         let authors = [author];
-        let (mut reads, blocked) =
-            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.is_blocked(reader, author))?;
-        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocked))
+        let (mut reads, standing) =
+            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.standing(reader, author))?;
+        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), standing == Standing::Blocked))
+    }
+
+    pub(super) async fn flags_of_facts(&self, reader: UserId, author: UserId) -> Result<(Flags, Standing)> {
+        futures::try_join!(self.flags(reader, author), self.stores.facts.standing(reader, author))
     }
 
     /// Returns what a reader sees of an author's posts, from the facts.
     pub(super) async fn sight_of_facts(&self, reader: UserId, author: UserId) -> Result<Sight> {
-        let (flags, blocked) = futures::try_join!(self.flags(reader, author), self.stores.facts.is_blocked(reader, author))?;
-        Ok(if blocked { Sight::Blocked } else { Sight::Facts(Box::new(flags)) })
+        let (flags, standing) = self.flags_of_facts(reader, author).await?;
+        Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) })
     }
 }
