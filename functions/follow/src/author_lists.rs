@@ -46,8 +46,8 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 }
 
 /// `PUT` and `DELETE /v1/lists/{list}/authors/{author}`.
-pub(crate) async fn set_member(app: &App, request: &Request, member: bool) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+pub(crate) async fn set_member(app: &App, request: &Request) -> Result<Response, Problem> {
+    let (caller, member) = (request.caller()?, request.is_put());
     let (list, author) = (request.list_parameter()?, request.parameter("author")?);
     match app.following.set_list_member(caller, list, author, member).await? {
         Membership::Stands => Ok(Response::json(200, &Member { member })),

@@ -41,8 +41,8 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Response
 }
 
 /// `PUT` and `DELETE` of `/v1/mutes/{user}` and `/v1/blocks/{user}`.
-pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding, hidden: bool) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+pub(crate) async fn hide(app: &App, request: &Request, hiding: Hiding) -> Result<Response, Problem> {
+    let (caller, hidden) = (request.caller()?, request.is_put());
     let user: UserId = request.parameter("user")?;
     if user == caller {
         return Err(Problem::invalid("user", "must be another user"));

@@ -97,7 +97,7 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/mutes/{user}",
         Policy::takes(Budget::Follows),
-        edges::hide(app, &request, Hiding::Mute, true),
+        edges::hide(app, &request, Hiding::Mute),
         operation("relations", "mute", "Mute a user")
             .describe(
                 "Feeds and unread counts leave out the user's posts, at once. The user sees nothing of it. A follow stays as it \
@@ -111,7 +111,7 @@ routes!(|app: &App, request| [
     (
         "DELETE /v1/mutes/{user}",
         Policy::takes(Budget::Follows),
-        edges::hide(app, &request, Hiding::Mute, false),
+        edges::hide(app, &request, Hiding::Mute),
         operation("relations", "unmute", "End a mute")
             .describe("The user's posts since the follow come back, with their read state.")
             .returns::<Muted>("The caller does not mute the user. The response is the same if there was no mute."),
@@ -128,7 +128,7 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/blocks/{user}",
         Policy::takes(Budget::Follows),
-        edges::hide(app, &request, Hiding::Block, true),
+        edges::hide(app, &request, Hiding::Block),
         operation("relations", "block", "Block a user")
             .describe(
                 "Ends the follows between the two, in both directions. Until the block ends, neither can follow the other or \
@@ -142,7 +142,7 @@ routes!(|app: &App, request| [
     (
         "DELETE /v1/blocks/{user}",
         Policy::takes(Budget::Follows),
-        edges::hide(app, &request, Hiding::Block, false),
+        edges::hide(app, &request, Hiding::Block),
         operation("relations", "unblock", "End a block")
             .describe("The follows that the block ended do not come back.")
             .returns::<Blocked>("The caller does not block the user. The response is the same if there was no block."),
@@ -184,7 +184,7 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/lists/{list}/authors/{author}",
         Policy::takes(Budget::Follows),
-        author_lists::set_member(app, &request, true),
+        author_lists::set_member(app, &request),
         operation("lists", "addMember", "Put an author on a list")
             .returns::<Member>("The author is on the list, until the caller removes or unfollows the author.")
             .responds("404", "NotFound")
@@ -193,7 +193,7 @@ routes!(|app: &App, request| [
     (
         "DELETE /v1/lists/{list}/authors/{author}",
         Policy::takes(Budget::Follows),
-        author_lists::set_member(app, &request, false),
+        author_lists::set_member(app, &request),
         operation("lists", "removeMember", "Remove an author from a list")
             .returns::<Member>("The author is not on the list. The response is the same if the author was not.")
             .responds("404", "NotFound"),

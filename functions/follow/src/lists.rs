@@ -39,7 +39,8 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
         since: relation.since,
         preference: preferences.as_ref().map(|of| of.get(&relation.user).copied().unwrap_or_default()),
     };
-    rendered(app, request, found.items.iter().map(entry).collect(), found.next, found.degraded, profiles).await
+    let items = found.items.iter().map(entry).collect();
+    Ok(rendered(app, request, items, found.next, profiles).await?.degraded(found.degraded))
 }
 
 /// `GET /v1/mutes` and `GET /v1/blocks`.
@@ -55,7 +56,7 @@ pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items:
     let profiles = request.wants_profiles()?;
     let next = page.cut(&mut items);
     let entry = |Relation { user, since }: Relation| RelationEntry { user, since, preference: None };
-    rendered(app, request, items.into_iter().map(entry).collect(), next, false, profiles).await
+    rendered(app, request, items.into_iter().map(entry).collect(), next, profiles).await
 }
 
 async fn rendered(
@@ -63,13 +64,12 @@ async fn rendered(
     request: &Request,
     items: Vec<RelationEntry>,
     next: Option<Relation>,
-    degraded: bool,
     profiles: bool,
 ) -> Result<Response, Problem> {
     let (profiles, without_views) = app.profiles(profiles, &items, None).await?;
     let next = next.map(Cursor::Relation);
     let response = Page::response(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
-    Ok(response.degraded(degraded || without_views))
+    Ok(response.degraded(without_views))
 }
 
 fn offset(request: &Request) -> Result<Option<usize>, Problem> {

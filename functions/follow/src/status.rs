@@ -7,7 +7,7 @@ use tidemark::{
         Problem, Request, Response,
         bodies::{Counters, Relation, Relations},
     },
-    relations::Status,
+    relations::{Directions, Status},
 };
 
 const MAX_USERS: usize = 100;
@@ -16,18 +16,18 @@ const MAX_USERS: usize = 100;
 pub(crate) async fn of_one(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let user: UserId = request.parameter("user")?;
-    let only_following = only_following(request)?;
-    let status = app.relations.status(caller, &[user], only_following).await?;
-    Ok(Response::json(200, &item(user, status.get(&user).copied().unwrap_or_default(), only_following)))
+    let directions = directions(request)?;
+    let status = app.relations.status(caller, &[user], directions).await?;
+    Ok(Response::json(200, &item(user, status.get(&user).copied().unwrap_or_default(), directions)))
 }
 
 /// The relations between the caller and many users, in the order of the request.
 pub(crate) async fn of_many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let users: Vec<UserId> = request.many("user", MAX_USERS)?;
-    let only_following = only_following(request)?;
-    let status = app.relations.status(caller, &users, only_following).await?;
-    let items = users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), only_following));
+    let directions = directions(request)?;
+    let status = app.relations.status(caller, &users, directions).await?;
+    let items = users.iter().map(|user| item(*user, status.get(user).copied().unwrap_or_default(), directions));
     Ok(Response::json(200, &Relations { items: items.collect() }))
 }
 
@@ -38,16 +38,16 @@ pub(crate) async fn counters(app: &App, request: &Request) -> Result<Response, P
     Ok(Response::json(200, &Counters::from(counters)).degraded(degraded))
 }
 
-fn only_following(request: &Request) -> Result<bool, Problem> {
+fn directions(request: &Request) -> Result<Directions, Problem> {
     match request.query("only") {
-        None => Ok(false),
-        Some("following") => Ok(true),
+        None => Ok(Directions::Both),
+        Some("following") => Ok(Directions::Following),
         Some(_) => Err(Problem::invalid("only", "must be following")),
     }
 }
 
-fn item(user: UserId, status: Status, only_following: bool) -> Relation {
+fn item(user: UserId, status: Status, directions: Directions) -> Relation {
     let Status { following, followed_by } = status;
-    let other = |other| (!only_following).then_some(other);
+    let other = |other| (directions == Directions::Both).then_some(other);
     Relation { user, following, followed_by: other(followed_by), mutual: other(following && followed_by) }
 }

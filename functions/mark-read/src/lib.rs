@@ -14,7 +14,7 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/posts/{post}/read",
         Policy::takes(Budget::Marks),
-        marks::one(app, &request, true),
+        marks::one(app, &request),
         operation("read state", "markPostRead", "Mark a post read")
             .returns::<PostMarked>("The read state, and the counts after the change.")
             .refuses(Kind::Blocked, "the author blocks the caller")
@@ -23,7 +23,7 @@ routes!(|app: &App, request| [
     (
         "DELETE /v1/posts/{post}/read",
         Policy::takes(Budget::Marks),
-        marks::one(app, &request, false),
+        marks::one(app, &request),
         operation("read state", "markPostUnread", "Mark a post unread again")
             .describe("The caller's own posts, and posts from before the follow, stay read.")
             .returns::<PostMarked>("The read state, and the counts after the change.")

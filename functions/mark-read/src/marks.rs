@@ -10,9 +10,9 @@ use tidemark::{
     reader::Origin,
 };
 
-/// Marks one post read, or unread if `read` is false.
-pub(crate) async fn one(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+/// Marks one post read, or unread again.
+pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
+    let (caller, read) = (request.caller()?, request.is_put());
     let id = request.parameter("post")?;
     let marked = app.marking.mark_post(caller, id, read).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     let state = &marked.snapshot.state;

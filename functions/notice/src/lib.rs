@@ -92,7 +92,7 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/notices/{notice}/read",
         Policy::takes(Budget::Marks),
-        read::mark(app, &request, true),
+        read::mark(app, &request),
         operation("notices", "markNoticeRead", "Mark a notice read")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")
             .responds("404", "NotFound"),
@@ -100,7 +100,7 @@ routes!(|app: &App, request| [
     (
         "DELETE /v1/notices/{notice}/read",
         Policy::takes(Budget::Marks),
-        read::mark(app, &request, false),
+        read::mark(app, &request),
         operation("notices", "markNoticeUnread", "Mark a notice unread again")
             .returns::<NoticeMarked>("The read state, and the counts after the change.")
             .responds("404", "NotFound"),

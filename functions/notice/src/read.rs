@@ -60,8 +60,8 @@ pub(crate) async fn unread(app: &App, request: &Request) -> Result<Response, Pro
 }
 
 /// `PUT` and `DELETE /v1/notices/{notice}/read`.
-pub(crate) async fn mark(app: &App, request: &Request, read: bool) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+pub(crate) async fn mark(app: &App, request: &Request) -> Result<Response, Problem> {
+    let (caller, read) = (request.caller()?, request.is_put());
     let id: NoticeId = request.parameter("notice")?;
     request.require_platform(id.platform)?;
     let marked = app.notices.mark(caller, id, read).await?.ok_or_else(|| crate::unknown(id))?;

@@ -8,6 +8,7 @@ use tidemark::{
         Kind, Problem, Request, Response,
         bodies::{Me, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
     },
+    relations::Directions,
 };
 
 const MAX_USERS: usize = 100;
@@ -57,7 +58,7 @@ async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem
     let (profile, (counts, degraded), status, edges) = futures::try_join!(
         app.people.profile(id),
         app.relations.counters(caller, id),
-        app.relations.status(caller, &users, false),
+        app.relations.status(caller, &users, Directions::Both),
         app.stores.facts.edges(caller, &users)
     )?;
     let status = status.get(&id).copied().unwrap_or_default();

@@ -85,7 +85,7 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/posts/{post}/like",
         Policy::takes(Budget::Reactions),
-        posts::react(app, &request, Reaction::Like, true),
+        posts::react(app, &request, Reaction::Like),
         operation("posts", "likePost", "Like a post")
             .returns::<Liked>("The caller likes the post. Repeated requests count once.")
             .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
@@ -94,7 +94,7 @@ routes!(|app: &App, request| [
     (
         "DELETE /v1/posts/{post}/like",
         Policy::takes(Budget::Reactions),
-        posts::react(app, &request, Reaction::Like, false),
+        posts::react(app, &request, Reaction::Like),
         operation("posts", "unlikePost", "Remove a like")
             .describe("It works for a deleted post too.")
             .returns::<Liked>("The caller does not like the post.")
@@ -103,7 +103,7 @@ routes!(|app: &App, request| [
     (
         "PUT /v1/posts/{post}/favorite",
         Policy::takes(Budget::Reactions),
-        posts::react(app, &request, Reaction::Favorite, true),
+        posts::react(app, &request, Reaction::Favorite),
         operation("posts", "favoritePost", "Add a post to the favorites")
             .returns::<Favorited>("The post is a favorite of the caller. Repeated requests count once.")
             .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
@@ -112,7 +112,7 @@ routes!(|app: &App, request| [
     (
         "DELETE /v1/posts/{post}/favorite",
         Policy::takes(Budget::Reactions),
-        posts::react(app, &request, Reaction::Favorite, false),
+        posts::react(app, &request, Reaction::Favorite),
         operation("posts", "unfavoritePost", "Remove a post from the favorites")
             .describe("It works for a deleted post too.")
             .returns::<Favorited>("The post is not a favorite of the caller.")

@@ -131,8 +131,8 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 }
 
 /// `PUT` and `DELETE /v1/posts/{post}/like` and `…/favorite`.
-pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction, given: bool) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
+    let (caller, given) = (request.caller()?, request.is_put());
     let id: PostId = request.parameter("post")?;
     app.publishing.react(caller, id, reaction, given).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     Ok(match reaction {

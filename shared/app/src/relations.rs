@@ -29,6 +29,14 @@ pub struct Status {
     pub followed_by: bool,
 }
 
+/// The directions of a relation that a caller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Directions {
+    Both,
+    /// Whom the caller follows.
+    Following,
+}
+
 /// Use cases of follower and followee lists. Clones share the stores.
 #[derive(Clone)]
 pub struct Relations {
@@ -84,10 +92,10 @@ impl Relations {
         Ok(RelationPage { items, next, degraded })
     }
 
-    /// Returns the relation of the caller to these users. With `only_following` it reads only this direction.
-    pub async fn status(&self, caller: UserId, users: &[UserId], only_following: bool) -> Result<HashMap<UserId, Status>> {
+    /// Returns the relation of the caller to these users. Directions that are not asked for are false.
+    pub async fn status(&self, caller: UserId, users: &[UserId], directions: Directions) -> Result<HashMap<UserId, Status>> {
         let mut pairs: Vec<(UserId, UserId)> = users.iter().map(|&user| (caller, user)).collect();
-        if !only_following {
+        if directions == Directions::Both {
             pairs.extend(users.iter().map(|&user| (user, caller)));
         }
         let live = self.stores.facts.live_pairs(&pairs).await?;

@@ -151,6 +151,11 @@ impl Request {
         self.event.route_key.as_deref().unwrap_or_default()
     }
 
+    /// Whether the request sets what its path names. If not, it is the `DELETE` that ends it.
+    pub fn is_put(&self) -> bool {
+        self.route().starts_with("PUT ")
+    }
+
     pub fn id(&self) -> &str {
         self.event.request_context.request_id.as_deref().unwrap_or_default()
     }

@@ -132,7 +132,7 @@ impl Readers {
             counts.retain(|post, _| !reacted(post.seq));
         }
         let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((page.texts, counts))).await?;
-        let (items, next) = finished(posts, |seq| sight.is_read(seq), &reactions, (next, shortened));
+        let (items, next) = finished(posts, |seq| sight.is_read(seq), &reactions, next, shortened);
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
 
@@ -156,7 +156,7 @@ impl Readers {
         let posts = self.stores.facts.posts_of(author, &seqs).await?;
         let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
         let (bodies, shortened) = self.bodies(parts.texts, &mut posts, None).await?;
-        let (items, next) = finished(posts, |seq| flags.is_read(seq), &reactions, (next, shortened));
+        let (items, next) = finished(posts, |seq| flags.is_read(seq), &reactions, next, shortened);
         Ok(Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded }))
     }
 }
@@ -166,7 +166,8 @@ fn finished(
     posts: Vec<PostSummary>,
     is_read: impl Fn(Seq) -> bool,
     reactions: &ReactionState,
-    (next, shortened): (Option<Seq>, bool),
+    next: Option<Seq>,
+    shortened: bool,
 ) -> (Vec<FeedItem>, Option<Seq>) {
     let next = if shortened { posts.last().map(|post| post.id.seq) } else { next };
     let item = |post: PostSummary| {

@@ -235,7 +235,7 @@ impl Readers {
         }
         let Walk { page, start, .. } = walk;
         let place = |post: &PostSummary, _| Some((post.key(), post.created_at));
-        self.completed(user, (page, start.unwrap_or_default()), snapshot, &query, place).await
+        self.completed(user, page, start.unwrap_or_default(), snapshot, &query, place).await
     }
 
     /// Completes a page: texts, reactions, and what is read. `place` returns the place of a post with this score, and
@@ -243,7 +243,8 @@ impl Readers {
     pub(super) async fn completed<Place>(
         &self,
         user: UserId,
-        (page, start): (Collected, Start),
+        page: Collected,
+        start: Start,
         snapshot: Snapshot,
         query: &FeedQuery<Place>,
         place: impl FnOnce(&PostSummary, Option<Score>) -> Option<(Place, Timestamp)>,

@@ -65,8 +65,14 @@ impl RankedQuery {
     }
 }
 
-/// A page that is being collected, the view of its feed, and the stamp for a walk that begins with this page.
-type Collection = ((Collected, Start), Snapshot, u64);
+/// A page whose posts are collected.
+struct Collection {
+    page: Collected,
+    start: Start,
+    snapshot: Snapshot,
+    /// Of a walk that begins with this page.
+    stamp: u64,
+}
 
 impl Readers {
     /// Returns one page of the ranked feed, highest score first.
@@ -75,7 +81,7 @@ impl Readers {
             true => Ok(None),
             false => self.ranked_of_view(user, &query).await,
         };
-        let (page, snapshot, stamp) = match of_view {
+        let Collection { page, start, snapshot, stamp } = match of_view {
             Ok(Some(found)) => found,
             Ok(None) => self.ranked_of_facts(self.snapshot_of_facts(user, Origin::Rebuilding).await?, &query).await?,
             Err(error) if error.store() == Store::Views => {
@@ -87,7 +93,7 @@ impl Readers {
         let place = |post: &PostSummary, score: Option<Score>| {
             Some((RankedPlace { since, score: score?, key: post.key() }, Timestamp::MAX))
         };
-        self.completed(user, page, snapshot, &query, place).await
+        self.completed(user, page, start, snapshot, &query, place).await
     }
 
     /// Collects a page from the view; `None` if there is no complete view now.
@@ -133,7 +139,7 @@ impl Readers {
             }
             if !again {
                 let snapshot = Snapshot { state, heads: HashMap::new(), origin: Origin::View };
-                return Ok(Some(((page, start), snapshot, ranked.stamp)));
+                return Ok(Some(Collection { page, start, snapshot, stamp: ranked.stamp }));
             }
         }
     }
@@ -191,7 +197,7 @@ impl Readers {
             page.posts.push(post.into());
         }
         // Stamps are microseconds of Redis's clock.
-        Ok(((page, start), snapshot, self.stores.clock.now().ms() * 1_000))
+        Ok(Collection { page, start, snapshot, stamp: self.stores.clock.now().ms() * 1_000 })
     }
 
     /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled, unless this was

@@ -14,7 +14,7 @@ use super::{
     Origin, PairFacts, Readers, Snapshot, Status,
     feed::ALL,
     merge::{FactSource, Lane, Merge, Placed, Source, Summaries},
-    shared::Places,
+    shared::{HeadsFrom, Places},
 };
 use crate::metrics::Metric;
 
@@ -109,8 +109,8 @@ impl Readers {
         }
         // The gate is open: later posts are delivered, and earlier ones are in the facts.
         let ids: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
-        // A repair relies on the facts alone.
-        let (known, reads) = futures::try_join!(self.authors(&ids, why == Rebuild::Anew), self.stores.facts.all_reads(user))?;
+        let heads = if why == Rebuild::Anew { HeadsFrom::Facts } else { HeadsFrom::Views };
+        let (known, reads) = futures::try_join!(self.authors(&ids, heads), self.stores.facts.all_reads(user))?;
         let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
         let places = Places::new(&self.stores.facts, &known);
         let (entries, low) = match why {
@@ -167,7 +167,7 @@ impl Readers {
         let mut reloaded = Seed { token: seed.token, low: seed.low, ..Seed::default() };
         for edge in &edges {
             // If an edge has changed again, the request that changed it updates the view.
-            let Some(author) = self.author_seed(user, edge, true).await? else { continue };
+            let Some(author) = self.author_seed(user, edge, HeadsFrom::Facts).await? else { continue };
             reloaded.authors.extend(author.authors);
             reloaded.entries.extend(author.entries);
             reloaded.low = reloaded.low.max(author.low);

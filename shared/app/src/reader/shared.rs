@@ -29,6 +29,15 @@ const MOST_STORED: usize = 2;
 /// This many posts of one author, or more, are read together.
 const MANY_POSTS: usize = 4;
 
+/// The source of heads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadsFrom {
+    /// Redis, where it has them.
+    Views,
+    /// For repairs: a record in Redis may be the cause of what they repair.
+    Facts,
+}
+
 /// The known facts of some authors.
 pub(super) struct Authors {
     pub(super) heads: HashMap<UserId, AuthorHead>,
@@ -74,10 +83,9 @@ impl Source<FeedKey> for Places<'_> {
 }
 
 impl Readers {
-    /// Returns what a view needs to know of these authors. The caller has opened the gates. `facts_alone` is for
-    /// repairs: a record in Redis may be the cause of what they repair.
-    pub(super) async fn authors(&self, authors: &[UserId], facts_alone: bool) -> Result<Authors> {
-        if facts_alone {
+    /// Returns what a view needs to know of these authors. The caller has opened the gates.
+    pub(super) async fn authors(&self, authors: &[UserId], heads: HeadsFrom) -> Result<Authors> {
+        if heads == HeadsFrom::Facts {
             return Ok(Authors { heads: self.stores.facts.heads(authors).await?, times: HashMap::new() });
         }
         let known = match self.outage.checked(self.stores.views.known_authors(authors)).await {

@@ -3,7 +3,11 @@
 use tidemark_domain::{AuthorState, Edge, FeedKey, PostId, StoreError, UserId, store::Result};
 use tidemark_views::{Gate, Rebuild, Seed};
 
-use super::{PairFacts, Readers, merge::Source, shared::Places};
+use super::{
+    PairFacts, Readers,
+    merge::Source,
+    shared::{HeadsFrom, Places},
+};
 
 /// The number of times that facts that changed during an update are loaded again.
 const ROUNDS: usize = 8;
@@ -19,7 +23,8 @@ impl Readers {
 
     /// The same for edges that were just read or written. Edges that are older than those in the view change nothing.
     pub async fn sync_edges(&self, user: UserId, mut edges: Vec<Edge>) -> Result<()> {
-        for round in 0..ROUNDS {
+        let mut heads = HeadsFrom::Views;
+        for _ in 0..ROUNDS {
             let authors: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
             let (live, gone): (Vec<Edge>, Vec<Edge>) = edges.into_iter().partition(|edge| edge.following);
             // Redis stores marks of an author separately while the reader does not follow the author; after a follow,
@@ -39,7 +44,7 @@ impl Readers {
                 match opened {
                     Gate::Complete => {}
                     Gate::Stale => again.push(edge.author),
-                    Gate::Opening => match self.author_seed(user, edge, round > 0).await? {
+                    Gate::Opening => match self.author_seed(user, edge, heads).await? {
                         None => again.push(edge.author),
                         Some(seed) => match self.stores.views.seed(user, &seed).await? {
                             None => return Ok(()),
@@ -51,6 +56,8 @@ impl Readers {
             if again.is_empty() {
                 return Ok(());
             }
+            // The view knows more than a seed from before.
+            heads = HeadsFrom::Facts;
             let (mut known, now) = (self.stores.facts.edges(user, &again).await?, self.stores.clock.now());
             // Without an edge, an erasure has removed the follow and its tombstone.
             let of = |edge: Edge| known.remove(&edge.author).unwrap_or_else(|| edge.ended(now));
@@ -105,12 +112,11 @@ impl Readers {
     /// Returns the facts of one followed author; `None` if the edge has changed. State and entries come from the same
     /// head. So each live post that the state counts as delivered is in the entries or, if there are more posts than
     /// a view stores, below `low`. The view's low end rises to `low`, and posts below it come from the facts. Of a
-    /// muted author there are no entries. The gate is open. `again` is set if the view knew more than a seed from
-    /// before.
-    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, again: bool) -> Result<Option<Seed>> {
+    /// muted author there are no entries. The gate is open.
+    pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, heads: HeadsFrom) -> Result<Option<Seed>> {
         let authors = [edge.author];
         let (known, edges, reads) = futures::try_join!(
-            self.authors(&authors, again),
+            self.authors(&authors, heads),
             self.stores.facts.edges(user, &authors),
             self.stores.facts.reads(user, &authors),
         )?;

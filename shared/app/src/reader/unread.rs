@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tidemark_domain::{AuthorState, FeedKey, PostId, ReaderState, Timestamp, UserId, store::Result};
 
-use super::Readers;
+use super::{Readers, shared::HeadsFrom};
 
 impl Readers {
     /// Returns the authors with unread posts and the numbers of these posts. The author of the most recent post is
@@ -15,7 +15,7 @@ impl Readers {
         let unread: Vec<(UserId, &AuthorState, u64)> = unread.filter(|(_, _, unread)| *unread > 0).collect();
         let unknown = unread.iter().filter(|(_, state, _)| state.newest_live().is_none()).map(|(author, ..)| *author);
         let unknown: Vec<UserId> = unknown.collect();
-        let heads = if unknown.is_empty() { HashMap::new() } else { self.authors(&unknown, false).await?.heads };
+        let heads = if unknown.is_empty() { HashMap::new() } else { self.authors(&unknown, HeadsFrom::Views).await?.heads };
         let newest = |author, state: &AuthorState| {
             let of_head = || heads.get(&author)?.feed_seqs(state.floor, state.newest_delivered(), 1).first().copied();
             PostId::new(author, state.newest_live().or_else(of_head).unwrap_or_else(|| state.newest_delivered()))
