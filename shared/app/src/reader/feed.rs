@@ -193,6 +193,16 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What the entries that were read of a view have for a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entries {
+    Collected,
+    /// All that the view stores for this page is collected.
+    NoMore,
+    /// The view has to be read again, as a whole: its counts have changed, or more entries are needed.
+    TooFew,
+}
+
 /// Returns the lowest number of each author among these entries.
 pub(super) fn lowest<'a>(entries: impl Iterator<Item = &'a FeedKey>) -> HashMap<UserId, Seq> {
     let mut lowest = HashMap::new();
@@ -336,14 +346,14 @@ impl Readers {
                 let (start, suffices) = query.start(&view.state, &view.entries, view.whole);
                 walk.start = suffices.then_some(start);
             }
-            let (found, again) = match walk.start.is_some() {
+            let entries = match walk.start.is_some() {
                 true => self.collect_entries(user, &view, walk).await?,
-                false => (false, true),
+                false => Entries::TooFew,
             };
             let needs_more = walk.page.missing() > 0 && !walk.ended;
-            let part = if again {
+            let part = if entries == Entries::TooFew {
                 Part::Newest(ALL)
-            } else if needs_more && found {
+            } else if needs_more && entries == Entries::Collected {
                 continue;
             } else if needs_more && view.is_short(self.feed_cap) && std::mem::take(&mut refills) {
                 Part::Full
@@ -361,14 +371,15 @@ impl Readers {
         }
     }
 
-    /// Collects entries of the view. Returns whether there were some, and whether the view has to be read again.
-    async fn collect_entries(&self, user: UserId, view: &View, walk: &mut Walk<'_>) -> Result<(bool, bool)> {
+    /// Collects entries of the view.
+    async fn collect_entries(&self, user: UserId, view: &View, walk: &mut Walk<'_>) -> Result<Entries> {
         let (query, state) = (walk.query, &view.state);
         let wanted = |key: &&FeedKey| walk.is_inside(key) && query.has(state, key);
         let keys: Vec<FeedKey> = view.entries.iter().filter(wanted).take(walk.page.missing()).copied().collect();
         if let Some(last) = keys.last() {
             walk.bound = Some(*last);
-            return Ok((true, self.collect(user, &keys, state, &mut walk.page).await?.1));
+            let (_, again) = self.collect(user, &keys, state, &mut walk.page).await?;
+            return Ok(if again { Entries::TooFew } else { Entries::Collected });
         }
         // Whether all entries that may be new are in the view.
         let reached = query.since.is_some()
@@ -383,7 +394,7 @@ impl Readers {
                         state.unread_total() == stored.count() as u64
                     }
                 };
-        Ok((false, !view.whole && !reached))
+        Ok(if view.whole || reached { Entries::NoMore } else { Entries::TooFew })
     }
 
     /// Collects posts below what a view stores. `lowest` has the lowest number of each author in it.
