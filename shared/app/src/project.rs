@@ -15,7 +15,7 @@ use std::{
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tidemark_domain::{PostId, Store, Timestamp, UserId, store::Result};
 use tidemark_facts::{Change, EdgePart, PostWrite};
-use tidemark_views::Seed;
+use tidemark_views::{KnownFollow, Seed};
 use tracing::warn;
 
 use crate::{
@@ -190,12 +190,11 @@ impl Projector {
         let known = stores.views.known_reader(user, author).await?;
         let has_marks = known.marks.as_ref().is_none_or(|marks| marks.version >= version);
         Ok(has_marks
-            && match known.state {
-                Some(Some(state)) => state.version >= version,
-                // The user does not follow the author.
-                Some(None) => true,
+            && match known.follow {
+                KnownFollow::Following(state) => state.version >= version,
+                KnownFollow::NotFollowing => true,
                 // Without a view, a later rebuild reads the facts. One that has begun may have read them before.
-                None => stores.views.seed(user, &Seed::default()).await?.is_none(),
+                KnownFollow::Unknown => stores.views.seed(user, &Seed::default()).await?.is_none(),
             })
     }
 }

@@ -35,15 +35,31 @@ pub struct KnownPost {
     pub counts: Option<ReactionCounts>,
     /// Whether the counts may lack reactions of this moment.
     pub counts_in_motion: bool,
-    /// The author's card, if it is known that there is one or none.
-    pub card: Option<Option<Card>>,
+    /// The author's card, if it is known; `None` if the author has no profile.
+    pub cards: HashMap<UserId, Option<Card>>,
+}
+
+/// What a reader's view says about the follow of an author.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum KnownFollow {
+    /// There is no usable view.
+    #[default]
+    Unknown,
+    NotFollowing,
+    Following(AuthorState),
+}
+
+impl From<Option<AuthorState>> for KnownFollow {
+    /// What a complete view says.
+    fn from(state: Option<AuthorState>) -> Self {
+        state.map_or(Self::NotFollowing, Self::Following)
+    }
 }
 
 /// The data about one reader and one author that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownReader {
-    /// The author's state in the view. Outer `None`: there is no usable view. Inner `None`: no follow.
-    pub state: Option<Option<AuthorState>>,
+    pub follow: KnownFollow,
     pub reactions: KnownReactions,
     /// The reader's marks, if it is known that the reader does not follow the author.
     pub marks: Option<Marks>,

@@ -31,7 +31,7 @@ use tidemark_domain::StoreError;
 
 pub use connection::{Views, transaction};
 pub use heads::KnownAuthor;
-pub use known::{KnownPage, KnownPost, KnownReader, PageParts};
+pub use known::{KnownFollow, KnownPage, KnownPost, KnownReader, PageParts};
 use library::Function;
 pub use limits::Spent;
 pub use live::{ClaimedUpdate, Notified, Watched};

@@ -19,7 +19,7 @@ use super::{
     record::{self, current, string_of, take_lease},
 };
 use crate::{
-    KnownPage, KnownPost, KnownReactions, KnownReader, PageParts,
+    KnownFollow, KnownPage, KnownPost, KnownReactions, KnownReader, PageParts,
     connection::{MAX_ARGUMENTS, Views, damaged, fcall, ms, token_arg},
 };
 
@@ -118,8 +118,9 @@ impl Views {
         let text = next().zip(summary.as_ref());
         let text = text.and_then(|(text, summary)| current(Some(text), |text| decode_text(summary.revision, text)));
         let counts = current(next(), decode_counts).map(|known| known.counts);
-        let card = current(next(), people::decode).map(|known| known.card);
-        Ok((KnownPost { summary, text, counts, counts_in_motion, card }, known_reader(id.author, responses)?))
+        let card = current(next(), people::decode).map(|known| (id.author, known.card));
+        let cards = card.into_iter().collect();
+        Ok((KnownPost { summary, text, counts, counts_in_motion, cards }, known_reader(id.author, responses)?))
     }
 
     /// The same for many posts, without the reactions in what it knows of the reader and each author.
@@ -138,8 +139,8 @@ impl Views {
         let mut fields = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(fields).map_err(unreadable)?.into_iter();
         let (meta, changed_lately) = (fields.next().flatten(), redis::from_redis_value(changed).map_err(unreadable)?);
         let known = authors.into_iter().zip(fields.zip(marks)).map(|(author, (field, marks))| {
-            let state = known_state([meta.clone(), field], epoch);
-            (author, KnownReader { state, changed_lately, marks: current(marks, decode_marks), ..KnownReader::default() })
+            let follow = known_follow([meta.clone(), field], epoch);
+            (author, KnownReader { follow, changed_lately, marks: current(marks, decode_marks), ..KnownReader::default() })
         });
         Ok((page, known.collect()))
     }
@@ -254,15 +255,19 @@ fn of_reader(reader: UserId, author: UserId) -> [Cmd; READER_COMMANDS] {
     [state, reactions::ask(reader, &[author]), Cmd::exists(keys::changed(reader)), Cmd::get(marks)]
 }
 
-/// The author's state in a view: outer `None` if the view cannot be used, inner `None` without a follow.
-fn known_state([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> Option<Option<AuthorState>> {
-    let meta = ReaderMeta::decode(&meta?).filter(|meta| meta.epoch == epoch.as_bytes())?;
-    let state = match field {
-        Some(field) => Some(AuthorState::decode(&field)?).filter(|state| state.live),
-        None => None,
-    };
+/// What a view says about the follow of the author whose field this is.
+fn known_follow([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> KnownFollow {
+    let meta = meta.and_then(|meta| ReaderMeta::decode(&meta)).filter(|meta| meta.epoch == epoch.as_bytes());
     // A state that is being built, or a follow whose facts are not merged yet, does not say what the reader sees.
-    (!meta.building && state.as_ref().is_none_or(|state| !state.opening)).then_some(state)
+    if meta.is_none_or(|meta| meta.building) {
+        return KnownFollow::Unknown;
+    }
+    match field.map(|field| AuthorState::decode(&field)) {
+        Some(None) => KnownFollow::Unknown,
+        Some(Some(state)) if state.live && state.opening => KnownFollow::Unknown,
+        Some(Some(state)) if state.live => KnownFollow::Following(state),
+        Some(Some(_)) | None => KnownFollow::NotFollowing,
+    }
 }
 
 /// A state or reactions that cannot be read count as unknown and come from the facts.
@@ -276,7 +281,7 @@ fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownR
     let reactions: Vec<Option<Vec<u8>>> = redis::from_redis_value(reactions).map_err(unreadable)?;
     let marks: Option<Vec<u8>> = redis::from_redis_value(marks).map_err(unreadable)?;
     Ok(KnownReader {
-        state: known_state(redis::from_redis_value(state).map_err(unreadable)?, of),
+        follow: known_follow(redis::from_redis_value(state).map_err(unreadable)?, of),
         reactions: reactions::known(&[author], &reactions, of_reactions),
         changed_lately: redis::from_redis_value(changed).map_err(unreadable)?,
         marks: current(marks.map(|marks| (marks, of_marks)), decode_marks),
@@ -402,14 +407,20 @@ mod tests {
         let state = AuthorState { live: true, through: 8, ..AuthorState::default() };
         let field = |opening| Some(AuthorState { opening, ..state.clone() }.encode());
         for recent in [0, 1, 8] {
-            assert_eq!(known_state([meta(2 + 16 * recent), field(false)], epoch), Some(Some(state.clone())), "{recent}");
+            assert_eq!(
+                known_follow([meta(2 + 16 * recent), field(false)], epoch),
+                KnownFollow::Following(state.clone()),
+                "{recent}"
+            );
         }
-        assert_eq!(known_state([meta(2), None], epoch), Some(None));
-        assert_eq!(known_state([meta(2), Some(AuthorState::default().encode())], epoch), Some(None), "not followed");
+        for unfollowed in [None, Some(AuthorState::default().encode())] {
+            assert_eq!(known_follow([meta(2), unfollowed], epoch), KnownFollow::NotFollowing);
+        }
         for unknown in [[meta(3), field(false)], [meta(2), field(true)], [meta(2), Some(vec![1])], [None, field(false)]] {
-            assert_eq!(known_state(unknown, epoch), None);
+            assert_eq!(known_follow(unknown, epoch), KnownFollow::Unknown);
         }
-        assert_eq!(known_state([meta(2), field(false)], Epoch::read(Some("8a31f0c3".to_owned())).unwrap()), None);
+        let other = Epoch::read(Some("8a31f0c3".to_owned())).unwrap();
+        assert_eq!(known_follow([meta(2), field(false)], other), KnownFollow::Unknown);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use redis::{Cmd, Value};
 use redis_link::Epoch;
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReadState, ReaderState, Score, SeqSet, Timestamp,
-    UserId,
+    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReadState, ReaderState, Score, SeqSet, Standing,
+    Timestamp, UserId,
     feed::author_prefix,
     reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
@@ -51,13 +51,12 @@ pub struct Marks {
     /// The version of the read state.
     pub version: u32,
     pub read: SeqSet,
-    /// Whether the author blocks the user.
-    pub blocked: bool,
+    pub standing: Standing,
 }
 
 impl Marks {
-    pub fn new(ReadState { version, read, .. }: ReadState, blocked: bool) -> Self {
-        Self { version, read, blocked }
+    pub fn new(ReadState { version, read, .. }: ReadState, standing: Standing) -> Self {
+        Self { version, read, standing }
     }
 }
 
@@ -269,8 +268,11 @@ impl Views {
     }
 
     pub async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
-        let blocked = if marks.blocked { BLOCKED } else { NOT_BLOCKED };
-        let record = [record::start(marks.version.into()), vec![blocked], encode_set(&marks.read)].concat();
+        let standing = match marks.standing {
+            Standing::Blocked => BLOCKED,
+            Standing::Open => OPEN,
+        };
+        let record = [record::start(marks.version.into()), vec![standing], encode_set(&marks.read)].concat();
         self.store(keys::marks(user, author), token, record, keys::MARKS_LIFETIME).await
     }
 
@@ -374,19 +376,19 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 
 /// The byte of marks that says whether the author blocks the user.
 const BLOCKED: u8 = b'b';
-const NOT_BLOCKED: u8 = b'-';
+const OPEN: u8 = b'-';
 
-/// Decodes a record of marks: version, whether the author blocks the user, and [the posts](super::record). Returns
-/// `None` if it does not say whether the author blocks the user, as records of earlier releases.
+/// Decodes a record of marks: version, standing, and [the posts](super::record). Returns `None` if it does not say the
+/// standing, as records of earlier releases.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;
-    let blocked = match flag {
-        BLOCKED => true,
-        NOT_BLOCKED => false,
+    let standing = match flag {
+        BLOCKED => Standing::Blocked,
+        OPEN => Standing::Open,
         _ => return None,
     };
-    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked })
+    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, standing })
 }
 
 #[cfg(test)]
@@ -397,8 +399,8 @@ mod tests {
     fn marks_without_a_flag_of_the_block_are_no_record() {
         let read = encode_set(&[3, 5].into_iter().collect());
         let record = |flag: &[u8]| [record::start(7).as_slice(), flag, &read].concat();
-        for (flag, blocked) in [(b"b", true), (b"-", false)] {
-            let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), blocked };
+        for (flag, standing) in [(b"b", Standing::Blocked), (b"-", Standing::Open)] {
+            let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), standing };
             assert_eq!(decode_marks(&record(flag)), Some(marks));
         }
         // The byte of an earlier release, and records from before there was one.

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use tidemark_domain::{
     AuthorHead, Card, PostId, PostSummary, ReactionState, Seq, Store, UserId, Withheld, store::Result, visibility::may_see_author,
 };
-use tidemark_views::{KnownReader, PageParts};
+use tidemark_views::{KnownFollow, KnownReader, PageParts};
 use tracing::warn;
 
 use super::{Body, FeedItem, Readers, Status};
@@ -100,9 +100,9 @@ impl Readers {
         if head.posts != head.implied_posts() {
             return Ok(None);
         }
-        let (mut seqs, total) = match (query.status, &known.state) {
+        let (mut seqs, total) = match (query.status, &known.follow) {
             (Status::All, _) => (query.listed(&head), head.posts),
-            (Status::Unread, Some(Some(state))) if state.older == 0 && !state.asks() => {
+            (Status::Unread, KnownFollow::Following(state)) if state.older == 0 && !state.asks() => {
                 // Every post of the head counts, delivered or not, as it does in the facts. So no post becomes visible
                 // below one that a poll has returned.
                 let state = state.clone().delivered_upto(head.latest_seq);
@@ -112,7 +112,7 @@ impl Readers {
                 let live = state.unread_seqs().filter(|seq| gone == 0 || !head.deleted.contains(*seq));
                 (query.unread(&head, live), state.unread().saturating_sub(gone as u64))
             }
-            (Status::Unread, Some(None)) => (Vec::new(), 0),
+            (Status::Unread, KnownFollow::NotFollowing) => (Vec::new(), 0),
             (Status::Unread, _) => return Ok(None),
         };
         let next = query.cut(&mut seqs);

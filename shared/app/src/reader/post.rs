@@ -8,7 +8,7 @@ use tidemark_domain::{
     store::Result,
     visibility::{may_see, retain_seen},
 };
-use tidemark_views::{KnownPage, KnownPost, KnownReader};
+use tidemark_views::{KnownFollow, KnownPage, KnownPost, KnownReader};
 use tracing::{error, warn};
 
 use super::{FeedItem, Readers, sight::Sight};
@@ -129,12 +129,13 @@ impl Readers {
         for post in posts {
             by_author.entry(post.id.author).or_default().push(post.id.seq);
         }
-        let is_unknown = |author: &&UserId| **author != reader && known.get(author).is_none_or(|known| known.state.is_none());
+        let is_unknown =
+            |author: &&UserId| **author != reader && known.get(author).is_none_or(|known| known.follow == KnownFollow::Unknown);
         let unknown: Vec<UserId> = by_author.keys().filter(is_unknown).copied().collect();
         if !unknown.is_empty() {
             let mut states = self.snapshot(reader).await?.state.authors;
             for author in unknown {
-                known.entry(author).or_default().state = Some(states.remove(&author));
+                known.entry(author).or_default().follow = states.remove(&author).into();
             }
         }
         let (known, nothing) = (&*known, KnownReader::default());
@@ -170,8 +171,8 @@ impl Readers {
             found = self.cached_post(reader, id).boxed().await;
             if hot && let Ok(Ok(details)) = &found {
                 let PostDetails { item: FeedItem { post, .. }, text, counts, cards, .. } = &**details;
-                let (text, card) = (Some(text.clone()), cards.get(&id.author).cloned());
-                let kept = KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), card, ..KnownPost::default() };
+                let (text, cards) = (Some(text.clone()), cards.clone());
+                let kept = KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), cards, ..KnownPost::default() };
                 self.hot_posts.put(id, kept);
             }
         }
@@ -197,7 +198,7 @@ impl Readers {
 
     /// Completes what Redis knows.
     async fn known_post(&self, reader: UserId, id: PostId, known: KnownPost, of_reader: &KnownReader) -> FoundPost {
-        let KnownPost { summary, text, counts, counts_in_motion, card } = known;
+        let KnownPost { summary, text, counts, counts_in_motion, cards } = known;
         // A deleted post has no text.
         let text = if summary.as_ref().is_some_and(|summary| summary.deleted) { Some(PostText::default()) } else { text };
         let (post, text) = match summary.zip(text) {
@@ -224,7 +225,6 @@ impl Readers {
         }
         let nothing = ReactionState::default();
         let item = FeedItem::new(post, sight.is_read(id.seq), reactions.get(&id.author).unwrap_or(&nothing));
-        let cards = card.map(|card| (id.author, card)).into_iter().collect();
         Ok(Ok(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
     }
 

@@ -1,7 +1,7 @@
 //! What one reader sees of an author's posts, from the views or the facts.
 
-use tidemark_domain::{AuthorState, Blocks, Seq, SeqSet, Standing, UserId, store::Result};
-use tidemark_views::{KnownReader, Marks};
+use tidemark_domain::{AuthorState, Seq, SeqSet, Standing, UserId, store::Result};
+use tidemark_views::{KnownFollow, KnownReader, Marks};
 
 use super::{PairFacts, Readers};
 
@@ -67,8 +67,7 @@ impl Sight {
     }
 
     fn of_marks(marks: &Marks) -> Self {
-        let standing = Blocks { by_author: marks.blocked, by_user: false }.standing();
-        Self { standing, read: ReadPosts::Marked(marks.read.clone()) }
+        Self { standing: marks.standing, read: ReadPosts::Marked(marks.read.clone()) }
     }
 
     /// The same as [`Flags::is_read`].
@@ -92,9 +91,10 @@ impl Readers {
         if reader == author {
             return Ok(Sight::open(ReadPosts::Own));
         }
-        let state = match &known.state {
-            Some(state) => state.clone(),
-            None => self.snapshot(reader).await?.state.authors.remove(&author),
+        let state = match &known.follow {
+            KnownFollow::Following(state) => Some(state.clone()),
+            KnownFollow::NotFollowing => None,
+            KnownFollow::Unknown => self.snapshot(reader).await?.state.authors.remove(&author),
         };
         match (state, &known.marks) {
             (Some(state), _) if seqs.iter().all(|&seq| state.knows(seq)) => Ok(Sight::open(ReadPosts::Following(state))),
@@ -112,7 +112,7 @@ impl Readers {
         if flags.state.is_some() {
             return Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) });
         }
-        let marks = Marks::new(flags.facts.reads, standing == Standing::Blocked);
+        let marks = Marks::new(flags.facts.reads, standing);
         logged!(views.fill_marks(reader, author, &marks, token).await, "marks not stored", user = %reader);
         Ok(Sight::of_marks(&marks))
     }
@@ -122,7 +122,7 @@ impl Readers {
         let authors = [author];
         let (mut reads, standing) =
             futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.standing(reader, author))?;
-        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), standing == Standing::Blocked))
+        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), standing))
     }
 
     pub(super) async fn flags_of_facts(&self, reader: UserId, author: UserId) -> Result<(Flags, Standing)> {
