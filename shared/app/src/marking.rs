@@ -20,7 +20,7 @@ use crate::{
     reader::{Flags, Origin, PairFacts, Readers, Snapshot},
 };
 use tidemark_domain::{
-    IdempotencyKey, PostId, PostState, ReadState, Seq, Timestamp, UserId, Withheld,
+    IdempotencyKey, PostId, PostState, ReadState, Seen, Seq, Timestamp, UserId, Withheld,
     store::Result,
     visibility::{may_see, may_see_author},
 };
@@ -94,7 +94,7 @@ impl Marking {
     }
 
     /// Marks one live post read or unread.
-    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Result<MarkedPost, Withheld>> {
+    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Seen<MarkedPost>> {
         let ids = [post];
         let (live, standing) = futures::try_join!(self.readers.live_posts(&ids), self.stores.facts.standing(user, post.author))?;
         let state = if live.is_empty() { PostState::Gone } else { PostState::Live };

@@ -12,8 +12,8 @@ use crate::{
     outage::Outage,
 };
 use tidemark_domain::{
-    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionState, UserId, Withheld, store::Result,
-    visibility::may_see_author,
+    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionState, Seen, UserId, Withheld,
+    store::Result, visibility::may_see_author,
 };
 use tidemark_facts::{Deleted, Published};
 use tidemark_queue::FanOut;
@@ -105,7 +105,7 @@ impl Publishing {
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.
-    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Result<PostDelivery, Withheld>> {
+    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Seen<PostDelivery>> {
         let ids = [id];
         let (mut posts, standing) =
             futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.standing(caller, id.author))?;
@@ -126,13 +126,7 @@ impl Publishing {
 
     /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
     /// who reacted to a post that is deleted now.
-    pub async fn react(
-        &self,
-        user: UserId,
-        post: PostId,
-        reaction: Reaction,
-        given: bool,
-    ) -> Result<Result<ReactionState, Withheld>> {
+    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Seen<ReactionState>> {
         let reacted = self.stores.facts.react(user, post, reaction, given, self.stores.clock.now()).await?;
         if let Ok(state) = &reacted {
             self.sync.reaction(user, post, state).await?;

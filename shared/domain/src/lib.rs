@@ -55,4 +55,4 @@ pub use seq_set::SeqSet;
 pub use store::{Source, Store, StoreError};
 pub use time::Timestamp;
 pub use trail::{Since, Trail};
-pub use visibility::{Blocks, PostState, Standing, Withheld};
+pub use visibility::{Blocks, PostState, Seen, Standing, Withheld};

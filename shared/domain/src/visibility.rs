@@ -47,8 +47,11 @@ pub enum Withheld {
     Blocked,
 }
 
+/// What a user sees, if the user may see it.
+pub type Seen<T> = Result<T, Withheld>;
+
 /// Returns whether a user may see a post. Nobody sees a post that is gone, whatever the standing.
-pub fn may_see(post: PostState, standing: Standing) -> Result<(), Withheld> {
+pub fn may_see(post: PostState, standing: Standing) -> Seen<()> {
     match post {
         PostState::Gone => Err(Withheld::Gone),
         PostState::Live => may_see_author(standing),
@@ -56,7 +59,7 @@ pub fn may_see(post: PostState, standing: Standing) -> Result<(), Withheld> {
 }
 
 /// Returns whether a user may see an author's posts: their list, their deliveries, and each live one.
-pub fn may_see_author(standing: Standing) -> Result<(), Withheld> {
+pub fn may_see_author(standing: Standing) -> Seen<()> {
     match standing {
         Standing::Open => Ok(()),
         Standing::Blocked => Err(Withheld::Blocked),
@@ -64,7 +67,7 @@ pub fn may_see_author(standing: Standing) -> Result<(), Withheld> {
 }
 
 /// Returns whether a user may react to a post. A reaction that stands may always be taken back.
-pub fn may_react(post: PostState, blocks: Blocks) -> Result<(), Withheld> {
+pub fn may_react(post: PostState, blocks: Blocks) -> Seen<()> {
     may_see(post, blocks.standing())?;
     if blocks.by_user { Err(Withheld::Blocked) } else { Ok(()) }
 }

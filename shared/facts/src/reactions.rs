@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tidemark_domain::{
-    Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Standing, Timestamp,
+    Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Seen, Standing, Timestamp,
     UserId, Withheld, ids::SHARDS, visibility::may_react,
 };
 
@@ -36,7 +36,7 @@ impl Facts {
         reaction: Reaction,
         given: bool,
         now: Timestamp,
-    ) -> Result<Result<ReactionState, Withheld>> {
+    ) -> Result<Seen<ReactionState>> {
         let mut attempts = attempts("react");
         loop {
             attempts.next().await?;

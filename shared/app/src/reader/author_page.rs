@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use futures::FutureExt;
 use tidemark_domain::{
-    AuthorHead, Card, PostId, PostSummary, ReactionState, Seq, Store, UserId, Withheld, store::Result, visibility::may_see_author,
+    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, Store, UserId, store::Result, visibility::may_see_author,
 };
 use tidemark_views::{KnownFollow, KnownReader, PageParts};
 use tracing::warn;
@@ -66,7 +66,7 @@ pub struct AuthorPage {
 
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
-    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Result<AuthorPage, Withheld>> {
+    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Seen<AuthorPage>> {
         let page = async {
             let (head, known) = self.outage.checked(self.stores.views.known_timeline(reader, query.author)).await?;
             self.known_author_page(reader, query, head, &known).await
@@ -90,7 +90,7 @@ impl Readers {
         query: AuthorQuery,
         head: Option<AuthorHead>,
         known: &KnownReader,
-    ) -> Result<Option<Result<AuthorPage, Withheld>>> {
+    ) -> Result<Option<Seen<AuthorPage>>> {
         let AuthorQuery { author, parts, .. } = query;
         let head = match head {
             Some(head) => head,
@@ -136,12 +136,7 @@ impl Readers {
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
 
-    async fn author_page_of_facts(
-        &self,
-        reader: UserId,
-        query: AuthorQuery,
-        degraded: bool,
-    ) -> Result<Result<AuthorPage, Withheld>> {
+    async fn author_page_of_facts(&self, reader: UserId, query: AuthorQuery, degraded: bool) -> Result<Seen<AuthorPage>> {
         let AuthorQuery { author, parts, .. } = query;
         let ((flags, standing), reactions) =
             futures::try_join!(self.flags_of_facts(reader, author), self.reactions_to(reader, author))?;

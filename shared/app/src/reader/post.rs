@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use tidemark_domain::{
-    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seq, Standing, Store, StoreError, UserId, Withheld,
+    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store, StoreError, UserId, Withheld,
     store::Result,
     visibility::{may_see, retain_seen},
 };
@@ -26,7 +26,7 @@ pub struct PostDetails {
     pub degraded: bool,
 }
 
-type FoundPost = Result<Result<Box<PostDetails>, Withheld>>;
+type FoundPost = Result<Seen<Box<PostDetails>>>;
 
 /// The text of a post and its reaction counts. A page has them only with `include=body`.
 #[derive(Debug, Clone, Default)]
