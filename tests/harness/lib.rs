@@ -22,7 +22,7 @@ use futures::{StreamExt as _, stream};
 use tempfile::TempDir;
 use tidemark::domain::UserId;
 use tidemark_local::{Options, RedisData, Stack, Weather};
-use tidemark_reconcile::Reconcile;
+use tidemark_reconcile_lib::{Plan, Reconcile, Report};
 use tokio::sync::OnceCell;
 use tracing_subscriber::EnvFilter;
 
@@ -279,9 +279,8 @@ impl World {
     }
 
     /// Runs a whole walk of reconcile over all users. An invocation would stop at its deadline on a slow machine.
-    pub async fn walk_over_all_users(&self, dry_run: bool, settle: Duration) -> tidemark_reconcile::Report {
-        let plan =
-            tidemark_reconcile::Plan { dry_run, share: 1.0, settle, slice: 100_000, segment: tidemark_reconcile::Segment::WHOLE };
+    pub async fn walk_over_all_users(&self, dry_run: bool, settle: Duration) -> Report {
+        let plan = Plan { dry_run, share: 1.0, settle, slice: 100_000, ..Plan::default() };
         let reconcile = Reconcile::new(self.stack.app("reconcile").expect("reconcile runs in this process"));
         reconcile.walk(&plan, None, false, &|| false).await.expect("the stores respond").expect("a walk")
     }

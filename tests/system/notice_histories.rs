@@ -21,7 +21,7 @@ use tidemark::{
     once::Once,
     views::NoticeView,
 };
-use tidemark_reconcile::{Plan, Reconcile, Segment};
+use tidemark_reconcile_lib::{Plan, Reconcile};
 use tidemark_tests::{World, user_id, world};
 
 use crate::notices::{content, patient, platform};
@@ -321,7 +321,7 @@ fn random_histories_of_notices_end_in_agreement_with_the_model() {
         let clock = histories.into_iter().map(|history| history.clock).max_by_key(Clock::now).unwrap();
         let mut reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
         reconcile.app.stores = Arc::new(Stores { clock: Arc::new(clock), ..(*reconcile.app.stores).clone() });
-        let plan = Plan { dry_run: true, share: 1.0, settle: Duration::ZERO, slice: 100_000, segment: Segment::WHOLE };
+        let plan = Plan { dry_run: true, share: 1.0, settle: Duration::ZERO, slice: 100_000, ..Plan::default() };
         let report = reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap();
         assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));
         assert!(report.looked_at >= TOGETHER * 9, "{}", report.looked_at);

@@ -18,7 +18,7 @@ use tidemark::{
     queue::{Backlog, FanOut, Queues, Task, TaskQueue},
     views::keys,
 };
-use tidemark_reconcile::{StoredFacts, Unfinished};
+use tidemark_reconcile_lib::{StoredFacts, Unfinished};
 use tidemark_tests::{Model, User, World, number_from, parameter, user_id, world_with};
 
 use crate::{

@@ -1,18 +1,6 @@
-//! Finds and repairs differences on a schedule.
-//!
-//! Every minute it resumes interrupted fan-outs, counts the stream records that the projector gave up, looks for
-//! abandoned rebuilds, and continues a walk in progress. Every day a walk over users begins, which compares facts with
-//! facts and views with facts. [`diff`] lists every difference and its remedy.
+//! Runs the jobs of reconcile on a schedule. `shared/reconcile/` has them; this crate parses events and renders reports.
 
-pub mod diff;
-mod facts;
-mod job;
-mod plan;
-mod views;
-
-pub use facts::{StoredFacts, Unfinished};
-pub use job::{FlowPlan, Plan, Position, Reconcile, ReconcileError, Report, Segment};
-pub use views::StoredViews;
+mod event;
 
 use aws_lambda_events::sqs::SqsEvent;
 use futures::FutureExt;
@@ -20,15 +8,16 @@ use lambda_runtime::{Error, LambdaEvent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemark::{App, Failure};
+use tidemark_reconcile_lib::{Reconcile, ReconcileError, Report, Segment};
 use tracing::{info, warn};
 
-use plan::{Job, Run};
+use event::{Job, Run};
 
 /// A walk ends this long before the function's deadline. Its last step, and the note of its position, take less time.
 const RESERVE_MS: u64 = 15_000;
 
 /// Runs the job that the event, or a message of the walk queue, names: `minute`, its parts `fan-outs` and `marks`,
-/// `users`, or `forget`. With `"dry_run":true` it changes nothing. `plan::Run` has the other settings.
+/// `users`, or `forget`. With `"dry_run":true` it changes nothing. `event::Run` has the other settings.
 ///
 /// # Errors
 /// The event has an unknown job or setting, or a store is unavailable.

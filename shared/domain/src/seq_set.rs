@@ -133,7 +133,7 @@ impl SeqSet {
     }
 
     /// Returns the numbers in `after+1..=upto` that are not in the set, greatest first. Long runs cost few steps.
-    pub(crate) fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
+    pub fn absent_between(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
         let mut next = upto;
         std::iter::from_fn(move || {
             if next > after && self.contains(next) {

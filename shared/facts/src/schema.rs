@@ -372,7 +372,7 @@ mod tests {
         let schemas = ["shared/facts/src/schema.rs", "functions/migrate/src/schema.rs"].map(|path| root.join(path));
         let names: BTreeSet<String> = schemas.iter().flat_map(|path| declared(&std::fs::read_to_string(path).unwrap())).collect();
         assert!(["latest_seq", "write_token", "unsettled_last"].iter().all(|name| names.contains(*name)), "{names:?}");
-        let folders = ["shared/facts/src", "functions/migrate/src", "functions/reconcile/src"];
+        let folders = ["shared/facts/src", "functions/migrate/src", "shared/reconcile/src"];
         let (mut seen, mut spelled) = (0, Vec::new());
         let keys = root.join("shared/facts/src/schema/keys.rs");
         let is_other = |path: &PathBuf| !schemas.contains(path) && *path != keys;

@@ -44,6 +44,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tidemark_domain::{FanOutKind, NoticeId, Platform, PostId, UserId};
 
@@ -51,11 +52,12 @@ use crate::{List, NoticeRecord};
 
 /// The name of a view. Its keys, also that of its lease, are deleted together. [`crate::View`] is the content of a
 /// reader's view.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum View {
-    /// State and feed of a reader.
+    /// State and feed of a reader, with the ranked feed and its moves: all that a rebuild deletes.
     Reader(UserId),
-    /// The ranked feed of a reader, and its moves.
+    /// The ranked feed and its moves alone. The next ranked read fills them again.
     Ranked(UserId),
     /// The list of authors that the user follows, with its departures.
     Following(UserId),
@@ -109,6 +111,9 @@ pub(crate) const SILENT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// The time that a feed lives. It must outlive the state that refers to it.
 pub(crate) const FEED_LIFETIME: Duration = Duration::from_secs(61 * 3600);
+
+/// How much longer than the state.
+pub const FEED_OUTLIVES: Duration = FEED_LIFETIME.saturating_sub(STATE_LIFETIME);
 
 /// The time that a reader's reactions live after the last write.
 pub(crate) const REACTIONS_LIFETIME: Duration = STATE_LIFETIME;
@@ -327,10 +332,14 @@ impl KeyType {
 pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
     let strings = |keys: &[String]| keys.iter().map(|key| (key.clone(), KeyType::String)).collect();
     let one = |key: String, kind| vec![(key, kind)];
+    let ranked_keys = |user| ranked(user).into_iter().zip([KeyType::SortedSet, KeyType::Hash]);
     let list_keys = |of| list(of).into_iter().zip([KeyType::SortedSet, KeyType::SortedSet, KeyType::String]).collect();
     match *view {
-        View::Reader(user) => vec![(reader_state(user), KeyType::Hash), (feed(user), KeyType::List)],
-        View::Ranked(user) => ranked(user).into_iter().zip([KeyType::SortedSet, KeyType::Hash]).collect(),
+        View::Reader(user) => {
+            let keys = [(reader_state(user), KeyType::Hash), (feed(user), KeyType::List)];
+            keys.into_iter().chain(ranked_keys(user)).collect()
+        }
+        View::Ranked(user) => ranked_keys(user).collect(),
         View::Following(user) => list_keys(List::Following(user)),
         View::Fans(user) => list_keys(List::Fans(user)),
         View::Counters(user) => strings(&counters(user)),
@@ -357,7 +366,6 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
 pub fn of_user(user: UserId) -> Vec<View> {
     let kinds = [
         View::Reader,
-        View::Ranked,
         View::Following,
         View::Fans,
         View::Counters,

@@ -194,7 +194,7 @@ fn watched_metrics(template: &Value) -> BTreeSet<(String, Vec<(String, String)>)
 #[test]
 fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     let template = template_document();
-    let jobs = ["walk.rs", "flow.rs"].map(|file| text_of(&format!("functions/reconcile/src/job/{file}"))).concat();
+    let jobs = ["walk.rs", "flow.rs"].map(|file| text_of(&format!("shared/reconcile/src/job/{file}"))).concat();
     // settings.rs tests that the code logs the messages.
     let filters = resources(&template, "AWS::Logs::MetricFilter");
     let filtered = filters.values().map(|filter| &filter["Properties"]["MetricTransformations"][0]["MetricName"]);

@@ -243,7 +243,7 @@ fn printed(rust_log: &str, log: impl FnOnce()) -> Vec<Value> {
 
 /// The messages of the metric filters, with the level at which the code logs them.
 fn watched_messages() -> BTreeMap<String, String> {
-    let files = ["functions/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"];
+    let files = ["shared/reconcile/src/job/flow.rs", "shared/redis-link/src/breaker.rs", "shared/http/src/lib.rs"];
     let code: String = files.map(text_of).concat();
     let filters = resources(&template_document(), "AWS::Logs::MetricFilter");
     let level = |filter: &Value| {

@@ -11,7 +11,7 @@ use tidemark::{
 };
 use tidemark_tests::items::{n, s};
 
-use super::{Damage, Scene, scene::seqs};
+use super::{Damage, Scene, scene::seqs, views::of_author};
 use crate::delivery::publish_in_facts;
 
 /// Publishes a post. The function dies after the transaction.
@@ -217,7 +217,7 @@ pub(super) const ALL: &[Damage] = &[
         scene.redis().hdel::<_, _, ()>(&scene.state_key, scene.other.get()).await.unwrap();
         json!([
             { "kind": "records-given-up", "records": 1 },
-            { "kind": "field-missing", "user": scene.reader, "author": scene.other },
+            of_author(scene, "authors", scene.other),
         ])
     }),
 ];

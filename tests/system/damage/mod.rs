@@ -19,7 +19,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use tidemark::views::keys;
-use tidemark_reconcile::{Plan, Reconcile, Segment};
+use tidemark_reconcile_lib::{Plan, Reconcile};
 use tidemark_tests::{World, items::Item, until, world};
 
 use scene::Scene;
@@ -100,7 +100,7 @@ async fn run(world: &World, dry_run: bool) -> Vec<Value> {
 
 /// Runs a whole walk over all users without a deadline.
 pub(crate) async fn walk(world: &World, dry_run: bool, settle_ms: u64) -> Value {
-    let plan = Plan { dry_run, share: 1.0, settle: Duration::from_millis(settle_ms), slice: 500, segment: Segment::WHOLE };
+    let plan = Plan { dry_run, share: 1.0, settle: Duration::from_millis(settle_ms), ..Plan::default() };
     let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
     let report = json!(reconcile.walk(&plan, None, false, &|| false).await.unwrap().unwrap());
     assert_eq!(report["failed"], 0, "{report}");
@@ -201,6 +201,7 @@ fn every_kind_of_damage_is_listed_and_repaired() {
         for (scene, (name, _)) in scenes.iter().zip(&damages) {
             scene.agrees(name).await;
         }
+        assert_eq!(listed(&run(world, true).await), BTreeSet::new(), "no difference after readers have rebuilt their views");
         println!("{} kinds of damage, {} differences: all listed and repaired", damages.len(), expected.len());
     });
 }

@@ -14,7 +14,7 @@ use tidemark::{
 };
 use tidemark_tests::items::{n, s, with_attributes};
 
-use super::{Damage, Scene, scene::seqs};
+use super::{Damage, Scene, scene::seqs, views::whole};
 use crate::notices::content;
 
 /// Publishes four notices on the scene's platform and deletes the second. The reader reads the third and has a view.
@@ -26,6 +26,11 @@ pub(super) async fn board(scene: &Scene<'_>) {
     notices.remove(&[scene.notice(2)]).await.unwrap();
     notices.mark(scene.reader, scene.notice(3), true).await.unwrap().unwrap();
     scene.until_cached(&format!("/v1/notices?platform={}", scene.platform), &reads_key(scene)).await;
+}
+
+/// A difference in type or lifetime of a key.
+fn of_key(view: View, field: &str, key: &str) -> Value {
+    json!({ "kind": "view-damaged", "view": view, "field": field, "key": key })
 }
 
 fn reads_key(scene: &Scene<'_>) -> String {
@@ -52,11 +57,11 @@ async fn replace(scene: &Scene<'_>, view: NoticeView) {
 }
 
 /// Changes the cached read state. Returns the difference.
-async fn reads(scene: &Scene<'_>, kind: &str, change: impl FnOnce(&mut NoticeReads)) -> Value {
+async fn reads(scene: &Scene<'_>, change: impl FnOnce(&mut NoticeReads)) -> Value {
     let (_, mut reads) = fact(scene).await;
     change(&mut reads);
     replace(scene, NoticeView::Reads(scene.reader, scene.platform, reads)).await;
-    json!({ "kind": kind, "user": scene.reader, "platform": scene.platform })
+    whole("view-differs", View::NoticeReads(scene.reader, scene.platform))
 }
 
 /// Caches a title. Returns the difference.
@@ -65,7 +70,7 @@ async fn title(scene: &Scene<'_>, kind: &str, seq: u64, revision: u64, title: &s
     (stored.id, stored.revision) = (scene.notice(seq), revision);
     title.clone_into(&mut stored.content.title);
     scene.app.stores.views.remember_titles(&[stored]).await.unwrap();
-    json!({ "kind": kind, "notice": scene.notice(seq), "revision": revision })
+    whole(kind, View::Title(scene.notice(seq), revision))
 }
 
 /// Writes the item of a notice that the head does not have. Returns the difference.
@@ -130,53 +135,54 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         json!({ "kind": "record-of-nothing", "record": key })
     }),
     ("a notice read view older than the fact", &async |scene: &Scene| {
-        reads(scene, "notice-reads-behind", |reads| *reads = NoticeReads::default()).await
+        reads(scene, |reads| *reads = NoticeReads::default()).await
     }),
     ("notices read in the view and not in the fact", &async |scene: &Scene| {
-        reads(scene, "notice-reads-wrong", |reads| reads.read = [1, 3].into_iter().collect()).await
+        reads(scene, |reads| reads.read = [1, 3].into_iter().collect()).await
     }),
-    ("a notice read view with a version above the fact", &async |scene: &Scene| {
-        reads(scene, "notice-reads-wrong", |reads| reads.version = 70).await
-    }),
+    ("a notice read view with a version above the fact", &async |scene: &Scene| reads(scene, |reads| reads.version = 70).await),
     ("an unreadable notice read view", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(reads_key(scene), "bad", 3_600).await.unwrap();
-        json!({ "kind": "notice-reads-damaged", "user": scene.reader, "platform": scene.platform })
+        whole("view-damaged", View::NoticeReads(scene.reader, scene.platform))
     }),
     ("a notice read view of the wrong type", &async |scene: &Scene| {
         let key = reads_key(scene);
         scene.redis().del::<_, ()>(&key).await.unwrap();
         scene.redis().sadd::<_, _, ()>(&key, 3).await.unwrap();
         scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
-        json!({ "kind": "key-of-wrong-type", "key": key })
+        of_key(View::NoticeReads(scene.reader, scene.platform), "type", &key)
     }),
-    ("a notice read view without expiry", &async |scene: &Scene| scene.persist(&reads_key(scene)).await),
+    ("a notice read view without expiry", &async |scene: &Scene| {
+        scene.persist(View::NoticeReads(scene.reader, scene.platform), &reads_key(scene)).await
+    }),
     ("a notice read view in another bucket than its user's", &async |scene: &Scene| {
         let (user, platform) = (scene.reader, scene.platform);
         let key = format!("{{{}}}:n:{user}:{platform}", (user.bucket() + 1) % 4096);
         scene.redis().set_ex::<_, _, ()>(&key, "x", 3_600).await.unwrap();
-        json!({ "kind": "key-astray", "key": key })
+        json!({ "kind": "view-orphan", "view": { "key": key }, "field": "bucket" })
     }),
     ("a head view newer than its platform", &async |scene: &Scene| {
         let (mut head, _) = fact(scene).await;
         head.publish(scene.now(), None).unwrap();
         replace(scene, NoticeView::Head(scene.platform, head)).await;
-        json!({ "kind": "platform-head-wrong", "platform": scene.platform })
+        whole("view-differs", View::Platform(scene.platform))
     }),
     ("a head view older than its platform, without expiry", &async |scene: &Scene| {
         replace(scene, NoticeView::Head(scene.platform, PlatformHead::default())).await;
-        json!([{ "kind": "platform-head-wrong", "platform": scene.platform }, scene.persist(&head_key(scene)).await])
+        let view = View::Platform(scene.platform);
+        json!([whole("view-differs", view.clone()), scene.persist(view, &head_key(scene)).await])
     }),
     ("an unreadable head view", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(head_key(scene), "bad", 3_600).await.unwrap();
-        json!({ "kind": "platform-head-wrong", "platform": scene.platform })
+        whole("view-damaged", View::Platform(scene.platform))
     }),
-    ("another title than the notice's", &async |scene: &Scene| title(scene, "title-wrong", 1, 1, "not what it was").await),
+    ("another title than the notice's", &async |scene: &Scene| title(scene, "view-differs", 1, 1, "not what it was").await),
     ("an unreadable title", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(keys::notice_title(scene.notice(3), 3), "x", 3_600).await.unwrap();
-        json!({ "kind": "title-damaged", "notice": scene.notice(3), "revision": 3 })
+        whole("view-damaged", View::Title(scene.notice(3), 3))
     }),
     ("titles of a future revision and of a future notice", &async |scene: &Scene| {
-        let kind = "title-of-nothing";
+        let kind = "view-orphan";
         json!([title(scene, kind, 1, 6, "one").await, title(scene, kind, 5, 1, "one").await])
     }),
     ("a title of the wrong type without expiry", &async |scene: &Scene| {
@@ -184,7 +190,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
         let (key, _) = keys::of_view(&view).remove(0);
         scene.redis().del::<_, ()>(&key).await.unwrap();
         scene.redis().rpush::<_, _, ()>(&key, "x").await.unwrap();
-        json!({ "kind": "key-of-wrong-type", "key": key })
+        of_key(view, "type", &key)
     }),
 ];
 
@@ -196,11 +202,17 @@ pub(super) const ALL: &[Damage] = &[
         json!({ "kind": "record-damaged", "record": key })
     }),
     ("leases without expiry, of a missing head and a missing read state", &async |scene: &Scene| {
-        let records = [NoticeRecord::Head(scene.platform), NoticeRecord::Reads(scene.reader, scene.platform)];
-        let leases = records.map(keys::notice_record).map(|[_, lease]| lease);
-        for lease in &leases {
-            scene.redis().set::<_, _, ()>(lease, 7).await.unwrap();
+        let (user, platform) = (scene.reader, scene.platform);
+        let leases = [
+            (NoticeRecord::Head(platform), View::Platform(platform)),
+            (NoticeRecord::Reads(user, platform), View::NoticeReads(user, platform)),
+        ];
+        let mut differences = Vec::new();
+        for (record, view) in leases {
+            let [_, lease] = keys::notice_record(record);
+            scene.redis().set::<_, _, ()>(&lease, 7).await.unwrap();
+            differences.push(of_key(view, "lifetime", &lease));
         }
-        json!(leases.map(|lease| json!({ "kind": "key-without-lifetime", "key": lease })))
+        json!(differences)
     }),
 ];

@@ -9,7 +9,7 @@ use tidemark::{
         AuthorState, FeedKey, NoticeId, Platform, Post, PostId, SeqSet, Timestamp, UserId,
         reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
     },
-    views::keys,
+    views::keys::{self, View},
 };
 use tidemark_tests::{
     Connection, User, World,
@@ -165,15 +165,15 @@ impl<'w> Scene<'w> {
     }
 
     /// Takes the expiry from a key. Returns the difference.
-    pub(super) async fn persist(&self, key: &str) -> Value {
+    pub(super) async fn persist(&self, view: View, key: &str) -> Value {
         self.redis().persist::<_, ()>(key).await.unwrap();
-        json!({ "kind": "key-without-lifetime", "key": key })
+        json!({ "kind": "view-damaged", "view": view, "field": "lifetime", "key": key })
     }
 
     /// Replaces a key by a string, which is another type. Returns the difference.
-    pub(super) async fn overwrite(&self, key: &str) -> Value {
+    pub(super) async fn overwrite(&self, view: View, key: &str) -> Value {
         self.redis().set_ex::<_, _, ()>(key, "x", 3_600).await.unwrap();
-        json!({ "kind": "key-of-wrong-type", "key": key })
+        json!({ "kind": "view-damaged", "view": view, "field": "type", "key": key })
     }
 
     pub(super) async fn without_view(&self) {

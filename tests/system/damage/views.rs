@@ -10,31 +10,41 @@ use tidemark::{
         reader_state::META_FIELD,
     },
     facts::schema,
-    views::{CardVersion, List, Marks, Rebuild, keys},
+    views::{
+        CardVersion, List, Marks, Rebuild,
+        keys::{self, View},
+    },
 };
 use tidemark_tests::items::n;
 
 use super::{Damage, Plant, Scene};
-use Change::{Feed, Field, View};
+use Change::{Author, Command, Feed, Posts};
+
+/// A difference in a view as a whole.
+pub(super) fn whole(kind: &str, view: View) -> Value {
+    json!({ "kind": kind, "view": view, "field": "value" })
+}
 
 /// Caches the reader's list of followed authors or the author's list of followers, and damages it by the command that
-/// `damage` makes for its key and the member. Returns the difference.
+/// `damage` makes for its key and the member. Returns the difference, in the member if the list can be read.
 async fn damage_list(
     scene: &Scene<'_>,
     kind: &str,
-    list: &str,
+    view: View,
     member: UserId,
     damage: impl FnOnce(String, Vec<u8>) -> Cmd,
 ) -> Value {
-    let (user, path, [key, ..]) = match list {
-        "following" => (scene.reader, "following", keys::list(List::Following(scene.reader))),
-        _ => (scene.author, "followers", keys::list(List::Fans(scene.author))),
+    let (path, list) = match view {
+        View::Following(user) => (format!("/v1/users/{user}/following"), List::Following(user)),
+        View::Fans(user) => (format!("/v1/users/{user}/followers"), List::Fans(user)),
+        other => panic!("{other:?} is no list"),
     };
-    scene.until_cached(&format!("/v1/users/{user}/{path}"), &key).await;
+    let [key, ..] = keys::list(list);
+    scene.until_cached(&path, &key).await;
     damage(key, author_prefix(member)).exec_async(&mut scene.redis()).await.unwrap();
     match kind {
-        "list-damaged" => json!({ "kind": kind, "user": user, "list": list }),
-        _ => json!({ "kind": kind, "user": user, "list": list, "member": member }),
+        "view-damaged" => whole(kind, view),
+        _ => json!({ "kind": kind, "view": view, "field": "members", "member": member }),
     }
 }
 
@@ -46,7 +56,7 @@ async fn summary(scene: &Scene<'_>, kind: &str, seq: u64, title: &str) -> Value 
     let created_at = known.get(&post).map_or_else(|| scene.now(), |post| post.created_at);
     let summary = PostSummary { id: post, title, created_at, revision: 1, rank: Rank::default(), deleted: false };
     scene.app.stores.views.remember_posts(&[(summary, None)], None).await.unwrap();
-    json!({ "kind": kind, "post": post })
+    whole(kind, View::Summary(post))
 }
 
 async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
@@ -54,25 +64,36 @@ async fn reactions(scene: &Scene<'_>, value: Vec<u8>) {
     scene.redis().hset::<_, _, _, ()>(key, scene.author.get(), value).await.unwrap();
 }
 
-/// A difference in the reader's field of the author.
-fn field(scene: &Scene, kind: &str) -> Value {
-    json!({ "kind": kind, "user": scene.reader, "author": scene.author })
+/// Stores reactions of the reader. Returns the difference.
+async fn differing_reactions(scene: &Scene<'_>, state: ReactionState) -> Value {
+    reactions(scene, state.encode()).await;
+    json!({ "kind": "view-differs", "view": View::Reactions(scene.reader), "field": "reactions", "author": scene.author })
+}
+
+/// A difference between the reader's view and the facts of an author.
+pub(super) fn of_author(scene: &Scene, field: &str, author: UserId) -> Value {
+    json!({ "kind": "view-differs", "view": View::Reader(scene.reader), "field": field, "author": author })
 }
 
 /// A difference in the reader's whole view.
-fn view(scene: &Scene, kind: &str) -> Value {
-    json!({ "kind": kind, "user": scene.reader })
+pub(super) fn of_reader(scene: &Scene, kind: &str, field: &str) -> Value {
+    json!({ "kind": kind, "view": View::Reader(scene.reader), "field": field })
 }
 
 /// A difference in one post of the reader's view.
-fn post(scene: &Scene, kind: &str, seq: u64) -> Value {
-    json!({ "kind": kind, "user": scene.reader, "post": scene.post(seq) })
+fn of_post(scene: &Scene, field: &str, post: PostId) -> Value {
+    json!({ "kind": "view-differs", "view": View::Reader(scene.reader), "field": field, "post": post })
+}
+
+/// Differences in posts of the author.
+fn of_posts(scene: &Scene, field: &str, seqs: impl IntoIterator<Item = u64>) -> Value {
+    seqs.into_iter().map(|seq| of_post(scene, field, scene.post(seq))).collect()
 }
 
 /// Inserts an entry into the feed. Returns the difference.
-async fn ghost(scene: &Scene<'_>, key: FeedKey, why: &str) -> Value {
+async fn ghost(scene: &Scene<'_>, key: FeedKey) -> Value {
     scene.enter(key).await;
-    json!({ "kind": "entry-ghost", "user": scene.reader, "post": key.post, "why": why })
+    of_post(scene, "entries", key.post)
 }
 
 /// Makes sure that the reader has a ranked feed, and damages it by a command for its key.
@@ -80,6 +101,11 @@ async fn damage_ranked(scene: &Scene<'_>, damage: impl FnOnce(&str) -> Cmd) {
     let [ranked, _] = keys::ranked(scene.reader);
     scene.until_cached("/v1/feed?order=ranked", &ranked).await;
     damage(&ranked).exec_async(&mut scene.redis()).await.unwrap();
+}
+
+/// A wrong score in the reader's ranked feed.
+fn of_score(scene: &Scene, seq: u64) -> Value {
+    json!({ "kind": "view-differs", "view": View::Ranked(scene.reader), "field": "scores", "post": scene.post(seq) })
 }
 
 /// The key of a post in the feed.
@@ -92,31 +118,37 @@ pub(super) async fn lose_entry(scene: &Scene<'_>, seq: u64) {
     scene.feed(|entries| entries.retain(|known| *known != entry)).await;
 }
 
-/// The kind of a difference, and the change of the reader's view that causes it.
+/// A field of the reader's view, and the change that makes it wrong.
 enum Change {
-    /// In the field of the author.
-    Field(&'static str, fn(&mut AuthorState)),
-    /// In the feed's entries, and a difference in the whole view.
+    /// In what the view has of the author.
+    Author(&'static str, fn(&mut AuthorState)),
+    /// The same, and a difference in each of these posts.
+    Posts(&'static str, &'static [u64], fn(&mut AuthorState)),
+    /// In the feed's entries, and a difference of this kind in the whole view.
     Feed(&'static str, fn(&mut Vec<Vec<u8>>)),
-    /// By a command, and a difference in the whole view.
-    View(&'static str, fn(&Scene) -> Cmd),
+    /// By a command, and a difference of this kind in the whole view.
+    Command(&'static str, &'static str, fn(&Scene) -> Cmd),
 }
 
 impl Plant for Change {
     fn plant<'a>(&'a self, scene: &'a Scene<'a>) -> LocalBoxFuture<'a, Value> {
         Box::pin(async move {
             match self {
-                Field(kind, change) => {
+                Author(field, change) => {
                     scene.field(change).await;
-                    field(scene, kind)
+                    of_author(scene, field, scene.author)
                 }
-                Feed(kind, change) => {
+                Posts(field, seqs, change) => {
+                    scene.field(change).await;
+                    of_posts(scene, field, seqs.iter().copied())
+                }
+                Feed(field, change) => {
                     scene.feed(change).await;
-                    view(scene, kind)
+                    of_reader(scene, "view-damaged", field)
                 }
-                View(kind, command) => {
+                Command(kind, field, command) => {
                     command(scene).exec_async(&mut scene.redis()).await.unwrap();
-                    view(scene, kind)
+                    of_reader(scene, kind, field)
                 }
             }
         })
@@ -131,136 +163,137 @@ fn all_unread(field: &mut AuthorState, base: u64) {
 pub(super) const ALL: &[Damage] = &[
     ("a followed author without a field", &async |scene: &Scene| {
         scene.redis().hdel::<_, _, ()>(&scene.state_key, scene.author.get()).await.unwrap();
-        field(scene, "field-missing")
+        of_author(scene, "authors", scene.author)
     }),
     ("a field of an author who is not followed", &async |scene: &Scene| {
         let value: Vec<u8> = scene.redis().hget(&scene.state_key, scene.author.get()).await.unwrap();
         scene.redis().hset::<_, _, _, ()>(&scene.state_key, scene.stranger.get(), value).await.unwrap();
-        json!({ "kind": "field-ghost", "user": scene.reader, "author": scene.stranger })
+        of_author(scene, "authors", scene.stranger)
     }),
-    ("a field of an earlier follow", &Field("field-old", |field| field.rev -= 1)),
-    ("a field of a future follow", &Field("field-ahead", |field| field.rev += 1_000)),
-    ("a gate that was opened and never filled", &Field("field-opening", |field| field.opening = true)),
+    ("a field of an earlier follow", &Author("rev", |field| field.rev -= 1)),
+    ("a field of a future follow", &Author("rev", |field| field.rev += 1_000)),
+    ("a gate that was opened and never filled", &Author("opening", |field| field.opening = true)),
     ("read state older than the fact", &async |scene: &Scene| {
         scene.field(|field| all_unread(field, 0)).await;
         scene.field(|field| field.version = 0).await;
-        field(scene, "reads-behind")
+        of_author(scene, "version", scene.author)
     }),
-    ("read state with a version above the fact", &Field("field-ahead", |field| field.version += 5)),
-    ("an unread post marked read", &Field("reads-wrong", |field| field.read.set(3 - 1 - field.base))),
-    ("a read post marked unread", &Field("reads-wrong", |field| all_unread(field, 0))),
-    ("a base that hides unread posts", &Field("base-wrong", |field| all_unread(field, 8))),
-    ("a floor that hides posts of the feed", &Field("floor-wrong", |field| field.floor = 2)),
-    ("an author hidden who is not muted", &Field("choice-wrong", |field| field.muted = true)),
-    ("a preference that the reader does not have", &Field("preference-wrong", |field| field.preference = 5)),
+    ("read state with a version above the fact", &Author("version", |field| field.version += 5)),
+    ("an unread post marked read", &Posts("read", &[3], |field| field.read.set(3 - 1 - field.base))),
+    ("a read post marked unread", &Posts("read", &[1], |field| all_unread(field, 0))),
+    ("a base that hides unread posts", &Posts("read", &[2, 3, 4, 5], |field| all_unread(field, 8))),
+    ("a floor that hides posts of the feed", &Author("floor", |field| field.floor = 2)),
+    ("an author hidden who is not muted", &Author("muted", |field| field.muted = true)),
+    ("a preference that the reader does not have", &Author("preference", |field| field.preference = 5)),
     ("a wrong score", &async |scene: &Scene| {
         let entry = entry(scene, 2).await.entry();
         damage_ranked(scene, |key| Cmd::zincr(key, entry, 5)).await;
-        post(scene, "rank-wrong", 2)
+        of_score(scene, 2)
     }),
     ("a score of a post that the feed does not have", &async |scene: &Scene| {
         let entry = FeedKey { at: Timestamp::from_ms(5), post: scene.post(99) }.entry();
         damage_ranked(scene, |key| Cmd::zadd(key, entry, 1)).await;
-        post(scene, "rank-wrong", 99)
+        of_score(scene, 99)
     }),
     ("an unreadable ranked feed", &async |scene: &Scene| {
         damage_ranked(scene, |key| Cmd::zadd(key, "nobody", 1)).await;
-        view(scene, "rank-damaged")
+        whole("view-damaged", View::Ranked(scene.reader))
     }),
     ("a deleted post without its bit", &async |scene: &Scene| {
         scene.delete(3).await;
         scene.field(|field| field.deleted = Bitmap::default()).await;
-        post(scene, "deletion-missing", 3)
+        of_posts(scene, "deleted", [3])
     }),
-    ("deliveries forgotten", &async |scene: &Scene| {
-        scene.field(|field| field.through = 3).await;
-        json!([post(scene, "undelivered", 4), post(scene, "undelivered", 5)])
-    }),
+    ("deliveries forgotten", &Posts("delivered", &[4, 5], |field| field.through = 3)),
     ("a lost delivery and its lost entry", &async |scene: &Scene| {
         scene.field(|field| field.through = 4).await;
         lose_entry(scene, 5).await;
-        post(scene, "undelivered", 5)
+        of_posts(scene, "delivered", [5])
     }),
-    ("deliveries of future posts", &Field("delivered-ahead", |field| field.through = 9)),
-    ("a bit for a future post", &Field("delivered-ahead", |field| field.tail.set(7))),
+    ("deliveries of future posts", &Author("through", |field| field.through = 9)),
+    ("a bit for a future post", &Author("through", |field| field.tail.set(7))),
     ("a change of mode that the view lacks", &async |scene: &Scene| {
         let modes = [("mode_changes", n(2)), ("pulled", n(0))];
         scene.set("PostsTable", schema::head(scene.author), &modes).await;
-        field(scene, "modes-behind")
+        of_posts(scene, "modes", [5])
     }),
     ("an entry missing", &async |scene: &Scene| {
         lose_entry(scene, 3).await;
-        post(scene, "entry-missing", 3)
+        of_posts(scene, "entries", [3])
     }),
     ("many entries missing", &async |scene: &Scene| {
         scene.caller(scene.author).publish_all(["one of many"; 25]).await;
         super::idle_without_projector(scene.world).await;
         scene.feed(|entries| drop(entries.drain(..26))).await;
-        view(scene, "feed-incomplete")
+        of_posts(scene, "entries", 1..=20)
     }),
     ("an entry of a deleted post", &async |scene: &Scene| {
         let key = entry(scene, 3).await;
         scene.delete(3).await;
-        ghost(scene, key, "deleted").await
+        ghost(scene, key).await
     }),
     ("an entry of an author who is not followed", &async |scene: &Scene| {
-        ghost(scene, scene.fact(PostId::new(scene.stranger, 1)).await.key(), "unfollowed").await
+        ghost(scene, scene.fact(PostId::new(scene.stranger, 1)).await.key()).await
     }),
     ("an entry of a post that does not exist", &async |scene: &Scene| {
-        ghost(scene, FeedKey { at: scene.now(), post: scene.post(77) }, "unknown").await
+        ghost(scene, FeedKey { at: scene.now(), post: scene.post(77) }).await
     }),
     ("an entry with another time than its post's", &async |scene: &Scene| {
         let key = entry(scene, 5).await;
-        ghost(scene, FeedKey { at: key.at.plus_ms(60_000), ..key }, "unknown").await
+        ghost(scene, FeedKey { at: key.at.plus_ms(60_000), ..key }).await
     }),
-    ("a feed out of order", &Feed("feed-disordered", |entries| entries.swap(1, 3))),
-    ("an entry twice", &Feed("feed-disordered", |entries| entries.insert(2, entries[1].clone()))),
-    ("an unreadable feed", &Feed("feed-damaged", |entries| entries.push(b"nonsense".to_vec()))),
-    ("a feed lost", &View("feed-lost", |scene| Cmd::del(&scene.feed_key))),
-    ("a feed whose state is lost", &View("feed-orphan", |scene| Cmd::del(&scene.state_key))),
-    ("a feed that expires before its state", &View("feed-short-lived", |scene| Cmd::expire(&scene.feed_key, 3_600))),
-    ("fields without the rest of the state", &View("state-headless", |scene| Cmd::hdel(&scene.state_key, META_FIELD))),
-    ("an unreadable state", &View("state-damaged", |scene| Cmd::hset(&scene.state_key, scene.author.get(), "short"))),
+    ("a feed out of order", &Feed("order", |entries| entries.swap(1, 3))),
+    ("an entry twice", &Feed("order", |entries| entries.insert(2, entries[1].clone()))),
+    ("an unreadable feed", &Feed("feed", |entries| entries.push(b"nonsense".to_vec()))),
+    ("a feed lost", &Command("view-orphan", "feed", |scene| Cmd::del(&scene.feed_key))),
+    ("a feed whose state is lost", &Command("view-orphan", "state", |scene| Cmd::del(&scene.state_key))),
+    ("a feed that expires before its state", &Command("view-damaged", "lifetime", |scene| Cmd::expire(&scene.feed_key, 3_600))),
+    ("fields without the rest of the state", &Command("view-orphan", "state", |scene| Cmd::hdel(&scene.state_key, META_FIELD))),
+    ("an unreadable state", &Command("view-damaged", "state", |scene| Cmd::hset(&scene.state_key, scene.author.get(), "short"))),
     ("a feed that the next post would put out of order", &async |scene: &Scene| {
         scene.newest(|newest| Timestamp::from_ms(newest.ms() - 1)).await;
-        view(scene, "feed-disordered")
+        of_reader(scene, "view-damaged", "order")
     }),
     ("a state without the mark of its feed", &async |scene: &Scene| {
         let mut meta: Vec<u8> = scene.redis().hget(&scene.state_key, META_FIELD).await.unwrap();
         meta[0] = 0;
         scene.redis().hset::<_, _, _, ()>(&scene.state_key, META_FIELD, meta).await.unwrap();
-        view(scene, "feed-unannounced")
+        of_reader(scene, "view-orphan", "state")
     }),
     ("a rebuild that was abandoned", &async |scene: &Scene| {
         let past = Timestamp::from_ms(scene.now().ms() - 60_000);
         scene.app.stores.views.begin_rebuild(scene.reader, 7, past, Rebuild::Anew).await.unwrap();
-        view(scene, "rebuild-abandoned")
+        of_reader(scene, "view-orphan", "rebuild")
     }),
     ("a lost read fact below a view", &async |scene: &Scene| {
         scene.world.delete_item("ReadsTable", schema::reads(scene.reader, scene.author)).await;
-        field(scene, "field-ahead")
+        of_author(scene, "version", scene.author)
     }),
     ("a followed author missing in the cached list", &async |scene: &Scene| {
-        damage_list(scene, "list-missing", "following", scene.other, Cmd::zrem).await
+        damage_list(scene, "view-differs", View::Following(scene.reader), scene.other, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followed authors", &async |scene: &Scene| {
-        damage_list(scene, "list-ghost", "following", scene.stranger, |key, member| Cmd::zadd(key, member, scene.now().ms()))
-            .await
+        let add = |key, member| Cmd::zadd(key, member, scene.now().ms());
+        damage_list(scene, "view-differs", View::Following(scene.reader), scene.stranger, add).await
     }),
     ("a follower missing in the cached list", &async |scene: &Scene| {
-        damage_list(scene, "list-missing", "fans", scene.follower, Cmd::zrem).await
+        damage_list(scene, "view-differs", View::Fans(scene.author), scene.follower, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followers", &async |scene: &Scene| {
-        damage_list(scene, "list-ghost", "fans", scene.stranger, |key, member| Cmd::zadd(key, member, scene.now().ms())).await
+        let add = |key, member| Cmd::zadd(key, member, scene.now().ms());
+        damage_list(scene, "view-differs", View::Fans(scene.author), scene.stranger, add).await
     }),
     ("a follower in the wrong place of the cached list", &async |scene: &Scene| {
-        damage_list(scene, "list-time", "fans", scene.follower, |key, member| Cmd::zincr(key, member, 5_000)).await
+        let later = |key, member| Cmd::zincr(key, member, 5_000);
+        damage_list(scene, "view-differs", View::Fans(scene.author), scene.follower, later).await
     }),
     ("a list without its marker", &async |scene: &Scene| {
-        damage_list(scene, "list-damaged", "following", scene.other, |key, _| Cmd::zremrangebyrank(key, 0, 0)).await
+        let unmark = |key, _| Cmd::zremrangebyrank(key, 0, 0);
+        damage_list(scene, "view-damaged", View::Following(scene.reader), scene.other, unmark).await
     }),
     ("a list with an invalid member", &async |scene: &Scene| {
-        damage_list(scene, "list-damaged", "fans", scene.follower, |key, _| Cmd::zadd(key, "nobody", 1)).await
+        let add = |key, _| Cmd::zadd(key, "nobody", 1);
+        damage_list(scene, "view-damaged", View::Fans(scene.author), scene.follower, add).await
     }),
     ("another user's counters", &async |scene: &Scene| {
         for user in [scene.author, scene.other] {
@@ -270,30 +303,25 @@ pub(super) const ALL: &[Damage] = &[
         let [[author, _], [other, _]] = [scene.author, scene.other].map(keys::counters);
         let record: Vec<u8> = scene.redis().get(other).await.unwrap();
         scene.redis().set_ex::<_, _, ()>(author, record, 3_600).await.unwrap();
-        json!({ "kind": "counters-wrong", "user": scene.author })
+        whole("view-differs", View::Counters(scene.author))
     }),
     ("counters cut short", &async |scene: &Scene| {
         let [key, _] = keys::counters(scene.author);
         scene.redis().set_ex::<_, _, ()>(key, "short", 3_600).await.unwrap();
-        json!({ "kind": "counters-damaged", "user": scene.author })
+        whole("view-damaged", View::Counters(scene.author))
     }),
-    ("reactions older than the fact", &async |scene: &Scene| {
-        reactions(scene, ReactionState::default().encode()).await;
-        json!({ "kind": "reactions-behind", "user": scene.reader, "author": scene.author })
-    }),
+    ("reactions older than the fact", &async |scene: &Scene| differing_reactions(scene, ReactionState::default()).await),
     ("reactions without a fact", &async |scene: &Scene| {
         let state = ReactionState { version: 2, liked: [1, 2, 3].into_iter().collect(), ..ReactionState::default() };
-        reactions(scene, state.encode()).await;
-        json!({ "kind": "reactions-wrong", "user": scene.reader, "author": scene.author })
+        differing_reactions(scene, state).await
     }),
     ("reactions with a version above the fact", &async |scene: &Scene| {
         let state = ReactionState { version: 70, ..ReactionState::default() }.changed(5, Reaction::Like, true).unwrap();
-        reactions(scene, state.encode()).await;
-        json!({ "kind": "reactions-wrong", "user": scene.reader, "author": scene.author })
+        differing_reactions(scene, state).await
     }),
     ("unreadable reactions", &async |scene: &Scene| {
         reactions(scene, b"bad".to_vec()).await;
-        json!({ "kind": "reactions-damaged", "user": scene.reader })
+        whole("view-damaged", View::Reactions(scene.reader))
     }),
     ("a head view newer than its author", &async |scene: &Scene| {
         let head = AuthorHead { latest_seq: 99, posts: 99, ..AuthorHead::default() };
@@ -302,35 +330,35 @@ pub(super) const ALL: &[Damage] = &[
         views.fill_heads(&[(author, head)], 7).await.unwrap();
         // A cached head lives for a minute, which may be too short for this test.
         scene.redis().expire::<_, ()>(&keys::head(author)[0], 3_600).await.unwrap();
-        json!({ "kind": "head-wrong", "author": scene.author })
+        whole("view-differs", View::Head(scene.author))
     }),
     ("the summary of a deleted post", &async |scene: &Scene| {
         scene.delete(3).await;
-        summary(scene, "summary-of-deleted", 3, "three").await
+        summary(scene, "view-differs", 3, "three").await
     }),
-    ("a summary with another title", &async |scene: &Scene| summary(scene, "summary-wrong", 2, "not what it was").await),
+    ("a summary with another title", &async |scene: &Scene| summary(scene, "view-differs", 2, "not what it was").await),
     ("a live post with the summary of a deleted one", &async |scene: &Scene| {
         let key = scene.fact(scene.post(2)).await.key();
         scene.app.stores.views.remember_posts(&[(PostSummary::tombstone(key), None)], None).await.unwrap();
-        json!({ "kind": "summary-wrong", "post": scene.post(2) })
+        whole("view-differs", View::Summary(scene.post(2)))
     }),
-    ("the summary of a post that does not exist", &async |scene: &Scene| summary(scene, "summary-of-nothing", 99, "never").await),
+    ("the summary of a post that does not exist", &async |scene: &Scene| summary(scene, "view-orphan", 99, "never").await),
     ("an unreadable summary", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(&keys::post(scene.post(1))[0], "x", 3_600).await.unwrap();
-        json!({ "kind": "summary-damaged", "post": scene.post(1) })
+        whole("view-damaged", View::Summary(scene.post(1)))
     }),
     ("a text that the post does not have", &async |scene: &Scene| {
         let views = &scene.app.stores.views;
         let text = PostText { body: Some("never written".to_owned()), data: None };
         views.remember_posts(&[(scene.fact(scene.post(2)).await.into(), Some(text))], None).await.unwrap();
-        json!({ "kind": "text-wrong", "post": scene.post(2) })
+        whole("view-differs", View::Text(scene.post(2)))
     }),
     ("reaction counts that nobody made", &async |scene: &Scene| {
         let (views, post) = (&scene.app.stores.views, scene.post(2));
         let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5 } };
         views.lease_counts(post, 1).await.unwrap();
         views.store_counts(post, counts, 1).await.unwrap();
-        json!({ "kind": "counts-wrong", "post": post })
+        whole("view-differs", View::Counts(post))
     }),
     ("the card of a user without a profile", &async |scene: &Scene| {
         let (views, user) = (&scene.app.stores.views, scene.reader);
@@ -338,7 +366,7 @@ pub(super) const ALL: &[Damage] = &[
         scene.redis().del::<_, ()>(&keys::card(user)).await.unwrap();
         assert_eq!(views.lease_cards(&[user], 1).await.unwrap(), [user]);
         views.fill_cards(&[(user, CardVersion { version: 7, card: Some(card) })], 1).await.unwrap();
-        json!({ "kind": "card-wrong", "user": user })
+        whole("view-differs", View::Card(user))
     }),
     ("marks that the reader never made", &async |scene: &Scene| {
         let (views, user, author) = (&scene.app.stores.views, scene.stranger, scene.author);
@@ -346,18 +374,21 @@ pub(super) const ALL: &[Damage] = &[
         reads.mark([1]);
         views.lease_marks(user, author, 1).await.unwrap();
         views.fill_marks(user, author, &Marks::new(reads, Standing::Open), 1).await.unwrap();
-        json!({ "kind": "marks-wrong", "user": user, "author": author })
+        whole("view-differs", View::Marks(user, author))
     }),
-    ("a view without expiry", &async |scene: &Scene| scene.persist(&scene.state_key).await),
+    ("a view without expiry", &async |scene: &Scene| scene.persist(View::Reader(scene.reader), &scene.state_key).await),
     ("progress without expiry", &async |scene: &Scene| {
-        scene.persist(&keys::pages_done(FanOutKind::Deliver, scene.post(1))).await
+        let key = keys::pages_done(FanOutKind::Deliver, scene.post(1));
+        scene.persist(View::Key(key.clone()), &key).await
     }),
-    ("a state of the wrong type", &async |scene: &Scene| scene.overwrite(&scene.state_key).await),
-    ("a list of the wrong type", &async |scene: &Scene| scene.overwrite(&keys::list(List::Fans(scene.author))[0]).await),
+    ("a state of the wrong type", &async |scene: &Scene| scene.overwrite(View::Reader(scene.reader), &scene.state_key).await),
+    ("a list of the wrong type", &async |scene: &Scene| {
+        scene.overwrite(View::Fans(scene.author), &keys::list(List::Fans(scene.author))[0]).await
+    }),
     ("a key in another bucket than its user's", &async |scene: &Scene| {
         let key = format!("{{{}}}:r:{}", (scene.reader.bucket() + 1) % 4096, scene.reader);
         scene.redis().hset::<_, _, _, ()>(&key, "@", "x").await.unwrap();
         scene.redis().expire::<_, ()>(&key, 3_600).await.unwrap();
-        json!({ "kind": "key-astray", "key": key })
+        json!({ "kind": "view-orphan", "view": { "key": key }, "field": "bucket" })
     }),
 ];

@@ -12,9 +12,12 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{NoticeId, Reaction, Timestamp},
     facts::{NoticesPublished, schema},
-    views::{Rebuild, keys},
+    views::{
+        Rebuild, Seed,
+        keys::{self, View},
+    },
 };
-use tidemark_reconcile::{
+use tidemark_reconcile_lib::{
     Plan, Reconcile, Segment, StoredFacts,
     diff::{Correction, Counter, Recount},
 };
@@ -23,11 +26,15 @@ use tidemark_tests::{
     parameter, world, world_with,
 };
 
-use super::{Scene, everything, fire, listed, views::lose_entry, walk};
+use super::{
+    Scene, everything, fire, listed,
+    views::{lose_entry, of_reader},
+    walk,
+};
 use crate::notices::content;
 
 fn plan(dry_run: bool, slice: usize) -> Plan {
-    Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice, segment: Segment::WHOLE }
+    Plan { dry_run, share: 1.0, settle: Duration::ZERO, slice, ..Plan::default() }
 }
 
 /// Gives the reader of each scene a wrong followings count. Returns the expected differences.
@@ -263,14 +270,110 @@ fn a_repair_does_nothing_if_the_data_has_changed() {
 fn a_repair_without_effect_does_not_count() {
     world(async |world| {
         let scene = Scene::settled(world).await;
-        // The head has a post that does not exist. It cannot be delivered.
+        // Another user has the handle by now.
+        let profile = json!({ "name": "Author", "handle": "shared" });
+        scene.caller(scene.author).put_body("/v1/me/profile", &profile).await.ok();
+        scene.world.delete_item("HandlesTable", schema::handle(&"shared".parse().unwrap())).await;
+        scene.caller(scene.stranger).put_body("/v1/me/profile", &profile).await.ok();
+        world.idle().await;
+        for _ in 0..2 {
+            let report = fire(world, json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 10_000 })).await;
+            let lost = json!([{ "kind": "handle-lost", "user": scene.author, "handle": "shared" }]);
+            assert_eq!((&report["differences"], &report["repaired"]), (&lost, &json!({})), "{report}");
+        }
+    });
+}
+
+/// A delivery to the view could not bring it in line, because there is no such post.
+#[test]
+fn a_view_that_lacks_a_post_which_does_not_exist_is_forgotten() {
+    world(async |world| {
+        let scene = Scene::settled(world).await;
         lose_entry(&scene, 5).await;
         scene.field(|field| field.through = 4).await;
         scene.world.delete_item("PostsTable", schema::post(scene.post(5))).await;
-        let report = world.reconcile(json!({ "job": "users", "share": 1.0, "settle_ms": 0, "slice": 10_000 })).await;
-        let undelivered = json!({ "kind": "undelivered", "user": scene.reader, "post": scene.post(5) });
-        assert!(report["differences"].as_array().unwrap().contains(&undelivered), "{report}");
-        assert_eq!((&report["repaired"]["undelivered"], &report["failed"]), (&Value::Null, &json!(1)), "{report}");
+        let report = walk(world, false, 0).await;
+        assert_eq!((&report["found"], &report["repaired"]), (&json!({ "view-differs": 1 }), &json!({ "view-differs": 1 })));
+        let listed: BTreeSet<String> = scene.caller(scene.reader).feed_ids().await.into_iter().collect();
+        let others = [format!("{}-1", scene.other)];
+        assert_eq!(listed, (1..=4).map(|seq| scene.post(seq).to_string()).chain(others).collect());
+        assert_eq!(walk(world, true, 0).await["differences"], json!([]));
+    });
+}
+
+#[test]
+fn a_run_forgets_the_views_of_a_bounded_number_of_readers_and_the_next_one_goes_on() {
+    world(async |world| {
+        let scenes = Scene::several(world, 3).await;
+        for scene in &scenes {
+            scene.field(|field| field.floor = 2).await;
+        }
+        let reconcile = Reconcile::new(world.stack.app("reconcile").unwrap());
+        let plan = Plan { most_forgotten: 2, ..plan(false, 10_000) };
+        let (mut forgotten, mut runs) = (0, 0);
+        loop {
+            let report = json!(reconcile.walk(&plan, None, runs > 0, &|| false).await.unwrap().unwrap());
+            let count = report["repaired"]["view-differs"].as_u64().unwrap_or(0);
+            assert!(count <= 2, "{report}");
+            (forgotten, runs) = (forgotten + count, runs + 1);
+            if report["next"].is_null() {
+                break;
+            }
+        }
+        assert_eq!((forgotten, runs), (3, 2), "the second run repeats the step of the first");
+        for scene in &scenes {
+            scene.agrees("a floor that hides posts of the feed").await;
+        }
+        assert_eq!(walk(world, true, 0).await["differences"], json!([]));
+    });
+}
+
+#[test]
+fn only_the_view_is_forgotten_and_the_reader_stays_connected() {
+    world(async |world| {
+        let scene = Scene::settled(world).await;
+        let (reader, mut redis) = (scene.reader, scene.redis());
+        let mut live = world.live(reader.get()).await;
+        scene.until_cached("/v1/feed?order=ranked", &keys::ranked(reader)[0]).await;
+        let kept = [keys::connections(reader), keys::limits(reader), keys::access(reader)];
+        let views: Vec<String> = keys::of_view(&View::Reader(reader)).into_iter().map(|(key, _)| key).collect();
+        let mut count = async |keys: &[String]| -> usize { redis.exists(keys).await.unwrap() };
+        assert_eq!((count(&views).await, count(&kept).await), (4, 3));
+        scene.field(|field| field.floor = 2).await;
+        assert_eq!(walk(world, false, 0).await["repaired"], json!({ "view-differs": 1 }));
+        assert_eq!((count(&views).await, count(&kept).await), (0, 3));
+        scene.agrees("a floor that hides posts of the feed").await;
+        let total = scene.caller(reader).unread_total().await;
+        scene.caller(scene.author).publish("to a connection").await;
+        live.total(total + 1).await;
+        live.close().await;
+    });
+}
+
+#[test]
+fn a_view_that_is_forgotten_during_its_rebuild_takes_nothing_from_it() {
+    world(async |world| {
+        let scene = Scene::settled(world).await;
+        let (views, reader, token) = (&scene.app.stores.views, scene.reader, 7);
+        views.begin_rebuild(reader, token, scene.now(), Rebuild::Anew).await.unwrap();
+        scene.app.stores.views.clear(&[View::Reader(reader)]).await.unwrap();
+        let seed = Seed { token: Some(token), ..Seed::default() };
+        assert_eq!(views.seed(reader, &seed).await.unwrap(), None);
+        views.finish_rebuild(reader, token, scene.now()).await.unwrap();
+        assert!(views.reader_view(reader, 0).await.unwrap().is_none());
+        scene.agrees("a view that was forgotten during its rebuild").await;
+    });
+}
+
+#[test]
+fn a_feed_that_outlives_its_state_for_its_last_hour_is_no_difference() {
+    world(async |world| {
+        let scene = Scene::settled(world).await;
+        scene.redis().del::<_, ()>(&scene.state_key).await.unwrap();
+        let orphan = of_reader(&scene, "view-orphan", "state");
+        assert_eq!(walk(world, true, 0).await["differences"], json!([orphan]));
+        scene.redis().expire::<_, ()>(&scene.feed_key, 3_600).await.unwrap();
+        assert_eq!(walk(world, true, 0).await["differences"], json!([]));
     });
 }
 
@@ -299,7 +402,7 @@ fn the_minute_job_finds_an_abandoned_rebuild() {
         for (scene, began) in scenes.iter().zip([now - 60_000, now]) {
             scene.app.stores.views.begin_rebuild(scene.reader, 7, Timestamp::from_ms(began), Rebuild::Anew).await.unwrap();
         }
-        let abandoned = json!([{ "kind": "rebuild-abandoned", "user": scenes[0].reader }]);
+        let abandoned = json!([of_reader(&scenes[0], "view-orphan", "rebuild")]);
         let step = async |job: &str, dry_run: bool| {
             fire(world, json!({ "job": job, "dry_run": dry_run, "settle_ms": 0, "slice": 10_000 })).await
         };
@@ -313,11 +416,14 @@ fn the_minute_job_finds_an_abandoned_rebuild() {
                 continue;
             }
             assert_eq!(minute["differences"].take(), abandoned, "the other rebuild is in progress");
-            assert_eq!(minute["repaired"], json!({ "rebuild-abandoned": 1 }));
+            assert_eq!(minute["repaired"], json!({ "view-orphan": 1 }));
             break;
         }
-        let view = scenes[0].app.stores.views.reader_view(scenes[0].reader, 0).await.unwrap().unwrap();
-        assert!(view.state.is_complete());
+        let views = &scenes[0].app.stores.views;
+        assert!(views.reader_view(scenes[1].reader, 0).await.unwrap().unwrap().state.meta.building);
+        assert!(views.reader_view(scenes[0].reader, 0).await.unwrap().is_none());
+        scenes[0].agrees("a rebuild that was abandoned").await;
+        assert!(views.reader_view(scenes[0].reader, 0).await.unwrap().unwrap().state.is_complete());
     });
 }
 
@@ -357,7 +463,7 @@ fn counters_and_facts_of_an_active_user_outside_the_sample_are_checked() {
         let job = |share: f64| json!({ "job": "users", "dry_run": true, "share": share, "settle_ms": 0 });
         let kinds = async |share| fire(world, job(share)).await["found"].clone();
         assert_eq!(kinds(0.0).await, json!({ "followings-count": 1 }), "only the reader has a view");
-        assert_eq!(kinds(1.0).await, json!({ "followings-count": 2, "floor-wrong": 1 }));
+        assert_eq!(kinds(1.0).await, json!({ "followings-count": 2, "view-differs": 1 }));
         // A reader without a key in Redis is found by an edge.
         redis.del::<_, ()>([keys::reactions(reader), keys::changed(reader), keys::access(reader)].to_vec()).await.unwrap();
         scene.without_view().await;

@@ -137,6 +137,9 @@ impl StoredViews {
         let (fields, entries, following, fans, counters, head, card, reactions, scores, moves) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
         let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
+        // A feed lives longer than its state. The next rebuild deletes one that is left in that time.
+        let is_left = fields.is_empty() && lifetime(&feed).is_some_and(|ms| u128::from(ms) <= keys::FEED_OUTLIVES.as_millis());
+        let entries = if is_left { Vec::new() } else { entries };
         Ok(StoredUser {
             keys,
             reader: StoredReader { ranked: ranks(scores, moves), ..reader(fields, &entries, outlives, epoch) },

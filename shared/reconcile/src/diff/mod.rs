@@ -4,8 +4,8 @@
 //! - Facts against facts ([`facts`], [`notices`]): each repair is one write or one transaction, on condition that the
 //!   facts are as the look found them.
 //! - Work in progress that should have moved and has not: the `fan-outs` job or an operator resumes it.
-//! - Views against facts ([`reader`], [`views`], [`notices`]): a view may be deleted at any time. So it is deleted if
-//!   the operations that write it cannot repair it.
+//! - Views against facts ([`reader`], [`views`], [`notices`]): a view that differs is forgotten. The facts rebuild it
+//!   when it is needed.
 //!
 //! A count that is negative or not a number has `"seen": null`, and is repaired like any other. Its change number is
 //! read before the items are listed. If it is the same when the count is set, none of the items has changed in between.
@@ -16,6 +16,8 @@ pub mod kinds;
 pub mod notices;
 pub mod reader;
 pub mod views;
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use serde::Serialize;
 use tidemark_domain::{
@@ -37,8 +39,8 @@ pub struct Difference {
     pub subject: Subject,
     #[serde(skip)]
     pub remedy: Remedy,
-    /// The version of the fact; zero if it makes no difference. If the fact changes before the second look, that look
-    /// finds another difference.
+    /// A hash of the versions that were compared; zero if they make no difference. If one changes before the second
+    /// look, that look finds another difference.
     #[serde(skip)]
     pub version: u64,
 }
@@ -48,9 +50,14 @@ impl Difference {
         Self { kind, subject, remedy: remedy.into(), version: 0 }
     }
 
+    /// A view is forgotten because of this field of it.
+    pub fn of_view(kind: Kind, view: View, field: &'static str, part: Part) -> Self {
+        Self::new(kind, Subject::View(InView { view: view.clone(), field, part }), Remedy::Forget(view))
+    }
+
     #[must_use]
-    pub(crate) fn in_version(self, version: u64) -> Self {
-        Self { version, ..self }
+    pub(crate) fn in_version(self, version: impl Hash) -> Self {
+        Self { version: BuildHasherDefault::<DefaultHasher>::default().hash_one(version), ..self }
     }
 }
 
@@ -64,9 +71,7 @@ impl From<DamagedItem> for Difference {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum Subject {
-    User { user: UserId },
     Left { user: UserId, facts: Vec<&'static str> },
-    Author { author: UserId },
     Pair { user: UserId, author: UserId },
     Reads { user: UserId, author: UserId, latest: Seq },
     Count(Recount),
@@ -78,18 +83,31 @@ pub enum Subject {
     FanOut { post: PostId, pages: usize },
     FanOuts { posts: u64 },
     StreamRecords { records: u64 },
-    Entry { user: UserId, post: PostId },
-    GhostEntry { user: UserId, post: PostId, why: Ghost },
-    List { user: UserId, list: Side },
-    Member { user: UserId, list: Side, member: UserId },
-    Platform { platform: Platform },
     Slots { platform: Platform, seen: Slot, right: Slot },
-    NoticeReads { user: UserId, platform: Platform },
     NoticeReadsBeyond { user: UserId, platform: Platform, latest: Slot },
     Notice { notice: NoticeId },
-    Title { notice: NoticeId, revision: u64 },
     Record { record: String },
     Item(DamagedItem),
+    View(InView),
+}
+
+/// A field of a view, or the part of the view that is wrong or lost.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct InView {
+    pub view: View,
+    pub field: &'static str,
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+/// What a field of a view is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(untagged)]
+pub enum Part {
+    Whole {},
+    Author { author: UserId },
+    Post { post: PostId },
+    Member { member: UserId },
     Key { key: String },
 }
 
@@ -100,22 +118,6 @@ pub enum Remedy {
     ReportOnly,
     /// Writes facts, under the condition that they are still as they were read.
     Correct(Correction),
-    /// Updates a reader's fields and reactions of one author from the facts.
-    SyncPair { user: UserId, author: UserId },
-    /// Updates a platform's head, or a user's read state on it.
-    SyncNotices { platform: Platform, user: Option<UserId> },
-    /// Delivers a post to one reader.
-    Deliver { user: UserId, post: PostId },
-    /// Retracts the entry of a post: the one at this time, or else at the post's own.
-    Retract { user: UserId, post: PostId, at: Option<Timestamp> },
-    /// Removes an author who is not followed. `rev` is the revision of the field, if there is one.
-    DropAuthor { user: UserId, author: UserId, rev: u32 },
-    /// Rebuilds a reader's view. Unless `anew`, only one that is not complete.
-    Rebuild { user: UserId, anew: bool },
-    /// Extends the lifetimes of a reader's view.
-    Touch { user: UserId },
-    /// Replaces the summary of a deleted post.
-    StoreTombstone { post: PostId },
     /// Starts a finished erasure again.
     EraseAgain { user: UserId },
     /// Computes a post's step from its reactions, as a worker does after a reaction.
@@ -168,25 +170,34 @@ impl From<Correction> for Remedy {
     }
 }
 
+impl Remedy {
+    /// The reader whose view it forgets. The reader's next request rebuilds it, which is the dearest read of all.
+    pub(crate) fn forgotten_reader(&self) -> Option<UserId> {
+        let views = match self {
+            Self::Forget(view) => vec![view.clone()],
+            Self::Correct(correction) => correction.views(),
+            Self::ReportOnly | Self::EraseAgain { .. } | Self::Rank { .. } => Vec::new(),
+        };
+        views.into_iter().find_map(|view| if let View::Reader(user) = view { Some(user) } else { None })
+    }
+}
+
 impl Correction {
-    /// The remedies for the views of the facts that it writes.
-    pub fn views(&self) -> Vec<Remedy> {
-        let counters = |user| Remedy::Forget(View::Counters(user));
+    /// The views of the facts that it writes. They are forgotten.
+    pub(crate) fn views(&self) -> Vec<View> {
         match *self {
-            Self::MirrorEdge { author, .. } => vec![Remedy::Forget(View::Fans(author)), counters(author)],
+            Self::MirrorEdge { author, .. } => vec![View::Fans(author), View::Counters(author)],
             Self::SetCount(Recount { of, .. }) => match of {
-                Counter::Followings { user } => vec![counters(user)],
-                Counter::Followers { author, .. } | Counter::AuthorReactions { author, .. } => vec![counters(author)],
+                Counter::Followings { user } => vec![View::Counters(user)],
+                Counter::Followers { author, .. } | Counter::AuthorReactions { author, .. } => vec![View::Counters(author)],
                 Counter::PostReactions { .. } => Vec::new(),
             },
-            Self::SetPosts { author, .. } => vec![counters(author)],
-            Self::SetDeleted { post, .. } => vec![Remedy::Forget(View::Head(post.author))],
-            Self::CutReads { user, author } => vec![Remedy::SyncPair { user, author }],
-            Self::UnlistNotice(NoticeId { platform, .. }) | Self::RaiseSlot { platform, .. } => {
-                vec![Remedy::SyncNotices { platform, user: None }]
-            }
-            Self::CutNoticeReads { user, platform } => vec![Remedy::SyncNotices { platform, user: Some(user) }],
-            Self::SetBlockFlags { user, author, .. } => vec![Remedy::Forget(View::Marks(author, user))],
+            Self::SetPosts { author, .. } => vec![View::Counters(author)],
+            Self::SetDeleted { post, .. } => vec![View::Head(post.author)],
+            Self::CutReads { user, .. } => vec![View::Reader(user)],
+            Self::UnlistNotice(NoticeId { platform, .. }) | Self::RaiseSlot { platform, .. } => vec![View::Platform(platform)],
+            Self::CutNoticeReads { user, platform } => vec![View::NoticeReads(user, platform)],
+            Self::SetBlockFlags { user, author, .. } => vec![View::Marks(author, user)],
             Self::ListReaction { .. }
             | Self::ClaimHandle { .. }
             | Self::SetUnfinished { .. }
@@ -265,24 +276,6 @@ pub struct RecordSays {
 
 /// The time that reconcile leaves an expired item to the table's own expiry, which takes up to two days.
 const GRACE_SECONDS: u64 = 3 * 24 * 3600;
-
-/// The reason why an entry of a feed is a ghost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ghost {
-    Unfollowed,
-    Deleted,
-    /// The post does not exist, the entry has another time than the post, or this feed does not show it.
-    Unknown,
-}
-
-/// One of the two relation lists of a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Side {
-    Following,
-    Fans,
-}
 
 /// One side of a comparison, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -15,11 +15,11 @@ use tidemark_views::{
 use super::{Reconcile, ReconcileError, Target};
 use crate::{
     diff::{
-        DamagedItem, Difference, Kind, Stored, Subject,
+        DamagedItem, Difference, Stored,
         facts::{self, UserFacts},
         notices,
         reader::{self, Followed, ReaderFacts, StoredReader},
-        views::{self, StoredKey, StoredList, of_copy},
+        views::{self, MOST_FIELDS, StoredKey, StoredList, of_copy},
     },
     facts::Decoded,
 };
@@ -55,9 +55,7 @@ impl Reconcile {
             Target::Views(Owner::Marks(user, author)) => {
                 let ((keys, stored), right) =
                     futures::try_join!(self.views.of_marks(user, author), self.app.readers.exact_marks(user, author))?;
-                let (subject, version) = (Subject::Pair { user, author }, right.version.into());
-                let found = of_copy(Kind::MarksWrong, subject, View::Marks(user, author), (&stored, &right), version);
-                of_keys(&keys).chain(found).collect()
+                of_keys(&keys).chain(of_copy(View::Marks(user, author), &stored, &right, right.version)).collect()
             }
             Target::Platform(platform) => {
                 let Decoded { found, damaged } = self.facts.stored_notices(platform).await?;
@@ -72,10 +70,8 @@ impl Reconcile {
             }
             Target::Views(Owner::Platform(platform)) => {
                 let (keys, stored) = self.views.of_platform(platform).await?;
-                let (right, subject) = (facts.platform_head(platform).await?, Subject::Platform { platform });
-                let sides = (&stored, &right);
-                let found = of_copy(Kind::PlatformHeadWrong, subject, View::Platform(platform), sides, right.version);
-                of_keys(&keys).chain(found).collect()
+                let right = facts.platform_head(platform).await?;
+                of_keys(&keys).chain(of_copy(View::Platform(platform), &stored, &right, right.version)).collect()
             }
             Target::Views(Owner::NoticeReads(user, platform)) => {
                 let (keys, stored) = self.views.of_notice_reads(user, platform).await?;
@@ -112,8 +108,7 @@ impl Reconcile {
         }
         if stored.counts != Stored::Absent {
             let right = self.app.stores.facts.reaction_counts(post).await?;
-            let (subject, sides) = (Subject::Post { post }, (&stored.counts, &right));
-            found.extend(of_copy(Kind::CountsWrong, subject, View::Counts(post), sides, right.version));
+            found.extend(of_copy(View::Counts(post), &stored.counts, &right, right.version));
         }
         Ok(found)
     }
@@ -122,25 +117,23 @@ impl Reconcile {
         let stored = self.views.of_user(user).await?;
         let mut found: Vec<Difference> = of_keys(&stored.keys).collect();
         if stored.keys.iter().all(|key| key.view != View::Reader(user) || key.right_type) {
-            found.extend(self.reader_differences(user, &stored.reader).await?);
+            found.extend(self.reader_differences(user, &stored.reader).await?.into_iter().take(MOST_FIELDS));
         }
         for (list, cached) in [(List::Following(user), &stored.following), (List::Fans(user), &stored.fans)] {
             found.extend(self.list_differences(list, cached).await?);
         }
         if stored.counters != Stored::Absent {
             let right = self.app.relations.exact_counters(user).await?;
-            let kind = if stored.counters == Stored::Damaged { Kind::CountersDamaged } else { Kind::CountersWrong };
-            found.extend(of_copy(kind, Subject::User { user }, View::Counters(user), (&stored.counters, &right), 0));
+            found.extend(of_copy(View::Counters(user), &stored.counters, &right, format!("{right:?}")));
         }
         if stored.head != Stored::Absent {
             let right = self.app.stores.facts.head_of(user).await?;
-            let (subject, version) = (Subject::Author { author: user }, right.latest_seq + u64::from(right.deletions()));
-            found.extend(of_copy(Kind::HeadWrong, subject, View::Head(user), (&stored.head, &right.for_views()), version));
+            let versions = (right.latest_seq, right.deletions());
+            found.extend(of_copy(View::Head(user), &stored.head, &right.for_views(), versions));
         }
         if stored.card != Stored::Absent {
             let right = CardVersion::of(self.app.people.profile(user).await?);
-            let (subject, version) = (Subject::User { user }, right.version.into());
-            found.extend(of_copy(Kind::CardWrong, subject, View::Card(user), (&stored.card, &right), version));
+            found.extend(of_copy(View::Card(user), &stored.card, &right, right.version));
         }
         let authors: Vec<UserId> = stored.reactions.present().into_iter().flat_map(HashMap::keys).copied().collect();
         let right = if authors.is_empty() { HashMap::new() } else { self.app.stores.facts.reactions(user, &authors).await? };
@@ -148,7 +141,7 @@ impl Reconcile {
         Ok(found)
     }
 
-    async fn reader_differences(&self, user: UserId, stored: &StoredReader) -> Result<Vec<Difference>, ReconcileError> {
+    async fn reader_differences(&self, user: UserId, stored: &StoredReader) -> Result<BTreeSet<Difference>, ReconcileError> {
         let now = self.app.stores.clock.now();
         // Differences that need no facts come first. Without a complete view there is nothing to compare with facts.
         if stored.state.present().is_none_or(|state| state.meta.building) {
@@ -163,19 +156,18 @@ impl Reconcile {
         let ranks = entries.iter().map(|(key, rank)| (key.post, *rank)).collect();
         let entries = entries.into_iter().map(|(key, _)| key).collect();
         let mut facts = ReaderFacts { authors, entries, ranks, low, posts: HashMap::new() };
-        let unsure = reader::undecided(user, stored, &facts, now);
+        let unsure = reader::posts_of(&reader::differences(user, stored, &facts, now));
         facts.posts = self.facts.stored_posts(&unsure).await?.whole()?;
         Ok(reader::differences(user, stored, &facts, now))
     }
 
     async fn list_differences(&self, list: List, stored: &Stored<StoredList>) -> Result<Vec<Difference>, ReconcileError> {
-        let limit = match (stored, list) {
-            (Stored::Present(_), List::Following(_)) => usize::MAX,
-            (Stored::Present(cached), List::Fans(_)) => cached.members.len() + MARGIN,
-            _ => 0,
+        let (view, most) = match list {
+            List::Following(user) => (View::Following(user), usize::MAX),
+            List::Fans(user) => (View::Fans(user), stored.present().map_or(0, |cached| cached.members.len()) + MARGIN),
         };
-        let relations = if limit == 0 { Vec::new() } else { self.app.relations.newest(list, limit).await? };
-        Ok(views::of_list(list, stored, &relations, relations.len() < limit))
+        let relations = if stored.present().is_some() { self.app.relations.newest(list, most).await? } else { Vec::new() };
+        Ok(views::of_list(&view, stored, &relations, relations.len() < most))
     }
 }
 

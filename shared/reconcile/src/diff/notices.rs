@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use tidemark_domain::{Notice, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet, Slot, Timestamp, UserId};
 use tidemark_views::keys::View;
 
-use super::{Correction, Difference, GRACE_SECONDS, Kind, Remedy, Stored, Subject};
+use super::{Correction, Difference, GRACE_SECONDS, Kind, Stored, Subject, views::of_record};
 
 /// The most slots above a platform's latest slot that are looked up. More slots than a platform has live notices were
 /// never given.
@@ -82,21 +82,12 @@ pub(crate) fn of_slots(
     head: &PlatformHead,
     right: &NoticeReads,
 ) -> Option<Difference> {
-    let differs = |kind, remedy| Difference::new(kind, Subject::NoticeReads { user, platform }, remedy);
-    let forget = Remedy::Forget(View::NoticeReads(user, platform));
-    let stored = match stored {
-        Stored::Absent => return None,
-        Stored::Damaged => return Some(differs(Kind::NoticeReadsDamaged, forget)),
-        Stored::Present(stored) => stored,
-    };
-    let version = right.version;
-    if stored.version < version {
-        let sync = Remedy::SyncNotices { platform, user: Some(user) };
-        return Some(differs(Kind::NoticeReadsBehind, sync).in_version(version));
-    }
-    let known = NoticeReads { read: stored.read.clone(), ..right.clone() };
-    let wrong = stored.version > version || known.without_dead(head).read != right.without_dead(head).read;
-    wrong.then(|| differs(Kind::NoticeReadsWrong, forget).in_version(version))
+    let known = |stored: &StoredSlots| NoticeReads { read: stored.read.clone(), ..right.clone() }.without_dead(head).read;
+    let found = of_record(View::NoticeReads(user, platform), stored, |stored| {
+        let is_right = stored.version == right.version && known(stored) == right.without_dead(head).read;
+        (!is_right).then_some(Kind::ViewDiffers)
+    });
+    found.map(|found| found.in_version(right.version))
 }
 
 /// The title of a notice, and when it was published.
@@ -111,19 +102,13 @@ pub(crate) fn of_title(
     head: &PlatformHead,
     right: Option<&Notice>,
 ) -> Option<Difference> {
-    let kind = match stored {
-        Stored::Absent => return None,
-        Stored::Damaged => Kind::TitleDamaged,
-        Stored::Present(_) if notice.seq > head.latest_seq || revision > head.version => Kind::TitleOfNothing,
-        Stored::Present((title, at)) => {
-            let right = right.filter(|right| right.revision == revision)?;
-            if (title, *at) == (&right.content.title, right.created_at) {
-                return None;
-            }
-            Kind::TitleWrong
+    of_record(View::Title(notice, revision), stored, |(title, at)| {
+        if notice.seq > head.latest_seq || revision > head.version {
+            return Some(Kind::ViewOrphan);
         }
-    };
-    Some(Difference::new(kind, Subject::Title { notice, revision }, Remedy::Forget(View::Title(notice, revision))))
+        let right = right.filter(|right| right.revision == revision)?;
+        ((title, *at) != (&right.content.title, right.created_at)).then_some(Kind::ViewDiffers)
+    })
 }
 
 #[cfg(test)]
@@ -207,15 +192,11 @@ mod tests {
             let stored = Stored::Present(StoredSlots { version, read: set(slots) });
             of_slots(USER, platform(), &stored, &head, &right)
         };
-        let differs = |kind, remedy| {
-            let subject = Subject::NoticeReads { user: USER, platform: platform() };
-            Some(Difference::new(kind, subject, remedy).in_version(3))
-        };
-        let wrong = || differs(Kind::NoticeReadsWrong, Remedy::Forget(View::NoticeReads(USER, platform())));
-        assert_eq!([found(3, &[1]), found(3, &[1, 2])], [None, None]);
-        assert_eq!([found(3, &[1, 4]), found(3, &[]), found(4, &[1, 2])], [wrong(), wrong(), wrong()]);
-        let sync = Remedy::SyncNotices { platform: platform(), user: Some(USER) };
-        assert_eq!(found(2, &[1, 2]), differs(Kind::NoticeReadsBehind, sync));
+        let kinds = |version, slots: &[Slot]| found(version, slots).map(|found| found.kind);
+        let differs = Some(Kind::ViewDiffers);
+        assert_eq!([kinds(3, &[1]), kinds(3, &[1, 2])], [None, None]);
+        assert_eq!([kinds(3, &[1, 4]), kinds(3, &[]), kinds(4, &[1, 2]), kinds(2, &[1, 2])], [differs; 4]);
+        assert_eq!(found(2, &[1, 2]), found(4, &[1, 2]), "the version of the fact is part of the difference");
     }
 
     #[test]
@@ -225,13 +206,10 @@ mod tests {
         let right = Notice { id: id(1), created_at: now(), revision: 2, content };
         let found = |seq, revision, title: &str| {
             let stored = Stored::Present((title.to_owned(), now()));
-            let found = of_title(id(seq), revision, &stored, &head, (seq == 1).then_some(&right));
-            found.map(|found| (found.kind, found.subject))
+            of_title(id(seq), revision, &stored, &head, (seq == 1).then_some(&right)).map(|found| found.kind)
         };
-        let differs = |kind, seq, revision| Some((kind, Subject::Title { notice: id(seq), revision }));
-        assert_eq!([found(1, 2, "right"), found(1, 1, "was right"), found(2, 2, "of one that is gone")], [None, None, None]);
-        assert_eq!(found(1, 2, "wrong"), differs(Kind::TitleWrong, 1, 2));
-        assert_eq!(found(1, 3, "right"), differs(Kind::TitleOfNothing, 1, 3));
-        assert_eq!(found(3, 2, "right"), differs(Kind::TitleOfNothing, 3, 2));
+        assert_eq!([found(1, 2, "right"), found(1, 1, "was right"), found(2, 2, "of one that is gone")], [None; 3]);
+        assert_eq!(found(1, 2, "wrong"), Some(Kind::ViewDiffers));
+        assert_eq!([found(1, 3, "right"), found(3, 2, "right")], [Some(Kind::ViewOrphan); 2]);
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use lambda_runtime::Error;
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::{FlowPlan, Plan, Position, Segment};
+use tidemark_reconcile_lib::{FlowPlan, Plan, Position, Segment};
 
 /// Reconcile leaves a fan-out that is younger than this to its workers.
 const OVERDUE_MS: u64 = 30_000;
@@ -14,16 +13,6 @@ const OVERDUE_MS: u64 = 30_000;
 /// The number of times that a fan-out is resumed before it is given up. Each attempt waits twice as long as the one
 /// before, some four hours in total.
 const MOST_ATTEMPTS: u32 = 8;
-
-/// The share of users whose views are compared in a day. The samples reach every user within three weeks.
-pub(crate) const SHARE: f64 = 0.05;
-
-/// The least time that a difference lasts before it is repaired. A request takes less time from its fact to its views,
-/// and so does the task that changes a post's step, although it waits for a second.
-const SETTLE_MS: u64 = 5_000;
-
-/// Keys or items in one step of a walk: about a hundred users, a few seconds.
-const SLICE: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -52,6 +41,7 @@ struct Event {
     share: Option<f64>,
     settle_ms: Option<u64>,
     slice: Option<usize>,
+    most_forgotten: Option<usize>,
     from: Option<String>,
     segment: Option<Segment>,
 }
@@ -60,7 +50,7 @@ struct Event {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) job: Job,
-    /// `"dry_run"`, `"share"`, `"settle_ms"`, `"slice"`, `"segment"`.
+    /// `"dry_run"`, `"share"`, `"settle_ms"`, `"slice"`, `"segment"`, `"most_forgotten"`.
     pub(crate) plan: Plan,
     /// Whether the event continues a walk and begins none: `minute`, and `"segment"`.
     pub(crate) only_continues: bool,
@@ -74,13 +64,20 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn read(event: &Value) -> Result<Self, Error> {
         let event = Event::deserialize(event)?;
-        let share = event.share.unwrap_or(SHARE);
-        if !(0.0..=1.0).contains(&share) {
+        let schedules = Plan::default();
+        let plan = Plan {
+            dry_run: event.dry_run,
+            share: event.share.unwrap_or(schedules.share),
+            settle: event.settle_ms.map_or(schedules.settle, Duration::from_millis),
+            slice: event.slice.unwrap_or(schedules.slice),
+            segment: event.segment.unwrap_or(schedules.segment),
+            most_forgotten: event.most_forgotten.unwrap_or(schedules.most_forgotten),
+        };
+        if !(0.0..=1.0).contains(&plan.share) {
             return Err("share is out of bounds".into());
         }
-        let slice = event.slice.unwrap_or(SLICE);
-        if !(1..=100_000).contains(&slice) {
-            return Err("slice is out of bounds".into());
+        if !(1..=100_000).contains(&plan.slice) || plan.most_forgotten == 0 {
+            return Err("slice or most_forgotten is out of bounds".into());
         }
         let from: Option<Position> = event.from.map(|text| text.parse()).transpose().map_err(|error| format!("from: {error}"))?;
         let may_begin = match (event.job, &from) {
@@ -90,10 +87,9 @@ impl Run {
         if !may_begin || (event.segment.is_some() && event.job != Job::Users) {
             return Err("from goes with users, and with forget among keys; segment with users alone".into());
         }
-        let settle = Duration::from_millis(event.settle_ms.unwrap_or(SETTLE_MS));
         Ok(Self {
             job: event.job,
-            plan: Plan { dry_run: event.dry_run, share, settle, slice, segment: event.segment.unwrap_or(Segment::WHOLE) },
+            plan,
             only_continues: event.job == Job::Minute || (event.segment.is_some() && !event.dry_run),
             from,
             flow: FlowPlan {
@@ -117,9 +113,8 @@ mod tests {
         let flow = FlowPlan { overdue_ms: OVERDUE_MS, most_attempts: MOST_ATTEMPTS, given_up_too: false };
         assert_eq!((run.job, run.plan.dry_run, run.flow), (Job::Minute, false, flow));
         assert!(Run::read(&json!({ "job": "fan-outs", "most_attempts": 1000 })).unwrap().flow.given_up_too);
-        let settle = Duration::from_millis(SETTLE_MS);
-        let plan = Plan { dry_run: false, share: SHARE, settle, slice: SLICE, segment: Segment::WHOLE };
-        assert_eq!((run.plan, run.only_continues), (plan, true));
+        assert_eq!((run.plan, run.only_continues), (Plan::default(), true));
+        assert_eq!(Run::read(&json!({ "job": "users", "most_forgotten": 9 })).unwrap().plan.most_forgotten, 9);
         assert!(Run::read(&json!({ "job": "users", "segment": "3/4" })).unwrap().only_continues);
         let run = Run::read(&json!({ "job": "users", "dry_run": true, "from": "edges 1 2" })).unwrap();
         assert!(run.plan.dry_run && run.from.is_some());
@@ -135,6 +130,7 @@ mod tests {
             json!({ "job": "users", "dry_run": "true" }),
             json!({ "job": "users", "share": 1.5 }),
             json!({ "job": "users", "slice": 0 }),
+            json!({ "job": "users", "most_forgotten": 0 }),
             json!({ "job": "users", "from": "somewhere" }),
             json!({ "job": "minute", "from": "edges 1 2" }),
             json!({ "job": "minute", "segment": "0/4" }),

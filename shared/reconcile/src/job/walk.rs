@@ -11,8 +11,8 @@ use tidemark_app::OutOfTime;
 use tidemark_domain::{NoticeId, StoreError, UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
-use super::{Plan, Reconcile, ReconcileError, Report, Target};
-use crate::{diff::facts, plan::SHARE};
+use super::{Plan, Reconcile, ReconcileError, Report, SHARE, Target};
+use crate::diff::facts;
 
 /// The name of the stored position of the walk over users.
 const USERS: &str = "users";
@@ -140,7 +140,8 @@ impl Reconcile {
 
     /// Continues the walk of the plan's segment where the last run stopped, or begins one, until it is done or time is
     /// up. With `only_continue` it does nothing if no walk is in progress. A walk keeps its share, or gets a larger
-    /// one. A dry run does not store its position: it begins at `from`.
+    /// one. A dry run does not store its position: it begins at `from`. If a step has more readers with wrong views than
+    /// may be forgotten, the run ends, and the next one repeats the step.
     ///
     /// # Errors
     /// A store is unavailable, or another run has moved the walk. The walk continues from its last step.
@@ -163,6 +164,7 @@ impl Reconcile {
         let mut looked_at = BTreeSet::new();
         loop {
             let next = self.step(&position, plan, &mut looked_at, &mut report).await?;
+            let next = if report.is_postponed { Some(position.clone()) } else { next };
             if !plan.dry_run {
                 let text = next.as_ref().map(|next| noted(next, plan.share));
                 if !self.facts.note_walk(&name, stored.as_deref(), text.as_deref()).await? {
@@ -172,7 +174,7 @@ impl Reconcile {
             }
             report.next = next.as_ref().map(Position::to_string);
             match next {
-                Some(next) if !out_of_time() => position = next,
+                Some(next) if !report.is_postponed && !out_of_time() => position = next,
                 _ => break,
             }
         }

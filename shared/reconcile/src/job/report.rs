@@ -10,9 +10,10 @@ use tidemark_app::{
     Recorder,
     metrics::{Metric, Property},
 };
+use tidemark_domain::UserId;
 use tracing::warn;
 
-use crate::diff::{Difference, Kind, Subject};
+use crate::diff::{Difference, InView, Kind, Subject};
 
 /// The most differences that are listed. The others are only counted.
 const LISTED: usize = 1_000;
@@ -38,6 +39,12 @@ pub struct Report {
     /// A hash of each difference that is counted: a run may find more differences than it can list.
     #[serde(skip)]
     counted: HashSet<u64>,
+    /// The readers whose views were forgotten.
+    #[serde(skip)]
+    forgotten: BTreeSet<UserId>,
+    /// Whether views of further readers are left to the next run.
+    #[serde(skip)]
+    pub(super) is_postponed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -75,9 +82,23 @@ impl Report {
             }
             *self.found.entry(difference.kind).or_default() += 1;
             if self.differences.len() < LISTED {
+                if let Subject::View(InView { view, field, part }) = &difference.subject {
+                    let kind = difference.kind.id();
+                    warn!(kind, ?view, field, ?part, "a view does not agree with the facts");
+                }
                 self.differences.insert(difference);
             }
         }
+    }
+
+    /// Returns whether a reader's view may be forgotten, and counts it: there may be `most` of them.
+    pub(super) fn may_forget(&mut self, reader: UserId, most: usize) -> bool {
+        let may = self.forgotten.contains(&reader) || self.forgotten.len() < most;
+        if may {
+            self.forgotten.insert(reader);
+        }
+        self.is_postponed |= !may;
+        may
     }
 
     pub(super) fn repaired<'a>(&mut self, differences: impl IntoIterator<Item = &'a Difference>) {
@@ -87,7 +108,7 @@ impl Report {
     }
 
     /// Writes a line of the counts of all kinds together, and one of each kind, which is a dimension.
-    pub(crate) fn emit(&self, recorder: &Recorder, job: &str) {
+    pub fn emit(&self, recorder: &Recorder, job: &str) {
         let write = |kind: Option<Kind>, counts: &[(Metric, u64)]| {
             let named = [("Job", Some(job)), ("Kind", kind.map(Kind::id))];
             let properties = named.into_iter().filter_map(|(name, value)| Some((name, Property::Text(value?.to_owned()))));
@@ -111,19 +132,29 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use tidemark_domain::UserId;
+    use tidemark_views::keys::View;
 
     use super::*;
-    use crate::diff::Remedy;
+    use crate::diff::Part;
+
+    fn user(id: u64) -> UserId {
+        UserId::new(id).unwrap()
+    }
 
     #[test]
     fn each_difference_is_counted_once_and_a_thousand_are_listed() {
-        let users = 1..=LISTED as u64 + 10;
-        let lost = users.map(|id| Subject::User { user: UserId::new(id).unwrap() });
-        let lost: Vec<_> = lost.map(|subject| Difference::new(Kind::FeedLost, subject, Remedy::ReportOnly)).collect();
+        let views = (1..=LISTED as u64 + 10).map(|id| View::Reader(user(id)));
+        let lost: Vec<_> = views.map(|view| Difference::of_view(Kind::ViewOrphan, view, "feed", Part::Whole {})).collect();
         let mut report = Report::default();
         report.found(lost.clone());
         report.found(lost);
-        assert_eq!((report.found[&Kind::FeedLost], report.differences.len()), (LISTED as u64 + 10, LISTED));
+        assert_eq!((report.found[&Kind::ViewOrphan], report.differences.len()), (LISTED as u64 + 10, LISTED));
+    }
+
+    #[test]
+    fn a_run_forgets_the_views_of_a_bounded_number_of_readers() {
+        let mut report = Report::default();
+        assert!([1, 2, 1].iter().all(|id| report.may_forget(user(*id), 2)) && !report.is_postponed);
+        assert!(!report.may_forget(user(3), 2) && report.is_postponed && report.may_forget(user(2), 2));
     }
 }

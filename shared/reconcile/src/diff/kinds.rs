@@ -1,0 +1,63 @@
+//! The table of kinds: one row for each kind of difference. Repairs run in the order of the rows.
+
+use serde::Serialize;
+
+macro_rules! kinds {
+    ($($kind:ident = $id:literal: $what:literal)*) => {
+        /// A kind of difference. Reports, logs and metrics have its id.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        pub enum Kind {
+            $(#[doc = $what] #[serde(rename = $id)] $kind,)*
+        }
+
+        impl Kind {
+            /// The id in reports, logs and metrics.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$kind => $id,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    // Facts against facts.
+    FollowerMissing = "follower-missing": "The followee's list of followers lacks an edge (F1)."
+    FollowerGhost = "follower-ghost": "A listed follower has no edge (F1)."
+    FollowerSince = "follower-since": "The list has another time than the edge."
+    FollowingsCount = "followings-count": "The count differs from the number of edges (F1)."
+    FollowersCount = "followers-count": "The count differs from the number of followers that the shard lists (F1)."
+    HeadPosts = "head-posts": "The head's count differs from the number of its live posts."
+    HeadDeletion = "head-deletion": "The head's deleted posts and a post's tombstone disagree. The tombstone is right."
+    ReadsBeyond = "reads-beyond": "A read state covers posts that do not exist (F3)."
+    PostReactions = "post-reactions": "A post's count differs from the number of users' reactions (F5)."
+    AuthorReactions = "author-reactions": "An author's count differs from the number of users' reactions (F5)."
+    ReactionUnlisted = "reaction-unlisted": "The list of a user's likes or favorites lacks a reaction."
+    ReactionGhost = "reaction-ghost": "A listed like or favorite does not exist."
+    StepWrong = "step-wrong": "A post's step is not the one that its reactions imply."
+    BlockFlagsWrong = "block-flags-wrong": "The reactions of a blocked and a blocking user do not say what the pair says."
+    HandleLost = "handle-lost": "A profile has a handle that is not the user's. If another user has it, an operator decides."
+    UnfinishedLeft = "unfinished-left": "The index of unfinished fan-outs lists a finished one."
+    UnfinishedMissing = "unfinished-missing": "The index does not list an unfinished fan-out."
+    BodyLeft = "body-left": "A deleted post has a body."
+    RecordExpired = "record-expired": "An idempotency record is past its time."
+    RecordDamaged = "record-damaged": "An idempotency record cannot be read."
+    RecordOfNothing = "record-of-nothing": "An idempotency record names a post or notices that never existed."
+    FactNamesErased = "fact-names-erased": "A fact names a user whose erasure has ended."
+    TombstoneExpired = "tombstone-expired": "The tombstone of an unfollow is past its time."
+    ItemDamaged = "item-damaged": "An item cannot be read. Nothing else is derived from a list with this item."
+    NoticeMissing = "notice-missing": "A platform's head lists a notice that does not exist and cannot be shown."
+    NoticeLeft = "notice-left": "A notice exists that the head does not list. The head is right."
+    SlotsBehind = "slots-behind": "The head's latest slot is below a slot that a user has read and that is counted."
+    NoticeReadsBeyond = "notice-reads-beyond": "A read state goes beyond the head, in slots that are not counted."
+
+    // In progress: work that should have moved and has not.
+    DeliveryUnfinished = "delivery-unfinished": "Pages of a delivery are not done and are lost, as `LookPlan::due` decides."
+    RetractionUnfinished = "retraction-unfinished": "The same for a retraction."
+    FanOutsGivenUp = "fan-outs-given-up": "Fan-outs were sent as often as allowed."
+    RecordsGivenUp = "records-given-up": "Stream records are in the projector's failure queue."
+
+    // Views against facts. Each of them is forgotten.
+    ViewDiffers = "view-differs": "A view differs from what the facts imply."
+    ViewDamaged = "view-damaged": "A view cannot be read, is out of order, or has a wrong type or lifetime."
+    ViewOrphan = "view-orphan": "A view of something that does not exist, a part whose other part is lost, or a rebuild that was abandoned."
+}
