@@ -5,8 +5,8 @@ use redis::{AsyncCommands, Cmd};
 use serde_json::{Value, json};
 use tidemark::{
     domain::{
-        AuthorHead, AuthorState, Card, CountsVersion, FanOutKind, FeedKey, PostId, PostSummary, PostText, Rank, Reaction,
-        ReactionCounts, ReactionState, ReadState, Standing, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix,
+        AuthorHead, AuthorState, Card, CountsVersion, FanOutKind, FeedKey, PostId, PostSummary, PostText, PostTimes, Rank,
+        Reaction, ReactionCounts, ReactionState, ReadState, Standing, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix,
         reader_state::META_FIELD,
     },
     facts::schema,
@@ -268,6 +268,18 @@ pub(super) const ALL: &[Damage] = &[
     ("a lost read fact below a view", &async |scene: &Scene| {
         scene.world.delete_item("ReadsTable", schema::reads(scene.reader, scene.author)).await;
         of_author(scene, "version", scene.author)
+    }),
+    ("a view that was rebuilt from wrong times of an author's posts", &async |scene: &Scene| {
+        let (views, author) = (&scene.app.stores.views, scene.author);
+        let mut times = Vec::new();
+        for seq in 1..=5 {
+            times.push((seq, entry(scene, seq).await.at.plus_ms(1)));
+        }
+        assert!(views.lease_times(author, 7).await.unwrap());
+        views.store_times(author, &PostTimes::default().with(5, times), 7).await.unwrap();
+        scene.app.stores.views.clear(&[View::Reader(scene.reader)]).await.unwrap();
+        scene.until_cached("/v1/feed", &scene.state_key).await;
+        of_posts(scene, "entries", 1..=5)
     }),
     ("a followed author missing in the cached list", &async |scene: &Scene| {
         damage_list(scene, "view-differs", View::Following(scene.reader), scene.other, Cmd::zrem).await

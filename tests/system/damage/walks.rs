@@ -335,6 +335,8 @@ fn only_the_view_is_forgotten_and_the_reader_stays_connected() {
         let (reader, mut redis) = (scene.reader, scene.redis());
         let mut live = world.live(reader.get()).await;
         scene.until_cached("/v1/feed?order=ranked", &keys::ranked(reader)[0]).await;
+        redis.hset::<_, _, _, ()>(keys::limits(reader), "reads", 1).await.unwrap();
+        redis.expire::<_, ()>(keys::limits(reader), 3_600).await.unwrap();
         let kept = [keys::connections(reader), keys::limits(reader), keys::access(reader)];
         let views: Vec<String> = keys::of_view(&View::Reader(reader)).into_iter().map(|(key, _)| key).collect();
         let mut count = async |keys: &[String]| -> usize { redis.exists(keys).await.unwrap() };

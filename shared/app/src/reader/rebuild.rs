@@ -96,7 +96,7 @@ impl Readers {
 
     /// Rebuilds the view from the facts. Returns false while another process rebuilds it, or if facts changed in every
     /// round. After an error the view stays flagged, and another process takes over after the deadline.
-    pub async fn rebuild(&self, user: UserId, why: Rebuild) -> Result<bool> {
+    pub(super) async fn rebuild(&self, user: UserId, why: Rebuild) -> Result<bool> {
         let token = (self.stores.random)();
         match self.stores.views.begin_rebuild(user, token, self.stores.clock.now(), why).await? {
             Begun::Building => return Ok(false),

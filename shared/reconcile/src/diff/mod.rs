@@ -52,7 +52,15 @@ impl Difference {
 
     /// A view is forgotten because of this field of it.
     pub fn of_view(kind: Kind, view: View, field: &'static str, part: Part) -> Self {
-        Self::new(kind, Subject::View(InView { view: view.clone(), field, part }), Remedy::Forget(view))
+        // A rebuild takes the head and the times of an author from Redis. They may be the cause of the difference.
+        let author = match (&view, &part) {
+            (View::Reader(_), Part::Author { author }) => Some(*author),
+            (View::Reader(_), Part::Post { post }) => Some(post.author),
+            _ => None,
+        };
+        let sources = author.into_iter().flat_map(|author| [View::Head(author), View::Times(author)]);
+        let forget = Remedy::Forget(sources.chain([view.clone()]).collect());
+        Self::new(kind, Subject::View(InView { view, field, part }), forget)
     }
 
     #[must_use]
@@ -122,8 +130,8 @@ pub enum Remedy {
     EraseAgain { user: UserId },
     /// Computes a post's step from its reactions, as a worker does after a reaction.
     Rank { post: PostId },
-    /// Deletes a view. It is rebuilt when it is needed.
-    Forget(View),
+    /// Deletes a view, after the views that it is rebuilt from. It is rebuilt when it is needed.
+    Forget(Vec<View>),
 }
 
 /// A conditional write of facts. It fails if the facts have changed since the look.
@@ -174,7 +182,7 @@ impl Remedy {
     /// The reader whose view it forgets. The reader's next request rebuilds it, which is the dearest read of all.
     pub(crate) fn forgotten_reader(&self) -> Option<UserId> {
         let views = match self {
-            Self::Forget(view) => vec![view.clone()],
+            Self::Forget(views) => views.clone(),
             Self::Correct(correction) => correction.views(),
             Self::ReportOnly | Self::EraseAgain { .. } | Self::Rank { .. } => Vec::new(),
         };

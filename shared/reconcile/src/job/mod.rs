@@ -120,23 +120,7 @@ enum Target {
 impl Target {
     /// The target's name in the log. It leaves out an idempotency key.
     fn name(&self) -> String {
-        match self {
-            Self::Facts(user) => format!("facts of {user}"),
-            Self::Record(_) => "an idempotency record".to_owned(),
-            Self::Tombstone(user, author) => format!("tombstone {user} {author}"),
-            Self::Erased(user) => format!("traces of {user}"),
-            Self::Platform(platform) => format!("facts of platform {platform}"),
-            Self::NoticeReads(user, platform) => format!("read state of {user} on platform {platform}"),
-            Self::Views(Owner::User(user)) => format!("views of {user}"),
-            Self::Views(Owner::Marks(user, author)) => format!("marks of {user} on {author}"),
-            Self::Views(Owner::Post(post)) => format!("views of {post}"),
-            Self::Views(Owner::Platform(platform)) => format!("view of platform {platform}"),
-            Self::Views(Owner::NoticeReads(user, platform)) => {
-                format!("view of the read state of {user} on platform {platform}")
-            }
-            Self::Views(Owner::Title(notice, revision)) => format!("title of notice {notice} in revision {revision}"),
-            Self::Views(Owner::Astray(key)) => format!("key {key}"),
-        }
+        if let Self::Record(_) = self { "an idempotency record".to_owned() } else { format!("{self:?}") }
     }
 }
 
@@ -179,7 +163,7 @@ impl Reconcile {
         if plan.dry_run || lasting.is_empty() {
             return BTreeSet::new();
         }
-        // A view is forgotten once, for all its fields that differ.
+        // Several fields of a view have the same remedy.
         let (mut applied, mut tried) = (BTreeMap::new(), BTreeSet::new());
         for difference in &lasting {
             let is_applied = match applied.get(&difference.remedy) {

@@ -20,7 +20,7 @@ impl Reconcile {
             }
             Remedy::EraseAgain { user } => return Ok(self.app.leaving.again(user).await?),
             Remedy::Rank { post } => self.app.fan_outs.rank(post, (self.app.stores.random)()).await?,
-            Remedy::Forget(ref view) => self.app.stores.views.clear(std::slice::from_ref(view)).await?,
+            Remedy::Forget(ref views) => self.app.stores.views.clear(views).await?,
         }
         Ok(true)
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
+use serde_json::json;
 use tidemark_app::{
     Recorder,
     metrics::{Metric, Property},
@@ -13,7 +14,7 @@ use tidemark_app::{
 use tidemark_domain::UserId;
 use tracing::warn;
 
-use crate::diff::{Difference, InView, Kind, Subject};
+use crate::diff::{Difference, Kind, Subject};
 
 /// The most differences that are listed. The others are only counted.
 const LISTED: usize = 1_000;
@@ -82,9 +83,8 @@ impl Report {
             }
             *self.found.entry(difference.kind).or_default() += 1;
             if self.differences.len() < LISTED {
-                if let Subject::View(InView { view, field, part }) = &difference.subject {
-                    let kind = difference.kind.id();
-                    warn!(kind, ?view, field, ?part, "a view does not agree with the facts");
+                if let Subject::View(_) = &difference.subject {
+                    warn!(difference = json!(difference).to_string(), "a view does not agree with the facts");
                 }
                 self.differences.insert(difference);
             }
