@@ -18,6 +18,8 @@ functions := $(patsubst functions/%/Cargo.toml,%,$(wildcard functions/*/Cargo.to
 # The stack, and the functions that it runs as processes.
 packages := -p tidemark-local $(addprefix -p tidemark-,$(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),$(functions),$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
+# The oldest commit whose functions can serve beside these. The commit after a change that ends this moves it.
+UPGRADE_BASE =
 
 # One set of features for all crates, also those of the tests, so that no crate is compiled twice. There are no examples:
 # the flag makes cargo count the features of dev-dependencies.
@@ -98,8 +100,10 @@ churn: setup ## run reconcile in a loop during traffic; it must repair nothing: 
 	@TIDEMARK_CHURN_SECONDS="$(if $(MINUTES),$$(($(MINUTES) * 60)),$(or $(SECONDS),60))" \
 		cargo test -p tidemark-tests --test system -- --exact --nocapture damage::races::reconcile_repairs_nothing_beside_traffic
 
+upgrade-check: FROM = $(UPGRADE_BASE)
 upgrade-check: setup ## run histories while functions of another release and of this one replace each other: FROM=<commit> [ROUNDS=3]
 	@[ -n '$(FROM)' ] || { echo "usage: make upgrade-check FROM=<commit>" >&2; exit 2; }
+	@[ -z '$(UPGRADE_BASE)' ] || git merge-base --is-ancestor '$(UPGRADE_BASE)' '$(FROM)' || { echo "older than UPGRADE_BASE" >&2; exit 2; }
 	@rm -rf '$(TARGET)/upgrade/source' && git worktree prune && git worktree add --quiet --detach '$(TARGET)/upgrade/source' '$(FROM)'
 	@echo "== cargo build of $(FROM), in $(TARGET)/upgrade"
 	@cd '$(TARGET)/upgrade/source' && cargo build --bins --target-dir '$(abspath $(TARGET))/upgrade'

@@ -124,7 +124,7 @@ impl Leaving {
         let mut found = Resumed::default();
         let Some(mut erasure) = stores.facts.erasure(user).await? else { return Ok(found) };
         if erasure.finished_at.is_some() {
-            // Another version of the functions has finished it, and has another list.
+            // The two come from different moments of a table that was restored.
             stores.facts.forget_running_erasure(user).await?;
             return Ok(found);
         }

@@ -51,7 +51,7 @@ pub struct AuthorHead {
     pub modes: Modes,
     /// The number of live posts in `deleted`: these are archived.
     pub archived: u64,
-    /// Sequence numbers of archived posts. A head from before this field existed has all of `deleted` here.
+    /// Sequence numbers of archived posts.
     pub archive: SeqSet,
 }
 

@@ -87,11 +87,8 @@ impl Facts {
 
     /// Removes a user whose erasure is finished from the list of those that are not.
     pub async fn forget_running_erasure(&self, user: UserId) -> Result<()> {
-        for part in [schema::running_part(user), schema::all_running()] {
-            let taken = Write::update(&self.tables.identities, part).take(RunningItem::running, one(user));
-            self.send("forget_running", taken.when(present(RunningItem::running))).await?;
-        }
-        Ok(())
+        let taken = Write::update(&self.tables.identities, schema::running_part(user)).take(RunningItem::running, one(user));
+        self.send("forget_running", taken.when(present(RunningItem::running))).await.map(drop)
     }
 
     /// Counts what there is to remove, without what [`Self::count_some_traces`] counts.

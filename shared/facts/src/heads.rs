@@ -1,6 +1,6 @@
 //! Heads of authors: how they are read and written.
 
-use tidemark_domain::{AuthorHead, Modes, SeqSet, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, Modes, Timestamp, UserId};
 
 use super::{
     Result,
@@ -22,15 +22,12 @@ impl From<HeadItem> for AuthorHead {
     fn from(head: HeadItem) -> Self {
         let count = |count, attribute| Count::or_zero(count, attribute, format_args!("{} {}", head.author, head.item));
         let (posts, archived) = (count(head.posts, HeadItem::posts), count(head.archived, HeadItem::archived));
-        let deleted = head.deleted.unwrap_or_default().0;
-        // A head from before `archived_seqs` existed: any of its deleted posts may be archived.
-        let unknown = || if archived > 0 { deleted.clone() } else { SeqSet::default() };
         Self {
             latest_seq: head.latest_seq,
             latest_at: Timestamp::from_ms(head.latest_at),
             posts,
-            archive: head.archived_seqs.map_or_else(unknown, |archive| archive.0),
-            deleted,
+            archive: head.archived_seqs.unwrap_or_default().0,
+            deleted: head.deleted.unwrap_or_default().0,
             archived,
             modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
         }

@@ -29,7 +29,7 @@
 //! | identities | `identity` S `user#<user>` | that the user id is given to a claim | | every function that serves requests |
 //! | identities | `identity` S `erased#<user>` | receipt of an erasure; it stays | `started_at` N ms, `finished_at` N ms, `swept_at` N ms, `touched_at` N ms, `version` N, `removed` M, `counting` M, `pairs` L of N, `cleared` N, `chain` N, `incomplete` S | profile, fan-out, reconcile |
 //! | identities | `identity` S `left#<user>#<shard>` | the same for transactions, which check it; 16 for each receipt | | profile |
-//! | identities | `identity` S `erasures#<00–63>`; `erasures` before | users of one of 64 parts whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
+//! | identities | `identity` S `erasures#<00–63>` | users of one of 64 parts whose erasures are not finished | `running` NS | profile, fan-out, reconcile |
 //! | idempotency | `key` S `<user>#<operation>#<key>` | earlier request and its response; expires after 24 h | `fingerprint` S, `post` S, or `notices` S and `at` N ms, or `token` N, `bound` L of N and `answer` L of N (see `tidemark_app::once`), `user` N (index `by-user`), `expires_at` N s | publish, notice, mark-read, list |
 //!
 //! One transaction writes:
@@ -86,8 +86,7 @@ pub(crate) const BY_AUTHOR: &str = "by-author";
 /// Fan-outs that were given up are in partitions `given-up#0` to `given-up#63`.
 pub const UNFINISHED: &str = "unfinished";
 
-/// A post costs the partition of its author's bucket two writes, so a partition takes 500 posts a second. Earlier
-/// versions used the first four by the author's number, so an entry is found by the name that it has.
+/// A post costs the partition of its author's bucket two writes, so a partition takes 500 posts a second.
 pub const UNFINISHED_SHARDS: u64 = 64;
 
 pub(crate) const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;

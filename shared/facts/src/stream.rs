@@ -64,7 +64,7 @@ pub enum PostWrite {
     Deleted,
 }
 
-/// One record of a stream. The images are empty if the stream has none, or the item was absent.
+/// One record of a stream. An image is empty if the item was absent.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamRecord<'a> {
     /// The stream, whose ARN names the table.
@@ -120,8 +120,7 @@ impl StreamRecord<'_> {
             let EdgeItem { following, since, .. } = serde_dynamo::from_item(image.clone()).ok()?;
             following.unwrap_or(false).then_some(since)
         };
-        let has_images = !(self.old.is_empty() && self.new.is_empty());
-        let part = if has_images && follow(self.old) == follow(self.new) { EdgePart::Choices } else { EdgePart::Follow };
+        let part = if follow(self.old) == follow(self.new) { EdgePart::Choices } else { EdgePart::Follow };
         Some(Some(Change::Edge { user, author, part }))
     }
 
@@ -228,7 +227,6 @@ mod tests {
             ("following", pair, ["", follow.as_str()], edge(EdgePart::Follow)),
             ("following", pair, [&follow, &muted], edge(EdgePart::Choices)),
             ("following", pair, [&muted, &left], edge(EdgePart::Follow)),
-            ("following", pair, ["", ""], edge(EdgePart::Follow)),
             ("reads", pair, ["", "user 1, author 7, version 9"], Some(Change::Reads { user, author, version: 9 })),
             ("reads", pair, ["", ""], Some(Change::Reads { user, author, version: u32::MAX })),
             ("reads", "user 1, author 100000000000000000007", ["", ""], None),

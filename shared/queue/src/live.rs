@@ -56,13 +56,10 @@ pub struct LivePost {
     /// The author of the change, if it is known, with the number of the author's unread posts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<UserId>,
-    #[serde(default)]
     pub unread: u64,
     /// The number of the author's post.
-    #[serde(default)]
     pub seq: Seq,
     /// The number of messages that did not reach a connection.
-    #[serde(default)]
     pub tries: u8,
 }
 

@@ -16,7 +16,6 @@ pub struct FanOut {
     /// Number of pages of the whole fan-out.
     pub pages: u16,
     /// The author's number of deletions, for a retraction.
-    #[serde(default)]
     pub deletions: u32,
     /// The author's modes after this post.
     #[serde(default, skip_serializing_if = "Modes::is_push_alone")]
@@ -115,16 +114,10 @@ pub enum Task {
     Erase {
         user: UserId,
         /// The chain of tasks that it belongs to. A task of an older chain than the receipt's does nothing.
-        #[serde(default, skip_serializing_if = "is_zero")]
         chain: u64,
         /// Whether Redis may still say that the user may call.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         closes: bool,
     },
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl Task {

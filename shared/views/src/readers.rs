@@ -378,8 +378,7 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const OPEN: u8 = b'-';
 
-/// Decodes a record of marks: version, standing, and [the posts](super::record). Returns `None` if it does not say the
-/// standing, as records of earlier releases.
+/// Decodes a record of marks: version, standing, and [the posts](super::record). Returns `None` if it is damaged.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;
@@ -403,7 +402,6 @@ mod tests {
             let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), standing };
             assert_eq!(decode_marks(&record(flag)), Some(marks));
         }
-        // The byte of an earlier release, and records from before there was one.
         for flag in [&b""[..], b"\0", b"\x01", b"B"] {
             assert_eq!(decode_marks(&record(flag)), None);
         }

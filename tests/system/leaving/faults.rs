@@ -84,13 +84,12 @@ fn a_damaged_receipt_stops_neither_fan_outs_nor_other_erasures() {
         let lost = world.user(60).publish("its pages are lost").await;
         world.user(LEAVING).delete("/v1/me").await.ok();
         world.empty_queue("FanOutQueue").await;
-        // The user is in the list of an earlier version, beside one without a receipt. Another part is damaged.
-        world.delete_item("IdentitiesTable", schema::running_part(user_id(LEAVING))).await;
-        let other =
-            (1..).map(user_id).find(|user| schema::running_part(*user) != schema::running_part(user_id(LEAVING))).unwrap();
+        // The user is listed beside one without a receipt. Another part is damaged.
+        let own = schema::running_part(user_id(LEAVING));
+        let other = (1..).map(|user| schema::running_part(user_id(user))).find(|part| *part != own).unwrap();
         let users = AttributeValue::Ns([LEAVING, 5].map(|user| user.to_string()).to_vec());
         let wrong = AttributeValue::Ss(vec!["6".to_owned()]);
-        for (part, running) in [(schema::all_running(), users), (schema::running_part(other), wrong)] {
+        for (part, running) in [(own.clone(), users.clone()), (other, wrong)] {
             world.put_item("IdentitiesTable", with_attributes(part, &[("running", running)])).await;
         }
         world.put_item("IdentitiesTable", schema::erasure(user_id(5))).await;
@@ -98,8 +97,12 @@ fn a_damaged_receipt_stops_neither_fan_outs_nor_other_erasures() {
         reconcile_hours_later(world).await;
         until("the lost page is delivered", async || world.user(1).feed_ids().await.contains(&lost)).await;
         erased(world).await;
+        let left = world.item("IdentitiesTable", own.clone()).await.unwrap();
+        assert_eq!(left["running"], AttributeValue::Ns(vec!["5".to_owned()]));
+        // As after a restore of the table, which copies its items at different moments.
+        world.put_item("IdentitiesTable", with_attributes(own.clone(), &[("running", users)])).await;
         world.resume_fan_outs().await;
-        let left = world.item("IdentitiesTable", schema::all_running()).await.unwrap();
+        let left = world.item("IdentitiesTable", own).await.unwrap();
         assert_eq!(left["running"], AttributeValue::Ns(vec!["5".to_owned()]));
     });
 }

@@ -425,14 +425,9 @@ fn running(part: u16) -> Item {
     key([(RunningItem::identity, string(format!("erasures#{part:02}")))])
 }
 
-/// identities: the same of all users, as versions before wrote it.
-pub fn all_running() -> Item {
-    key([(RunningItem::identity, string("erasures"))])
-}
-
 /// All items that list such users.
 pub fn running_erasures() -> Vec<Item> {
-    (0..RUNNING_PARTS).map(running).chain([all_running()]).collect()
+    (0..RUNNING_PARTS).map(running).collect()
 }
 
 /// reacted: the partition of one kind of a user's reactions.

@@ -11,7 +11,7 @@ use tidemark_app::OutOfTime;
 use tidemark_domain::{NoticeId, StoreError, UserId, ids::BUCKETS};
 use tidemark_views::keys::Owner;
 
-use super::{Plan, Reconcile, ReconcileError, Report, SHARE, Target};
+use super::{Plan, Reconcile, ReconcileError, Report, Target};
 use crate::diff::facts;
 
 /// The name of the stored position of the walk over users.
@@ -285,15 +285,15 @@ impl Reconcile {
     }
 }
 
-/// The text of a stored position: `keys 7`, or `1@keys 7` with a share other than that of the schedules.
+/// The text of a stored position: `0.05@keys 7`.
 fn noted(position: &Position, share: f64) -> String {
-    if share == SHARE { position.to_string() } else { format!("{share}@{position}") }
+    format!("{share}@{position}")
 }
 
-/// The position and the share in a stored text. A position does not begin with a number.
+/// The position and the share in a stored text.
 fn parsed(text: &str) -> Option<(Position, f64)> {
-    let with_share = text.split_once('@').and_then(|(share, position)| Some((position.parse().ok()?, share.parse().ok()?)));
-    with_share.or_else(|| Some((text.parse().ok()?, SHARE)))
+    let (share, position) = text.split_once('@')?;
+    Some((position.parse().ok()?, share.parse().ok()?))
 }
 
 /// Whether a user is in the sample of a day. The sample moves over the buckets, so that it reaches every user.
@@ -329,6 +329,7 @@ fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::SHARE;
 
     #[test]
     fn positions_are_parsed_back_from_their_text() {
@@ -351,7 +352,6 @@ mod tests {
         for share in [SHARE, 1.0, 0.0] {
             assert_eq!(parsed(&noted(&position, share)), Some((position.clone(), share)));
         }
-        assert_eq!(noted(&position, SHARE), position.to_string(), "as functions of earlier releases store it");
     }
 
     #[test]

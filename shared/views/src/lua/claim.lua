@@ -12,13 +12,11 @@
 --          connections know, until `told` stores it for this message.
 local function claim(keys, argv, epoch)
   local fields = redis.call('HGETALL', keys[1])
-  local now, least, longest, notes, unknown, result = now_ms(), tonumber(argv[1]), tonumber(argv[2]), nil, false, {}
+  local now, least, longest, notes, result = now_ms(), tonumber(argv[1]), tonumber(argv[2]), nil, {}
   for f = 1, #fields, 2 do
     local name, value = fields[f], fields[f + 1]
     if name == META then
       notes = value
-    elseif name == TOLD then
-      unknown = true
     elseif expiry_of(value) > now then
       result[#result + 1] = name
       result[#result + 1] = value
@@ -39,11 +37,10 @@ local function claim(keys, argv, epoch)
     return 'later'
   end
   redis.call('HSET', keys[1], META, struct.pack(NOTES, noted, now, now + longest) .. post)
-  if unknown then redis.call('HDEL', keys[1], TOLD) end
   for r = 1, #result, 2 do
     local value = result[r + 1]
     if #value > EXPIRY_BYTES then redis.call('HSET', keys[1], result[r], string.sub(value, 1, EXPIRY_BYTES)) end
-    result[r + 1] = unknown and '' or digest_of(value, epoch)
+    result[r + 1] = digest_of(value, epoch)
   end
   table.insert(result, 1, string.format('%d', now))
   table.insert(result, 1, string.format('%d', noted))

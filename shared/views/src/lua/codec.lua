@@ -288,8 +288,8 @@ end
 
 -- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built, when the next
 -- one may be built (ms), and the bytes of the post that changed; a connection -> its expiry (ms), and if it is known
--- the digest of the counts that it was told, with the epoch. With the field `=` of an earlier layout, no digest counts.
-local NOTES, NOTES_BYTES, TOLD = '<I6I6I6', 18, '='
+-- the digest of the counts that it was told, with the epoch.
+local NOTES, NOTES_BYTES = '<I6I6I6', 18
 local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 8
 
 -- The expiry of a connection. A damaged one has expired.

@@ -10,7 +10,7 @@ local function unwatch(keys, argv, epoch)
   if not value or expiry_of(value) - tonumber(argv[3]) < tonumber(argv[2]) then redis.call('HDEL', keys[1], argv[1]) end
   local remaining, fields = 0, redis.call('HKEYS', keys[1])
   for f = 1, #fields do
-    if fields[f] ~= META and fields[f] ~= TOLD then remaining = remaining + 1 end
+    if fields[f] ~= META then remaining = remaining + 1 end
   end
   if remaining == 0 then
     redis.call('DEL', keys[1])

@@ -8,13 +8,11 @@
 local function watch(keys, argv, epoch)
   local now = now_ms()
   local fields, expiries, others, first = redis.call('HGETALL', keys[1]), {}, 0, nil
-  local notes, known, unknown = nil, '', false
+  local notes, known = nil, ''
   for f = 1, #fields, 2 do
     local name, value = fields[f], fields[f + 1]
     if name == META then
       notes = value
-    elseif name == TOLD then
-      unknown = true
     else
       local expiry = expiry_of(value)
       if name == argv[1] then
@@ -35,5 +33,5 @@ local function watch(keys, argv, epoch)
   local meta = meta_of(epoch, keys[2], keys[3])
   if meta and not has_flag(meta, WATCHED) then redis.call('HSET', keys[2], META, with_flag(meta, WATCHED)) end
   local _, built = notes_of(notes)
-  return { unknown and '' or known, string.format('%d', built) }
+  return { known, string.format('%d', built) }
 end
