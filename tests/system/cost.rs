@@ -248,7 +248,7 @@ const WARM_READERS: u64 = 20;
 const COLD_UNITS: f64 = 22.0;
 
 /// The time that others may see the state before a change.
-const STALE: Duration = Duration::from_secs(5);
+const STALE: Duration = Duration::from_secs(3);
 
 fn warm_readers(world: &World) -> Vec<User> {
     (10..10 + WARM_READERS).map(|reader| world.user(reader)).collect()
@@ -300,13 +300,13 @@ fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon()
         let mut reads = 0;
         let liker = &readers[3];
         let edit = format!(r#"PUT {path} {{"title": "edited"}}"#);
-        // Each change, and whether a response shows it.
+        // Each change, how long others may miss it, and whether a response shows it.
         let changes = [
-            ("edit", &author, edit, (|post| post["title"] == "edited") as fn(&Value) -> bool),
-            ("like", liker, format!("PUT {path}/like"), |post| post["likes"] == 1),
-            ("deletion", &author, format!("DELETE {path}"), |post| post["status"] == 404),
+            ("edit", &author, edit, Duration::ZERO, (|post| post["title"] == "edited") as fn(&Value) -> bool),
+            ("like", liker, format!("PUT {path}/like"), STALE, |post| post["likes"] == 1),
+            ("deletion", &author, format!("DELETE {path}"), Duration::ZERO, |post| post["status"] == 404),
         ];
-        for (name, caller, request, shows) in changes {
+        for (name, caller, request, at_most, shows) in changes {
             let (made, over) = (Cell::new(None::<Instant>), Cell::new(false));
             let others = join_all(readers.iter().map(async |reader| {
                 let (mut stale, mut count) = (Duration::ZERO, 0);
@@ -332,7 +332,7 @@ fn a_change_of_a_warm_post_is_visible_to_its_caller_at_once_and_to_others_soon()
             let stale = lanes.iter().map(|(stale, _)| *stale).max().unwrap();
             reads += lanes.iter().map(|(_, count)| *count).sum::<usize>();
             println!("{name}: others see the state before it for {} ms", stale.as_millis());
-            assert!(stale < STALE, "{name}: {stale:?}");
+            assert!(stale <= at_most, "{name}: {stale:?}");
         }
         let units = proxy.meter().units;
         println!("{reads} reads beside an edit, a like and a deletion: {units} units, the writes included");

@@ -29,7 +29,6 @@
 //! - [`outage`]: leaves changes that Redis does not accept to the projector, and notes among the facts that views are
 //!   stale until then.
 //! - [`once`]: requests with an idempotency key.
-//! - [`Hot`]: values of hot keys, in memory for a second.
 //! - [`Recorder`]: collects the values of [`metrics::Metric`]s.
 //!
 //! A use case has what it calls, in private fields. It is built by `new`, and `App` builds them all.
@@ -50,7 +49,6 @@ macro_rules! logged {
 mod clock;
 pub mod fan_out;
 mod following;
-mod hot;
 mod leaving;
 mod limits;
 mod live;
@@ -74,7 +72,6 @@ use tidemark_domain::Relation;
 
 pub use clock::Clock;
 pub use following::{Following, Hide, Hiding, MOST_HIDDEN, Membership};
-pub use hot::Hot;
 pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Denied, ErasedCallers, OverLimit, PerMinute, Price};
 pub use live::Live;

@@ -9,7 +9,7 @@ use tidemark_domain::{Counters, Relation, Store, Timestamp, UserId, store::Resul
 use tidemark_views::{FANS_CAP, List, ListSlice, Start};
 use tracing::warn;
 
-use crate::{Hot, Stores, cut, newest_first, outage::Outage};
+use crate::{Stores, cut, newest_first, outage::Outage};
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,36 +42,15 @@ pub enum Directions {
 pub struct Relations {
     stores: Arc<Stores>,
     outage: Outage,
-    /// First pages of hot lists, each of a list and a number of entries.
-    first_pages: Hot<(List, usize), RelationPage>,
 }
 
 impl Relations {
     pub fn new(stores: Arc<Stores>, outage: Outage) -> Self {
-        Self { stores, outage, first_pages: Hot::default() }
+        Self { stores, outage }
     }
 
-    /// Returns one page of a list. The first page of a hot list may be a second old, except for a caller who has made a
-    /// change in the meantime.
+    /// Returns one page of a list.
     pub async fn page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage> {
-        if start != Start::Below(None) {
-            return self.fresh_page(caller, list, start, limit).await;
-        }
-        let key = (list, limit);
-        let hot = self.first_pages.is_hot(&key);
-        if let Some(page) = hot.then(|| self.first_pages.get(&key)).flatten()
-            && matches!(self.stores.views.changed_lately(caller).await, Ok(false))
-        {
-            return Ok(page);
-        }
-        let page = self.fresh_page(caller, list, start, limit).await?;
-        if hot && !page.degraded {
-            self.first_pages.put(key, page.clone());
-        }
-        Ok(page)
-    }
-
-    async fn fresh_page(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<RelationPage> {
         let mut degraded = false;
         let slice = match self.slice(caller, list, start, limit + 1).await {
             Ok(slice) => slice,

@@ -131,7 +131,7 @@ pub(crate) const EMPTY_LIFETIME: Duration = Duration::from_secs(5 * 60);
 pub(crate) const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// The time that Redis remembers that a user has begun or ended a follow or a block, has reacted, or has deleted a post
-/// of another user. It is longer than a first page stays in memory, and than counts from before the reaction are used.
+/// of another user. It is longer than counts from before the reaction are used.
 pub(crate) const CHANGED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// The same if replicas are read. A replica without contact to its primary for `repl-timeout` (60 s) reports this, and

@@ -63,6 +63,6 @@ pub struct KnownReader {
     pub reactions: KnownReactions,
     /// The reader's marks, if it is known that the reader does not follow the author.
     pub marks: Option<Marks>,
-    /// Whether a change of the reader was noted within the last seconds (`Views::changed_lately`).
+    /// Whether a change of the reader was noted within the last seconds.
     pub changed_lately: bool,
 }

@@ -83,11 +83,6 @@ impl Views {
         self.query("note_change", self.change(user)).await
     }
 
-    /// Returns whether a change of the user was noted within the last seconds.
-    pub async fn changed_lately(&self, user: UserId) -> Result<bool> {
-        self.query("changed_lately", Cmd::exists(keys::changed(user))).await
-    }
-
     /// Applies edges to the cached lists of both sides, removes the counters of both, and notes that the follower made
     /// a change. The result depends only on the edges, so any number of these updates may run, in any order.
     pub async fn apply_edges(&self, edges: &[Edge]) -> Result<()> {
@@ -175,7 +170,8 @@ impl Views {
 
     /// Whether a response about `owner` may come from a replica: if `caller` is known to have made no recent change.
     async fn may_be_old(&self, caller: UserId, owner: UserId) -> bool {
-        self.link.reads_replicas() && caller != owner && matches!(self.changed_lately(caller).await, Ok(false))
+        let changed_lately = self.query("changed_lately", Cmd::exists(keys::changed(caller)));
+        self.link.reads_replicas() && caller != owner && matches!(changed_lately.await, Ok(false))
     }
 }
 

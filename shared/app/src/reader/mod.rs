@@ -29,15 +29,13 @@ pub use reactions::ReactedPage;
 use rebuild::Part;
 pub(crate) use sight::Flags;
 
-use crate::{Hot, Stores, outage::Outage};
+use crate::{Stores, outage::Outage};
 
 /// Use cases of one reader. Clones share the stores.
 #[derive(Clone)]
 pub struct Readers {
     stores: Arc<Stores>,
     outage: Outage,
-    /// Hot posts, with the data that Redis has of them.
-    hot_posts: Hot<PostId, KnownPost>,
     /// Of the scores in ranked feeds.
     half_life: HalfLife,
     feed_cap: FeedCap,
@@ -120,7 +118,7 @@ impl Snapshot {
 
 impl Readers {
     pub fn new(stores: Arc<Stores>, outage: Outage, half_life: HalfLife, feed_cap: FeedCap) -> Self {
-        Self { stores, outage, hot_posts: Hot::default(), half_life, feed_cap }
+        Self { stores, outage, half_life, feed_cap }
     }
 
     /// Returns an error while views may lack changes. Responses then come from the facts.

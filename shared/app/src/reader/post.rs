@@ -159,24 +159,9 @@ impl Readers {
         }
     }
 
-    /// Returns a live post. A post that is read often costs one round trip to Redis.
-    /// A hot post may be a second old, except for its author and for a caller who has made a change in the meantime.
+    /// Returns a live post. A post that Redis has costs one round trip.
     pub async fn post(&self, reader: UserId, id: PostId) -> FoundPost {
-        let hot = self.hot_posts.is_hot(&id) && reader != id.author;
-        let mut found = match hot.then(|| self.hot_posts.get(&id)).flatten() {
-            Some(kept) => self.hot_post(reader, id, kept).boxed().await,
-            None => Ok(Err(Withheld::Gone)),
-        };
-        if let Ok(Err(Withheld::Gone)) = found {
-            found = self.cached_post(reader, id).boxed().await;
-            if hot && let Ok(Ok(details)) = &found {
-                let PostDetails { item: FeedItem { post, .. }, text, counts, cards, .. } = &**details;
-                let (text, cards) = (Some(text.clone()), cards.clone());
-                let kept = KnownPost { summary: Some(post.clone()), text, counts: Some(*counts), cards, ..KnownPost::default() };
-                self.hot_posts.put(id, kept);
-            }
-        }
-        match found {
+        match self.cached_post(reader, id).boxed().await {
             Err(error) if error.store() == Store::Views => {
                 warn!(%id, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
                 self.post_of_facts(reader, id, error.is_unavailable()).await
@@ -185,19 +170,9 @@ impl Readers {
         }
     }
 
-    /// Returns a post from memory; nothing if the reader has made a change.
-    async fn hot_post(&self, reader: UserId, id: PostId, kept: KnownPost) -> FoundPost {
-        let known = self.outage.checked(self.stores.views.known_reader(reader, id.author)).await?;
-        if known.changed_lately { Ok(Err(Withheld::Gone)) } else { self.known_post(reader, id, kept, &known).await }
-    }
-
+    /// Reads what Redis knows of a post, and completes it.
     async fn cached_post(&self, reader: UserId, id: PostId) -> FoundPost {
-        let (post, known) = self.outage.checked(self.stores.views.known_post(reader, id)).await?;
-        self.known_post(reader, id, post, &known).await
-    }
-
-    /// Completes what Redis knows.
-    async fn known_post(&self, reader: UserId, id: PostId, known: KnownPost, of_reader: &KnownReader) -> FoundPost {
+        let (known, of_reader) = self.outage.checked(self.stores.views.known_post(reader, id)).await?;
         let KnownPost { summary, text, counts, counts_in_motion, cards } = known;
         // A deleted post has no text.
         let text = if summary.as_ref().is_some_and(|summary| summary.deleted) { Some(PostText::default()) } else { text };
@@ -217,7 +192,7 @@ impl Readers {
         let (counts, sight, reactions) = futures::try_join!(
             // A reader who has just reacted sees the exact counts.
             self.counts_of(id, counts.filter(|_| !(counts_in_motion && of_reader.changed_lately))),
-            self.sight(reader, id.author, of_reader, &seqs),
+            self.sight(reader, id.author, &of_reader, &seqs),
             self.reactions_of_page(reader, std::slice::from_ref(&post), Some(of_reader.reactions.clone()))
         )?;
         if let Err(withheld) = may_see(post.state(), sight.standing) {

@@ -329,7 +329,7 @@ fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::SHARE;
+    use crate::job::SHARE;
 
     #[test]
     fn positions_are_parsed_back_from_their_text() {
