@@ -145,16 +145,19 @@ compare: ## compare users with a legacy Redis: SOURCE=redis://… [USERS=100] [S
 	@exec "$(BIN)/compare" '$(SOURCE)' $(if $(USERS),--users '$(USERS)') $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
 big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000
-	@cargo build --profile $(PROFILE) -p tidemark-bench
+	@cargo build --profile $(PROFILE) -p tidemark-lab --bin big-author
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
 
 bench: setup ## measure views and fan-out, and the designs that they replace, on a separate Redis; writes docs/benchmarks
-	@cargo build --profile $(PROFILE) -p tidemark-bench
+	@cargo build --profile $(PROFILE) -p tidemark-lab --bin bench
 	@exec "$(BIN)/bench" $(ARGS)
 
 scale: setup ## simulate times, queues, limits and dollars for 1e5 to 1e9 users: ARGS="--users 1e7", ARGS=--check compares with real runs
-	@cargo build --profile $(PROFILE) -p tidemark-tools --bin scale
+	@cargo build --profile $(PROFILE) -p tidemark-lab --bin scale
 	@exec "$(BIN)/scale" $(ARGS)
+
+lab-check: setup ## run the tests of the measurements, which `make test` does not build
+	@cargo test --workspace --bin bench --bin big-author --bin scale
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
 	@echo "== $(build_checked)"

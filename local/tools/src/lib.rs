@@ -8,7 +8,6 @@ pub mod demo;
 pub mod edges;
 pub mod load;
 pub mod progress;
-pub mod scale;
 pub mod status;
 pub mod text;
 pub mod verify;

@@ -191,11 +191,12 @@ fn binaries_have_different_names() {
         let binary = function["Metadata"]["BuildProperties"]["Binary"].as_str().unwrap();
         assert!(names.insert(binary.to_owned()), "{id}: a second {binary}");
     }
-    for entry in
-        ["local/tools/src/bin", "local/bench/src/bin"].iter().flat_map(|folder| repository().join(folder).read_dir().unwrap())
-    {
-        let path = entry.unwrap().path();
-        assert!(names.insert(path.file_stem().unwrap().to_str().unwrap().to_owned()), "a second {}", path.display());
+    let tools = repository().join("local/tools/src/bin").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let tools = tools.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+    let lab = text_of("local/lab/Cargo.toml");
+    let lab = lab.split("[[bin]]\nname = \"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+    for name in tools.chain(lab) {
+        assert!(names.insert(name.clone()), "a second {name}");
     }
     assert!(names.len() > functions.len(), "{names:?}");
 }

@@ -16,10 +16,8 @@ mod unread;
 use std::{collections::HashMap, sync::Arc};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Edge, HalfLife, PostId, ReadState, ReaderState, Store, StoreError, UserId, feed::FeedCap,
-    store::Result,
+    AuthorHead, AuthorState, Edge, HalfLife, ReadState, ReaderState, Store, StoreError, UserId, feed::FeedCap, store::Result,
 };
-use tidemark_views::KnownPost;
 use tracing::warn;
 
 pub use author_page::{AuthorPage, AuthorQuery};
