@@ -136,12 +136,14 @@ followers: tools ## walk an author's followers while users follow and unfollow, 
 
 migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=--dry-run]
 	@[ -n '$(SOURCE)' ] || { echo "usage: make migrate SOURCE=redis://host:port [ARGS=--dry-run]" >&2; exit 2; }
-	@$(MAKE) tools
+	@$(MAKE) build
+	@cargo build --profile $(PROFILE) -p tidemark-legacy-tools
 	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
 
 compare: ## compare users with a legacy Redis: SOURCE=redis://… [USERS=100] [SEED=1]; exit code 1 if they differ
 	@[ -n '$(SOURCE)' ] || { echo "usage: make compare SOURCE=redis://host:port [USERS=100] [SEED=1]" >&2; exit 2; }
-	@$(MAKE) tools
+	@$(MAKE) build
+	@cargo build --profile $(PROFILE) -p tidemark-legacy-tools
 	@exec "$(BIN)/compare" '$(SOURCE)' $(if $(USERS),--users '$(USERS)') $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
 big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000

@@ -16,4 +16,4 @@ venv=${CARGO_TARGET_DIR:-target}/docs-venv
 local/venv.sh local/docs/requirements.txt "$venv"
 
 echo "== lychee --offline"
-exec "$venv/bin/lychee" --offline --include-fragments --no-progress -- ./*.md 'docs/**/*.md' 'clients/*/README.md'
+exec "$venv/bin/lychee" --offline --include-fragments --no-progress -- ./*.md 'docs/**/*.md' 'shared/legacy/docs/*.md' 'clients/*/README.md'

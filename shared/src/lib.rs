@@ -14,7 +14,7 @@ mod traces;
 
 pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use failure::Failure;
-pub use settings::{AuthorizerSettings, AwsOverrides, MigrationSources, SenderSettings, Settings, SettingsError, UserIds};
+pub use settings::{AuthorizerSettings, AwsOverrides, LegacySettings, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
     Clock, Denied, ErasedCallers, Hide, Hiding, MarkForm, Membership, Place, PostChange, Price, Recorder, Stores, fan_out,
     metrics, notices, once, outage, project, reader, relations,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use tidemark_app::PerMinute;
 use tidemark_domain::{
-    Rollout, UserId,
+    UserId,
     feed::{FEED_CAP, FeedCap},
 };
 use tidemark_facts::Tables;
@@ -35,13 +35,7 @@ pub struct Settings {
     /// `REDIS_IAM_CACHE`: the replication group at which functions log in with IAM, as the user of `REDIS_URL`; may be
     /// absent.
     pub redis_iam_cache: Option<String>,
-    /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
-    pub legacy_redis_url: Option<String>,
-    /// `MIGRATION_SOURCES` (none): further sources that an invocation may name.
-    pub migration_sources: MigrationSources,
-    /// `ROLLOUT_PERCENT` (100) and `ROLLOUT_USERS` (none, separated by commas): users whom applications serve from
-    /// here.
-    pub rollout: Rollout,
+    pub legacy: LegacySettings,
     /// `FOLLOWING_LIMIT` (500).
     pub following_limit: u64,
     /// `PULL_THRESHOLD` (1,000,000): an author with this many followers or more is pulled.
@@ -162,10 +156,12 @@ impl Settings {
                 iam: None,
             },
             redis_iam_cache: lookup("REDIS_IAM_CACHE").filter(|name| !name.is_empty()),
-            legacy_redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
-            migration_sources: MigrationSources::of(&lookup("MIGRATION_SOURCES").unwrap_or_default()),
-            rollout: Rollout::new(number("ROLLOUT_PERCENT", 100)?, users(&lookup("ROLLOUT_USERS").unwrap_or_default())?)
-                .ok_or(SettingsError::NotAShare)?,
+            legacy: LegacySettings {
+                redis_url: lookup("LEGACY_REDIS_URL").filter(|url| !url.is_empty()),
+                sources: lookup("MIGRATION_SOURCES").unwrap_or_default(),
+                rollout_percent: share(number("ROLLOUT_PERCENT", 100)?)?,
+                rollout_users: users(&lookup("ROLLOUT_USERS").unwrap_or_default())?,
+            },
             following_limit: number("FOLLOWING_LIMIT", 500)?,
             pull_threshold: number("PULL_THRESHOLD", 1_000_000)?,
             rank_half_life: Duration::from_secs(number("RANK_HALF_LIFE", 720)?.saturating_mul(60)),
@@ -192,31 +188,17 @@ impl Settings {
     }
 }
 
-/// The servers, beside that of `LEGACY_REDIS_URL`, from which an invocation of `migrate` may import.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MigrationSources {
-    /// Any server (`*`), as on the local stack.
-    Any,
-    /// Servers as `host:port`.
-    These(BTreeSet<String>),
-}
-
-impl MigrationSources {
-    fn of(text: &str) -> Self {
-        match text.trim() {
-            "*" => Self::Any,
-            "" => Self::These(BTreeSet::new()),
-            servers => Self::These(servers.split(',').map(|server| server.trim().to_lowercase()).collect()),
-        }
-    }
-
-    /// Whether an invocation may name this server.
-    pub fn allow(&self, host: &str, port: u16) -> bool {
-        match self {
-            Self::Any => true,
-            Self::These(servers) => servers.contains(&format!("{}:{port}", host.to_lowercase())),
-        }
-    }
+/// Settings that `shared/legacy` alone uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LegacySettings {
+    /// `LEGACY_REDIS_URL`: the source of a migration whose invocation names none; may be absent.
+    pub redis_url: Option<String>,
+    /// `MIGRATION_SOURCES` (none): further sources that an invocation may name.
+    pub sources: String,
+    /// `ROLLOUT_PERCENT` (100): the share of users whom applications serve from here.
+    pub rollout_percent: u8,
+    /// `ROLLOUT_USERS` (none, separated by commas): users whom applications serve from here with any share.
+    pub rollout_users: BTreeSet<UserId>,
 }
 
 /// The settings of `live-sender`.
@@ -320,6 +302,10 @@ fn process_environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+fn share(percent: u64) -> Result<u8, SettingsError> {
+    u8::try_from(percent).ok().filter(|percent| *percent <= 100).ok_or(SettingsError::NotAShare)
+}
+
 /// User ids, separated by commas.
 fn users(text: &str) -> Result<BTreeSet<UserId>, SettingsError> {
     let user = |id: &str| id.parse().map_err(|_| SettingsError::NotAUser(id.to_owned()));
@@ -359,14 +345,6 @@ mod tests {
         assert!(with("ROLLOUT_USERS", "7,18446744073709551615").is_ok());
         let redis = with("REDIS_CLUSTER", "true").unwrap().redis;
         assert!(redis.cluster && !redis.replica_reads && redis.ca_file.is_none());
-    }
-
-    #[test]
-    fn a_source_of_a_migration_is_allowed_by_host_and_port() {
-        let sources = MigrationSources::of("Legacy-1.example:6379, 10.0.0.7:6380");
-        assert!(sources.allow("legacy-1.example", 6379) && sources.allow("10.0.0.7", 6380));
-        assert!(!sources.allow("legacy-1.example", 6380) && !sources.allow("egacy-1.example", 6379));
-        assert!(!MigrationSources::of("").allow("", 6379) && MigrationSources::of("*").allow("any", 1));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod api;
 mod elsewhere;
 pub mod items;
+#[path = "../../shared/legacy/tests/redis.rs"]
 mod legacy;
 mod live;
 mod model;

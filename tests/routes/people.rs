@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tidemark::domain::Rollout;
+use tidemark::LegacySettings;
+use tidemark_legacy::rollout::is_on;
 use tidemark_tests::{Response, User, has, parameter, user_id, world, world_with};
 
 async fn set(user: &User, profile: Value) -> Response {
@@ -20,8 +21,9 @@ fn me_says_whether_an_application_serves_the_user_from_here() {
     world_with(configure, async |world| {
         let users: Vec<u64> = (1..=60).collect();
         let said = join_all(users.iter().map(async |user| world.user(*user).get("/v1/me").await.ok()["rollout"].clone())).await;
-        let share = Rollout::new(10, [7, 9].map(user_id).into()).unwrap();
-        let expected = users.iter().map(|user| if share.is_on(user_id(*user)) { "on" } else { "off" });
+        let rollout_users = [7, 9].map(user_id).into();
+        let share = LegacySettings { rollout_percent: 10, rollout_users, ..LegacySettings::default() };
+        let expected = users.iter().map(|user| if is_on(&share, user_id(*user)) { "on" } else { "off" });
         assert_eq!(said, expected.collect::<Vec<_>>());
         assert!((said[6] == "on" && said[8] == "on") && said.iter().filter(|said| *said == "off").count() > 40);
     });

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tidemark::domain::ReadState;
+use tidemark_legacy::legacy::Layout;
 use tidemark_local::{Fault, FaultAction};
-use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, Response, World, has, user_id, world, world_with};
 
 use crate::{

@@ -21,6 +21,7 @@ mod iam;
 mod leaving;
 mod live;
 mod losses;
+#[path = "../../shared/legacy/tests/migration/mod.rs"]
 mod migration;
 mod notice_counts;
 mod notice_histories;
@@ -38,6 +39,7 @@ mod refill;
 mod repeats;
 mod restore;
 mod resumption;
+#[path = "../../shared/legacy/tests/rollout/mod.rs"]
 mod rollout;
 mod slots;
 mod stack;

@@ -1,5 +1,5 @@
 //! Wiring of the `migrate` function.
 
 fn main() -> Result<(), lambda_runtime::Error> {
-    tidemark::run(tidemark_migrate::handle)
+    tidemark::run(tidemark_legacy::handle)
 }

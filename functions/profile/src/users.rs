@@ -10,13 +10,14 @@ use tidemark::{
     },
     relations::Directions,
 };
+use tidemark_legacy::rollout;
 
 const MAX_USERS: usize = 100;
 
 pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem> {
     let id = request.caller()?;
     let profile = app.people.profile(id).await?.map(Profile::from);
-    let rollout = if app.settings.rollout.is_on(id) { "on" } else { "off" };
+    let rollout = if rollout::is_on(&app.settings.legacy, id) { "on" } else { "off" };
     Ok(Response::json(200, &Me { id, profile, rollout }))
 }
 

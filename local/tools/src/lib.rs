@@ -3,7 +3,6 @@
 
 pub mod address;
 pub mod api;
-pub mod compare;
 pub mod demo;
 pub mod edges;
 pub mod load;

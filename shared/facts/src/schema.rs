@@ -1,4 +1,4 @@
-//! The keys and attributes of the fact tables. `functions/migrate` formats the items of the migration table.
+//! The keys and attributes of the fact tables. `shared/legacy` formats the items of the migration table.
 //!
 //! | table | key | item | attributes | written by the operations |
 //! |---|---|---|---|---|
@@ -368,10 +368,10 @@ mod tests {
     #[test]
     fn attribute_names_are_spelled_in_schemas_only() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let schemas = ["shared/facts/src/schema.rs", "functions/migrate/src/schema.rs"].map(|path| root.join(path));
+        let schemas = ["shared/facts/src/schema.rs", "shared/legacy/src/schema.rs"].map(|path| root.join(path));
         let names: BTreeSet<String> = schemas.iter().flat_map(|path| declared(&std::fs::read_to_string(path).unwrap())).collect();
         assert!(["latest_seq", "write_token", "unsettled_last"].iter().all(|name| names.contains(*name)), "{names:?}");
-        let folders = ["shared/facts/src", "functions/migrate/src", "shared/reconcile/src"];
+        let folders = ["shared/facts/src", "shared/legacy/src", "shared/reconcile/src"];
         let (mut seen, mut spelled) = (0, Vec::new());
         let keys = root.join("shared/facts/src/schema/keys.rs");
         let is_other = |path: &PathBuf| !schemas.contains(path) && *path != keys;

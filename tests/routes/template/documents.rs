@@ -55,34 +55,6 @@ fn every_kind_of_problem_has_a_section_with_its_status_and_title() {
 }
 
 #[test]
-fn the_deployment_guide_has_the_right_resource_counts() {
-    const COUNTED: [(&str, usize, &str); 4] = [
-        ("AWS::DynamoDB::Table", 14, "fourteen tables"),
-        ("AWS::SQS::Queue", 7, "seven queues"),
-        ("AWS::Serverless::Function", 13, "thirteen functions"),
-        ("AWS::CloudWatch::Alarm", 23, "twenty-three alarms"),
-    ];
-    let (template, deployment) = (template_document(), text_of("docs/deployment.md"));
-    for (kind, count, words) in COUNTED {
-        assert_eq!(resources(&template, kind).len(), count, "{words}");
-        assert!(deployment.contains(words), "docs/deployment.md does not say {words}");
-    }
-}
-
-#[test]
-fn the_cost_example_counts_the_metrics_of_the_alarms() {
-    // The example has no burstable node.
-    let alarms = resources(&template_document(), "AWS::CloudWatch::Alarm").into_values();
-    let alarms = alarms.filter(|alarm| alarm["Condition"] != "HasCreditsAlarm");
-    let of = |alarm: &Value| {
-        let parts = alarm["Properties"]["Metrics"].as_array().into_iter().flatten();
-        parts.filter(|part| part["MetricStat"].is_object()).count().max(1)
-    };
-    let words = format!("Alarms on {} metrics", alarms.map(|alarm| of(&alarm)).sum::<usize>());
-    assert!(text_of("docs/deployment.md").contains(&words), "docs/deployment.md does not say {words}");
-}
-
-#[test]
 fn alarms_and_runbook_sections_match_and_every_alarm_has_a_topic() {
     let template = template_document();
     let alarms = resources(&template, "AWS::CloudWatch::Alarm");
@@ -252,7 +224,7 @@ fn a_stack_without_alarms_has_neither_alarms_nor_what_belongs_to_them() {
 fn every_guarantee_names_an_existing_test() {
     let mut tests = BTreeSet::new();
     let test = Regex::new(r"#\[(?:tokio::)?test.*\]\n(?:#\[.*\]\n)*(?:async )?fn (\w+)\(").unwrap();
-    for path in files(&repository().join("tests"), "rs") {
+    for path in ["tests", "shared/legacy/tests"].iter().flat_map(|folder| files(&repository().join(folder), "rs")) {
         tests.extend(test.captures_iter(&std::fs::read_to_string(path).unwrap()).map(|found| found[1].to_owned()));
     }
     let rows = table_under(&text_of("docs/guarantees.md"), "## Failures");
@@ -268,7 +240,7 @@ fn every_path_that_a_document_names_exists() {
     const FOLDERS: [&str; 6] = ["docs/", "events/", "functions/", "local/", "shared/", "tests/"];
     let root = repository();
     let mut documents = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    documents.extend(files(&root.join("docs"), "md"));
+    documents.extend(["docs", "shared/legacy/docs"].iter().flat_map(|folder| files(&root.join(folder), "md")));
     let mut missing = Vec::new();
     for document in documents {
         for name in quoted_names(&std::fs::read_to_string(&document).unwrap()) {

@@ -191,7 +191,9 @@ fn binaries_have_different_names() {
         let binary = function["Metadata"]["BuildProperties"]["Binary"].as_str().unwrap();
         assert!(names.insert(binary.to_owned()), "{id}: a second {binary}");
     }
-    let tools = repository().join("local/tools/src/bin").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let tools =
+        ["local/tools/src/bin", "shared/legacy/tools/src/bin"].map(|folder| repository().join(folder).read_dir().unwrap());
+    let tools = tools.into_iter().flatten().map(|entry| entry.unwrap().path());
     let tools = tools.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
     let lab = text_of("local/lab/Cargo.toml");
     let lab = lab.split("[[bin]]\nname = \"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());

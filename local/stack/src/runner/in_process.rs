@@ -44,7 +44,7 @@ fn inside(binary: &str, app: &Arc<App>) -> Option<Program> {
         "profile" => program!(app, tidemark_profile::handle),
         "projector" => program!(app, tidemark_projector::handle),
         "reconcile" => program!(app, tidemark_reconcile::handle),
-        "migrate" => program!(app, tidemark_migrate::handle),
+        "migrate" => program!(app, tidemark_legacy::handle),
         "live" => program!(app, tidemark_live::handle),
         _ => return None,
     })

@@ -24,7 +24,7 @@ pub struct Walk {
 }
 
 /// Parses a time of the API (`2026-11-20T08:00:00.123Z`) to milliseconds since 1970.
-pub(crate) fn millis(text: &str) -> anyhow::Result<i64> {
+pub fn millis(text: &str) -> anyhow::Result<i64> {
     if text.len() != 24 || !text.ends_with('Z') {
         bail!("{text:?} is not an RFC 3339 UTC time with milliseconds");
     }
@@ -104,7 +104,7 @@ async fn pages(api: &Api, caller: u64, path: &str, limit: u32, most: usize) -> a
 }
 
 /// Percent-encodes a cursor, because it is opaque and may have characters that are reserved in a URL.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 

@@ -9,7 +9,7 @@ use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::domain::Platform;
-use tidemark_migrate::legacy::Layout;
+use tidemark_legacy::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, user_id, world};
 
 use super::{

@@ -57,7 +57,7 @@ pub(crate) enum Shape {
     SortedSet,
 }
 
-/// The reason why an entry was not imported. `docs/migration.md` explains each.
+/// The reason why an entry was not imported. `shared/legacy/docs/migration.md` explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {

@@ -14,9 +14,10 @@ use std::{
 use futures::future::{join, join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::{Value, json};
+use tidemark_legacy_tools as compare;
 use tidemark_local::Options;
 use tidemark_tests::{LegacyRedis, PATIENCE, World, number_from, parameter};
-use tidemark_tools::{api::Api, compare};
+use tidemark_tools::api::Api;
 
 use crate::migration::migrate;
 use legacy::LegacySystem;

@@ -1,29 +1,10 @@
-//! The users whom an application serves from here while it moves from another system.
+//! The users whom an application serves from here while it moves from another system: a share of all, and single users.
 
-use std::collections::BTreeSet;
+use tidemark::{LegacySettings, domain::UserId};
 
-use crate::UserId;
-
-/// A share of all users, and single users.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rollout {
-    /// From 0 to 100.
-    percent: u8,
-    /// Users who are on with any share.
-    users: BTreeSet<UserId>,
-}
-
-impl Rollout {
-    /// Returns `None` if `percent` is greater than 100.
-    pub fn new(percent: u64, users: BTreeSet<UserId>) -> Option<Self> {
-        let percent = u8::try_from(percent).ok().filter(|percent| *percent <= 100)?;
-        Some(Self { percent, users })
-    }
-
-    /// Returns whether the user is on, which depends on the id alone. The user is then on with each greater share.
-    pub fn is_on(&self, user: UserId) -> bool {
-        user.percentile() < self.percent || self.users.contains(&user)
-    }
+/// Whether the user is on, which depends on the id alone. The user is then on with each greater share.
+pub fn is_on(settings: &LegacySettings, user: UserId) -> bool {
+    user.percentile() < settings.rollout_percent || settings.rollout_users.contains(&user)
 }
 
 #[cfg(test)]
@@ -34,8 +15,8 @@ mod tests {
         UserId::new(id).unwrap()
     }
 
-    fn share(percent: u64) -> Rollout {
-        Rollout::new(percent, BTreeSet::new()).unwrap()
+    fn share(rollout_percent: u8) -> LegacySettings {
+        LegacySettings { rollout_percent, ..LegacySettings::default() }
     }
 
     /// Users with dense ids, with ids of a generator that counts in steps, and with sparse ids.
@@ -52,7 +33,7 @@ mod tests {
     fn each_share_has_about_its_number_of_users() {
         for users in populations() {
             for percent in [0, 1, 10, 33, 50, 99, 100] {
-                let on = users.iter().filter(|user| share(percent).is_on(**user)).count() as f64;
+                let on = users.iter().filter(|user| is_on(&share(percent), **user)).count() as f64;
                 let expected = users.len() as f64 * percent as f64 / 100.0;
                 // Five standard deviations of a binomial distribution; none at 0 % and at 100 %.
                 let tolerance = 5.0 * (expected * (1.0 - percent as f64 / 100.0)).sqrt();
@@ -66,7 +47,7 @@ mod tests {
         for users in populations() {
             for percent in 0..100 {
                 let (small, large) = (share(percent), share(percent + 1));
-                assert!(users.iter().all(|user| !small.is_on(*user) || large.is_on(*user)), "{percent} %");
+                assert!(users.iter().all(|user| !is_on(&small, *user) || is_on(&large, *user)), "{percent} %");
             }
         }
     }
@@ -80,14 +61,8 @@ mod tests {
 
     #[test]
     fn listed_users_are_on_with_any_share() {
-        let listed = Rollout::new(0, [user(7), user(u64::MAX)].into()).unwrap();
-        let on: Vec<u64> = (1..=1_000).filter(|id| listed.is_on(user(*id))).collect();
-        assert_eq!((on, listed.is_on(user(u64::MAX))), (vec![7], true));
-    }
-
-    #[test]
-    fn a_share_is_at_most_100() {
-        assert!(Rollout::new(100, BTreeSet::new()).is_some());
-        assert!(Rollout::new(101, BTreeSet::new()).is_none() && Rollout::new(256, BTreeSet::new()).is_none());
+        let listed = LegacySettings { rollout_users: [user(7), user(u64::MAX)].into(), ..LegacySettings::default() };
+        let on: Vec<u64> = (1..=1_000).filter(|id| is_on(&listed, user(*id))).collect();
+        assert_eq!((on, is_on(&listed, user(u64::MAX))), (vec![7], true));
     }
 }

@@ -13,7 +13,7 @@ use tidemark::{
     App,
     domain::{Edge, PostId},
 };
-use tidemark_migrate::{Imports, legacy::Layout};
+use tidemark_legacy::{Imports, legacy::Layout};
 use tidemark_tests::{LegacyRedis, World, items::n, until, user_id, world};
 
 use crate::damage::items;
@@ -32,7 +32,7 @@ fn app(world: &World) -> &App {
 async fn invoke(world: &World, event: &Value) -> Value {
     let mut context = Context::default();
     context.deadline = u64::MAX / 2;
-    tidemark_migrate::handle(app(world), LambdaEvent::new(event.clone(), context)).await.unwrap()
+    tidemark_legacy::handle(app(world), LambdaEvent::new(event.clone(), context)).await.unwrap()
 }
 
 /// Invokes `migrate` until it is done. Returns the last response and the number of invocations.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use redis::{Cmd, cmd};
-use tidemark_migrate::legacy::Layout;
+use tidemark_legacy::legacy::Layout;
 
 use super::{command, zadd};
 

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tidemark_tools::{StackArgs, compare::run, exit};
+use tidemark_legacy_tools::run;
+use tidemark_tools::{StackArgs, exit};
 
 /// Compares follows, posts, unread posts, counts and read marks of a sample of users between a running stack and a
 /// legacy Redis. Changes in flight from one side to the other are differences.

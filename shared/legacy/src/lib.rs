@@ -2,8 +2,8 @@
 //! While both systems are in use, it follows the legacy lists, and mirrors changes of facts back.
 //!
 //! Every write is conditional and exact. Users continue during a migration. A run may be interrupted, repeated, or run
-//! at the same time as another. A change that was made here stays. `docs/migration.md` describes the order, the rules
-//! and the procedure; `docs/rollout.md` describes how users move while both are in use.
+//! at the same time as another. A change that was made here stays. `docs/migration.md` beside this crate describes the
+//! order, the rules and the procedure; `docs/rollout.md` describes how users move while both are in use.
 
 mod context;
 mod edges;
@@ -19,6 +19,7 @@ mod reads;
 mod records;
 mod removals;
 mod report;
+pub mod rollout;
 mod run;
 mod schema;
 mod source;
@@ -94,11 +95,13 @@ pub(crate) enum MigrateError {
     Progress(#[from] serde_json::Error),
     /// Tombstones of unfollows may have expired, because the first run began more than six days ago. So an unfollow
     /// cannot be told from a follow that was never imported.
-    #[error("the first run began on {0}: an unfollow may look like a follow never imported; see docs/migration.md")]
+    #[error("the first run began on {0}: an unfollow may look like a follow never imported; see shared/legacy/docs/migration.md")]
     TooLate(Timestamp),
     /// The source is another server process than that whose lists passes compare. If it lost data, its empty lists
     /// would end follows and delete posts.
-    #[error("the legacy Redis was restarted: check that it has its data, and begin a pass with \"again\"; see docs/rollout.md")]
+    #[error(
+        "the legacy Redis was restarted: check that it has its data, and begin a pass with \"again\"; see shared/legacy/docs/rollout.md"
+    )]
     Restarted,
     /// An item cannot hold the progress.
     #[error("the progress of the run takes {0} bytes, more than an item holds")]

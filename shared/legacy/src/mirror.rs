@@ -100,7 +100,7 @@ fn change_of(app: &App, record: &EventRecord) -> Option<Change> {
 
 impl<'a> Mirror<'a> {
     pub(crate) async fn connect(app: &'a App) -> Result<Self, MigrateError> {
-        let url = app.settings.legacy_redis_url.as_deref();
+        let url = app.settings.legacy.redis_url.as_deref();
         let url = url.ok_or_else(|| MigrateError::Invalid("LEGACY_REDIS_URL is not set".to_owned()))?;
         Ok(Self { app, imports: Imports(app.stores.facts.clone()), legacy: Source::connect(url).await? })
     }

@@ -7,7 +7,7 @@ use tidemark::{
     domain::{NewFollow, Timestamp},
     facts::{Followed, edges::Kind},
 };
-use tidemark_migrate::legacy::Layout;
+use tidemark_legacy::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, in_one_thread, parameter, until, user_id, world, world_with};
 use tokio::net::TcpListener;
 

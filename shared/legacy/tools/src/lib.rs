@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use rand::{SeedableRng, rngs::StdRng, seq::IteratorRandom};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
-use super::{
+use tidemark_tools::{
     api::{Api, Call},
     verify::feed::{escaped, millis, number, walk},
 };

@@ -9,8 +9,8 @@ use futures::{FutureExt, future::join};
 use redis::Cmd;
 use serde_json::json;
 use tidemark::domain::Timestamp;
+use tidemark_legacy::legacy::Layout;
 use tidemark_local::{Fault, FaultAction};
-use tidemark_migrate::legacy::Layout;
 use tidemark_tests::{LegacyRedis, World, user_id, world};
 
 use super::{
@@ -30,8 +30,8 @@ fn blogs(count: u64) -> Vec<Blog> {
 }
 
 /// Blogs in the form that the importer reads.
-pub(super) fn read(author: u64, blogs: &[Blog]) -> Vec<tidemark_migrate::legacy::Blog> {
-    let read = |blog: &Blog| tidemark_migrate::legacy::Blog {
+pub(super) fn read(author: u64, blogs: &[Blog]) -> Vec<tidemark_legacy::legacy::Blog> {
+    let read = |blog: &Blog| tidemark_legacy::legacy::Blog {
         id: blog.id,
         author: user_id(author),
         title: format!("Blog {}", blog.id),

@@ -74,7 +74,7 @@ impl From<RedisError> for SourceError {
 
 /// The URL of the source: the one in the event, if the settings allow its server, or that of the settings.
 pub(crate) fn chosen(settings: &Settings, named: Option<&str>) -> Result<String, MigrateError> {
-    let own = settings.legacy_redis_url.as_deref();
+    let own = settings.legacy.redis_url.as_deref();
     let invalid = |reason: &str| MigrateError::Invalid(reason.to_owned());
     let Some(named) = named.filter(|named| Some(*named) != own) else {
         return own.map(str::to_owned).ok_or_else(|| invalid("`source` is missing and LEGACY_REDIS_URL is not set"));
@@ -82,12 +82,18 @@ pub(crate) fn chosen(settings: &Settings, named: Option<&str>) -> Result<String,
     let address = named.into_connection_info().map_err(|_| invalid("`source` is no URL of a Redis"))?;
     match address.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
-            if settings.migration_sources.allow(host, *port) =>
+            if is_allowed(&settings.legacy.sources, host, *port) =>
         {
             Ok(named.to_owned())
         }
         _ => Err(invalid("`source` is neither LEGACY_REDIS_URL nor one of MIGRATION_SOURCES")),
     }
+}
+
+/// Whether an invocation may name this server: all may be named (`*`), or these, as `host:port`.
+fn is_allowed(sources: &str, host: &str, port: u16) -> bool {
+    let server = format!("{host}:{port}");
+    sources.trim() == "*" || sources.split(',').any(|source| source.trim().eq_ignore_ascii_case(&server))
 }
 
 /// A member, and its score if the key is a sorted set.
@@ -226,4 +232,17 @@ impl Source {
 /// Parses a score. A text that is not a number becomes NaN, which is no valid time.
 fn number(score: &[u8]) -> f64 {
     std::str::from_utf8(score).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_of_a_migration_is_allowed_by_host_and_port() {
+        let allow = |host, port| is_allowed("Legacy-1.example:6379, 10.0.0.7:6380", host, port);
+        assert!(allow("legacy-1.example", 6379) && allow("10.0.0.7", 6380));
+        assert!(!allow("legacy-1.example", 6380) && !allow("egacy-1.example", 6379));
+        assert!(!is_allowed("", "", 6379) && is_allowed("*", "any", 1));
+    }
 }
