@@ -1,4 +1,4 @@
-//! Logs and metrics: one JSON object on each line, in CloudWatch's form. docs/LOGGING.md lists the logged events, and
+//! Logs and metrics: one JSON object on each line, in CloudWatch's form. docs/logging.md lists the logged events, and
 //! the data that must not be logged.
 
 use std::{collections::BTreeMap, io::Write};

@@ -1,6 +1,7 @@
 //! The base of the tests: a whole stack for each test in a RAM-backed folder, and a client of the HTTP API.
 //!
-//! Tests do not sleep for a guessed time: [`World::idle`] waits until the stack reports that no work is left.
+//! A test waits for [`World::idle`], until the stack reports that no work is left, or for a condition. A test that
+//! sleeps tests that time: a rate, a pause or a lifetime.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod api;

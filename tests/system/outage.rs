@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidemark_local::{RedisData, Weather};
-use tidemark_tests::{User, World, parameter, world, world_with};
+use tidemark_local::{Fault, FaultAction, RedisData, Weather};
+use tidemark_tests::{User, World, parameter, until, world, world_with};
 
 use crate::{delivery::delivery, fields, publish_and_deliver_all, publish_notices, refusal, request};
 
@@ -210,17 +210,27 @@ fn a_like_that_missed_redis_moves_the_post() {
     });
 }
 
+/// A request of this operation that nothing befalls.
+fn noticed(operation: &str) -> Fault {
+    Fault::new(operation, FaultAction::run_then(async || ()))
+}
+
 /// The time that an outage note stands without a projector that extends it.
 const NOTE_STANDS: Duration = Duration::from_secs(3);
 
-/// Makes Redis available right after `change` is acknowledged, before the projector runs. Returns a reader's response
-/// at that moment. Repeats until an attempt is fast enough.
-async fn right_after_an_outage(world: &World, reads: &str, change: impl AsyncFn()) -> Value {
+/// Makes Redis available right after `change` is acknowledged, before the projector runs. Returns the response of the
+/// function that `reads` at that moment. Repeats until an attempt is fast enough.
+async fn right_after_an_outage(world: &World, (function, reads): (&str, &str), change: impl AsyncFn()) -> Value {
     loop {
-        // The reading function has just checked for an outage note and found none.
+        // The reading function has just looked for an outage note and found none.
         world.redis_is_asked_again().await;
-        tokio::time::sleep(Duration::from_millis(1_100)).await;
-        world.user(1).get(reads).await.ok();
+        let look = noticed("BatchGetItem").of(function).containing("\"outage\"");
+        let looks = world.stack.faults().add(look);
+        until("the reading function looks for the note", async || {
+            world.user(1).get(reads).await.ok();
+            looks.fired() > 0
+        })
+        .await;
         world.stack.pause("projector").await.unwrap();
         let refusal = world.refuse_redis().await;
         let started = Instant::now();
@@ -245,7 +255,7 @@ fn a_mark_that_missed_its_view_is_visible_when_it_is_acknowledged() {
             reader.delete("/v1/posts/10-1/read").await.ok();
             reader.put("/v1/posts/10-1/read").await.ok();
         };
-        assert_eq!(right_after_an_outage(world, "/v1/unread", mark).await["total"], 0);
+        assert_eq!(right_after_an_outage(world, ("read-feed", "/v1/unread"), mark).await["total"], 0);
     });
 }
 
@@ -256,7 +266,8 @@ fn a_publish_that_missed_the_counters_counts_when_it_is_acknowledged() {
         world.follow([2], 1).await;
         world.publish_and_deliver(1, "one").await;
         assert_eq!(posts().await, 1);
-        let seen = right_after_an_outage(world, "/v1/users/1/counters", async || drop(world.user(1).publish("more").await)).await;
+        let reads = ("follow", "/v1/users/1/counters");
+        let seen = right_after_an_outage(world, reads, async || drop(world.user(1).publish("more").await)).await;
         world.redis_is_asked_again().await;
         assert_eq!(seen["posts"], posts().await, "the counter stays the same afterwards");
         assert_eq!(seen["posts"], world.user(2).get("/v1/feed").await.ok()["items"].as_array().unwrap().len());
@@ -298,12 +309,12 @@ fn deliveries_that_failed_during_an_outage_succeed_seconds_after_it() {
         // A failed message returns after the queue's visibility timeout.
         world.stack.set_weather(Weather::Aws, 1);
         let refusal = world.refuse_redis().await;
+        let again = world.stack.faults().add(noticed("SendMessageBatch").of("fan-out"));
         for author in [10, 30, 40] {
             world.user(author).publish("three").await;
             world.user(author).delete(&format!("/v1/posts/{author}-1")).await;
         }
-        // Long enough for attempts of the workers.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        until("a worker has failed and sends a page again", async || again.fired() > 0).await;
         refusal.end().await;
         let back = Instant::now();
         world.redis_is_asked_again().await;

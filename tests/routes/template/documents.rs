@@ -62,7 +62,7 @@ fn alarms_and_runbook_sections_match_and_every_alarm_has_a_topic() {
     let runbook = text_of("docs/operations.md");
     let headings = runbook.lines().filter_map(|line| line.strip_prefix("### ")).filter(|heading| heading.ends_with("Alarm"));
     assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), names);
-    for document in ["deployment", "operations", "troubleshooting", "iam", "fan-out", "LOGGING"] {
+    for document in ["deployment", "operations", "troubleshooting", "iam", "fan-out", "logging"] {
         let named = quoted_names(&text_of(&format!("docs/{document}.md")));
         let unknown: Vec<&String> = named.iter().filter(|name| name.ends_with("Alarm") && !names.contains(*name)).collect();
         assert!(unknown.is_empty(), "{document} names alarms that do not exist: {unknown:?}");
@@ -191,9 +191,9 @@ fn alarms_and_dashboard_name_metrics_of_the_code_with_their_dimensions() {
     }
     let unwatched: Vec<&Metric> = Metric::ALL.iter().filter(|metric| !known.contains(metric)).collect();
     assert_eq!(unwatched, [&Metric::LookedAt]);
-    let logging = text_of("docs/LOGGING.md");
+    let logging = text_of("docs/logging.md");
     for metric in Metric::ALL {
-        assert!(logging.contains(&format!("| `{}` |", metric.name())), "docs/LOGGING.md does not list {}", metric.name());
+        assert!(logging.contains(&format!("| `{}` |", metric.name())), "docs/logging.md does not list {}", metric.name());
     }
 }
 
