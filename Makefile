@@ -150,7 +150,7 @@ big-author: setup ## measure an author with a million followers, on a separate s
 	@cargo build --profile $(PROFILE) -p tidemark-lab --bin big-author
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
 
-bench: setup ## measure views and fan-out, and the designs that they replace, on a separate Redis; writes docs/benchmarks
+bench: setup ## measure views and fan-out on a separate Redis; writes docs/benchmarks
 	@cargo build --profile $(PROFILE) -p tidemark-lab --bin bench
 	@exec "$(BIN)/bench" $(ARGS)
 

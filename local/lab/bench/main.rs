@@ -97,11 +97,7 @@ async fn run(parts: &[Part], options: &Options) -> anyhow::Result<()> {
     for (part, file) in parts.iter().zip(files) {
         match part {
             Part::Views => report::publish(&views::measure(&server, options).await?, &file)?,
-            Part::FanOut => {
-                let report = fan_out::measure(&server, options).await?;
-                report::write(&file.with_extension("svg"), &report.svg())?;
-                report::publish(&report, &file)?;
-            }
+            Part::FanOut => report::publish(&fan_out::measure(&server, options).await?, &file)?,
         }
     }
     server.stop().await

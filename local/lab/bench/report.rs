@@ -32,7 +32,7 @@ pub(super) fn publish<T: Serialize + Display>(report: &T, file: &Path) -> anyhow
 }
 
 /// Writes a file. Creates its folder if necessary.
-pub(super) fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }

@@ -11,9 +11,9 @@ use tidemark::domain::{
 
 /// The time of the first post, in ms.
 const START_MS: u64 = 1_720_000_000_000;
-pub(super) const DAY_MS: u64 = 86_400_000;
+const DAY_MS: u64 = 86_400_000;
 /// Posts of all authors together in a day.
-pub(super) const POSTS_A_DAY: usize = 100;
+const POSTS_A_DAY: usize = 100;
 const STEP_MS: u64 = DAY_MS / POSTS_A_DAY as u64;
 /// The largest number of an author's posts before the follow.
 const MOST_EARLIER: u64 = 5_000;
@@ -102,15 +102,6 @@ impl World {
     /// The posts since the follow, in the order of time.
     pub(super) fn posts(&self) -> Vec<FeedKey> {
         self.turns(1..=self.posts_of_each as i64)
-    }
-
-    /// The posts since the follow, author by author.
-    pub(super) fn unread(&self) -> Vec<(UserId, Vec<FeedKey>)> {
-        let mut unread: Vec<(UserId, Vec<FeedKey>)> = self.authors.iter().map(|author| (author.id, Vec::new())).collect();
-        for (place, post) in self.posts().into_iter().enumerate() {
-            unread[place % self.authors.len()].1.push(post);
-        }
-        unread
     }
 
     /// The time of the reads: after the last post.
@@ -209,10 +200,6 @@ mod tests {
             let posts = world.posts();
             assert!(posts.is_sorted() && posts.len() == 15);
             assert!(now.entries.is_sorted() && now.entries.ends_with(&posts));
-            assert_eq!(world.unread().iter().map(|(_, posts)| posts.len()).sum::<usize>(), 15);
-            for (author, posts) in world.unread() {
-                assert!(posts.iter().all(|post| post.post.author == author));
-            }
             let earlier = now.entries.len() - 15;
             assert_eq!(earlier > 0, followed == Followed::Later);
         }

@@ -69,7 +69,7 @@ impl Measured {
         let reads = list(&views, "/reading/reads")?;
         let read = |question: &str, field: &str| -> anyhow::Result<ByAuthors> {
             let of = |authors: u64| {
-                let same = |read: &&Value| read["question"] == question && read["authors"] == authors && read["way"] == "views";
+                let same = |read: &&Value| read["question"] == question && read["authors"] == authors;
                 number(reads.iter().find(same).with_context(|| format!("views.json has no {question}"))?, &format!("/{field}"))
             };
             Ok(ByAuthors { few: of(10)?, many: of(500)? })
@@ -121,16 +121,9 @@ mod tests {
     use crate::redis::BUSY;
 
     #[test]
-    fn constants_are_those_of_the_documents() {
-        let fan_out = include_str!("../../../docs/fan-out.md");
-        assert!(fan_out.contains("some tenth of the work") && fan_out.contains("Thirty-five are delivered in each call"));
-        let pace = include_str!("../../../docs/adr/0024-a-node-gives-turns-to-bulk-work.md");
-        assert!(pace.contains(&format!("Above {BUSY}")));
+    fn a_node_may_be_as_busy_as_its_function_says() {
         let turn = include_str!("../../../shared/redis-link/src/lua/turn.lua");
         assert!(turn.contains(&format!("local BUSY = {BUSY}\n")));
-        let redis = include_str!("../../../docs/redis.md").replace('\n', " ");
-        assert!(redis.contains("took 0.79 of one node's time") && redis.contains("and 1.14 of it if nearly each"));
-        assert!(redis.contains("| first reads | 10,000 | 242,612 | 463,158 | 1,261,789 |"));
     }
 
     #[test]

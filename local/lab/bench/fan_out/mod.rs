@@ -1,11 +1,9 @@
-//! Fan-out: this project's worker from the SQS event to Redis, compared with the command sequence that it replaces
-//! and with bare `ZADD`.
+//! Fan-out: this project's worker from the SQS event to Redis, and bare `ZADD` as the yardstick of the machine.
 
 mod latency;
-mod picture;
 mod report;
-mod source;
 mod worker;
+mod yardstick;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +16,8 @@ use tidemark::domain::{UserId, feed::FEED_CAP};
 
 pub(super) use self::report::FanOutReport;
 use self::report::{Cost, Kind, Population};
-use self::source::Source;
 use self::worker::Worker;
+use self::yardstick::Yardstick;
 use super::Options;
 use super::server::{Info, Server, info};
 use tidemark_tools::progress::Progress;
@@ -53,7 +51,7 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
     let mut random = StdRng::seed_from_u64(options.seed);
     let mut progress = Progress::start(format!("fan-out to feeds of {}", readers.entries), "measurements");
     let worker = Arc::new(Worker::prepare(server, readers).await?);
-    let mut source = Source::prepare(server, readers).await?;
+    let mut yardstick = Yardstick::prepare(server, readers).await?;
     let mut watch = server.connect().await?;
     let mut costs: Vec<(Kind, Vec<Cost>)> = Kind::ALL.map(|kind| (kind, Vec::new())).to_vec();
     let total = u64::from(options.rounds + 1) * costs.len() as u64;
@@ -66,9 +64,7 @@ async fn population(server: &Server, options: &Options, readers: &Readers) -> an
             let started = Instant::now();
             let handled = match kind {
                 Kind::Worker => worker.work(&worker.app, events).await?,
-                Kind::Sequential => source.sequential(round).await?,
-                Kind::Pipelined => source.pipelined(round).await?,
-                Kind::Zadd => source.zadd(round).await?,
+                Kind::Zadd => yardstick.zadd(round).await?,
             };
             let seconds = started.elapsed().as_secs_f64();
             let cost = Cost::new(handled, seconds, main_thread_us(&before, &info(&mut watch, &["cpu"]).await?));

@@ -27,8 +27,8 @@ use super::{PAGE, Readers};
 use crate::server::Server;
 
 /// The publishing author. All followers also follow nine others.
-pub(super) const AUTHOR: u64 = 7_000_001;
-pub(super) const OTHERS: u64 = 9;
+const AUTHOR: u64 = 7_000_001;
+const OTHERS: u64 = 9;
 /// The time of the feeds' oldest entry, and the time between two entries.
 const START_MS: u64 = 1_720_000_000_000;
 const STEP_MS: u64 = 600_000;

@@ -1,6 +1,5 @@
-//! Views: their memory and read cost, compared with the layouts that they replace and with the bare commands.
+//! Views: their memory and read cost.
 
-mod layouts;
 mod loading;
 mod memory;
 mod questions;

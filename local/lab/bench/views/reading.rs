@@ -8,11 +8,11 @@ use redis::aio::MultiplexedConnection;
 use serde::Serialize;
 use tidemark_tools::{progress::Progress, text::thousands};
 
-use super::questions::{Kind, Question, Readers, Way, kinds};
+use super::questions::{Kind, Question, Readers, kinds};
 use crate::{
     Options,
     server::{Info, Server, info, reset},
-    stats::{median, ratio, round},
+    stats::{median, round},
     table::Table,
 };
 
@@ -37,8 +37,6 @@ struct Read {
     kind: Kind,
     #[serde(flatten)]
     cost: Cost,
-    /// Server time divided by that of Tidemark's views for the same question in the same round.
-    server_time_over_views: Option<f64>,
 }
 
 /// Costs of one call.
@@ -120,15 +118,7 @@ fn medians(rounds: &[Cost]) -> Option<Cost> {
 
 /// One line for each kind, from the costs of its rounds.
 fn summary(kinds: &[Kind], costs: &[Vec<Cost>]) -> Vec<Read> {
-    let views = |kind: &Kind| {
-        let same = |other: &Kind| (other.question, other.authors, other.way) == (kind.question, kind.authors, Way::Views);
-        kinds.iter().position(same).map_or(&[][..], |at| &costs[at])
-    };
-    let read = |(kind, rounds): (&Kind, &Vec<Cost>)| {
-        let ratios = rounds.iter().zip(views(kind)).filter_map(|(cost, views)| ratio(cost.server_us, views.server_us));
-        Some(Read { kind: *kind, cost: medians(rounds)?, server_time_over_views: median(ratios).map(round) })
-    };
-    kinds.iter().zip(costs).filter_map(read).collect()
+    kinds.iter().zip(costs).filter_map(|(kind, rounds)| Some(Read { kind: *kind, cost: medians(rounds)? })).collect()
 }
 
 fn question(question: Question) -> &'static str {
@@ -139,34 +129,19 @@ fn question(question: Question) -> &'static str {
     }
 }
 
-fn way(kind: Kind) -> &'static str {
-    match (kind.question, kind.way) {
-        (_, Way::Views) => "Tidemark's views",
-        (Question::UnreadTotal, Way::BareCommands) => "bare HVALS",
-        (_, Way::BareCommands) => "bare HGETALL, LRANGE; MGET",
-        (Question::UnreadTotal, _) => "source: HGETALL of counts",
-        (_, Way::SourcePipelined) => "source: ZREVRANGE; 20 × SISMEMBER, HGET in a pipeline",
-        (_, Way::SourceSingly) => "source: ZREVRANGE; 20 × SISMEMBER, HGET one by one",
-    }
-}
-
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, calls_per_round: calls, .. } = self;
         writeln!(f, "Reads, per call: medians of {rounds} rounds of {} calls\n", thousands(u64::from(*calls)))?;
-        let columns = ["round trips", "server time, µs", "÷ Tidemark's", "main thread CPU, µs", "response, bytes"];
-        let mut table = Table::new(&["read", "authors", "way"], &columns);
-        for Read { kind, cost, server_time_over_views } in &self.reads {
-            let optional =
-                |number: Option<f64>, digits: usize| number.map_or_else(|| "–".to_owned(), |number| format!("{number:.digits$}"));
+        let columns = ["round trips", "server time, µs", "main thread CPU, µs", "response, bytes"];
+        let mut table = Table::new(&["read", "authors"], &columns);
+        for Read { kind, cost } in &self.reads {
             table.push([
                 question(kind.question).to_owned(),
                 kind.authors.to_string(),
-                way(*kind).to_owned(),
                 format!("{:.1}", cost.round_trips),
                 format!("{:.1}", cost.server_us),
-                optional(*server_time_over_views, 2),
-                optional(cost.main_thread_us, 1),
+                cost.main_thread_us.map_or_else(|| "–".to_owned(), |us| format!("{us:.1}")),
                 thousands(cost.response_bytes.round() as u64),
             ]);
         }
@@ -177,15 +152,6 @@ impl fmt::Display for Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const KINDS: [Kind; 2] = [
-        Kind { question: Question::UnreadTotal, authors: 10, way: Way::Views },
-        Kind { question: Question::UnreadTotal, authors: 10, way: Way::BareCommands },
-    ];
-
-    fn cost_of(server_us: f64) -> Cost {
-        Cost { round_trips: 1.0, server_us, main_thread_us: None, response_bytes: 7.0 }
-    }
 
     #[test]
     fn a_call_costs_what_has_grown_without_what_measuring_costs() {
@@ -207,22 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_compared_with_the_views_of_the_same_round() {
-        let rounds = |times: [f64; 3]| times.map(cost_of).to_vec();
-        // In one round the machine was ten times slower. Medians and their ratio do not follow it.
-        let reads = summary(&KINDS, &[rounds([9.0, 40.0, 5.0]), rounds([18.0, 100.0, 15.0])]);
-        assert_eq!(reads.iter().map(|read| read.cost.server_us).collect::<Vec<_>>(), [9.0, 18.0]);
-        assert_eq!(reads.iter().map(|read| read.server_time_over_views).collect::<Vec<_>>(), [Some(1.0), Some(2.5)]);
-        assert!(summary(&KINDS, &[Vec::new(), Vec::new()]).is_empty());
-    }
-
-    #[test]
-    fn every_kind_is_compared_with_the_views_and_asked_once() {
+    fn the_cost_of_a_kind_is_the_median_of_its_rounds() {
         let kinds = kinds();
-        let reads = summary(&kinds, &vec![vec![cost_of(1.0)]; kinds.len()]);
-        assert!(reads.len() == kinds.len() && reads.iter().all(|read| read.server_time_over_views == Some(1.0)));
-        for (at, kind) in kinds.iter().enumerate() {
-            assert!(!kinds[..at].contains(kind), "{kind:?}");
-        }
+        let cost_of = |server_us| Cost { round_trips: 1.0, server_us, main_thread_us: None, response_bytes: 7.0 };
+        // In one round the machine was ten times slower.
+        let reads = summary(&kinds, &vec![[9.0, 40.0, 5.0].map(cost_of).to_vec(); kinds.len()]);
+        assert!(reads.len() == kinds.len() && reads.iter().all(|read| read.cost == cost_of(9.0)));
+        assert!(summary(&kinds, &vec![Vec::new(); kinds.len()]).is_empty());
     }
 }
