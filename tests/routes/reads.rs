@@ -5,10 +5,12 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tidemark::{
-    App, Clock, MarkForm, Stores,
+    Clock, MarkForm, Stores,
     domain::{NewPost, PostId, Timestamp},
     once::Once,
+    outage::Outage,
 };
+use tidemark_app::{Marking, ViewSync};
 use tidemark_tests::{User, World, texts, user_id, world};
 
 async fn prepared(world: &World, posts: usize) -> User {
@@ -92,8 +94,11 @@ impl Clock for Skewed {
 async fn mark_all_at(world: &World, reader: u64, ms: i64) -> u64 {
     let app = world.stack.app("mark-read").unwrap();
     let clock = Arc::new(Skewed(app.stores.clock.clone(), ms));
-    let app = App::new(app.settings.clone(), Arc::new(Stores { clock, ..(*app.stores).clone() }));
-    match app.marking.mark_many(user_id(reader), MarkForm::Before(None), None).await.unwrap() {
+    let stores = Arc::new(Stores { clock, ..(*app.stores).clone() });
+    // Only the mark has this clock: the outage note is compared with the right time.
+    let sync = ViewSync::new(app.stores.clone(), app.readers.clone(), Outage::new(app.stores.clone()));
+    let marking = Marking::new(stores, app.readers.clone(), sync, app.live.clone());
+    match marking.mark_many(user_id(reader), MarkForm::Before(None), None).await.unwrap() {
         Once::Done(marked) => marked.changed,
         Once::KeyReused => unreachable!("no key"),
     }
