@@ -13,7 +13,7 @@ pub enum Kind {
 }
 
 /// The size of a backfill: the number of posts from before a follow that a feed shows.
-const BACKLOG: usize = 100;
+const BACKFILL: usize = 100;
 
 #[derive(Debug, Clone, Default)]
 struct Author {
@@ -72,7 +72,7 @@ impl Model {
         if user == author || self.follows.contains_key(&(user, author)) || self.are_apart(user, author) {
             return;
         }
-        let floor = self.authors.get(&author).and_then(|posts| posts.live.iter().rev().nth(BACKLOG)).copied().unwrap_or(0);
+        let floor = self.authors.get(&author).and_then(|posts| posts.live.iter().rev().nth(BACKFILL)).copied().unwrap_or(0);
         self.follows.insert((user, author), Follow { base: self.latest(author), floor });
     }
 

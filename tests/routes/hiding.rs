@@ -104,7 +104,11 @@ fn mutes_preferences_and_lists_touch_no_relation_list_and_no_counter() {
         reader.unread_total().await;
         let [own, followed, stranger] = [READER, 1, 9].map(user_id);
         let of = |user| {
-            [keys::list(List::Following(user)).to_vec(), keys::list(List::Fans(user)).to_vec(), keys::counters(user).to_vec()]
+            [
+                keys::list(List::Following(user)).to_vec(),
+                keys::list(List::Followers(user)).to_vec(),
+                keys::counters(user).to_vec(),
+            ]
         };
         let watched: Vec<String> = [own, followed, stranger].into_iter().flat_map(of).flatten().collect();
         let mut redis = world.redis().await;

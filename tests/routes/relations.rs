@@ -61,7 +61,7 @@ fn followers_continue_past_the_cached_thousand_without_gap_or_repetition() {
 
         let are_few = async || {
             let mut redis = world.redis().await;
-            let keys: Vec<String> = redis.keys("*:fans:9").await.unwrap();
+            let keys: Vec<String> = redis.keys("*:followers:9").await.unwrap();
             let cached: usize = redis.zcard(&keys[0]).await.unwrap();
             assert!(cached <= 1_001, "{cached} entries cached");
         };
@@ -162,7 +162,7 @@ fn an_empty_list_is_cached_until_the_first_follow_and_lists_work_without_redis()
         let reader = world.user(1);
         assert!(reader.walk("/v1/users/9/followers", 5).await.is_empty());
         let mut redis = world.redis().await;
-        let key = redis.keys::<_, Vec<String>>("*:fans:9").await.unwrap().remove(0);
+        let key = redis.keys::<_, Vec<String>>("*:followers:9").await.unwrap().remove(0);
         let seconds: i64 = redis.ttl(&key).await.unwrap();
         assert!((200..=300).contains(&seconds), "{seconds} s");
         reader.follow([9]).await;

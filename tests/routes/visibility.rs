@@ -1,5 +1,5 @@
-//! Who sees whose posts, route by route: a user whom the author blocks, one who blocks the author, and anybody, of a live
-//! post, of a deleted one, and of an author who has left.
+//! Who sees whose posts, route by route: a user whom the author blocks, one who blocks the author, and anybody, of a
+//! live post, of a deleted one, and of an author who has left.
 
 use std::collections::BTreeSet;
 

@@ -28,8 +28,8 @@ const KINDS: [&str; 28] = [
     "k:1:moves",
     "following:1",
     "following:1:gone",
-    "fans:2",
-    "fans:2:gone",
+    "followers:2",
+    "followers:2:gone",
     "counters:2",
     "changed:1",
     "a:1",
@@ -79,8 +79,8 @@ impl Scene<'_> {
             "k:1:moves" => keys::ranked(of(READER))[1].clone(),
             "following:1" => list(List::Following(of(READER)))[0].clone(),
             "following:1:gone" => list(List::Following(of(READER)))[1].clone(),
-            "fans:2" => list(List::Fans(of(AUTHOR)))[0].clone(),
-            "fans:2:gone" => list(List::Fans(of(AUTHOR)))[1].clone(),
+            "followers:2" => list(List::Followers(of(AUTHOR)))[0].clone(),
+            "followers:2:gone" => list(List::Followers(of(AUTHOR)))[1].clone(),
             "counters:2" => keys::counters(of(AUTHOR))[0].clone(),
             "changed:1" => keys::changed(of(READER)),
             "a:1" => keys::access(of(READER)),
@@ -245,18 +245,18 @@ fn a_late_follow_does_not_come_back_in_a_list_whose_departures_were_lost() {
         let follow = Edge { following: true, since: Timestamp::from_ms(5), rev: 1, ..Edge::never(user, author) };
         let unfollow = follow.ended(Timestamp::from_ms(9));
         for lost in ["", ":gone"] {
-            for list in [List::Following(user), List::Fans(author)] {
+            for list in [List::Following(user), List::Followers(author)] {
                 views.lease_list(list, 7).await.unwrap();
                 views.fill_list(list, 7, &[], Timestamp::default()).await.unwrap();
             }
             for edge in [&follow, &unfollow] {
                 views.apply_edges(std::slice::from_ref(edge)).await.unwrap();
             }
-            for list in [List::Following(user), List::Fans(author)] {
+            for list in [List::Following(user), List::Followers(author)] {
                 redis.del::<_, ()>(format!("{}{lost}", keys::list(list)[0])).await.unwrap();
             }
             views.apply_edges(std::slice::from_ref(&follow)).await.unwrap();
-            for list in [List::Following(user), List::Fans(author)] {
+            for list in [List::Following(user), List::Followers(author)] {
                 let members = cached(&views, list).await;
                 assert!(members.as_ref().is_none_or(Vec::is_empty), "{list:?} without {lost:?}: {members:?}");
             }

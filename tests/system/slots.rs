@@ -26,7 +26,7 @@ const PER_MINUTE: (Budget, u32) = (Budget::Reads, 60);
 enum Kind {
     Reader,
     Following,
-    Fans,
+    Followers,
     Counters,
     Reactions,
     Head,
@@ -59,8 +59,8 @@ const WRITES: [(Kind, &str); 31] = [
     (Reader, "claim"),
     (Following, "follow"),
     (Following, "unfollow"),
-    (Fans, "follow"),
-    (Fans, "unfollow"),
+    (Followers, "follow"),
+    (Followers, "unfollow"),
     (Counters, "follow"),
     (Counters, "forget_counters"),
     (Reactions, "react"),
@@ -129,7 +129,7 @@ fn notices(of: Kind, version: u64) -> NoticeView {
 }
 
 fn list(of: Kind) -> List {
-    if of == Following { List::Following(reader()) } else { List::Fans(author()) }
+    if of == Following { List::Following(reader()) } else { List::Followers(author()) }
 }
 
 impl Kind {
@@ -137,7 +137,7 @@ impl Kind {
     fn key(self) -> String {
         match self {
             Reader => keys::reader_state(reader()),
-            Following | Fans => keys::list(list(self))[0].clone(),
+            Following | Followers => keys::list(list(self))[0].clone(),
             Counters => keys::counters(author())[0].clone(),
             Reactions => keys::reactions(reader()),
             Head => keys::head(author())[0].clone(),
@@ -156,7 +156,7 @@ impl Kind {
     async fn lease(self, redis: &Views) {
         match self {
             Reader => drop(redis.begin_rebuild(reader(), TOKEN, at(0), Rebuild::Missing).await.unwrap()),
-            Following | Fans => redis.lease_list(list(self), TOKEN).await.unwrap(),
+            Following | Followers => redis.lease_list(list(self), TOKEN).await.unwrap(),
             Counters => drop(redis.counters(author(), author(), TOKEN).await.unwrap()),
             Reactions => drop(redis.open_reactions(reader(), TOKEN).await.unwrap()),
             Head => drop(redis.lease_heads(&[author()], TOKEN).await.unwrap()),
@@ -182,7 +182,7 @@ impl Kind {
                 redis.finish_rebuild(reader(), TOKEN, at(1)).await.unwrap();
                 redis.rank(&[reader()], HalfLife::new(HALF_LIFE), &[(key(1), Rank::default())], true).await.unwrap();
             }
-            Following | Fans => {
+            Following | Followers => {
                 let members = [Relation { since: at(0), user: user_id(30) }];
                 redis.fill_list(list(self), TOKEN, &members, Timestamp::from_ms(0)).await.unwrap();
             }
@@ -206,7 +206,7 @@ impl Kind {
     async fn is_known(self, redis: &Views) -> bool {
         match self {
             Reader => redis.reader_view(reader(), 10).await.is_ok_and(|view| view.is_some_and(|view| !view.state.meta.building)),
-            Following | Fans => {
+            Following | Followers => {
                 let slice = redis.list_slice(user_id(40), list(self), Start::Below(None), 10).await;
                 slice.is_ok_and(|slice| slice.is_some())
             }

@@ -63,7 +63,7 @@ routes!(|app: &App, request| [
     (
         "GET /v1/users/{user}/followers",
         Policy::takes(Budget::Reads),
-        lists::page(app, &request, List::Fans),
+        lists::page(app, &request, List::Followers),
         operation("relations", "listFollowers", "List a user's followers, newest first")
             .describe("The list is complete for any number of followers.")
             .returns::<RelationPage>("A page.")

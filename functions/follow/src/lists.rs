@@ -32,7 +32,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
             let authors: Vec<UserId> = found.items.iter().map(|relation| relation.user).collect();
             Some(app.following.preferences(caller, &authors).await?)
         }
-        List::Following(_) | List::Fans(_) => None,
+        List::Following(_) | List::Followers(_) => None,
     };
     let entry = |relation: &Relation| RelationEntry {
         user: relation.user,

@@ -1,4 +1,5 @@
-//! Runs the jobs of reconcile on a schedule. `shared/reconcile/` has them; this crate parses events and renders reports.
+//! Runs the jobs of reconcile on a schedule. `shared/reconcile/` has them; this crate parses events and renders
+//! reports.
 
 mod event;
 

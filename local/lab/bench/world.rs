@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::Serialize;
 use tidemark::domain::{
     AuthorHead, AuthorState, Edge, FeedKey, PostId, ReadState, Seq, Timestamp, UserId,
-    feed::{BACKLOG, FEED_CAP},
+    feed::{BACKFILL, FEED_CAP},
 };
 
 /// The time of the first post, in ms.
@@ -125,7 +125,7 @@ impl World {
             (author.id, AuthorState::from_facts(edge, &head, &ReadState::default()))
         };
         let authors = self.authors.iter().zip(&edges).map(state).collect();
-        let mut entries = self.turns(1 - BACKLOG as i64..=posts as i64);
+        let mut entries = self.turns(1 - BACKFILL as i64..=posts as i64);
         let older = entries.len().saturating_sub(FEED_CAP);
         entries.drain(..older);
         let low = entries.first().filter(|_| older > 0).copied();
@@ -136,7 +136,7 @@ impl World {
         let since = self.at(1, 0);
         let head = AuthorHead { latest_seq: author.base, ..AuthorHead::default() };
         let rev = u32::try_from(since.seconds()).unwrap_or(u32::MAX);
-        Edge { following: true, since, rev, base: author.base, floor: head.backlog_floor(), ..Edge::never(user, author.id) }
+        Edge { following: true, since, rev, base: author.base, floor: head.backfill_floor(), ..Edge::never(user, author.id) }
     }
 
     /// Authors publish in turns. Turn 1 is the first after the follow.
@@ -150,7 +150,7 @@ impl World {
     }
 
     fn at(&self, turn: i64, place: usize) -> Timestamp {
-        let turns = BACKLOG.saturating_add_signed(turn);
+        let turns = BACKFILL.saturating_add_signed(turn);
         Timestamp::from_ms(START_MS + (turns * self.authors.len() as u64 + place as u64) * STEP_MS)
     }
 }

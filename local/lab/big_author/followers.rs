@@ -34,7 +34,7 @@ pub(crate) async fn write(app: &App, writer: &EdgeWriter, cast: &Cast) -> anyhow
         .flat_map(|author| author.followers.iter().map(|user| (*user, author.id)))
         .map(|(user, author)| {
             let head = heads.get(&author).unwrap_or(&unpublished);
-            let (rev, floor) = (u32::try_from(now.seconds()).unwrap_or(u32::MAX), head.backlog_floor());
+            let (rev, floor) = (u32::try_from(now.seconds()).unwrap_or(u32::MAX), head.backfill_floor());
             Edge { following: true, since: now, rev, base: head.latest_seq, floor, ..Edge::never(user, author) }
         })
         .collect();

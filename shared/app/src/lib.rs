@@ -23,8 +23,8 @@
 //! mark, it says that the view did not accept the mark, and that the projector updates it.
 //!
 //! What they share:
-//! - [`Stores`]: the facts, the views, the queues, the clock and the recorder. [`tidemark_domain::StoreError`] is the one
-//!   error of all stores.
+//! - [`Stores`]: the facts, the views, the queues, the clock and the recorder. [`tidemark_domain::StoreError`] is the
+//!   one error of all stores.
 //! - [`ViewSync`]: updates views after a change of facts, or leaves the update to the projector.
 //! - [`outage`]: leaves changes that Redis does not accept to the projector, and notes among the facts that views are
 //!   stale until then.

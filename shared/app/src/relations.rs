@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tidemark_domain::{Counters, Relation, Store, Timestamp, UserId, store::Result};
-use tidemark_views::{FANS_CAP, List, ListSlice, Start};
+use tidemark_views::{FOLLOWERS_CAP, List, ListSlice, Start};
 use tracing::warn;
 
 use crate::{Stores, cut, newest_first, outage::Outage};
@@ -130,7 +130,7 @@ impl Relations {
         self.stores.views.lease_list(list, token).await?;
         let cap = match list {
             List::Following(_) => usize::MAX,
-            List::Fans(_) => FANS_CAP,
+            List::Followers(_) => FOLLOWERS_CAP,
         };
         let mut members = self.read_facts(list, Start::Below(None), cap.saturating_add(1)).await?;
         // The list is cut at a whole millisecond, so that the facts continue below it without a gap or an overlap.
@@ -147,7 +147,7 @@ impl Relations {
         };
         let wanted = skip.saturating_add(limit);
         let relations = match list {
-            List::Fans(author) => self.stores.facts.followers_by_time(author, before, wanted).await?,
+            List::Followers(author) => self.stores.facts.followers_by_time(author, before, wanted).await?,
             List::Following(user) => {
                 let edges = self.stores.facts.following(user).await?.into_iter();
                 newest_first(edges.map(|edge| Relation { since: edge.since, user: edge.author }), before)

@@ -18,7 +18,7 @@ pub struct NewFollow {
 
 impl NewFollow {
     pub fn from_now(author: UserId, head: &AuthorHead, now: Timestamp) -> Self {
-        Self { author, since: now, base: head.latest_seq, floor: head.backlog_floor() }
+        Self { author, since: now, base: head.latest_seq, floor: head.backfill_floor() }
     }
 
     /// Returns the edge of `user`. Its `since` and its `rev` are greater than those of the pair's last change.

@@ -41,7 +41,7 @@ const fn slack(entries: usize) -> usize {
 }
 
 /// The number of an author's newest posts from before the follow that a feed shows, as read.
-pub const BACKLOG: u64 = 100;
+pub const BACKFILL: u64 = 100;
 
 /// The place of a post in a feed: by time, then author, then sequence number. The newest is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

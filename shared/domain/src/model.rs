@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FeedKey, PostId, Rank, Seq, SeqSet, Step, Timestamp, UserId, feed::BACKLOG};
+use crate::{FeedKey, PostId, Rank, Seq, SeqSet, Step, Timestamp, UserId, feed::BACKFILL};
 
 /// The time that the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
@@ -86,18 +86,18 @@ impl AuthorHead {
         self.latest_seq.saturating_sub(after) - self.deleted.count_between(after.saturating_add(1), self.latest_seq)
     }
 
-    /// Returns the floor of a follow that begins now: it shows the newest [`BACKLOG`] live posts at most.
-    pub fn backlog_floor(&self) -> Seq {
-        self.backlog_floor_at(self.latest_seq)
+    /// Returns the floor of a follow that begins now: it shows the newest [`BACKFILL`] live posts at most.
+    pub fn backfill_floor(&self) -> Seq {
+        self.backfill_floor_at(self.latest_seq)
     }
 
     /// The same for a follow that began when `base` was the author's latest post.
-    pub fn backlog_floor_at(&self, base: Seq) -> Seq {
+    pub fn backfill_floor_at(&self, base: Seq) -> Seq {
         let (mut low, mut high) = (0, base.min(self.latest_seq));
         let newer = self.live_above(high);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.live_above(middle) - newer <= BACKLOG {
+            if self.live_above(middle) - newer <= BACKFILL {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -444,13 +444,13 @@ mod tests {
     #[test]
     fn a_new_follower_sees_the_newest_hundred_live_posts() {
         let mut head = AuthorHead { latest_seq: 250, ..Default::default() };
-        assert_eq!(head.backlog_floor(), 150);
+        assert_eq!(head.backfill_floor(), 150);
         head.deleted = (201..=250).collect();
-        assert_eq!(head.backlog_floor(), 100);
+        assert_eq!(head.backfill_floor(), 100);
         assert_eq!(head.live_above(100), 100);
-        assert_eq!(head.backlog_floor_at(150), 50, "a past follow has the backlog of its time");
+        assert_eq!(head.backfill_floor_at(150), 50, "a past follow has the backfill of its time");
         head.deleted = (3..=250).collect();
-        assert_eq!(head.backlog_floor(), 0);
-        assert_eq!(AuthorHead::default().backlog_floor(), 0);
+        assert_eq!(head.backfill_floor(), 0);
+        assert_eq!(AuthorHead::default().backfill_floor(), 0);
     }
 }

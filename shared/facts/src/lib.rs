@@ -1,7 +1,7 @@
 //! The facts in DynamoDB. [`schema`] describes the items.
 //!
-//! Calls of the SDK are boxed, because their futures are large, and so deep that the compiler refuses use cases of them.
-//! The views and the queue do the same.
+//! Calls of the SDK are boxed, because their futures are large, and so deep that the compiler refuses use cases of
+//! them. The views and the queue do the same.
 
 pub mod counters;
 pub mod decode;

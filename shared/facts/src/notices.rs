@@ -1,4 +1,5 @@
-//! Notices, and the read states of users: the tables `notices` and `notice_reads`, and numbers of readers in `counters`.
+//! Notices, and the read states of users: the tables `notices` and `notice_reads`, and numbers of readers in
+//! `counters`.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -24,8 +24,8 @@ impl Facts {
         items.into_iter().map(|item| read_reactions(item).map(|(_, author, state)| (author, state))).collect()
     }
 
-    /// Gives a reaction to a post, or removes one, also from a deleted post: state and counts in one transaction. May be
-    /// repeated. Returns the user's reactions to the author's posts after it, whether or not it changed them.
+    /// Gives a reaction to a post, or removes one, also from a deleted post: state and counts in one transaction. May
+    /// be repeated. Returns the user's reactions to the author's posts after it, whether or not it changed them.
     ///
     /// The transaction does not check the post: all likes of a popular post would lock one item, and delay its
     /// deletion. A reaction that overlaps the deletion counts as one from before it.

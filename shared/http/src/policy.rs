@@ -4,8 +4,8 @@
 use tidemark_app::ErasedCallers;
 use tidemark_domain::Budget;
 
-/// The conditions of a route. Without more words, callers who have asked to leave are refused, and the handler waits for
-/// the check.
+/// The conditions of a route. Without more words, callers who have asked to leave are refused, and the handler waits
+/// for the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Policy {
@@ -34,8 +34,8 @@ impl Policy {
         Self { scope: Some(scope), ..self }
     }
 
-    /// The handler begins with a trip to Redis that reads the caller's own view. The check of the limit shares that trip:
-    /// both go to the same node, and the check comes first. Other handlers may read facts at once.
+    /// The handler begins with a trip to Redis that reads the caller's own view. The check of the limit shares that
+    /// trip: both go to the same node, and the check comes first. Other handlers may read facts at once.
     pub const fn begins_with_own_view(self) -> Self {
         Self { own_view: true, ..self }
     }

@@ -147,7 +147,7 @@ async fn follow(
     let (back, missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(|follow| restored(follow).is_some());
     if !back.is_empty() {
         // Cached lists order changes by time, and the follow gets its old time.
-        let views = back.iter().map(|(author, _)| View::Fans(*author)).chain([View::Following(user)]);
+        let views = back.iter().map(|(author, _)| View::Followers(*author)).chain([View::Following(user)]);
         run.app.stores.views.clear(&views.collect::<Vec<_>>()).await?;
         let as_before = |follow: &Follow| {
             let (base, floor) = restored(follow).map(|edge| (edge.base, edge.floor))?;
@@ -190,7 +190,7 @@ async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<
         let record = records.get(author).unwrap_or(&no_record);
         let unread = if has_unread[index] { unread(run, *author, &unread_keys[index]).await? } else { SeqSet::default() };
         let began = latest_at(run, *author, head, *since).await?;
-        let floor = head.backlog_floor_at(began);
+        let floor = head.backfill_floor_at(began);
         let base = unread.above(0).next().map_or(began, |first| began.min(first - 1));
         let read: SeqSet = record.posts.minus(&unread).above(base).collect();
         if !read.is_empty() {

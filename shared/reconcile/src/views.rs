@@ -38,7 +38,7 @@ pub struct StoredUser {
     pub keys: Vec<StoredKey>,
     pub reader: StoredReader,
     pub following: Stored<StoredList>,
-    pub fans: Stored<StoredList>,
+    pub followers: Stored<StoredList>,
     pub counters: Stored<Counters>,
     pub reactions: Stored<HashMap<UserId, ReactionState>>,
     pub head: Stored<AuthorHead>,
@@ -114,7 +114,7 @@ impl StoredViews {
             return Ok(StoredUser::default());
         }
         let (state, feed) = (keys::reader_state(user), keys::feed(user));
-        let ([following, ..], [fans, ..]) = (keys::list(List::Following(user)), keys::list(List::Fans(user)));
+        let ([following, ..], [followers, ..]) = (keys::list(List::Following(user)), keys::list(List::Followers(user)));
         let ([counters, _], [ranked, moves]) = (keys::counters(user), keys::ranked(user));
         let ([head, _], [card, _]) = (keys::head(user), keys::card(user));
         let get = |name: &str, key: String| redis::cmd(name).arg(readable(&keys, key)).clone();
@@ -124,7 +124,7 @@ impl StoredViews {
             get("HGETALL", state.clone()),
             range("LRANGE", feed.clone()),
             range("ZRANGE", following).arg("WITHSCORES").clone(),
-            range("ZRANGE", fans).arg("WITHSCORES").clone(),
+            range("ZRANGE", followers).arg("WITHSCORES").clone(),
             get("GET", counters),
             get("GET", head),
             get("GET", card),
@@ -134,7 +134,7 @@ impl StoredViews {
         ];
         type All = (Fields, Vec<Vec<u8>>, Scores, Scores, Record, Record, Record, Fields, Scores, Fields);
         let (all, epoch): (All, _) = self.0.query_in_epoch("of_user", transaction(commands)).await?;
-        let (fields, entries, following, fans, counters, head, card, reactions, scores, moves) = all;
+        let (fields, entries, following, followers, counters, head, card, reactions, scores, moves) = all;
         let lifetime = |key: &str| keys.iter().find(|found| found.key == key).and_then(|found| found.lifetime_ms);
         let outlives = lifetime(&feed).is_none_or(|ms| lifetime(&state).is_none_or(|state| ms >= state));
         // A feed lives longer than its state. The next rebuild deletes one that is left in that time.
@@ -144,7 +144,7 @@ impl StoredViews {
             keys,
             reader: StoredReader { ranked: ranks(scores, moves), ..reader(fields, &entries, outlives, epoch) },
             following: list(&following, epoch),
-            fans: list(&fans, epoch),
+            followers: list(&followers, epoch),
             counters: in_epoch(counters, epoch, relations::decode),
             reactions: reactions_of(&reactions, epoch),
             head: in_epoch(head, epoch, heads::decode),

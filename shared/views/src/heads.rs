@@ -1,5 +1,5 @@
-//! Heads of authors, and the times of their posts. Timelines of all authors, and feeds of readers who pull, are computed
-//! from them.
+//! Heads of authors, and the times of their posts. Timelines of all authors, and feeds of readers who pull, are
+//! computed from them.
 
 use std::collections::HashMap;
 

@@ -7,9 +7,9 @@
 //! | `{bucket}:k:<user>` | sorted set | ranked feed: the entries of the feed → [score](tidemark_domain::rank); only of readers who have read it | an hour longer than the state, from the last ranked read on | rank, open_gate, retract, begin, seed, drop, touch | feed, posts, state |
 //! | `{bucket}:k:<user>:moves` | hash | `@` → half-life ms and the last stamp; an entry → changes of the post's step, stamp of its last move; an author → stamp of the last change of the preference | the same | rank, open_gate, retract, begin, seed, drop, touch | posts; moves are not rebuilt |
 //! | `{bucket}:following:<user>` | sorted set | authors followed → since ms, and the marker `\0` → time from which the list is complete | 2 h after the fill or the last follow; 5 min if it was filled empty | fill, relate | edges by follower |
-//! | `{bucket}:fans:<user>` | sorted set | newest 1,000 followers, the same way | the same | fill, relate | edges by followee |
-//! | `{bucket}:following:<user>:gone`, `…:fans:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late; the marker `\0`, without which the list does not change any more | as the list, and 2 h after the last departure | fill, relate | |
-//! | `{bucket}:following:<user>:lease`, `…:fans:<user>:lease` | string | token of the caller that fills the list | 10 s | lease; removed by fill, relate | |
+//! | `{bucket}:followers:<user>` | sorted set | newest 1,000 followers, the same way | the same | fill, relate | edges by followee |
+//! | `{bucket}:following:<user>:gone`, `…:followers:<user>:gone` | sorted set | users who left a cached list → time; they block follows that arrive late; the marker `\0`, without which the list does not change any more | as the list, and 2 h after the last departure | fill, relate | |
+//! | `{bucket}:following:<user>:lease`, `…:followers:<user>:lease` | string | token of the caller that fills the list | 10 s | lease; removed by fill, relate | |
 //! | `{bucket}:counters:<user>` | string | five 32-bit counts and a checksum, little-endian | 2 h | store | counters, head |
 //! | `{bucket}:counters:<user>:lease` | string | token of the caller that stores the counters | 10 s | lease; removed by store, apply, forget_counters | |
 //! | `{bucket}:changed:<user>` | string | the user began or ended a follow or a block, reacted, or deleted a post of another user in this time | 5 s; 90 s if replicas are read | apply, forget_counters, note_change | |
@@ -61,7 +61,7 @@ pub enum View {
     Ranked(UserId),
     /// The list of authors that the user follows, with its departures.
     Following(UserId),
-    Fans(UserId),
+    Followers(UserId),
     Counters(UserId),
     Reactions(UserId),
     Connections(UserId),
@@ -248,7 +248,7 @@ pub fn counts(post: PostId) -> [String; 4] {
 pub fn list(list: List) -> [String; 3] {
     let key = match list {
         List::Following(user) => of("following", user),
-        List::Fans(user) => of("fans", user),
+        List::Followers(user) => of("followers", user),
     };
     [key.clone(), format!("{key}:gone"), format!("{key}:lease")]
 }
@@ -341,7 +341,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         }
         View::Ranked(user) => ranked_keys(user).collect(),
         View::Following(user) => list_keys(List::Following(user)),
-        View::Fans(user) => list_keys(List::Fans(user)),
+        View::Followers(user) => list_keys(List::Followers(user)),
         View::Counters(user) => strings(&counters(user)),
         View::Connections(user) => one(connections(user), KeyType::Hash),
         View::Reactions(user) => one(reactions(user), KeyType::Hash),
@@ -367,7 +367,7 @@ pub fn of_user(user: UserId) -> Vec<View> {
     let kinds = [
         View::Reader,
         View::Following,
-        View::Fans,
+        View::Followers,
         View::Counters,
         View::Reactions,
         View::Connections,
@@ -421,7 +421,7 @@ pub fn owner(key: &str) -> Option<Owner> {
     let (user, owner) = match name {
         "r" | "f" | "x" | "w" | "l" | "a" | "s" | "changed" => of_user(rest)?,
         "h" | "t" => of_user(record)?,
-        "following" | "fans" | "counters" | "u" | "k" => of_user(first)?,
+        "following" | "followers" | "counters" | "u" | "k" => of_user(first)?,
         "n" => {
             let (user, platform) = pair()?;
             (user, Owner::NoticeReads(user, platform.parse().ok()?))
@@ -481,7 +481,7 @@ mod tests {
             list(List::Following(user)),
             ["{831}:following:1042", "{831}:following:1042:gone", "{831}:following:1042:lease"]
         );
-        assert_eq!(list(List::Fans(user))[0], "{831}:fans:1042");
+        assert_eq!(list(List::Followers(user))[0], "{831}:followers:1042");
         assert_eq!(changed(user), "{831}:changed:1042");
         assert_eq!(moved(user), "{831}:s:1042");
         assert_eq!(card(user), ["{831}:u:1042", "{831}:u:1042:lease"]);

@@ -1,6 +1,6 @@
 //! The views in Redis. They are derived from the facts and can be rebuilt at any time. A view that could be stale
-//! carries the epoch, and a version where copies compete. The methods of [`Views`] say what each call guarantees, and the
-//! header of each script in `lua/` says what it keeps.
+//! carries the epoch, and a version where copies compete. The methods of [`Views`] say what each call guarantees, and
+//! the header of each script in `lua/` says what it keeps.
 //!
 //! A *lease* is the right to fill one record of a view. Its *token* is a random number that names the holder. Methods
 //! with `lease` in their names take leases of missing records before the facts are read. Those of heads, times, cards
@@ -42,7 +42,7 @@ pub use progress::Progress;
 pub use reactions::KnownReactions;
 pub use readers::Marks;
 pub use redis_link::{IamLogin, RedisOptions};
-pub use relations::{FANS_CAP, List, ListSlice, Start};
+pub use relations::{FOLLOWERS_CAP, List, ListSlice, Start};
 pub use users::USERS_PER_CALL;
 pub use view::{Begun, Delivered, Gate, NEWEST, Ranked, Rebuild, Seed, View};
 

@@ -1,5 +1,5 @@
-//! Cards, so that a page reads no facts. User ids of claims, so that a request reads none: they never change, so a stored
-//! one is always right.
+//! Cards, so that a page reads no facts. User ids of claims, so that a request reads none: they never change, so a
+//! stored one is always right.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -22,8 +22,8 @@ pub struct KnownReactions {
 }
 
 impl Views {
-    /// Returns the token of the reader's view, which is created with `token` if there is none. Facts for [`Self::fill_reactions`]
-    /// are read after this call.
+    /// Returns the token of the reader's view, which is created with `token` if there is none. Facts for
+    /// [`Self::fill_reactions`] are read after this call.
     pub async fn open_reactions(&self, user: UserId, token: u64) -> Result<u64> {
         let args = (token_arg(token), ms(keys::REACTIONS_LIFETIME));
         let token: Vec<u8> = self.call(Function::Open, &[keys::reactions(user)], args).await?;

@@ -13,7 +13,7 @@ pub enum List {
     /// Authors whom the user follows. The cached list has all of them.
     Following(UserId),
     /// Followers of the user. The cached list has the newest.
-    Fans(UserId),
+    Followers(UserId),
 }
 
 /// The start of a page.
@@ -34,7 +34,7 @@ pub struct ListSlice {
 }
 
 /// The newest followers that a cached list contains. Older pages come from the facts.
-pub const FANS_CAP: usize = 1_000;
+pub const FOLLOWERS_CAP: usize = 1_000;
 
 /// The first byte of a list's marker, before the epoch; no user sorts below it. Its score is the time from which the
 /// list is complete. A marker of another epoch does not count.
@@ -56,7 +56,7 @@ impl Views {
     /// Returns at most `limit` entries of a cached list; `None` if it is not cached. The result may be a moment old,
     /// except for the owner of the list and for a caller who made a change within the last seconds.
     pub async fn list_slice(&self, caller: UserId, list: List, start: Start, limit: usize) -> Result<Option<ListSlice>> {
-        let (List::Following(owner) | List::Fans(owner)) = list;
+        let (List::Following(owner) | List::Followers(owner)) = list;
         if self.may_be_old(caller, owner).await
             && let Some(slice) = self.read_slice(list, start, limit, Consistency::Eventual).await?
         {
@@ -88,7 +88,7 @@ impl Views {
     pub async fn apply_edges(&self, edges: &[Edge]) -> Result<()> {
         let (mut calls, mut then) = (Vec::with_capacity(edges.len() * 5), Vec::new());
         for edge in edges {
-            let sides = [(List::Following(edge.user), edge.author, 0), (List::Fans(edge.author), edge.user, FANS_CAP)];
+            let sides = [(List::Following(edge.user), edge.author, 0), (List::Followers(edge.author), edge.user, FOLLOWERS_CAP)];
             for (list, member, most) in sides {
                 let change = (edge.following, edge.since.ms(), author_prefix(member));
                 calls.push(fcall(Function::Relate, &keys::list(list), (change, most, ms(keys::RELATIONS_LIFETIME))));
@@ -100,7 +100,8 @@ impl Views {
         self.each::<Value>("apply", calls).await.map(drop)
     }
 
-    /// Returns the cached counters, as old as those of [`Self::list_slice`]. Takes the lease if they are missing or damaged.
+    /// Returns the cached counters, as old as those of [`Self::list_slice`]. Takes the lease if they are missing or
+    /// damaged.
     pub async fn counters(&self, caller: UserId, user: UserId, token: u64) -> Result<Option<Counters>> {
         let [key, lease] = keys::counters(user);
         let old = self.may_be_old(caller, user).await;

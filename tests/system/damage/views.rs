@@ -36,7 +36,7 @@ async fn damage_list(
 ) -> Value {
     let (path, list) = match view {
         View::Following(user) => (format!("/v1/users/{user}/following"), List::Following(user)),
-        View::Fans(user) => (format!("/v1/users/{user}/followers"), List::Fans(user)),
+        View::Followers(user) => (format!("/v1/users/{user}/followers"), List::Followers(user)),
         other => panic!("{other:?} is no list"),
     };
     let [key, ..] = keys::list(list);
@@ -289,15 +289,15 @@ pub(super) const ALL: &[Damage] = &[
         damage_list(scene, "view-differs", View::Following(scene.reader), scene.stranger, add).await
     }),
     ("a follower missing in the cached list", &async |scene: &Scene| {
-        damage_list(scene, "view-differs", View::Fans(scene.author), scene.follower, Cmd::zrem).await
+        damage_list(scene, "view-differs", View::Followers(scene.author), scene.follower, Cmd::zrem).await
     }),
     ("a stranger in the cached list of followers", &async |scene: &Scene| {
         let add = |key, member| Cmd::zadd(key, member, scene.now().ms());
-        damage_list(scene, "view-differs", View::Fans(scene.author), scene.stranger, add).await
+        damage_list(scene, "view-differs", View::Followers(scene.author), scene.stranger, add).await
     }),
     ("a follower in the wrong place of the cached list", &async |scene: &Scene| {
         let later = |key, member| Cmd::zincr(key, member, 5_000);
-        damage_list(scene, "view-differs", View::Fans(scene.author), scene.follower, later).await
+        damage_list(scene, "view-differs", View::Followers(scene.author), scene.follower, later).await
     }),
     ("a list without its marker", &async |scene: &Scene| {
         let unmark = |key, _| Cmd::zremrangebyrank(key, 0, 0);
@@ -305,7 +305,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a list with an invalid member", &async |scene: &Scene| {
         let add = |key, _| Cmd::zadd(key, "nobody", 1);
-        damage_list(scene, "view-damaged", View::Fans(scene.author), scene.follower, add).await
+        damage_list(scene, "view-damaged", View::Followers(scene.author), scene.follower, add).await
     }),
     ("another user's counters", &async |scene: &Scene| {
         for user in [scene.author, scene.other] {
@@ -395,7 +395,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a state of the wrong type", &async |scene: &Scene| scene.overwrite(View::Reader(scene.reader), &scene.state_key).await),
     ("a list of the wrong type", &async |scene: &Scene| {
-        scene.overwrite(View::Fans(scene.author), &keys::list(List::Fans(scene.author))[0]).await
+        scene.overwrite(View::Followers(scene.author), &keys::list(List::Followers(scene.author))[0]).await
     }),
     ("a key in another bucket than its user's", &async |scene: &Scene| {
         let key = format!("{{{}}}:r:{}", (scene.reader.bucket() + 1) % 4096, scene.reader);

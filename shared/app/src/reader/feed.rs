@@ -73,8 +73,8 @@ impl<Place> FeedQuery<Place> {
         self.since.as_ref().is_none_or(|since| since.is_new(key))
     }
 
-    /// Returns what a first page knows of the newest posts, and whether these entries of the view suffice for it. If none
-    /// of them is in the feed, all of the feed is below `low`.
+    /// Returns what a first page knows of the newest posts, and whether these entries of the view suffice for it. If
+    /// none of them is in the feed, all of the feed is below `low`.
     pub(super) fn start(&self, state: &ReaderState, entries: &[FeedKey], whole: bool) -> (Start, bool) {
         let feed = || entries.iter().filter(|key| self.has(state, key)).copied();
         let start = Start { newest: feed().next().or(state.meta.low), trail: Trail::of(feed(), state.meta.low) };

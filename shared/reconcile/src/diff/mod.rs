@@ -194,7 +194,7 @@ impl Correction {
     /// The views of the facts that it writes. They are forgotten.
     pub(crate) fn views(&self) -> Vec<View> {
         match *self {
-            Self::MirrorEdge { author, .. } => vec![View::Fans(author), View::Counters(author)],
+            Self::MirrorEdge { author, .. } => vec![View::Followers(author), View::Counters(author)],
             Self::SetCount(Recount { of, .. }) => match of {
                 Counter::Followings { user } => vec![View::Counters(user)],
                 Counter::Followers { author, .. } | Counter::AuthorReactions { author, .. } => vec![View::Counters(author)],

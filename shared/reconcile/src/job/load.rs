@@ -119,7 +119,7 @@ impl Reconcile {
         if stored.keys.iter().all(|key| key.view != View::Reader(user) || key.right_type) {
             found.extend(self.reader_differences(user, &stored.reader).await?.into_iter().take(MOST_FIELDS));
         }
-        for (list, cached) in [(List::Following(user), &stored.following), (List::Fans(user), &stored.fans)] {
+        for (list, cached) in [(List::Following(user), &stored.following), (List::Followers(user), &stored.followers)] {
             found.extend(self.list_differences(list, cached).await?);
         }
         if stored.counters != Stored::Absent {
@@ -164,7 +164,7 @@ impl Reconcile {
     async fn list_differences(&self, list: List, stored: &Stored<StoredList>) -> Result<Vec<Difference>, ReconcileError> {
         let (view, most) = match list {
             List::Following(user) => (View::Following(user), usize::MAX),
-            List::Fans(user) => (View::Fans(user), stored.present().map_or(0, |cached| cached.members.len()) + MARGIN),
+            List::Followers(user) => (View::Followers(user), stored.present().map_or(0, |cached| cached.members.len()) + MARGIN),
         };
         let relations = if stored.present().is_some() { self.app.relations.newest(list, most).await? } else { Vec::new() };
         Ok(views::of_list(&view, stored, &relations, relations.len() < most))

@@ -140,8 +140,8 @@ impl Reconcile {
 
     /// Continues the walk of the plan's segment where the last run stopped, or begins one, until it is done or time is
     /// up. With `only_continue` it does nothing if no walk is in progress. A walk keeps its share, or gets a larger
-    /// one. A dry run does not store its position: it begins at `from`. If a step has more readers with wrong views than
-    /// may be forgotten, the run ends, and the next one repeats the step.
+    /// one. A dry run does not store its position: it begins at `from`. If a step has more readers with wrong views
+    /// than may be forgotten, the run ends, and the next one repeats the step.
     ///
     /// # Errors
     /// A store is unavailable, or another run has moved the walk. The walk continues from its last step.
