@@ -23,7 +23,10 @@ async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
             scene.app.notices.publish(scene.author, &[scene.platform], &content(title, None), None).await.unwrap();
         }
         scene.app.notices.mark(scene.reader, scene.notice(1), true).await.unwrap().unwrap();
-        // The walk finds readers by their views.
+    }
+    // The walk finds readers by their views. The projector takes the lease of a reader who fills one meanwhile.
+    world.idle().await;
+    for scene in &scenes {
         scene.caller(scene.reader).get(&format!("/v1/notices?platform={}", scene.platform)).await.ok();
     }
     scenes
