@@ -32,6 +32,36 @@ fn all_views_are_rebuilt_from_facts() {
     });
 }
 
+/// Redis has lost the head after the second post, and the projector is late. What the reader did after that post shows
+/// it: a follow, or a mark.
+#[test]
+fn a_head_that_is_older_than_the_follow_or_a_mark_is_not_relied_on() {
+    for follows_first in [false, true] {
+        world(async |world| {
+            let reader = if follows_first { world.reader(1, [10]).await } else { world.user(1) };
+            publish_and_deliver_all(world, [10], ["first"]).await;
+            world.user(5).get("/v1/authors/10/posts").await.ok();
+            let head = keys::head(user_id(10))[0].clone();
+            let mut redis = world.redis().await;
+            let first: Vec<u8> = redis.get(&head).await.unwrap();
+            publish_and_deliver_all(world, [10], ["second"]).await;
+            if follows_first {
+                reader.put("/v1/posts/10-2/read").await.ok();
+            }
+            world.stack.pause("projector").await.unwrap();
+            () = redis.set(&head, &first).await.unwrap();
+            if !follows_first {
+                reader.put("/v1/following/10").await.ok();
+                assert_eq!(reader.feed_ids().await, ["10-2", "10-1"], "followed");
+                () = redis.set(&head, &first).await.unwrap();
+            }
+            () = redis.del(&[keys::reader_state(user_id(1)), keys::feed(user_id(1))]).await.unwrap();
+            assert_eq!(reader.feed_ids().await, ["10-2", "10-1"], "rebuilt");
+            world.resume("projector").await;
+        });
+    }
+}
+
 #[test]
 fn flushes_during_traffic_lose_nothing() {
     world(async |world| {

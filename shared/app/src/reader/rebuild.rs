@@ -110,7 +110,8 @@ impl Readers {
         // The gate is open: later posts are delivered, and earlier ones are in the facts.
         let ids: Vec<UserId> = edges.iter().map(|edge| edge.author).collect();
         let heads = if why == Rebuild::Anew { HeadsFrom::Facts } else { HeadsFrom::Views };
-        let (known, reads) = futures::try_join!(self.authors(&ids, heads), self.stores.facts.all_reads(user))?;
+        let (mut known, reads) = futures::try_join!(self.authors(&ids, heads), self.stores.facts.all_reads(user))?;
+        self.renew_heads(&mut known, &edges, &reads).await?;
         let snapshot = Snapshot::of_pairs(PairFacts::of(edges, &known.heads, reads), Origin::Rebuilding);
         let places = Places::new(&self.stores.facts, &known);
         let (entries, low) = match why {

@@ -15,7 +15,9 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
-use tidemark_domain::{AuthorHead, FeedKey, MOST_TIMES, Post, PostId, PostSummary, PostTimes, Seq, Store, UserId, store::Result};
+use tidemark_domain::{
+    AuthorHead, Edge, FeedKey, MOST_TIMES, Post, PostId, PostSummary, PostTimes, ReadState, Seq, Store, UserId, store::Result,
+};
 use tidemark_facts::Facts;
 
 use super::{PairFacts, Readers, merge::Source};
@@ -104,6 +106,25 @@ impl Readers {
         let (busy, others) = futures::try_join!(self.heads_of_facts(&busy), self.stores.facts.heads(&others))?;
         heads.extend(busy.into_iter().chain(others));
         Ok(Authors { heads, times })
+    }
+
+    /// Reads those heads from the facts that are older than a follow or a mark of the reader: their posts were published
+    /// before it, and do not pass the gate any more.
+    pub(super) async fn renew_heads(
+        &self,
+        known: &mut Authors,
+        edges: &[Edge],
+        reads: &HashMap<UserId, ReadState>,
+    ) -> Result<()> {
+        let is_old = |edge: &&Edge| {
+            let marked = reads.get(&edge.author).and_then(|reads| reads.read.bounds()).map_or(0, |(_, last)| last);
+            known.heads.get(&edge.author).map_or(0, |head| head.latest_seq) < edge.base.max(marked)
+        };
+        let old: Vec<UserId> = edges.iter().filter(is_old).map(|edge| edge.author).collect();
+        if !old.is_empty() {
+            known.heads.extend(self.stores.facts.heads(&old).await?);
+        }
+        Ok(())
     }
 
     /// Returns the facts of pairs for marks of these posts. A head may be older than the facts, but has all of the

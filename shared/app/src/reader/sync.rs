@@ -115,11 +115,12 @@ impl Readers {
     /// muted author there are no entries. The gate is open.
     pub(super) async fn author_seed(&self, user: UserId, edge: &Edge, heads: HeadsFrom) -> Result<Option<Seed>> {
         let authors = [edge.author];
-        let (known, edges, reads) = futures::try_join!(
+        let (mut known, edges, reads) = futures::try_join!(
             self.authors(&authors, heads),
             self.stores.facts.edges(user, &authors),
             self.stores.facts.reads(user, &authors),
         )?;
+        self.renew_heads(&mut known, std::slice::from_ref(edge), &reads).await?;
         let current = edges.get(&edge.author).filter(|current| current.following && current.rev == edge.rev);
         let (Some(edge), head) = (current, known.heads.get(&edge.author).cloned().unwrap_or_default()) else { return Ok(None) };
         let state = AuthorState::from_facts(edge, &head, &reads.get(&edge.author).cloned().unwrap_or_default());
