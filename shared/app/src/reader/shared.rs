@@ -108,8 +108,8 @@ impl Readers {
         Ok(Authors { heads, times })
     }
 
-    /// Reads those heads from the facts that are older than a follow or a mark of the reader: their posts were published
-    /// before it, and do not pass the gate any more.
+    /// Reads those heads from the facts that are older than a follow or a mark of the reader: their posts were
+    /// published before it, and do not pass the gate any more.
     pub(super) async fn renew_heads(
         &self,
         known: &mut Authors,
