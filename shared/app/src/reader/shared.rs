@@ -6,7 +6,8 @@
 //!
 //! A head in Redis may lack a post that is a fact already. It is safe to open the gate of a view first and to read such
 //! a head then: a post is delivered only after Redis has the head that contains it, or the outage is noted
-//! ([`FanOuts::start`](crate::fan_out::FanOuts::start)). So a post that this head lacks will pass the open gate.
+//! ([`FanOuts::start`](crate::fan_out::FanOuts::start)). So a post from after the follow that this head lacks will pass
+//! the open gate. A head that lacks a post from before it is read from the facts ([`Readers::renew_heads`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
