@@ -9,6 +9,7 @@ use std::{
 use futures::{StreamExt, future::join_all, stream};
 use serde_json::json;
 use tidemark::domain::NewPost;
+use tidemark_local::Weather;
 use tidemark_tests::{World, number_from, request_limits, user_id};
 
 use crate::{
@@ -185,6 +186,7 @@ async fn prepare(world: &World) {
         app.publishing.publish(&NewPost::titled(user_id(AUTHOR), &format!("post {number}")), None).await.unwrap();
     }
     world.idle().await;
+    world.stack.set_weather(Weather::Aws, 1);
 }
 
 /// `TIDEMARK_ATTACK_SECONDS` for the run with limits, a fifth of them for the two without, `TIDEMARK_ATTACK_DIVISOR`: 1

@@ -1,6 +1,8 @@
 //! Views are lost and rebuilt, also under traffic and after a restart of the stack. Redis remembers readers without
 //! posts for some minutes.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::json;
@@ -8,7 +10,7 @@ use tidemark::{
     domain::UserId,
     views::{Begun, Rebuild, keys},
 };
-use tidemark_tests::{World, user_id, world};
+use tidemark_tests::{World, until, user_id, world};
 
 use crate::{delivery::delivery, fields, publish_and_deliver_all};
 
@@ -57,6 +59,44 @@ fn a_head_that_is_older_than_the_follow_or_a_mark_is_not_relied_on() {
             }
             () = redis.del(&[keys::reader_state(user_id(1)), keys::feed(user_id(1))]).await.unwrap();
             assert_eq!(reader.feed_ids().await, ["10-2", "10-1"], "rebuilt");
+            world.resume("projector").await;
+        });
+    }
+}
+
+/// Redis has an old head and no view of the reader when a page is handled, and the projector is late. The page skips the
+/// reader, and the rebuild takes the head.
+#[test]
+fn a_rebuild_after_a_page_does_not_rely_on_a_head_without_its_change() {
+    for deletes in [false, true] {
+        world(async |world| {
+            let (reader, author) = (world.reader(1, [10]).await, world.user(10));
+            publish_and_deliver_all(world, [10], ["first", "second"]).await;
+            author.get("/v1/authors/10/posts").await.ok();
+            let head = keys::head(user_id(10))[0].clone();
+            let mut redis = world.redis().await;
+            let old: Vec<u8> = redis.get(&head).await.unwrap();
+            for worker in ["fan-out", "projector"] {
+                world.stack.pause(worker).await.unwrap();
+            }
+            if deletes {
+                author.delete("/v1/posts/10-2").await.ok();
+            } else {
+                author.publish("third").await;
+            }
+            world.stack.lose_records("projector").unwrap();
+            () = redis.set(&head, &old).await.unwrap();
+            () = redis.del(&[keys::reader_state(user_id(1)), keys::feed(user_id(1))]).await.unwrap();
+            world.stack.resume("fan-out").unwrap();
+            // The end of the delivery is in the projector's stream too.
+            until("the page is handled", async || {
+                world.stack.lose_records("projector").unwrap();
+                world.stack.idle_within(Duration::from_millis(500)).await.is_ok()
+            })
+            .await;
+            let expected: &[&str] = if deletes { &["10-1"] } else { &["10-3", "10-2", "10-1"] };
+            assert_eq!(reader.feed_ids().await, expected);
+            assert_eq!(reader.unread_total().await, expected.len() as u64);
             world.resume("projector").await;
         });
     }

@@ -169,8 +169,8 @@ impl FanOuts {
         self.start(FanOut::of(post, &self.stores.facts.head_of(post.id.author).await?)).await
     }
 
-    /// Tells Redis of a change of an author's posts, or leaves that to the projector. It comes before the first
-    /// delivery, because a rebuild after the delivery must not use what Redis knew before.
+    /// Tells Redis of a change of an author's posts, or leaves that to the projector. A page looks at the head again
+    /// before its delivery ([`Self::renew_head`]).
     async fn show(&self, fan_out: FanOut) -> Result<()> {
         let tombstone = async {
             match fan_out.kind {
@@ -192,6 +192,18 @@ impl FanOuts {
         let head = async { stores.views.replace_head(author, &stores.facts.head_of(author).await?).await };
         let (shown, forgotten) = futures::join!(head, stores.views.forget_counters(author, None));
         shown.and(forgotten)
+    }
+
+    /// Replaces a head in Redis that lacks the change: a reader without a view is skipped here, and the rebuild of that
+    /// view relies on the head. [`Self::show`] has failed to replace it, and the projector is late.
+    async fn renew_head(&self, fan_out: FanOut) -> Result<()> {
+        let PostId { author, seq } = fan_out.post;
+        let known = self.stores.views.known_authors(&[author]).await?.remove(&author).and_then(|known| known.head);
+        let lacks = |head: AuthorHead| match fan_out.kind {
+            FanOutKind::Deliver => head.latest_seq < seq,
+            FanOutKind::Retract => !head.deleted.contains(seq),
+        };
+        if known.is_some_and(lacks) { self.show_head(author).await } else { Ok(()) }
     }
 
     /// Stores that pages are not in the queue. Without it, reconcile may send them only after [`BACKLOG_WAIT_MS`].
@@ -329,6 +341,7 @@ impl FanOuts {
         if users.is_empty() || !fan_out.is_wanted(&post) {
             return Ok(true);
         }
+        self.renew_head(fan_out).await?;
         match fan_out.kind {
             FanOutKind::Deliver => {
                 let started = Instant::now();
