@@ -271,6 +271,12 @@ impl Model {
         self.reactions.iter().filter(|(_, of, known)| *of == post && *known == kind).count()
     }
 
+    /// The users who have reacted to a post, as `user` sees them.
+    pub fn likers(&self, user: u64, post: Post, kind: Kind) -> BTreeSet<u64> {
+        let given = self.reactions.iter().filter(|(_, of, known)| *of == post && *known == kind);
+        given.map(|(by, ..)| *by).filter(|by| !self.are_apart(user, *by)).collect()
+    }
+
     /// The number of reactions that `author` has received, including those to deleted posts.
     pub fn received(&self, author: u64, kind: Kind) -> usize {
         self.reactions.iter().filter(|(_, of, known)| of.0 == author && *known == kind).count()

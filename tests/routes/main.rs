@@ -5,6 +5,7 @@ mod every_route;
 mod feed;
 mod hiding;
 mod keys;
+mod likers;
 mod limits;
 mod lists;
 mod metrics;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tidemark::LegacySettings;
+use tidemark::{LegacySettings, facts::schema};
 use tidemark_legacy::rollout::is_on;
-use tidemark_tests::{Response, User, has, parameter, user_id, world, world_with};
+use tidemark_tests::{Response, User, has, items::s, parameter, user_id, world, world_with};
 
 async fn set(user: &User, profile: Value) -> Response {
     user.put_body("/v1/me/profile", &profile).await
@@ -33,7 +33,9 @@ fn me_says_whether_an_application_serves_the_user_from_here() {
 fn a_profile_is_set_replaced_and_shown() {
     world(async |world| {
         let (ada, bob) = (world.user(1042), world.user(7));
-        assert_eq!(ada.get("/v1/me").await.ok(), json!({ "id": "1042", "profile": null, "rollout": "on" }));
+        let counters = json!({ "followings": 0, "followers": 0, "posts": 0, "likes_received": 0, "favorites_received": 0 });
+        let me = json!({ "id": "1042", "profile": null, "counters": counters, "rollout": "on" });
+        assert_eq!(ada.get("/v1/me").await.ok(), me);
         let data = json!({ "theme": 2, "big": 18_446_744_073_709_551_615_u64 });
         let content = json!({
             "name": "Ada Ü", "handle": "ada_1", "picture": "https://example.org/a.png", "bio": "Notes.", "data": data,
@@ -44,7 +46,9 @@ fn a_profile_is_set_replaced_and_shown() {
         assert_eq!(ada.get("/v1/me").await.ok()["profile"], profile);
 
         bob.follow([1042]).await;
-        let relation = json!({ "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false });
+        let relation = json!({
+            "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false, "lists": [],
+        });
         let seen = bob.get("/v1/users/1042").await.has(json!({ "id": "1042", "counters": { "followers": 1 } }));
         assert_eq!((&seen["profile"], &seen["relation"]), (&profile, &relation));
         assert_eq!(bob.get("/v1/handles/ada_1").await.ok(), seen);
@@ -54,6 +58,67 @@ fn a_profile_is_set_replaced_and_shown() {
         let replaced = json!({ "name": "Ada", "handle": null, "picture": null, "bio": null, "data": null });
         set(&ada, json!({ "name": "Ada" })).await.has(replaced);
         assert_eq!(bob.get("/v1/handles/ada_1").await.problem(), (404, "/problems/not-found"));
+    });
+}
+
+#[test]
+fn a_handle_has_a_letter_and_is_found_as_people_write_it() {
+    world(async |world| {
+        let (grace, other) = (world.user(1234), world.user(7));
+        for handle in ["1234", "___", "_12", "Grace", "@grace", "gr"] {
+            assert_eq!(set(&grace, json!({ "name": "x", "handle": handle })).await.field(), "handle", "{handle}");
+        }
+        set(&grace, json!({ "name": "Grace", "handle": "grace" })).await.ok();
+        for mention in ["grace", "@grace", "@Grace", "GRACE", "%40Grace"] {
+            other.get(&format!("/v1/handles/{mention}")).await.has(json!({ "id": "1234" }));
+        }
+        for mention in ["1234", "@1234", "@@grace", "@"] {
+            assert_eq!(other.get(&format!("/v1/handles/{mention}")).await.field(), "handle", "{mention}");
+        }
+        assert_eq!(other.get("/v1/handles/@nobody").await.problem(), (404, "/problems/not-found"));
+    });
+}
+
+#[test]
+fn a_handle_from_before_the_rule_is_still_shown() {
+    world(async |world| {
+        let (old, reader) = (world.user(1), world.reader(7, [1]).await);
+        set(&old, json!({ "name": "Old" })).await.ok();
+        world.update_item("ProfilesTable", schema::profile(user_id(1)), &[("handle", s("1234"))], &[]).await;
+        world.flush_redis().await;
+        for _ in 0..2 {
+            let page = reader.get("/v1/users/7/following").await.ok();
+            assert_eq!(page["profiles"], json!({ "1": { "name": "Old", "handle": "1234", "picture": null } }));
+        }
+        reader.get("/v1/users/1").await.has(json!({ "profile": { "handle": "1234" } }));
+        assert_eq!(set(&old, json!({ "name": "New", "handle": "1234" })).await.field(), "handle");
+        set(&old, json!({ "name": "New", "handle": "new" })).await.has(json!({ "handle": "new" }));
+    });
+}
+
+#[test]
+fn a_user_shows_the_newest_followers_whom_the_caller_follows_with_their_cards() {
+    world(async |world| {
+        let caller = world.reader(1, [2, 3, 4, 5]).await;
+        set(&world.user(5), json!({ "name": "Five" })).await.ok();
+        for follower in [5, 2, 8, 3, 4] {
+            world.user(follower).follow([9]).await;
+        }
+        let known = async || {
+            let user = caller.get("/v1/users/9").await.ok();
+            (user["known_followers"].clone(), user["profiles"].clone())
+        };
+        assert_eq!(known().await, (json!({ "count": 4, "users": ["4", "3", "2"] }), json!({})));
+        world.user(3).delete("/v1/following/9").await.ok();
+        let card = json!({ "5": { "name": "Five", "handle": null, "picture": null } });
+        let expected = (json!({ "count": 3, "users": ["4", "2", "5"] }), card);
+        assert_eq!(known().await, expected);
+        world.stack.stop_redis(tidemark_local::RedisData::Lose).await.unwrap();
+        assert_eq!(known().await, expected);
+        for path in ["/v1/users/9", "/v1/me"] {
+            assert_eq!(caller.get(path).await.header("degraded"), Some("redis"), "{path}");
+        }
+        world.stack.start_redis().await.unwrap();
     });
 }
 

@@ -1,11 +1,11 @@
 //! `/v1/following…`, `/v1/users/{user}/…` and `/v1/relations…`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tidemark_tests::{User, texts, user_id, world};
+use tidemark_tests::{User, World, has, texts, user_id, world};
 
 fn users(items: &[Value]) -> Vec<u64> {
     texts(items, "user").iter().map(|user| user.parse().unwrap()).collect()
@@ -121,6 +121,166 @@ fn status_shows_relations_of_the_caller() {
 
         let hundred: String = (1..=100).map(|user| format!("&user={user}")).collect();
         assert_eq!(caller.get(&format!("/v1/relations?{}", &hundred[1..])).await.items().len(), 100);
+    });
+}
+
+#[test]
+fn a_removed_follower_follows_no_more_and_may_follow_again() {
+    world(async |world| {
+        let (author, follower) = (world.user(10), world.live_reader(1, [10, 20]).await);
+        let list = follower.post("/v1/lists", &json!({ "name": "Friends" })).await.ok()["id"].as_str().unwrap().to_owned();
+        follower.put(&format!("/v1/lists/{list}/authors/10")).await.ok();
+        world.deliver_posts([10, 20], 2).await;
+        assert_eq!(follower.unread_total().await, 4);
+        // The workers are paused: the handler alone must update the views.
+        world.pause_workers().await;
+        assert_eq!(walked(&author, "/v1/users/10/followers", 2).await, [1]);
+        for _ in 0..2 {
+            assert_eq!(author.delete("/v1/followers/1").await.ok(), json!({ "follower": false }));
+            assert_eq!(walked(&author, "/v1/users/10/followers", 2).await, [0_u64; 0]);
+            assert_eq!(walked(&author, "/v1/users/1/following", 2).await, [20]);
+            author.get("/v1/me").await.has(json!({ "counters": { "followers": 0 } }));
+            follower.get("/v1/me").await.has(json!({ "counters": { "followings": 1 } }));
+            author.get("/v1/users/1").await.has(json!({ "relation": { "followed_by": false } }));
+            assert_eq!(follower.unread_total().await, 2);
+            assert_eq!(follower.feed_ids().await, ["20-2", "20-1"]);
+            assert_eq!(walked(&follower, &format!("/v1/lists/{list}/authors"), 2).await, [0_u64; 0]);
+        }
+        world.resume_workers();
+        // Nothing keeps the user from following again.
+        follower.put("/v1/following/10").await.has(json!({ "created": true }));
+        assert_eq!(world.follower_count(10).await, 1);
+        for nobody in ["2", "10"] {
+            assert_eq!(author.delete(&format!("/v1/followers/{nobody}")).await.ok(), json!({ "follower": false }));
+        }
+        assert_eq!(author.delete("/v1/followers/0").await.field(), "user");
+        assert_eq!(world.stranger(None).delete("/v1/followers/1").await.refusal(), (401, "Unauthorized"));
+        assert_eq!(walked(&author, "/v1/users/10/followers", 2).await, [1]);
+    });
+}
+
+/// Users 1 to `users`, each of whom follows about 40 % of the others, in no order.
+async fn random_graph(world: &World, users: u64) -> BTreeMap<(u64, u64), String> {
+    let mut edges = BTreeMap::new();
+    for step in 0..users * users {
+        let pair = step * 97 % (users * users);
+        let [follower, author] = [pair / users + 1, pair % users + 1];
+        if follower != author && pair * 2_654_435_761 % 101 < 40 {
+            let followed = world.user(follower).put(&format!("/v1/following/{author}")).await.ok();
+            edges.insert((follower, author), followed["since"].as_str().unwrap().to_owned());
+        }
+    }
+    edges
+}
+
+/// Compares what two users have in common, and the known followers of one of them, with the edges.
+async fn compare_pair(world: &World, edges: &BTreeMap<(u64, u64), String>, [caller, user]: [u64; 2], degraded: bool) {
+    let newest_first = |entries: BTreeSet<(&String, u64)>| -> Vec<Value> {
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        entries.reverse();
+        entries.iter().map(|(since, user)| json!({ "user": user.to_string(), "since": since })).collect()
+    };
+    let follows = |user: u64, author: u64| edges.contains_key(&(user, author));
+    let common = edges.iter().filter(|((follower, author), _)| *follower == user && follows(caller, *author));
+    let common = newest_first(common.map(|((_, author), since)| (since, *author)).collect());
+    let known = edges.iter().filter(|((follower, author), _)| *author == user && follows(caller, *follower));
+    let known = newest_first(known.map(|((follower, _), since)| (since, *follower)).collect());
+    let reader = world.user(caller);
+    for (path, expected) in [("following?common=true", &common), ("followers?known=true", &known)] {
+        let mut items = reader.walk(&format!("/v1/users/{user}/{path}"), 3).await;
+        items.iter_mut().for_each(|item| drop(item.as_object_mut().unwrap().remove("preference")));
+        assert_eq!(items, *expected, "{path} of {user} for {caller}");
+        let page = reader.get(&format!("/v1/users/{user}/{path}&offset=1&limit=2")).await;
+        assert_eq!(page.header("degraded").is_some(), degraded, "{path}");
+        let offset = expected.iter().skip(1).take(2).map(|entry| entry["user"].as_str().unwrap().parse::<u64>().unwrap());
+        assert_eq!(users(&page.items()), offset.collect::<Vec<_>>(), "{path} of {user} for {caller}");
+    }
+    let shown = reader.get(&format!("/v1/users/{user}")).await.ok()["known_followers"].take();
+    let newest: Vec<&Value> = known.iter().take(3).map(|entry| &entry["user"]).collect();
+    assert_eq!(shown, json!({ "count": known.len(), "users": newest }), "{user} for {caller}");
+}
+
+#[test]
+fn common_authors_and_known_followers_are_those_that_the_edges_imply() {
+    world(async |world| {
+        const USERS: u64 = 14;
+        let edges = random_graph(world, USERS).await;
+        world.idle().await;
+        for caller in 1..=USERS {
+            for user in 1..=USERS {
+                compare_pair(world, &edges, [caller, user], false).await;
+            }
+        }
+        world.flush_redis().await;
+        compare_pair(world, &edges, [3, 5], false).await;
+        world.stack.stop_redis(tidemark_local::RedisData::Lose).await.unwrap();
+        compare_pair(world, &edges, [3, 5], true).await;
+        world.stack.start_redis().await.unwrap();
+    });
+}
+
+#[test]
+fn known_followers_past_the_cached_thousand_are_found() {
+    world(async |world| {
+        world.follow_at_once([100, 101], 9).await;
+        world.follow_at_once(1_000..2_100, 9).await;
+        world.follow_at_once([102], 9).await;
+        let caller = world.reader(1, [100, 102, 103, 1_500]).await;
+        world.idle().await;
+        for _ in 0..2 {
+            let known = walked(&caller, "/v1/users/9/followers?known=true", 1).await;
+            assert_eq!((known[0], BTreeSet::from_iter(known)), (102, BTreeSet::from([100, 102, 1_500])));
+        }
+        caller.get("/v1/users/9").await.has(json!({ "known_followers": { "count": 3 } }));
+        world.user(100).delete("/v1/following/9").await.ok();
+        caller.get("/v1/users/9").await.has(json!({ "known_followers": { "count": 2 } }));
+        caller.delete("/v1/following/102").await.ok();
+        assert_eq!(walked(&caller, "/v1/users/9/followers?known=true", 5).await, [1_500]);
+    });
+}
+
+#[test]
+fn entries_have_the_relation_that_the_user_has() {
+    world(async |world| {
+        let caller = world.reader(1, [2, 3, 4]).await;
+        world.follow([3, 6], 1).await;
+        world.follow(1..=6, 9).await;
+        world.user(9).follow([1, 2, 3, 5]).await;
+        let list = caller.post("/v1/lists", &json!({ "name": "Friends" })).await.ok()["id"].clone();
+        let deleted = caller.post("/v1/lists", &json!({ "name": "Others" })).await.ok()["id"].clone();
+        for list in [&list, &deleted] {
+            caller.put(&format!("/v1/lists/{}/authors/3", list.as_str().unwrap())).await.ok();
+        }
+        caller.delete(&format!("/v1/lists/{}", deleted.as_str().unwrap())).await.ok();
+        caller.put("/v1/mutes/4").await.ok();
+        caller.put("/v1/blocks/5").await.ok();
+        world.idle().await;
+        for path in
+            ["/v1/users/9/followers", "/v1/users/9/following", "/v1/users/9/followers?known=true", "/v1/users/1/following"]
+        {
+            let join = if path.contains('?') { '&' } else { '?' };
+            let items = caller.walk(&format!("{path}{join}relation=true"), 2).await;
+            assert!(items.len() >= 3, "{path}: {items:?}");
+            for item in items {
+                let user = caller.get(&format!("/v1/users/{}", item["user"].as_str().unwrap())).await.ok();
+                assert_eq!(item["relation"], user["relation"], "{path}: {}", item["user"]);
+            }
+            let without = caller.get(&format!("{path}{join}relation=false")).await.items();
+            assert!(without.iter().all(|item| item.get("relation").is_none()));
+        }
+        let relation = caller.get("/v1/users/3").await.ok()["relation"].take();
+        assert!(has(&relation, &json!({ "mutual": true, "lists": [list] })), "{relation}");
+        for (path, field) in [
+            ("following?common=1", "common"),
+            ("followers?known=yes", "known"),
+            ("following?relation=", "relation"),
+            ("following?known=true", "known"),
+            ("followers?common=true", "common"),
+            ("followers?known=true&offset=x", "offset"),
+            ("followers?known=true&cursor=x", "cursor"),
+        ] {
+            assert_eq!(caller.get(&format!("/v1/users/9/{path}")).await.field(), field, "{path}");
+        }
     });
 }
 

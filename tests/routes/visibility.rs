@@ -34,6 +34,8 @@ const ROWS: &[Row] = &[
         "DELETE /v1/posts/{post}/read",
         ["403 blocked", r#"200 {"read": false}"#, r#"200 {"read": false}"#, "404 not-found", "404 not-found"],
     ),
+    ("GET /v1/posts/{post}/likes", ["403 blocked", "200", "200", "404 not-found", "404 not-found"]),
+    ("GET /v1/posts/{post}/favorites", ["403 blocked", "200", "200", "404 not-found", "404 not-found"]),
     ("PUT /v1/posts/{post}/like", ["403 blocked", "403 blocked", r#"200 {"liked": true}"#, "404 not-found", "404 not-found"]),
     (
         "PUT /v1/posts/{post}/favorite",
@@ -60,6 +62,7 @@ const ROWS: &[Row] = &[
     (r#"POST /v1/reads {"author": "{author}", "through": 9}"#, [UNCHANGED, UNCHANGED, r#"200 {"changed": 1}"#, "-", UNCHANGED]),
     ("PUT /v1/following/{author}", ["403 blocked", "403 blocked", r#"200 {"created": false}"#, "-", "404 not-found"]),
     ("DELETE /v1/following/{author}", [UNFOLLOWED, UNFOLLOWED, UNFOLLOWED, "-", UNFOLLOWED]),
+    ("DELETE /v1/followers/{user}", [REMOVED, REMOVED, REMOVED, "-", REMOVED]),
     (
         r#"POST /v1/following {"authors": ["{author}"]}"#,
         [REFUSED, REFUSED, r#"200 {"results": [{"following": true}]}"#, "-", r#"200 {"results": [{"error": {"status": 404}}]}"#],
@@ -100,6 +103,7 @@ const UNFAVORITED: &str = r#"200 {"favorited": false}"#;
 const NOT_UNREAD: &str = r#"200 {"unread": 0}"#;
 const UNCHANGED: &str = r#"200 {"changed": 0}"#;
 const UNFOLLOWED: &str = r#"200 {"following": false}"#;
+const REMOVED: &str = r#"200 {"follower": false}"#;
 const REFUSED: &str = r#"200 {"results": [{"error": {"type": "/problems/blocked"}}]}"#;
 const NO_MEMBER: &str = r#"200 {"member": false}"#;
 const MUTED: &str = r#"200 {"muted": true}"#;

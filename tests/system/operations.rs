@@ -84,7 +84,10 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
         0..16 if user != author => follow(callers, rng, model, user, author).await,
         16..18 => follow_many(callers, model, user, users).await,
         18..26 => {
-            caller.delete(&format!("/v1/following/{author}")).await.ok();
+            match rng.random_ratio(1, 4) {
+                true => callers.user(author).delete(&format!("/v1/followers/{user}")).await.ok(),
+                false => caller.delete(&format!("/v1/following/{author}")).await.ok(),
+            };
             model.unfollow(user, author);
         }
         26..46 => publish(callers, rng, model, user).await,
@@ -383,6 +386,13 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
         let counts = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(post_of(item), kind));
         assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
+        for (kind, list) in [(Kind::Like, "likes"), (Kind::Favorite, "favorites")] {
+            let likers = caller.walk(&format!("/v1/posts/{}/{list}", item["id"].as_str().unwrap()), page).await;
+            let likers: Vec<u64> = likers.iter().map(|liker| liker["user"].as_str().unwrap().parse().unwrap()).collect();
+            let expected = model.likers(user, post_of(item), kind);
+            assert_eq!(likers.len(), expected.len(), "seed {seed}, {list} of {} for {user}: {likers:?}", item["id"]);
+            assert_eq!(BTreeSet::from_iter(likers), expected, "seed {seed}, {list} of {} for {user}", item["id"]);
+        }
         assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
         assert_items(&[post], model, user, seed);
     }

@@ -17,6 +17,11 @@ const READER: u64 = 1;
 const FOLLOWED: u64 = 100;
 const AUTHORS: u64 = 250;
 
+/// An author with so many followers that Redis does not have all of them, and a post that some of them like.
+const BIG_AUTHOR: u64 = 400;
+const FOLLOWERS: std::ops::Range<u64> = 10_000..11_100;
+const LIKERS: u64 = 110;
+
 /// Read units, write units and Redis commands.
 type Cost = [f64; 3];
 
@@ -62,6 +67,12 @@ fn requests() -> Vec<Row> {
         ("a timeline", "/v1/authors/100/posts?limit=100"),
         ("counters", "/v1/users/100/counters"),
         ("a page of followers", "/v1/users/100/followers?limit=100"),
+        ("a page of followers with relations", "/v1/users/400/followers?relation=true&limit=100"),
+        ("a page of known followers of a big author", "/v1/users/400/followers?known=true&limit=100"),
+        ("a page of common authors", "/v1/users/10001/following?common=true&limit=100"),
+        ("a user", "/v1/users/100"),
+        ("a user who is a big author", "/v1/users/400"),
+        ("a page of likers", "/v1/posts/400-1/likes?limit=100"),
     ] {
         row(name, 1, Box::new(move |_| format!("GET {path}")));
     }
@@ -120,7 +131,14 @@ fn a_token_costs_what_the_page_says() {
         .await;
         for from in [100, 150] {
             reader.post("/v1/following", &json!({ "authors": ids(from) })).await.ok();
+            world.user(FOLLOWERS.start + 1).post("/v1/following", &json!({ "authors": ids(from + 50) })).await.ok();
         }
+        world.follow_at_once(FOLLOWERS, BIG_AUTHOR).await;
+        world.user(BIG_AUTHOR).publish("liked").await;
+        at_once(8, FOLLOWERS.take(LIKERS as usize), async |liker| {
+            world.user(liker).put(&format!("/v1/posts/{BIG_AUTHOR}-1/like")).await.ok();
+        })
+        .await;
         world.idle().await;
         let sent = async |reader: &User, request: String| {
             let response = reader.request(&request).await;

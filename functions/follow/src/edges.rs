@@ -6,7 +6,9 @@ use tidemark::{
     facts::Followed,
     http::{
         Kind, Problem, Request, Response,
-        bodies::{Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollowing},
+        bodies::{
+            Blocked, FollowManyRequest, FollowRequest, FollowResult, FollowResults, Following, Muted, NotFollower, NotFollowing,
+        },
     },
 };
 
@@ -24,6 +26,13 @@ pub(crate) async fn unfollow(app: &App, request: &Request) -> Result<Response, P
     let caller = request.caller()?;
     app.following.unfollow(caller, request.parameter("author")?).await?;
     Ok(Response::json(200, &NotFollowing { following: false }))
+}
+
+/// `DELETE /v1/followers/{user}`.
+pub(crate) async fn remove_follower(app: &App, request: &Request) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    app.following.remove_follower(caller, request.parameter("user")?).await?;
+    Ok(Response::json(200, &NotFollower { follower: false }))
 }
 
 /// `POST /v1/following`.

@@ -51,12 +51,20 @@ routes!(|app: &App, request| [
             .returns::<FollowResults>("One result for each author, in the order of the request."),
     ),
     (
+        "DELETE /v1/followers/{user}",
+        Policy::takes(Budget::Follows),
+        edges::remove_follower(app, &request),
+        operation("relations", "removeFollower", "End the follow of a user who follows the caller")
+            .describe("It is an unfollow by that user, who is not told. The user may follow the caller again.")
+            .returns::<NotFollower>("The user does not follow the caller. The response is the same if there was no follow."),
+    ),
+    (
         "GET /v1/users/{user}/following",
         Policy::takes(Budget::Reads),
         lists::page(app, &request, List::Following),
         operation("relations", "listFollowing", "List the authors that a user follows, newest first")
             .returns::<RelationPage>("A page.")
-            .parameters(["profiles"])
+            .parameters(["common", "relation", "profiles"])
             .page()
             .parameters(["offset"]),
     ),
@@ -67,7 +75,7 @@ routes!(|app: &App, request| [
         operation("relations", "listFollowers", "List a user's followers, newest first")
             .describe("The list is complete for any number of followers.")
             .returns::<RelationPage>("A page.")
-            .parameters(["profiles"])
+            .parameters(["known", "relation", "profiles"])
             .page()
             .parameters(["offset"]),
     ),

@@ -23,21 +23,30 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
         (Some(offset), None) => Start::Offset(offset),
         (None, below) => Start::Below(below),
     };
-    let profiles = request.wants_profiles()?;
+    let (profiles, with_relation) = (request.wants_profiles()?, request.flag("relation")?);
     let list = list(user);
-    let found = app.relations.page(caller, list, start, page.limit).await?;
+    let followed_only = request.flag(match list {
+        List::Following(_) => "common",
+        List::Followers(_) => "known",
+    })?;
+    let found = match followed_only {
+        true => app.relations.page_of_followed(caller, list, start, page.limit).await?,
+        false => app.relations.page(caller, list, start, page.limit).await?,
+    };
+    let users: Vec<UserId> = found.items.iter().map(|relation| relation.user).collect();
     // Preferences are private: only the caller's own list shows them.
     let preferences = match list {
-        List::Following(user) if user == caller => {
-            let authors: Vec<UserId> = found.items.iter().map(|relation| relation.user).collect();
-            Some(app.following.preferences(caller, &authors).await?)
-        }
+        List::Following(user) if user == caller => Some(app.following.preferences(caller, &users).await?),
         List::Following(_) | List::Followers(_) => None,
     };
+    let relations = match with_relation {
+        true => Some(app.relations.relations_to(caller, &users).await?),
+        false => None,
+    };
     let entry = |relation: &Relation| RelationEntry {
-        user: relation.user,
-        since: relation.since,
         preference: preferences.as_ref().map(|of| of.get(&relation.user).copied().unwrap_or_default()),
+        relation: relations.as_ref().map(|of| of.get(&relation.user).cloned().unwrap_or_default().into()),
+        ..RelationEntry::from(*relation)
     };
     let items = found.items.iter().map(entry).collect();
     Ok(rendered(app, request, items, found.next, profiles).await?.degraded(found.degraded))
@@ -55,8 +64,7 @@ pub(crate) async fn hidden(app: &App, request: &Request, hiding: Hiding) -> Resu
 pub(crate) async fn listed(app: &App, request: &Request, page: &Page, mut items: Vec<Relation>) -> Result<Response, Problem> {
     let profiles = request.wants_profiles()?;
     let next = page.cut(&mut items);
-    let entry = |Relation { user, since }: Relation| RelationEntry { user, since, preference: None };
-    rendered(app, request, items.into_iter().map(entry).collect(), next, profiles).await
+    rendered(app, request, items.into_iter().map(RelationEntry::from).collect(), next, profiles).await
 }
 
 async fn rendered(

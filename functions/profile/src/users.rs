@@ -6,9 +6,8 @@ use tidemark::{
     facts::ProfileSet,
     http::{
         Kind, Problem, Request, Response,
-        bodies::{Me, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
+        bodies::{KnownFollowers, Me, Profile, ProfileRequest, User, UserEntry, Users},
     },
-    relations::Directions,
 };
 use tidemark_legacy::rollout;
 
@@ -16,9 +15,10 @@ const MAX_USERS: usize = 100;
 
 pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem> {
     let id = request.caller()?;
-    let profile = app.people.profile(id).await?.map(Profile::from);
+    let (profile, (counters, degraded)) = futures::try_join!(app.people.profile(id), app.relations.counters(id, id))?;
     let rollout = if rollout::is_on(&app.settings.legacy, id) { "on" } else { "off" };
-    Ok(Response::json(200, &Me { id, profile, rollout }))
+    let body = Me { id, profile: profile.map(Profile::from), counters: counters.into(), rollout };
+    Ok(Response::json(200, &body).degraded(degraded))
 }
 
 pub(crate) async fn set(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -40,7 +40,8 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Proble
 
 pub(crate) async fn by_handle(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let handle: Handle = request.parameter("handle")?;
+    let handle = Handle::mentioned(&request.parameter::<String>("handle")?);
+    let handle = handle.map_err(|error| Problem::invalid("handle", error.to_string()))?;
     let found = app.stores.facts.user_of_handle(&handle).await?.ok_or_else(|| Problem::not_found(format!("no user {handle}")))?;
     user(app, caller, found).await
 }
@@ -56,20 +57,21 @@ pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Probl
 
 async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem> {
     let users = [id];
-    let (profile, (counts, degraded), status, edges) = futures::try_join!(
+    let (profile, (counts, without_counts), mut relations, (known, without_list)) = futures::try_join!(
         app.people.profile(id),
         app.relations.counters(caller, id),
-        app.relations.status(caller, &users, Directions::Both),
-        app.stores.facts.edges(caller, &users)
+        app.relations.relations_to(caller, &users),
+        app.relations.known_followers(caller, id)
     )?;
-    let status = status.get(&id).copied().unwrap_or_default();
-    let relation = UserRelation {
-        following: status.following,
-        followed_by: status.followed_by,
-        mutual: status.following && status.followed_by,
-        muted: edges.get(&id).is_some_and(|edge| edge.muted.is_some()),
-        blocked: edges.get(&id).is_some_and(|edge| edge.blocked.is_some()),
+    let known_followers = KnownFollowers::from(known);
+    let cards = app.people.cards(known_followers.users.iter().copied().collect(), None).await?;
+    let body = User {
+        id,
+        profile: profile.map(Profile::from),
+        counters: counts.into(),
+        relation: relations.remove(&id).unwrap_or_default().into(),
+        known_followers,
+        profiles: cards.of.into(),
     };
-    let body = User { id, profile: profile.map(Profile::from), counters: counts.into(), relation };
-    Ok(Response::json(200, &body).degraded(degraded))
+    Ok(Response::json(200, &body).degraded(without_counts || without_list || cards.degraded))
 }

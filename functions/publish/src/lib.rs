@@ -83,6 +83,30 @@ routes!(|app: &App, request| [
             .responds("404", "NotFound"),
     ),
     (
+        "GET /v1/posts/{post}/likes",
+        Policy::takes(Budget::Reads),
+        posts::likers(app, &request, Reaction::Like),
+        operation("posts", "listLikes", "List the users who like a post, newest first")
+            .describe("As many as `likes` of the post, less the users in a block with the caller.")
+            .returns::<RelationPage>("A page. `since` is the time of the like.")
+            .refuses(Kind::Blocked, "the author blocks the caller")
+            .responds("404", "NotFound")
+            .parameters(["profiles"])
+            .page(),
+    ),
+    (
+        "GET /v1/posts/{post}/favorites",
+        Policy::takes(Budget::Reads),
+        posts::likers(app, &request, Reaction::Favorite),
+        operation("posts", "listFavorites", "List the users who have a post as a favorite, newest first")
+            .describe("As many as `favorites` of the post, less the users in a block with the caller.")
+            .returns::<RelationPage>("A page. `since` is the time of the favorite.")
+            .refuses(Kind::Blocked, "the author blocks the caller")
+            .responds("404", "NotFound")
+            .parameters(["profiles"])
+            .page(),
+    ),
+    (
         "PUT /v1/posts/{post}/like",
         Policy::takes(Budget::Reactions),
         posts::react(app, &request, Reaction::Like),

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use tidemark::{
     App, PostChange,
-    domain::{self, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
+    domain::{self, Cursor, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
     facts::Published,
-    http::{Kind, Problem, Request, Response, bodies::*},
+    http::{Kind, Page, Problem, Request, Response, bodies::*},
     reader::{FeedItem, MOST_TEXT, PostDetails},
 };
 
@@ -139,6 +139,21 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction) -> R
         Reaction::Like => Response::json(200, &Liked { liked: given }),
         Reaction::Favorite => Response::json(200, &Favorited { favorited: given }),
     })
+}
+
+/// `GET /v1/posts/{post}/likes` and `…/favorites`.
+pub(crate) async fn likers(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let id: PostId = request.parameter("post")?;
+    let page = Page::of(request)?;
+    let (before, profiles) = (page.below_relation()?, request.wants_profiles()?);
+    let found = app.readers.likers_page(caller, id, reaction, before, page.limit).await?;
+    let found = found.map_err(|withheld| Problem::withheld(withheld, id))?;
+    let items: Vec<RelationEntry> = found.items.into_iter().map(RelationEntry::from).collect();
+    let (profiles, degraded) = app.profiles(profiles, &items, None).await?;
+    let next = found.next.map(Cursor::Relation);
+    let response = Page::response(request, next, |next_cursor| RelationPage { items, next_cursor, profiles });
+    Ok(response.degraded(degraded))
 }
 
 /// `GET /v1/posts/{post}/delivery`.

@@ -151,7 +151,7 @@ impl Demand {
         let pulled = publishes * inputs.live * followers.average(|n| if n < inputs.pull_threshold { 0.0 } else { n });
         let followers_rru = 23.0 * pushed / 1_000.0;
         let rebuilds = feeds * inputs.rebuilds * REBUILD_RRU * inputs.following;
-        // A mark costs 3 RRU and 1 WRU (docs/deployment.md). Likes and follows are transactions of four items.
+        // A mark costs 3 RRU and 1 WRU (docs/deployment.md). Likes and follows are transactions of five items.
         let publish_rru = of_publishes(&|cost| cost.rru);
         // A walk a day over the users with keys in Redis.
         let walk = live * (WALK_RRU[0] + WALK_RRU[1] * inputs.following) / DAY;
@@ -164,7 +164,7 @@ impl Demand {
             followers_rru,
             posts_rru: publish_rru - followers_rru + rebuilds,
             rru: publish_rru + rebuilds + 2.0 * pulled + 3.0 * (marks + likes) + 6.0 * follows + walk,
-            wru: of_publishes(&|cost| cost.wru) + marks + 8.0 * likes + 10.0 * follows,
+            wru: of_publishes(&|cost| cost.wru) + marks + 10.0 * likes + 10.0 * follows,
             posts_wru: of_publishes(&|cost| cost.wru),
             memory: live * measured.view_bytes.at(inputs.following) + posts,
             inputs: inputs.clone(),

@@ -171,8 +171,8 @@ mod tests {
         // 450,000 requests, 30,000 events and 30,000 of the projector; 4,500 and 3,000 GB-seconds.
         assert!((dollars("Lambda") - (0.51 * 0.20 + 7_500.0 * 0.0000133334)).abs() < 1e-6);
         assert!((dollars("SQS") - 0.045).abs() < 1e-6, "30,000 sends, receives and deletes each");
-        // A post is 13 WRU and 36.023 RRU, a mark 1 and 3, a like 8 and 3, a follow 10 and 6, a walk 56.3 RRU.
-        let units = 30_000.0 * ((13.0 + 2.0 + 8.0 + 10.0) * 0.625 + (36.023 + 9.0 + 6.0 + 56.3) * 0.125) / 1e6;
+        // A post is 13 WRU and 36.023 RRU, a mark 1 and 3, a like 10 and 3, a follow 10 and 6, a walk 56.3 RRU.
+        let units = 30_000.0 * ((13.0 + 2.0 + 10.0 + 10.0) * 0.625 + (36.023 + 9.0 + 6.0 + 56.3) * 0.125) / 1e6;
         assert!((dollars("DynamoDB, units") - units).abs() < 1e-3, "{} instead of {units}", dollars("DynamoDB, units"));
         assert!((dollars("ElastiCache") - 37.376).abs() < 1e-6);
     }

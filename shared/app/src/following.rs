@@ -119,6 +119,14 @@ impl Following {
         self.sync.edges(caller, tombstone.as_slice()).await
     }
 
+    /// Ends the follow of a user who follows the caller, if there is one. The user is not told.
+    pub async fn remove_follower(&self, caller: UserId, follower: UserId) -> Result<()> {
+        self.unfollow(follower, caller).await?;
+        // The unfollow notes a change of the follower only.
+        logged!(self.stores.views.note_change(caller).await, "the caller may see the follow for a second", %follower);
+        Ok(())
+    }
+
     /// Mutes or blocks a user, or ends that. A refused request changes nothing. Parallel requests may exceed the limit.
     pub async fn hide(&self, caller: UserId, user: UserId, hiding: Hiding, hidden: bool) -> Result<Hide> {
         let (facts, now) = (&self.stores.facts, self.stores.clock.now());

@@ -19,6 +19,11 @@ impl Blocks {
     pub fn standing(self) -> Standing {
         if self.by_author { Standing::Blocked } else { Standing::Open }
     }
+
+    /// Whether one of the two blocks the other. Then neither is shown to the other among those who reacted to a post.
+    pub fn are_apart(self) -> bool {
+        self.by_author || self.by_user
+    }
 }
 
 /// What decides about all posts of an author for one user.
@@ -69,7 +74,7 @@ pub fn may_see_author(standing: Standing) -> Seen<()> {
 /// Returns whether a user may react to a post. A reaction that stands may always be taken back.
 pub fn may_react(post: PostState, blocks: Blocks) -> Seen<()> {
     may_see(post, blocks.standing())?;
-    if blocks.by_user { Err(Withheld::Blocked) } else { Ok(()) }
+    if blocks.are_apart() { Err(Withheld::Blocked) } else { Ok(()) }
 }
 
 /// Leaves out the posts of a list that a user may not see. `standing` returns the user's standing with an author.
@@ -109,6 +114,7 @@ mod tests {
                 assert_eq!(may_see(PostState::Gone, standing), Err(Withheld::Gone));
                 assert_eq!(may_react(PostState::Gone, blocks), Err(Withheld::Gone));
                 let (blocked, apart) = (Err(Withheld::Blocked), by_author || by_user);
+                assert_eq!(blocks.are_apart(), apart);
                 assert_eq!(may_see_author(standing), if by_author { blocked } else { Ok(()) }, "{blocks:?}");
                 assert_eq!(may_see(PostState::Live, standing), may_see_author(standing));
                 assert_eq!(may_react(PostState::Live, blocks), if apart { blocked } else { Ok(()) }, "{blocks:?}");

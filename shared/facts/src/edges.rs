@@ -202,10 +202,15 @@ impl Facts {
 
     /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
     pub async fn live_pairs(&self, pairs: &[(UserId, UserId)]) -> Result<HashSet<(UserId, UserId)>> {
+        Ok(self.live_edges(pairs).await?.into_iter().map(|edge| (edge.user, edge.author)).collect())
+    }
+
+    /// Returns the live edges of these pairs (follower, followee), in any order.
+    pub async fn live_edges(&self, pairs: &[(UserId, UserId)]) -> Result<Vec<Edge>> {
         let keys = distinct(pairs).into_iter().map(|(user, author)| schema::edge(user, author)).collect();
         let items = self.get("live", &self.tables.following, keys).await?;
         let edges: Vec<Edge> = items.into_iter().map(read_edge).collect::<Result<_, _>>()?;
-        Ok(edges.into_iter().filter(|edge| edge.following).map(|edge| (edge.user, edge.author)).collect())
+        Ok(edges.into_iter().filter(|edge| edge.following).collect())
     }
 
     /// Returns the exact number of followed authors.

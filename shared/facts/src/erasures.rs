@@ -183,7 +183,7 @@ impl Facts {
         Ok(items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect())
     }
 
-    /// Removes a user's reactions to an author whose posts are all deleted. The counts of the posts stay.
+    /// Removes a user's reactions to an author whose posts are all deleted. The counts and the entries of the posts stay.
     pub async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<()> {
         let given =
             |reaction, seqs: Vec<u64>| seqs.into_iter().map(move |seq| schema::reacted(user, reaction, PostId::new(author, seq)));
@@ -269,9 +269,14 @@ impl Facts {
         self.delete_all(&self.tables.posts, items.iter().map(schema::windowed_key).collect()).await
     }
 
-    /// Removes at most `limit` counts of reactions in each shard, and returns how many there were.
+    /// Whether there are entries of users who have reacted to posts of an author.
+    pub async fn has_likers(&self, author: UserId) -> Result<bool> {
+        Ok(!self.of_shards("has_likers", author, schema::LIKERS, 1).await?.is_empty())
+    }
+
+    /// Removes at most `limit` counts and entries of reactions in each shard, and returns how many there were.
     pub async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize> {
-        let items = self.of_shards("remove_reaction_counts", user, schema::COUNTS, limit).await?;
+        let items = self.of_shards("remove_reaction_counts", user, schema::LIKERS_AND_COUNTS, limit).await?;
         let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
         self.delete_all(&self.tables.reactions, keys).await
     }

@@ -12,6 +12,7 @@ pub mod heads;
 pub mod item;
 mod lists;
 mod lookup;
+mod merge;
 pub mod notices;
 mod outage;
 pub mod people;

@@ -108,7 +108,7 @@ fn profile_item(profile: &Profile) -> Item {
 
 pub fn read_profile(item: Item) -> Result<Profile> {
     read(item, |ProfileItem { user, version, name, updated_at, handle, picture, bio, data }| {
-        let handle = handle.map(|handle| handle.parse()).transpose().map_err(|_| ProfileItem::handle)?;
+        let handle = handle.map(|handle| Handle::stored(&handle).ok_or(ProfileItem::handle)).transpose()?;
         let content = ProfileContent { card: Card { name, handle, picture }, bio, data };
         Ok(Profile { user: user.into(), version, content, updated_at: Timestamp::from_ms(updated_at) })
     })

@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 
+use futures::FutureExt;
 use tidemark_domain::{
-    Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Seen, Standing, Timestamp,
-    UserId, Withheld, ids::SHARDS, visibility::may_react,
+    Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Relation, Seen, Seq,
+    Standing, Timestamp, UserId, Withheld, ids::SHARDS, visibility::may_react,
 };
 
 use super::{
     Facts, Result, attempts, distinct,
     item::{Attribute, Bits, Count, Item, encode, string},
+    merge::{Part, merged},
     post_items::read_post,
     read,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
-    write::{Write, absent, below, is, present, queried, still_number},
+    unavailable,
+    write::{Write, absent, below, between, is, only, present, queried, still, still_number},
 };
 
 impl Facts {
@@ -42,7 +45,10 @@ impl Facts {
             attempts.next().await?;
             let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
             let posts = (self.tables.posts.as_str(), vec![schema::post(post)]);
-            let [mut reactions, mut posts] = self.batch_get("react", [reactions, posts]).await?;
+            // Only the entry of a reaction knows its time.
+            let entry = if given { vec![] } else { vec![schema::reacted(user, reaction, post)] };
+            let entries = (self.tables.reacted.as_str(), entry);
+            let [mut reactions, mut posts, mut entries] = self.batch_get("react", [reactions, posts, entries]).await?;
             let found = posts.pop().map(read_post).transpose()?;
             let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
             let (known, blocks) = known.unwrap_or_default();
@@ -58,8 +64,8 @@ impl Facts {
             }
             let Some(next) = next else { return Ok(Ok(known)) };
             // Otherwise another device of the user, another user of the same shard, or a block has been first.
-            let at = given.then_some(now);
-            if self.transact("react", self.reaction_writes(user, post, &next, blocks, reaction, at)).await?.is_ok() {
+            let entry = if given { Entry::New(now) } else { Entry::Old(entries.pop()) };
+            if self.transact("react", self.reaction_writes(user, post, &next, blocks, reaction, entry)?).await?.is_ok() {
                 return Ok(Ok(next));
             }
         }
@@ -67,9 +73,42 @@ impl Facts {
 
     /// Returns the standings of the user with these authors. Those that are open may be left out.
     pub async fn standings(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Standing>> {
-        let keys = distinct(authors).into_iter().map(|author| schema::reaction(user, author)).collect();
-        let items = self.get("standings", &self.tables.reactions, keys).await?;
-        items.into_iter().map(|item| read_item(item).map(|(_, author, _, blocks)| (author, blocks.standing()))).collect()
+        let blocks = self.blocks_between(user, authors).await?.into_iter();
+        Ok(blocks.map(|(author, blocks)| (author, blocks.standing())).collect())
+    }
+
+    /// Returns the blocks between the user and these others. Those without a block may be left out.
+    pub async fn blocks_between(&self, user: UserId, others: &[UserId]) -> Result<HashMap<UserId, Blocks>> {
+        let keys = distinct(others).into_iter().map(|other| schema::reaction(user, other)).collect();
+        let items = self.get("blocks_between", &self.tables.reactions, keys).await?;
+        items.into_iter().map(|item| read_item(item).map(|(_, other, _, blocks)| (other, blocks))).collect()
+    }
+
+    /// Returns at most `limit` users who have reacted to a post, and when, below `before`, newest first.
+    pub async fn likers(
+        &self,
+        post: PostId,
+        reaction: Reaction,
+        before: Option<Relation>,
+        limit: usize,
+    ) -> Result<Vec<Relation>> {
+        let load = |shard, before: Option<Relation>, limit| {
+            let first = schema::likers(post.seq, reaction);
+            let end = before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
+            let partition = is(ReactionItem::shard, string(schema::follower_shard(post.author, shard)));
+            // One more, because the bounds are inclusive.
+            let range = between(ReactionItem::item, string(&first), string(format!("{first}{end}")));
+            let query = self.query(&self.tables.reactions, [partition, range]).consistent_read(true);
+            let query = only(query, &[ReactionItem::shard, ReactionItem::item]).scan_index_forward(false).limit(limit + 1);
+            async move {
+                let response = query.send().await.map_err(|error| unavailable("likers", error))?;
+                let entries = response.items().iter().map(|item| Ok(read_liker(item)?.2)).collect::<Result<Vec<_>>>()?;
+                let entries = entries.into_iter().filter(|entry| before.is_none_or(|before| *entry < before)).collect();
+                Ok(Part { entries, is_last: response.last_evaluated_key().is_none() })
+            }
+            .boxed()
+        };
+        merged(before, limit, load).await
     }
 
     /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
@@ -110,15 +149,20 @@ impl Facts {
         let mut attempts = attempts("unreact");
         loop {
             attempts.next().await?;
-            let item = self.get_one("unreact", &self.tables.reactions, schema::reaction(user, post.author)).await?;
-            let known = item.map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
+            let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
+            let entries = (self.tables.reacted.as_str(), vec![schema::reacted(user, reaction, post)]);
+            let [mut reactions, mut entries] = self.batch_get("unreact", [reactions, entries]).await?;
+            let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
             let (known, blocks) = known.unwrap_or_default();
             let Some(next) = known.changed(post.seq, reaction, false) else {
-                // The list of reactions may still have it.
-                let listed = Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post));
-                return self.send("unreact", listed).await.map(drop);
+                // The lists of reactions may still have it.
+                let entries = self.entry_writes(user, post, reaction, Entry::Old(entries.pop()))?;
+                if self.send_all("unreact", entries).await? {
+                    return Ok(());
+                }
+                continue;
             };
-            let mut writes = self.reaction_writes(user, post, &next, blocks, reaction, None);
+            let mut writes = self.reaction_writes(user, post, &next, blocks, reaction, Entry::Old(entries.pop()))?;
             if next.liked.is_empty() && next.favorited.is_empty() && blocks == Blocks::default() {
                 // Nothing would find an empty state, so it is deleted.
                 let item = Write::delete(&self.tables.reactions, schema::reaction(user, post.author));
@@ -152,8 +196,8 @@ impl Facts {
         state: &ReactionState,
         blocks: Blocks,
         reaction: Reaction,
-        given_at: Option<Timestamp>,
-    ) -> Vec<Write> {
+        entry: Entry,
+    ) -> Result<Vec<Write>> {
         let reactions = &self.tables.reactions;
         let item = ReactionItem {
             shard: schema::follower_shard(post.author, user.shard()),
@@ -167,23 +211,50 @@ impl Facts {
         let version = still_number(ReactionItem::version, state.version.saturating_sub(1));
         let still = |attribute, is_set: bool| if is_set { present(attribute) } else { absent(attribute) };
         let count = |key| {
-            let change = if given_at.is_some() { 1 } else { -1 };
+            let change = if matches!(entry, Entry::New(_)) { 1 } else { -1 };
             Write::update(reactions, key).add(counted(reaction), change).add(ReactionCountsItem::changes, 1)
         };
-        let by_time = match given_at {
-            Some(at) => Write::put(&self.tables.reacted, schema::reacted_item(user, reaction, FeedKey { at, post })),
-            None => Write::delete(&self.tables.reacted, schema::reacted(user, reaction, post)),
-        };
-        vec![
+        let mut writes = vec![
             Write::put(reactions, encode(&item))
                 .when(version)
                 .when(still(ReactionItem::blocked, blocks.by_author))
                 .when(still(ReactionItem::blocks, blocks.by_user)),
             count(schema::post_reactions(post, user.shard())),
             count(schema::author_reactions(post.author, user.shard())),
-            by_time,
-        ]
+        ];
+        writes.extend(self.entry_writes(user, post, reaction, entry)?);
+        Ok(writes)
     }
+
+    /// The writes of a reaction's entries among those of the user and among those of the post, or of their removal. A
+    /// removal requires that the user's entry is still the one that was read, because the other one has its time.
+    fn entry_writes(&self, user: UserId, post: PostId, reaction: Reaction, entry: Entry) -> Result<Vec<Write>> {
+        let (reactions, reacted) = (&self.tables.reactions, &self.tables.reacted);
+        let of_post = |since| schema::liker(post, reaction, Relation { since, user });
+        let old = match entry {
+            Entry::New(at) => {
+                let of_user = schema::reacted_item(user, reaction, FeedKey { at, post });
+                return Ok(vec![Write::put(reacted, of_user), Write::put(reactions, of_post(at))]);
+            }
+            Entry::Old(item) => item,
+        };
+        let removed = Write::delete(reacted, schema::reacted(user, reaction, post));
+        let removed = removed.when(still(ReactedItem::at, old.as_ref().and_then(|item| ReactedItem::at.of(item)).cloned()));
+        let Some(item) = old else { return Ok(vec![removed]) };
+        let at = ReactedItem::at.parsed(&item, schema::reaction_of)?.at;
+        Ok(vec![removed, Write::delete(reactions, of_post(at))])
+    }
+}
+
+/// The entries of a reaction that is given at this time, or those of one that is removed, by the user's entry.
+enum Entry {
+    New(Timestamp),
+    Old(Option<Item>),
+}
+
+/// The post's number, the reaction, the time and the user of an entry among those of a post.
+pub fn read_liker(item: &Item) -> Result<(Seq, Reaction, Relation)> {
+    ReactionItem::item.parsed(item, schema::liker_of)
 }
 
 /// The count of a reaction.

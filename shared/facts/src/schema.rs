@@ -18,6 +18,7 @@
 //! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N, `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
 //! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
+//! | reactions | `shard` S, `item` S `<like or favorite>#<seq>#<ms>#<user>` | a user of that shard who has reacted to a post, deleted or not, at this time, which is that of the entry in `reacted` | | react, reconcile |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](tidemark_domain::PlatformHead::encode_live)) | notice, reconcile |
 //! | notices | `platform` N, `item` S `notice#<seq>` | notice; absent when deleted, and some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
 //! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate, reconcile |
@@ -42,8 +43,8 @@
 //! - for a read state of notices, the state, the counters of the slots that changed and, for the last ones, the
 //!   idempotency record;
 //! - for a new list, the lists and idempotency record;
-//! - for a reaction, the reaction, its two counts, which lie in one partition, and its entry by time; a given reaction
-//!   requires that its item has no block;
+//! - for a reaction, the reaction, its two counts and its entry among those of the post, which lie in one partition, and
+//!   its entry among those of the user; a given reaction requires that its item has no block;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.

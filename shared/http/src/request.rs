@@ -236,10 +236,20 @@ impl Request {
 
     /// `?profiles=true|false`. The default is true.
     pub fn wants_profiles(&self) -> Result<bool, Problem> {
-        match self.query("profiles") {
-            None | Some("true") => Ok(true),
-            Some("false") => Ok(false),
-            Some(_) => Err(Problem::invalid("profiles", "must be true or false")),
+        Ok(self.choice("profiles")?.unwrap_or(true))
+    }
+
+    /// A query parameter that is `true` or `false`. The default is false.
+    pub fn flag(&self, name: &str) -> Result<bool, Problem> {
+        Ok(self.choice(name)?.unwrap_or(false))
+    }
+
+    fn choice(&self, name: &str) -> Result<Option<bool>, Problem> {
+        match self.query(name) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(Problem::invalid(name, "must be true or false")),
         }
     }
 

@@ -42,7 +42,7 @@ pub use progress::Progress;
 pub use reactions::KnownReactions;
 pub use readers::Marks;
 pub use redis_link::{IamLogin, RedisOptions};
-pub use relations::{FOLLOWERS_CAP, List, ListSlice, Start};
+pub use relations::{Among, FOLLOWERS_CAP, List, ListSlice, Start};
 pub use users::USERS_PER_CALL;
 pub use view::{Begun, Delivered, Gate, NEWEST, Ranked, Rebuild, Seed, View};
 

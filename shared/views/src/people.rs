@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
-use tidemark_domain::{Card, Profile, UserId};
+use tidemark_domain::{Card, Handle, Profile, UserId};
 
 use super::{
     Result, keys,
@@ -87,7 +87,7 @@ pub fn decode(bytes: &[u8]) -> Option<CardVersion> {
         String::from_utf8(text.to_vec()).ok()
     };
     let (name, handle, picture) = (next()?, next()?, next()?);
-    let handle = (!handle.is_empty()).then(|| handle.parse()).transpose().ok()?;
+    let handle = if handle.is_empty() { None } else { Some(Handle::stored(&handle)?) };
     Some(CardVersion { version, card: Some(Card { name, handle, picture: Some(picture).filter(|picture| !picture.is_empty()) }) })
 }
 

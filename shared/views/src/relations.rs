@@ -1,5 +1,7 @@
 //! Cached relation lists and counters.
 
+use std::collections::HashMap;
+
 use redis::{Cmd, ToRedisArgs, Value};
 use redis_link::{Bundle, Consistency, Epoch};
 use tidemark_domain::{Counters, Edge, Relation, Timestamp, UserId, feed::author_prefix};
@@ -33,6 +35,14 @@ pub struct ListSlice {
     pub rest: Option<Start>,
 }
 
+/// The users among some who are in a cached list, with their times.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Among {
+    pub found: HashMap<UserId, Timestamp>,
+    /// Whether the cached list has all entries. If not, the others may be in the facts.
+    pub is_complete: bool,
+}
+
 /// The newest followers that a cached list contains. Older pages come from the facts.
 pub const FOLLOWERS_CAP: usize = 1_000;
 
@@ -63,6 +73,17 @@ impl Views {
             return Ok(Some(slice));
         }
         self.read_slice(list, start, limit, Consistency::Strong).await
+    }
+
+    /// Returns those of these users who are in a cached list; `None` if it is not cached. As old as [`Self::list_slice`].
+    pub async fn among(&self, caller: UserId, list: List, users: &[UserId]) -> Result<Option<Among>> {
+        let (List::Following(owner) | List::Followers(owner)) = list;
+        if self.may_be_old(caller, owner).await
+            && let Some(among) = self.read_among(list, users, Consistency::Eventual).await?
+        {
+            return Ok(Some(among));
+        }
+        self.read_among(list, users, Consistency::Strong).await
     }
 
     /// Takes the lease for filling a list. A later lease and a change of the list take it away.
@@ -129,6 +150,25 @@ impl Views {
 }
 
 impl Views {
+    async fn read_among(&self, list: List, users: &[UserId], consistency: Consistency) -> Result<Option<Among>> {
+        let [key, ..] = keys::list(list);
+        // The marker is the lowest member.
+        let mut commands = vec![range(&key, (0, 0))];
+        if !users.is_empty() {
+            let members: Vec<_> = users.iter().map(|user| author_prefix(*user)).collect();
+            commands.push(redis::cmd("ZMSCORE").arg(&key).arg(members).take());
+        }
+        let (responses, epoch): (Vec<Value>, _) = self.together("among", commands, consistency).await?;
+        let mut responses = responses.into_iter();
+        let Some(low) = low_of(responses.next(), epoch)? else { return Ok(None) };
+        let scores: Vec<Option<f64>> = match responses.next() {
+            Some(scores) => redis::from_redis_value(scores).map_err(|_| damaged(LIST))?,
+            None => Vec::new(),
+        };
+        let found = users.iter().zip(scores).filter_map(|(user, score)| Some((*user, Timestamp::from_ms(score? as u64))));
+        Ok(Some(Among { found: found.collect(), is_complete: low == 0.0 }))
+    }
+
     async fn read_slice(&self, list: List, start: Start, limit: usize, consistency: Consistency) -> Result<Option<ListSlice>> {
         let [key, ..] = keys::list(list);
         // The marker is the lowest member.
@@ -146,12 +186,12 @@ impl Views {
                 commands.push(range(&key, (offset, last, "REV")));
             }
         }
-        let (mut responses, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
-        let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(responses.remove(0)).map_err(|_| damaged(LIST))?;
-        let Some((_, low)) = lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)) else { return Ok(None) };
+        let (responses, epoch): (Vec<Value>, _) = self.together("list", commands, consistency).await?;
+        let mut responses = responses.into_iter();
+        let Some(low) = low_of(responses.next(), epoch)? else { return Ok(None) };
         let mut items = Vec::new();
-        for part in &responses {
-            items.extend(relations(part)?);
+        for part in responses {
+            items.extend(relations(&part)?);
         }
         if let Start::Below(Some(before)) = start {
             items.retain(|relation| *relation < before);
@@ -174,6 +214,12 @@ impl Views {
         let changed_lately = self.query("changed_lately", Cmd::exists(keys::changed(caller)));
         self.link.reads_replicas() && caller != owner && matches!(changed_lately.await, Ok(false))
     }
+}
+
+/// The score of a list's marker, which its lowest members include; `None` without a marker of this epoch.
+fn low_of(lowest: Option<Value>, epoch: Epoch) -> Result<Option<f64>> {
+    let lowest: Vec<(Vec<u8>, f64)> = redis::from_redis_value(lowest.unwrap_or(Value::Nil)).map_err(|_| damaged(LIST))?;
+    Ok(lowest.into_iter().find(|(member, _)| is_marker_of(member, epoch)).map(|(_, low)| low))
 }
 
 fn range(key: &str, args: impl ToRedisArgs) -> Cmd {

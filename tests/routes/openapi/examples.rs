@@ -18,6 +18,8 @@ const STORY: &str = r#"
 1: PUT /v1/following/2 {"preference": 3}
 1: POST /v1/following {"authors": ["3", "1"]}
 2: PUT /v1/following/1
+3: PUT /v1/following/1
+3: PUT /v1/following/2
 1: GET /v1/users/1/following
 1: GET /v1/users/2/followers
 1: GET /v1/users/2/counters
@@ -37,6 +39,8 @@ const STORY: &str = r#"
 1: PUT /v1/posts/2-1/favorite
 1: GET /v1/me/likes
 1: GET /v1/me/favorites
+1: GET /v1/posts/2-1/likes
+1: GET /v1/posts/2-1/favorites
 1: DELETE /v1/posts/2-1/favorite
 1: DELETE /v1/posts/2-1/like
 1: GET /v1/unread
@@ -72,6 +76,7 @@ const STORY: &str = r#"
 2: DELETE /v1/posts/2-1
 1: GET /v1/me/export?limit=1
 1: DELETE /v1/following/2
+1: DELETE /v1/followers/2
 3: DELETE /v1/me
 3: GET /v1/me/erasure
 "#;

@@ -4,12 +4,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
-    domain::{Edge, Erasure, FanOutKind, Post, Reaction},
+    domain::{Edge, Erasure, FanOutKind, Post, Reaction, Relation},
     facts::{Deleted, Look, schema},
     queue::{FanOut, Task},
     views::keys,
 };
-use tidemark_tests::items::{n, s};
+use tidemark_tests::items::{Item, n, s};
 
 use super::{Damage, Scene, scene::seqs, views::of_author};
 use crate::delivery::publish_in_facts;
@@ -125,6 +125,27 @@ pub(super) const ALL: &[Damage] = &[
         scene.world.put_item("ReactedTable", item).await;
         json!({ "kind": "reaction-ghost", "user": scene.reader, "post": scene.post(5), "reaction": "favorite" })
     }),
+    ("a like that the list of the post lacks", &async |scene: &Scene| {
+        scene.world.delete_item("ReactionsTable", liker(scene, 2, Reaction::Like).await).await;
+        json!({ "kind": "liker-missing", "user": scene.reader, "post": scene.post(2), "reaction": "like" })
+    }),
+    ("a favorite in the list of a post that was never given", &async |scene: &Scene| {
+        let given = Relation { since: scene.now(), user: scene.reader };
+        scene.world.put_item("ReactionsTable", schema::liker(scene.post(5), Reaction::Favorite, given)).await;
+        json!({ "kind": "liker-ghost", "user": scene.reader, "post": scene.post(5), "reaction": "favorite" })
+    }),
+    ("a like twice in the list of the post", &async |scene: &Scene| {
+        let earlier = Relation { since: scene.fact(scene.post(1)).await.created_at, user: scene.reader };
+        scene.world.put_item("ReactionsTable", schema::liker(scene.post(2), Reaction::Like, earlier)).await;
+        json!({ "kind": "liker-ghost", "user": scene.reader, "post": scene.post(2), "reaction": "like" })
+    }),
+    ("a like in the list of the post at another time", &async |scene: &Scene| {
+        scene.world.delete_item("ReactionsTable", liker(scene, 2, Reaction::Like).await).await;
+        let earlier = Relation { since: scene.fact(scene.post(1)).await.created_at, user: scene.reader };
+        scene.world.put_item("ReactionsTable", schema::liker(scene.post(2), Reaction::Like, earlier)).await;
+        let like = |kind| json!({ "kind": kind, "user": scene.reader, "post": scene.post(2), "reaction": "like" });
+        json!([like("liker-missing"), like("liker-ghost")])
+    }),
     ("a step without reactions", &async |scene: &Scene| {
         scene.set("PostsTable", schema::post(scene.post(5)), &[("step", n(3)), ("step_changes", n(2))]).await;
         // A cached summary would have the step from before.
@@ -221,6 +242,14 @@ pub(super) const ALL: &[Damage] = &[
         ])
     }),
 ];
+
+/// The key of the reader's entry in the list of a post.
+async fn liker(scene: &Scene<'_>, seq: u64, reaction: Reaction) -> Item {
+    let facts = &scene.app.stores.facts;
+    let likers = facts.likers(scene.post(seq), reaction, None, 10).await.unwrap();
+    let own = likers.into_iter().find(|liker| liker.user == scene.reader).unwrap();
+    schema::liker(scene.post(seq), reaction, own)
+}
 
 /// The number of the author's two followers in a shard.
 fn followers_of(scene: &Scene, shard: u16) -> u64 {

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::json;
 use tidemark::{
     Hiding,
-    domain::{Card, Edge, NewPost, PostId, ProfileContent, Reaction},
+    domain::{Card, Edge, NewPost, PostId, ProfileContent, Reaction, Relation},
     facts::schema,
 };
 use tidemark_tests::{
@@ -80,7 +80,7 @@ fn requests_that_were_let_in_before_an_erasure_leave_nothing_after_it() {
 }
 
 /// Facts that name the erased user: the kind, the table, the attributes of its key, and the item.
-fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 13] {
+fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 14] {
     let user = user_id(LEAVING);
     let live = |one, other| Edge { following: true, ..Edge::never(user_id(one), user_id(other)) };
     let muted = |one, other| {
@@ -106,6 +106,12 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 13] {
             "ReactionsTable",
             ["shard", "item"],
             with_attributes(schema::reaction(user_id(3), user), &[("version", n(1))]),
+        ),
+        (
+            "reaction",
+            "ReactionsTable",
+            ["shard", "item"],
+            schema::liker(PostId::new(user, 1), Reaction::Like, Relation { since: at, user: user_id(3) }),
         ),
         ("reaction", "ReactedTable", ["user", "post"], schema::reacted_item(user, Reaction::Like, like)),
         ("reaction", "ReactedTable", ["user", "post"], schema::reacted_item(user, Reaction::Favorite, like)),
@@ -152,7 +158,7 @@ fn a_fact_that_names_an_erased_user_is_found_and_the_erasure_starts_again() {
             until("the indexes lack the fact", async || left().await.is_empty()).await;
             kinds.push(kind);
         }
-        assert_eq!(kinds.len(), 13);
+        assert_eq!(kinds.len(), 14);
         kinds.dedup();
         for (_, table, _, item) in planted() {
             world.put_item(table, item).await;

@@ -328,7 +328,8 @@ impl<'a> Slice<'a> {
         if removed { Ok(()) } else { Err(Stop::More) }
     }
 
-    /// Removes the profile, the counts and the views of the user. Counts stay while something is left that they count.
+    /// Removes the profile, the counts, the entries of reactions and the views of the user. Counts stay while something
+    /// is left that they count.
     async fn rest(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let removed = stores.facts.remove_profile(user).await;

@@ -23,7 +23,7 @@ use tracing::warn;
 pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use post::{Body, MOST_TEXT, PostDetails, TooMuchText};
-pub use reactions::ReactedPage;
+pub use reactions::{LikersPage, ReactedPage};
 use rebuild::Part;
 pub(crate) use sight::Flags;
 

@@ -1,9 +1,12 @@
-//! A reader's reactions to the posts of a page, and pages of the posts that a reader likes, or has as favorites.
+//! A reader's reactions to the posts of a page; pages of the posts that a reader likes, or has as favorites; and pages of
+//! the users who have reacted to a post.
 
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, Store, UserId, store::Result, visibility::retain_seen,
+    Blocks, Card, FeedKey, Post, PostId, PostState, PostSummary, Reaction, ReactionState, Relation, Seen, Store, UserId,
+    store::Result,
+    visibility::{may_see, retain_seen},
 };
 use tidemark_views::{KnownPage, KnownReactions, PageParts};
 use tracing::warn;
@@ -23,7 +26,38 @@ pub struct ReactedPage {
     pub degraded: bool,
 }
 
+/// Users who have reacted to a post, newest first.
+#[derive(Debug, Clone)]
+pub struct LikersPage {
+    /// A page may be short because of blocks between a user and the reader.
+    pub items: Vec<Relation>,
+    /// The next page begins below this entry. `None` only at the end.
+    pub next: Option<Relation>,
+}
+
 impl Readers {
+    /// Returns one page of the users who have reacted to a live post, below `before`, from the facts.
+    pub async fn likers_page(
+        &self,
+        reader: UserId,
+        id: PostId,
+        reaction: Reaction,
+        before: Option<Relation>,
+        limit: usize,
+    ) -> Result<Seen<LikersPage>> {
+        let (facts, ids) = (&self.stores.facts, [id]);
+        let (posts, standing) = futures::try_join!(facts.posts(&ids), facts.standing(reader, id.author))?;
+        if let Err(withheld) = may_see(posts.get(&id).map_or(PostState::Gone, Post::state), standing) {
+            return Ok(Err(withheld));
+        }
+        let mut items = facts.likers(id, reaction, before, limit + 1).await?;
+        let next = cut(&mut items, limit);
+        let users: Vec<UserId> = items.iter().map(|liker| liker.user).collect();
+        let blocks = facts.blocks_between(reader, &users).await?;
+        items.retain(|liker| !blocks.get(&liker.user).copied().is_some_and(Blocks::are_apart));
+        Ok(Ok(LikersPage { items, next }))
+    }
+
     /// Returns a user's reactions to an author's posts, from the facts.
     pub(crate) async fn reactions_to(&self, user: UserId, author: UserId) -> Result<ReactionState> {
         Ok(self.stores.facts.reactions(user, &[author]).await?.remove(&author).unwrap_or_default())

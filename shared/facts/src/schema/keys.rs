@@ -326,9 +326,36 @@ pub fn author_reactions(author: UserId, shard: u16) -> Item {
     of_shard(author, shard, TOTAL.to_owned())
 }
 
-/// reactions: bounds of the sort keys of users, and of counts.
+/// reactions: bounds of the sort keys of users, of counts and users, of entries of likers, and of entries and counts.
 pub(crate) const USERS: [&str; 2] = ["user#", "user$"];
-pub(crate) const COUNTS: [&str; 2] = ["post#", "total$"];
+pub const COUNTS_AND_USERS: [&str; 2] = ["post#", "user$"];
+pub const LIKERS: [&str; 2] = ["favorite#", "like$"];
+pub(crate) const LIKERS_AND_COUNTS: [&str; 2] = ["favorite#", "total$"];
+
+/// reactions: the entry of a user who has reacted to a post.
+pub fn liker(post: PostId, reaction: Reaction, Relation { since, user }: Relation) -> Item {
+    let sort_key = format!("{}{}", likers(post.seq, reaction), follower_since(user, since));
+    of_shard(post.author, user.shard(), sort_key)
+}
+
+/// reactions: the beginning of the sort keys of the users who have reacted to a post.
+pub(crate) fn likers(seq: Seq, reaction: Reaction) -> String {
+    match reaction {
+        Reaction::Like => format!("like#{seq:016}#"),
+        Reaction::Favorite => format!("favorite#{seq:016}#"),
+    }
+}
+
+/// reactions: the post, the reaction, the time and the user in the sort key of an entry.
+pub fn liker_of(sort_key: &str) -> Option<(Seq, Reaction, Relation)> {
+    let (reaction, rest) = match sort_key.split_once('#')? {
+        ("like", rest) => (Reaction::Like, rest),
+        ("favorite", rest) => (Reaction::Favorite, rest),
+        _ => return None,
+    };
+    let (seq, entry) = rest.split_once('#')?;
+    Some((seq.parse().ok()?, reaction, relation_of(entry)?))
+}
 
 /// reactions: whether a sort key is that of the counts of all posts.
 pub fn is_total(sort_key: &str) -> bool {
@@ -573,6 +600,16 @@ mod tests {
         let item = post_reactions(id, 3);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "post#0000000000000003".into()));
         assert_eq!(text(&author_reactions(author, 3), "item"), "total");
+        let relation = Relation { since: Timestamp::from_ms(5), user };
+        let item = liker(id, Reaction::Favorite, relation);
+        let sort_key = text(&item, "item");
+        assert_eq!(
+            (text(&item, "shard").as_str(), sort_key.as_str()),
+            ("7#03", "favorite#0000000000000003#000000000000005#00000000000000001042")
+        );
+        assert_eq!((liker_of(&sort_key), liker_of("total")), (Some((3, Reaction::Favorite, relation)), None));
+        let sorted = ["favorite#", "like#", "post#", "total", "user#"];
+        assert!(sorted.is_sorted(), "the bounds of sort keys have what they say");
         assert_eq!(key_text("posts", &post(id)), "7 post#0000000000000003");
         assert_eq!(key_text("following", &edge(user, author)), "1042 7");
         assert_eq!(key_text("counters", &followers_counter(author, 3)), "f#7#03");

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use fluent_uri::Uri;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidemark_domain::{self as domain, Handle, Timestamp, UserId};
+use tidemark_app::relations::{RelationTo, Status};
+use tidemark_domain::{self as domain, Handle, ListId, Relation, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::{Counters, Post, PostItem, RelationEntry, RequestBody, values::raw};
@@ -43,6 +44,12 @@ pub trait NamesUser {
     fn user(&self) -> UserId;
 }
 
+impl NamesUser for UserId {
+    fn user(&self) -> UserId {
+        *self
+    }
+}
+
 impl NamesUser for PostItem {
     fn user(&self) -> UserId {
         self.author
@@ -70,8 +77,8 @@ impl NamesUser for RelationEntry {
 pub struct ProfileRequest {
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// Unique. A handle that was given up is free for others after 30 days.
-    #[schema(value_type = Option<String>, pattern = "^[a-z0-9_]{3,30}$")]
+    /// Unique, with at least one letter. A handle that was given up is free for others after 30 days.
+    #[schema(value_type = Option<String>, min_length = 3, max_length = 30, pattern = "^[0-9_]*[a-z][a-z0-9_]*$")]
     pub handle: Option<Handle>,
     /// An `https` URL.
     #[schema(max_length = 2_048, format = "uri", pattern = "^https://")]
@@ -140,12 +147,17 @@ impl From<domain::Profile> for Profile {
 
 /// The caller as the API knows them.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "id": "2", "profile": null, "rollout": "on" })))]
+#[schema(examples(json!({
+    "id": "2", "profile": null,
+    "counters": { "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 },
+    "rollout": "on",
+})))]
 pub struct Me {
     pub id: UserId,
     /// Null until it is set.
     #[schema(required)]
     pub profile: Option<Profile>,
+    pub counters: Counters,
     /// Whether an application should serve this user from here, `on`, or from the system before it, `off`.
     #[schema(value_type = Rollout)]
     pub rollout: &'static str,
@@ -172,13 +184,45 @@ pub struct UserRelation {
     pub muted: bool,
     /// The caller has blocked the user.
     pub blocked: bool,
+    /// The caller's lists that have the user.
+    #[schema(max_items = 50)]
+    pub lists: Vec<ListId>,
+}
+
+impl From<RelationTo> for UserRelation {
+    fn from(RelationTo { status, muted, blocked, lists }: RelationTo) -> Self {
+        let Status { following, followed_by } = status;
+        Self { following, followed_by, mutual: following && followed_by, muted, blocked, lists }
+    }
+}
+
+/// The user's followers whom the caller follows.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct KnownFollowers {
+    pub count: u64,
+    /// Those whose follow is newest.
+    #[schema(max_items = 3)]
+    pub users: Vec<UserId>,
+}
+
+/// The followers that [`KnownFollowers`] shows.
+const SHOWN: usize = 3;
+
+impl From<Vec<Relation>> for KnownFollowers {
+    fn from(known: Vec<Relation>) -> Self {
+        Self { count: known.len() as u64, users: known.iter().take(SHOWN).map(|relation| relation.user).collect() }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
     "id": "2", "profile": null,
     "counters": { "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 },
-    "relation": { "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false },
+    "relation": {
+        "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false, "lists": ["1-1"],
+    },
+    "known_followers": { "count": 1, "users": ["3"] },
+    "profiles": { "3": { "name": "Ada", "handle": "ada", "picture": null } },
 })))]
 pub struct User {
     pub id: UserId,
@@ -187,6 +231,9 @@ pub struct User {
     pub profile: Option<Profile>,
     pub counters: Counters,
     pub relation: UserRelation,
+    pub known_followers: KnownFollowers,
+    /// The users of `known_followers` who have a profile.
+    pub profiles: Profiles,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

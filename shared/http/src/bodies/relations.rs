@@ -4,7 +4,7 @@ use serde::Serialize;
 use tidemark_domain::{self as domain, ListId, Timestamp, UserId, rank::PREFERENCES};
 use utoipa::ToSchema;
 
-use super::{NextCursor, Profiles, RequestBody};
+use super::{NextCursor, Profiles, RequestBody, UserRelation};
 use crate::{Problem, body::Body, problem::ItemProblem};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -87,6 +87,13 @@ pub struct Member {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "follower": false })))]
+pub struct NotFollower {
+    /// Always false in this response.
+    pub follower: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({ "following": false })))]
 pub struct NotFollowing {
     /// Always false in this response.
@@ -141,13 +148,23 @@ pub struct FollowResult {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RelationEntry {
     pub user: UserId,
-    /// The time at which the follow began.
+    /// The time at which the follow, the reaction, the mute or the block began.
     pub since: Timestamp,
     /// The points that the caller's ranked feed adds to the scores of the author's posts. Only in the caller's own list
     /// of followed authors.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -10, maximum = 10, nullable = false)]
     pub preference: Option<i8>,
+    /// Only with `relation=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub relation: Option<UserRelation>,
+}
+
+impl From<domain::Relation> for RelationEntry {
+    fn from(domain::Relation { since, user }: domain::Relation) -> Self {
+        Self { user, since, preference: None, relation: None }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -89,6 +89,10 @@ pub struct ReactionShard {
     pub flagged: Vec<(UserId, UserId)>,
     /// The reactions that the users' lists lack, each with the version of the user's reactions.
     pub unlisted: Vec<(ListedReaction, u32)>,
+    /// The times of the reactions in the users' lists, as far as they are looked at today.
+    pub listed_at: HashMap<ListedReaction, Timestamp>,
+    /// The reactions in the lists of the posts; `None` if reconcile does not look at so many.
+    pub likers: Option<Vec<(ListedReaction, Timestamp)>>,
     /// The stored counts of each post.
     pub posts: HashMap<Seq, ShardCounts>,
     /// Of all posts together.
@@ -189,17 +193,21 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> V
         let correction = Correction::ClaimHandle { user, handle: handle.clone(), version };
         Difference::new(Kind::HandleLost, Subject::Handle { user, handle: handle.to_string() }, correction)
     }));
-    let list = |kind, of, listed, version| {
-        Difference::new(kind, Subject::Reaction(of), Correction::ListReaction { of, listed, version })
+    let list = |kind, of, listed, at, version| {
+        Difference::new(kind, Subject::Reaction(of), Correction::ListReaction { of, listed, at, version })
     };
     for (number, shard) in facts.reactions.iter().enumerate().filter(|(_, shard)| shard.whole) {
         found.extend(reactions(user, number as u16, shard));
-        found.extend(shard.unlisted.iter().map(|&(entry, version)| list(Kind::ReactionUnlisted, entry, true, version)));
+        found.extend(shard.unlisted.iter().map(|&(entry, version)| {
+            let at = shard.likers.iter().flatten().find(|(liker, _)| *liker == entry).map(|(_, at)| *at);
+            list(Kind::ReactionUnlisted, entry, true, at, version)
+        }));
+        found.extend(likers(user, shard));
     }
     found.extend(facts.reacted.iter().filter_map(|entry| {
         let given = facts.given.get(&entry.post.author).cloned().unwrap_or_default();
         let ghost = !given.of(entry.reaction).contains(entry.post.seq);
-        ghost.then(|| list(Kind::ReactionGhost, *entry, false, given.version))
+        ghost.then(|| list(Kind::ReactionGhost, *entry, false, None, given.version))
     }));
     found
 }
@@ -308,6 +316,27 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Differen
         found.extend(stored.total[index].differs(Kind::AuthorReactions, of, total));
     }
     found
+}
+
+/// Compares the lists of an author's posts with the users' reactions.
+fn likers(author: UserId, shard: &ReactionShard) -> Vec<Difference> {
+    let Some(listed) = &shard.likers else { return Vec::new() };
+    let given: HashMap<ListedReaction, u32> = shard.entries(author).into_iter().collect();
+    let versions: HashMap<UserId, u32> = shard.users.iter().map(|(user, state)| (*user, state.version)).collect();
+    let (right, ghosts): (Vec<_>, Vec<_>) = listed
+        .iter()
+        .copied()
+        .partition(|(entry, at)| given.contains_key(entry) && shard.listed_at.get(entry).is_none_or(|listed| listed == at));
+    let right: HashSet<ListedReaction> = right.into_iter().map(|(entry, _)| entry).collect();
+    let ghosts = ghosts.into_iter().map(|(of, at)| {
+        let version = versions.get(&of.user).copied().unwrap_or_default();
+        Difference::new(Kind::LikerGhost, Subject::Reaction(of), Correction::DeleteLiker { of, at, version })
+    });
+    let missing = given
+        .iter()
+        .filter(|(entry, _)| !right.contains(entry))
+        .map(|(&of, &version)| Difference::new(Kind::LikerMissing, Subject::Reaction(of), Correction::AddLiker { of, version }));
+    ghosts.chain(missing).collect()
 }
 
 pub(crate) fn of_record(record: &StoredRecord, now: Timestamp) -> Option<Difference> {

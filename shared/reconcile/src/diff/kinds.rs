@@ -33,6 +33,8 @@ kinds! {
     AuthorReactions = "author-reactions": "An author's count differs from the number of users' reactions (F5)."
     ReactionUnlisted = "reaction-unlisted": "The list of a user's likes or favorites lacks a reaction."
     ReactionGhost = "reaction-ghost": "A listed like or favorite does not exist."
+    LikerMissing = "liker-missing": "The list of the users who have reacted to a post lacks one (F6)."
+    LikerGhost = "liker-ghost": "The list has a user who has not reacted to the post, or has at another time (F6)."
     StepWrong = "step-wrong": "A post's step is not the one that its reactions imply."
     BlockFlagsWrong = "block-flags-wrong": "The reactions of a blocked and a blocking user do not say what the pair says."
     HandleLost = "handle-lost": "A profile has a handle that is not the user's. If another user has it, an operator decides."

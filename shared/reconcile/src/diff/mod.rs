@@ -147,9 +147,14 @@ pub enum Correction {
     SetDeleted { post: PostId, deleted: bool },
     /// Cuts a read state at the author's latest post, as the next version.
     CutReads { user: UserId, author: UserId },
-    /// Adds a reaction to the list of the user, as old as the post, or removes it, if the user's reactions to the
-    /// author have this version.
-    ListReaction { of: ListedReaction, listed: bool, version: u32 },
+    /// Adds a reaction to the list of the user, of this time or as old as the post, or removes it, if the user's
+    /// reactions to the author have this version.
+    ListReaction { of: ListedReaction, listed: bool, at: Option<Timestamp>, version: u32 },
+    /// Adds a reaction to the list of the post, with the time of the user's list, if the user's reactions to the author
+    /// have this version.
+    AddLiker { of: ListedReaction, version: u32 },
+    /// Removes a reaction of this time from the list of the post, on the same condition.
+    DeleteLiker { of: ListedReaction, at: Timestamp, version: u32 },
     /// Writes the flags of a block, or removes them, if the pair has this revision.
     SetBlockFlags { user: UserId, author: UserId, blocked: bool, rev: Option<u32> },
     /// Gives the handle in a profile of this version to its user, if no other user has it.
@@ -207,6 +212,8 @@ impl Correction {
             Self::CutNoticeReads { user, platform } => vec![View::NoticeReads(user, platform)],
             Self::SetBlockFlags { user, author, .. } => vec![View::Marks(author, user)],
             Self::ListReaction { .. }
+            | Self::AddLiker { .. }
+            | Self::DeleteLiker { .. }
             | Self::ClaimHandle { .. }
             | Self::SetUnfinished { .. }
             | Self::DeleteBody { .. }

@@ -19,7 +19,7 @@ use tidemark_facts::{
     notices::noticed,
     people::{read_handle, read_profile},
     post_items::{body_of, post_of},
-    reactions::read_reactions,
+    reactions::{read_liker, read_reactions},
     reads::read_reads,
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PostItem, ReactedItem, ReactionCountsItem,
@@ -107,7 +107,7 @@ impl StoredFacts {
         shard: u16,
     ) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
         let partition = schema::follower_shard(author, shard);
-        let items = self.partition("listed_followers", &self.tables.followers, partition).await?;
+        let items = self.partition("listed_followers", &self.tables.followers, &partition, None).await?;
         items.map(|items| listing(items, |item| read_follower(&item))).transpose()
     }
 
@@ -135,7 +135,10 @@ impl StoredFacts {
     pub(crate) async fn reactions_in(&self, author: UserId, shard: u16) -> Result<Option<Decoded<ReactionShard>>, StoreError> {
         let partition = schema::follower_shard(author, shard);
         // In the order of the keys, counts come before users, so they are read first.
-        let Some(items) = self.partition("reactions_in", &self.tables.reactions, partition).await? else { return Ok(None) };
+        let range = Some(schema::COUNTS_AND_USERS);
+        let Some(items) = self.partition("reactions_in", &self.tables.reactions, &partition, range).await? else {
+            return Ok(None);
+        };
         let mut shard = ReactionShard::default();
         let mut users = Vec::new();
         for item in items {
@@ -156,19 +159,32 @@ impl StoredFacts {
                 None => shard.total = counts,
             }
         }
-        let Decoded { found, damaged } = listing(users, |item| read_reactions(item).map(|(user, _, state)| (user, state)))?;
+        let Decoded { found, mut damaged } = listing(users, |item| read_reactions(item).map(|(user, _, state)| (user, state)))?;
         shard.users = found;
+        let range = Some(schema::LIKERS);
+        if let Some(items) = self.partition("likers_in", &self.tables.reactions, &partition, range).await? {
+            let likers = listing(items, |item| {
+                let (seq, reaction, Relation { since, user }) = read_liker(&item)?;
+                Ok((ListedReaction { user, post: PostId::new(author, seq), reaction }, since))
+            })?;
+            damaged.extend(likers.damaged);
+            shard.likers = Some(likers.found);
+        }
         Ok(Some(Decoded { found: shard, damaged }))
     }
 
-    /// Returns the entries that the users' lists have.
-    pub(crate) async fn listed_reactions(&self, entries: &[ListedReaction]) -> Result<HashSet<ListedReaction>, StoreError> {
+    /// Returns the entries that the users' lists have, with their times; `None` for a time that cannot be read.
+    pub(crate) async fn listed_reactions(
+        &self,
+        entries: &[ListedReaction],
+    ) -> Result<HashMap<ListedReaction, Option<Timestamp>>, StoreError> {
         let keys = entries.iter().map(|&ListedReaction { user, post, reaction }| schema::reacted(user, reaction, post));
         let items = self.get("listed_reactions", &self.tables.reacted, keys.collect()).await?;
-        let key = |item: &Item| Ok((ReactedItem::user.read(item)?, ReactedItem::post.read(item)?));
-        let found = items.iter().map(key).collect::<Result<HashSet<(String, String)>, StoreError>>()?;
+        let at = |item: &Item| ReactedItem::at.parsed(item, schema::reaction_of).ok().map(|key| key.at);
+        let entry = |item: &Item| Ok(((ReactedItem::user.read(item)?, ReactedItem::post.read(item)?), at(item)));
+        let found = items.iter().map(entry).collect::<Result<HashMap<(String, String), _>, StoreError>>()?;
         let key = |entry: &ListedReaction| (schema::reacted_by(entry.user, entry.reaction), schema::reacted_post(entry.post));
-        Ok(entries.iter().filter(|entry| found.contains(&key(entry))).copied().collect())
+        Ok(entries.iter().filter_map(|entry| Some((*entry, *found.get(&key(entry))?))).collect())
     }
 
     /// The newest entries of a user's list of likes or favorites, at most [`MOST_POSTS`].
@@ -355,10 +371,21 @@ impl StoredFacts {
         self.send("note_walk", write.when(still(WalkItem::position, from.map(string)))).await
     }
 
-    /// All items of a sharded partition; `None` if there are more than [`MOST_IN_SHARD`].
-    async fn partition(&self, operation: &'static str, table: &str, partition: String) -> Result<Option<Vec<Item>>, StoreError> {
-        let query = self.query(table, [is(FollowerItem::shard, string(partition))]).consistent_read(true);
-        let items = queried(operation, query, MOST_IN_SHARD + 1).await?;
+    /// All items of a sharded partition, or those of `reactions` with sort keys in this range; `None` if there are more
+    /// than [`MOST_IN_SHARD`].
+    async fn partition(
+        &self,
+        operation: &'static str,
+        table: &str,
+        partition: &str,
+        range: Option<[&str; 2]>,
+    ) -> Result<Option<Vec<Item>>, StoreError> {
+        let partition = is(FollowerItem::shard, string(partition));
+        let query = match range {
+            Some([first, last]) => self.query(table, [partition, between(ReactionItem::item, string(first), string(last))]),
+            None => self.query(table, [partition]),
+        };
+        let items = queried(operation, query.consistent_read(true), MOST_IN_SHARD + 1).await?;
         Ok(Some(items).filter(|items| items.len() <= MOST_IN_SHARD))
     }
 

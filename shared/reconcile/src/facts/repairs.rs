@@ -1,7 +1,8 @@
 //! Repairs of facts: one write or transaction each, on condition that the facts are as the look found them.
 
 use tidemark_domain::{
-    DeliveryState, NoticeId, Platform, PlatformHead, PostId, ReadState, Slot, StoreError, Timestamp, UserId, invariants,
+    DeliveryState, FeedKey, NoticeId, Platform, PlatformHead, PostId, ReadState, Relation, Slot, StoreError, Timestamp, UserId,
+    invariants,
 };
 use tidemark_facts::{
     decode::read,
@@ -41,7 +42,14 @@ impl StoredFacts {
             }
             Correction::SetDeleted { post, deleted } => self.set_deleted(post, deleted).await,
             Correction::CutReads { user, author } => self.cut_reads(user, author).await,
-            Correction::ListReaction { of, listed, version } => self.list_reaction(of, listed, version).await,
+            Correction::ListReaction { of, listed, at, version } => self.list_reaction(of, listed, at, version).await,
+            Correction::AddLiker { of, version } => self.add_liker(of, version).await,
+            Correction::DeleteLiker { of, at, version } => {
+                let ListedReaction { user, post, reaction } = of;
+                let liker = schema::liker(post, reaction, Relation { since: at, user });
+                let delete = Write::delete(&self.tables.reactions, liker);
+                self.send_all(OPERATION, vec![self.reactions_are_still(of, version), delete]).await
+            }
             Correction::SetBlockFlags { user, author, blocked, rev } => {
                 self.restore_block_flags(user, author, blocked, rev).await
             }
@@ -194,19 +202,39 @@ impl StoredFacts {
         self.send_all(OPERATION, [layout.writes(update), vec![check]].concat()).await
     }
 
-    /// The time of an older reaction is not stored, so an added entry gets the time of the post.
-    async fn list_reaction(&self, of: ListedReaction, listed: bool, version: u32) -> Result<bool, StoreError> {
+    /// If the list of the post lacks the reaction too, its time is not stored, and the added entry gets that of the post.
+    async fn list_reaction(
+        &self,
+        of: ListedReaction,
+        listed: bool,
+        at: Option<Timestamp>,
+        version: u32,
+    ) -> Result<bool, StoreError> {
         let ListedReaction { user, post, reaction } = of;
         let reacted = &self.tables.reacted;
-        let check = Write::check(&self.tables.reactions, schema::reaction(user, post.author));
-        let check = check.when(still_number(ReactionItem::version, version));
         let write = if listed {
-            let Some(post) = self.posts(&[post]).await?.remove(&post) else { return Ok(false) };
-            Write::put(reacted, schema::reacted_item(user, reaction, post.key())).when(absent(ReactedItem::user))
+            let Some(found) = self.posts(&[post]).await?.remove(&post) else { return Ok(false) };
+            let key = at.map_or_else(|| found.key(), |at| FeedKey { at, post });
+            Write::put(reacted, schema::reacted_item(user, reaction, key)).when(absent(ReactedItem::user))
         } else {
             Write::delete(reacted, schema::reacted(user, reaction, post))
         };
-        self.send_all(OPERATION, vec![check, write]).await
+        self.send_all(OPERATION, vec![self.reactions_are_still(of, version), write]).await
+    }
+
+    /// Nothing is written while the user's list lacks the reaction.
+    async fn add_liker(&self, of: ListedReaction, version: u32) -> Result<bool, StoreError> {
+        let ListedReaction { user, post, reaction } = of;
+        let entry = self.get_one(OPERATION, &self.tables.reacted, schema::reacted(user, reaction, post)).await?;
+        let at = entry.and_then(|entry| ReactedItem::at.parsed(&entry, schema::reaction_of).ok());
+        let Some(FeedKey { at: since, .. }) = at else { return Ok(false) };
+        let put = Write::put(&self.tables.reactions, schema::liker(post, reaction, Relation { since, user }));
+        self.send_all(OPERATION, vec![self.reactions_are_still(of, version), put]).await
+    }
+
+    fn reactions_are_still(&self, of: ListedReaction, version: u32) -> Write {
+        let check = Write::check(&self.tables.reactions, schema::reaction(of.user, of.post.author));
+        check.when(still_number(ReactionItem::version, version))
     }
 
     async fn cut_reads(&self, user: UserId, author: UserId) -> Result<bool, StoreError> {

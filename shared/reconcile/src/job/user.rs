@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures::future::try_join_all;
-use tidemark_domain::{PostId, Reaction, UserId, ids::SHARDS};
+use tidemark_domain::{PostId, Reaction, Timestamp, UserId, ids::SHARDS};
 
 use super::{
     Reconcile, ReconcileError,
@@ -32,7 +32,7 @@ impl Reconcile {
         let mut facts = self.own_facts(user).await?;
         self.add_other_sides(&mut facts, share).await?;
         for shard in facts.reactions.iter_mut().filter(|shard| shard.whole) {
-            shard.unlisted = self.unlisted(shard.entries(user)).await?;
+            (shard.unlisted, shard.listed_at) = self.listed(shard.entries(user)).await?;
         }
         let authors: Vec<UserId> = facts.reacted.iter().map(|entry| entry.post.author).collect();
         let given = self.facts.given_to(user, &authors).await?;
@@ -133,13 +133,16 @@ impl Reconcile {
         Ok(())
     }
 
-    /// Returns the reactions that the users' lists lack, among as many as are looked at today.
-    async fn unlisted(&self, mut entries: Vec<(ListedReaction, u32)>) -> Result<Vec<(ListedReaction, u32)>, ReconcileError> {
+    /// Returns the reactions that the users' lists lack, and the times of the others, of as many as are looked at today.
+    async fn listed(
+        &self,
+        mut entries: Vec<(ListedReaction, u32)>,
+    ) -> Result<(Vec<(ListedReaction, u32)>, HashMap<ListedReaction, Timestamp>), ReconcileError> {
         self.only_todays(&mut entries, MOST_LISTED);
         let wanted: Vec<ListedReaction> = entries.iter().map(|(entry, _)| *entry).collect();
         let listed = self.facts.listed_reactions(&wanted).await?;
-        entries.retain(|(entry, _)| !listed.contains(entry));
-        Ok(entries)
+        entries.retain(|(entry, _)| !listed.contains_key(entry));
+        Ok((entries, listed.into_iter().filter_map(|(entry, at)| Some((entry, at?))).collect()))
     }
 
     /// Leaves the entries that are looked at today, at most `most`. Every day these are others, until all were.
