@@ -236,10 +236,16 @@ impl Request {
 
     /// `?profiles=true|false`. The default is true.
     pub fn wants_profiles(&self) -> Result<bool, Problem> {
-        match self.query("profiles") {
-            None | Some("true") => Ok(true),
+        self.flag("profiles", true)
+    }
+
+    /// A query parameter that is `true` or `false`.
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool, Problem> {
+        match self.query(name) {
+            None => Ok(default),
+            Some("true") => Ok(true),
             Some("false") => Ok(false),
-            Some(_) => Err(Problem::invalid("profiles", "must be true or false")),
+            Some(_) => Err(Problem::invalid(name, "must be true or false")),
         }
     }
 
