@@ -27,7 +27,7 @@ const SEQ: &str = "must be a sequence number";
 const TIME: &str = "must be an RFC 3339 time";
 const FUTURE: &str = "must lie in the future";
 const FORMS: &str = "is one of three forms (posts, author with through, all): send exactly one";
-const PARAMETERS: &str = "is not a parameter: this route has order, list, status, limit, cursor, since, include, profiles";
+const PARAMETERS: &str = "is not a parameter: this route has order, own, list, status, limit, cursor, since, include, profiles";
 
 /// A field, the rule that it breaks, the beginning of some requests, and how each of them goes on.
 type Invalid<'a> = (&'a str, &'a str, &'a str, &'a [&'a str]);

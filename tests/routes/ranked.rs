@@ -291,8 +291,8 @@ fn another_half_life_scores_again() {
         let app = world.stack.app("read-feed").unwrap();
         let settings = Settings { rank_half_life: std::time::Duration::from_secs(60), ..app.settings.clone() };
         let readers = App::new(settings, app.stores.clone()).readers;
-        let query =
-            FeedQuery { list: None, status: Default::default(), before: None, since: None, limit: 5, parts: Default::default() };
+        let (status, parts) = Default::default();
+        let query = FeedQuery { list: None, status, own: false, before: None, since: None, limit: 5, parts };
         let page = readers.ranked_page(user_id(READER), query).await.unwrap();
         let score = page.items[0].score.unwrap().get();
         assert!((score - 3.0 - page.items[0].post.created_at.ms() as f64 / 60_000.0).abs() < 1e-6, "{score}");

@@ -27,17 +27,17 @@ fn a_repeated_reaction_counts_once() {
         world.user(10).publish("one").await;
         assert_eq!(seen(&reader).await, json!([false, false, 0, 0, [0, 0]]));
         for _ in 0..3 {
-            assert_eq!(reader.put("/v1/posts/10-1/like").await.ok(), json!({ "liked": true }));
+            assert_eq!(reader.put("/v1/posts/10-1/like").await.ok(), json!({ "liked": true, "likes": 1 }));
             assert_eq!(seen(&reader).await, json!([true, false, 1, 0, [1, 0]]));
         }
-        assert_eq!(other.put("/v1/posts/10-1/favorite").await.ok(), json!({ "favorited": true }));
-        assert_eq!(other.put("/v1/posts/10-1/like").await.ok(), json!({ "liked": true }));
+        assert_eq!(other.put("/v1/posts/10-1/favorite").await.ok(), json!({ "favorited": true, "favorites": 1 }));
+        assert_eq!(other.put("/v1/posts/10-1/like").await.ok(), json!({ "liked": true, "likes": 2 }));
         assert_eq!(seen(&reader).await, json!([true, false, 2, 1, [2, 1]]));
         assert_eq!(seen(&other).await, json!([true, true, 2, 1, [2, 1]]));
         for _ in 0..3 {
-            assert_eq!(reader.delete("/v1/posts/10-1/like").await.ok(), json!({ "liked": false }));
+            assert_eq!(reader.delete("/v1/posts/10-1/like").await.ok(), json!({ "liked": false, "likes": 1 }));
             let removed = reader.delete("/v1/posts/10-1/favorite").await.ok();
-            assert_eq!(removed, json!({ "favorited": false }), "the post was not a favorite");
+            assert_eq!(removed, json!({ "favorited": false, "favorites": 1 }), "the post was not a favorite");
             assert_eq!(seen(&reader).await, json!([false, false, 1, 1, [1, 1]]));
         }
         // A reaction to the user's own post counts like any other.
@@ -165,12 +165,12 @@ fn a_reaction_to_a_deleted_post_can_be_taken_back() {
         };
         assert_eq!(received(10).await, json!([2, 2]));
         for _ in 0..2 {
-            assert_eq!(reader.delete("/v1/posts/10-2/like").await.ok(), json!({ "liked": false }));
+            assert_eq!(reader.delete("/v1/posts/10-2/like").await.ok()["liked"], false);
             assert_eq!(received(10).await, json!([1, 2]), "a repetition takes nothing more");
         }
-        assert_eq!(reader.delete("/v1/posts/10-2/favorite").await.ok(), json!({ "favorited": false }));
+        assert_eq!(reader.delete("/v1/posts/10-2/favorite").await.ok(), json!({ "favorited": false, "favorites": 0 }));
         assert_eq!(received(10).await, json!([1, 1]));
-        assert_eq!(world.user(2).delete("/v1/posts/10-2/like").await.ok(), json!({ "liked": false }), "it never liked the post");
+        assert_eq!(world.user(2).delete("/v1/posts/10-2/like").await.ok()["liked"], false, "it never liked the post");
         assert_eq!(reader.put("/v1/posts/10-2/like").await.problem(), (404, "/problems/not-found"));
         assert_eq!(ids(&reader.walk("/v1/me/likes", 2).await), ["4-1", "3-2", "3-1", "10-1"]);
         let exported = reader.walk("/v1/me/export", 100).await;
@@ -179,7 +179,7 @@ fn a_reaction_to_a_deleted_post_can_be_taken_back() {
         // A blocked user, and the deletion of a post while the block stands.
         other.put("/v1/blocks/1").await.ok();
         other.delete("/v1/posts/3-1").await.ok();
-        assert_eq!(reader.delete("/v1/posts/3-1/like").await.ok(), json!({ "liked": false }));
+        assert_eq!(reader.delete("/v1/posts/3-1/like").await.ok()["liked"], false);
         assert_eq!(received(3).await, json!([1, 2]));
         world.idle().await;
         let differences = world.walk_over_all_users(true, Duration::ZERO).await.differences;
@@ -211,7 +211,7 @@ fn reactions_work_without_redis_and_reach_a_surviving_view() {
         assert_eq!(seen(&reader).await, json!([true, false, 1, 0, [1, 0]]));
 
         let outage = world.redis_outage(true).await;
-        assert_eq!(reader.put("/v1/posts/10-2/like").await.ok(), json!({ "liked": true }));
+        assert_eq!(reader.put("/v1/posts/10-2/like").await.ok(), json!({ "liked": true, "likes": 1 }));
         reader.delete("/v1/posts/10-1/like").await.ok();
         reader.put("/v1/posts/10-1/favorite").await.ok();
         let expected = vec![("10-2".to_owned(), true, false), ("10-1".to_owned(), false, true)];

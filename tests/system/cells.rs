@@ -52,11 +52,11 @@ const MIGRATE: [&str; 3] = ["migrate", "TransactWriteItems", "PostsTable"];
 
 /// The reader follows an author with three posts and another with one. Four posts are unread.
 const OPERATIONS: [Operation; 29] = [
-    ("mark one read", MARK, "", MARK_ONE, r#"200 {"unread":{"total":3}}"#),
-    ("mark one unread", MARK, MARK_ONE, "$reader: DELETE /v1/posts/$author-1/read", r#"200 {"unread":{"total":4}}"#),
-    ("mark many", MARK, "", r#"$reader: POST /v1/reads {"posts": ["$author-1", "$other-1"]}"#, r#"200 {"unread":{"total":2}}"#),
-    ("mark through", MARK, "", r#"$reader: POST /v1/reads {"author": "$author", "through": 2}"#, r#"200 {"unread":{"total":2}}"#),
-    ("mark all", MARK, "", r#"$reader: POST /v1/reads {"all": true}"#, r#"200 {"unread":{"total":0}}"#),
+    ("mark one read", MARK, "", MARK_ONE, r#"200 {"total":3}"#),
+    ("mark one unread", MARK, MARK_ONE, "$reader: DELETE /v1/posts/$author-1/read", r#"200 {"total":4}"#),
+    ("mark many", MARK, "", r#"$reader: POST /v1/reads {"posts": ["$author-1", "$other-1"]}"#, r#"200 {"total":2}"#),
+    ("mark through", MARK, "", r#"$reader: POST /v1/reads {"author": "$author", "through": 2}"#, r#"200 {"total":2}"#),
+    ("mark all", MARK, "", r#"$reader: POST /v1/reads {"all": true}"#, r#"200 {"total":0}"#),
     ("follow", RELATE, "", "$reader: PUT /v1/following/$new", r#"200 {"following": true}"#),
     ("unfollow", RELATE, "", "$reader: DELETE /v1/following/$author", r#"200 {"following": false}"#),
     ("remove a follower", RELATE, "", "$author: DELETE /v1/followers/$reader", r#"200 {"follower": false}"#),

@@ -393,7 +393,7 @@ impl<'a> Line<'a> {
         let method = if read { Method::PUT } else { Method::DELETE };
         let wrong = |line: &mut Self, response: &Response| {
             line.model.mark(user, post, read);
-            let (live, unread) = (line.model.is_live(post), &response.body["unread"]);
+            let live = line.model.is_live(post);
             if !live || response.status != 200 {
                 return (live || response.status != 404).then(|| format!("status {}", response.status));
             }
@@ -401,8 +401,8 @@ impl<'a> Line<'a> {
             let follows = line.model.following(user).contains(&post.0);
             let shown = user == post.0 || if follows { !line.model.is_unread(user, post) } else { read };
             let flag = (response.body["read"] != shown).then(|| format!("read: {}", response.body["read"]));
-            let of_author = flag.or_else(|| line.wrong_count(&unread["author"], user, &[post.0]));
-            of_author.or_else(|| line.wrong_total(user, &unread["total"]))
+            let of_author = flag.or_else(|| line.wrong_count(&response.body["unread"], user, &[post.0]));
+            of_author.or_else(|| line.wrong_total(user, &response.body["total"]))
         };
         self.request(user, (method, &path), None, wrong).await;
     }
@@ -418,7 +418,7 @@ impl<'a> Line<'a> {
                 None => line.model.all(user),
             }
             match response.status {
-                200 => line.wrong_total(user, &response.body["unread"]["total"]),
+                200 => line.wrong_total(user, &response.body["total"]),
                 status => Some(format!("{through:?}: status {status}")),
             }
         };

@@ -69,7 +69,7 @@ fn posts_of_a_big_author_are_fetched_and_count_as_unread() {
         for reader in [&live, &cold] {
             assert_eq!(reader.unread_total().await, 4);
             assert_eq!(reader.feed_ids().await, ["10-4", "10-3", "10-2", "10-1"]);
-            assert_eq!(reader.put("/v1/posts/10-3/read").await.ok()["unread"], json!({ "author": 3, "total": 3 }));
+            reader.put("/v1/posts/10-3/read").await.has(json!({ "author": "10", "unread": 3, "total": 3 }));
         }
         // A deletion has no retraction here. Each reader's next read finds it.
         author.delete("/v1/posts/10-4").await.ok();

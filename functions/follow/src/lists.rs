@@ -23,7 +23,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
         (Some(offset), None) => Start::Offset(offset),
         (None, below) => Start::Below(below),
     };
-    let (profiles, with_relation) = (request.wants_profiles()?, request.flag("relation")?);
+    let (profiles, with_relation) = (request.wants_profiles()?, request.flag("relation", false)?);
     let list = list(user);
     let followed_only = request.flag(match list {
         List::Following(_) => "common",

@@ -4,7 +4,7 @@ use tidemark::{
     App, MarkForm,
     http::{
         Problem, Request, Response,
-        bodies::{MarkReadRequest, PostMarked, PostsMarked, UnreadAfterMark, UnreadTotal},
+        bodies::{MarkReadRequest, PostMarked, PostsMarked},
     },
     once::Once,
     reader::Origin,
@@ -16,8 +16,8 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Proble
     let id = request.parameter("post")?;
     let marked = app.marking.mark_post(caller, id, read).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     let state = &marked.snapshot.state;
-    let unread = UnreadAfterMark { author: state.unread_of(id.author), total: state.unread_total() };
-    let body = PostMarked { read: marked.read, unread };
+    let (author, unread, total) = (id.author, state.unread_of(id.author), state.unread_total());
+    let body = PostMarked { read: marked.read, author, unread, total };
     Ok(Response::json(200, &body).degraded(marked.snapshot.origin == Origin::Degraded))
 }
 
@@ -33,6 +33,6 @@ pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Probl
     let Once::Done(marked) = app.marking.mark_many(caller, form, key.as_ref()).await? else {
         return Err(Problem::key_reused());
     };
-    let body = PostsMarked { changed: marked.changed, unread: UnreadTotal { total: marked.total } };
+    let body = PostsMarked { changed: marked.changed, total: marked.total };
     Ok(Response::json(200, &body).degraded(marked.degraded))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tidemark::{
     App, PostChange,
-    domain::{self, Cursor, DeliveryState, NewPost, PostId, PostText, Reaction, ids::LAST_POST},
+    domain::{self, Cursor, DeliveryState, NewPost, PostId, PostText, Reaction, ReactionCounts, ids::LAST_POST},
     facts::Published,
     http::{Kind, Page, Problem, Request, Response, bodies::*},
     reader::{FeedItem, MOST_TEXT, PostDetails},
@@ -134,10 +134,11 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
     let (caller, given) = (request.caller()?, request.is_put());
     let id: PostId = request.parameter("post")?;
-    app.publishing.react(caller, id, reaction, given).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
+    let counts = app.publishing.react(caller, id, reaction, given).await?;
+    let ReactionCounts { likes, favorites } = counts.map_err(|withheld| Problem::withheld(withheld, id))?;
     Ok(match reaction {
-        Reaction::Like => Response::json(200, &Liked { liked: given }),
-        Reaction::Favorite => Response::json(200, &Favorited { favorited: given }),
+        Reaction::Like => Response::json(200, &Liked { liked: given, likes }),
+        Reaction::Favorite => Response::json(200, &Favorited { favorited: given, favorites }),
     })
 }
 

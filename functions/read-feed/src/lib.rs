@@ -20,7 +20,7 @@ routes!(|app: &App, request| [
         "GET /v1/feed",
         Policy::takes(Budget::Reads).begins_with_own_view(),
         feed::page(app, &request),
-        operation("feed", "readFeed", "Read the caller's feed, newest or highest score first")
+        operation("feed", "readFeed", "Read the caller's feed, newest, oldest or highest score first")
             .describe(
                 "The posts of the authors that the caller follows. Of each author's posts from before the follow, the feed has \
                 the newest 100, as read. `status=unread` returns exactly the posts that count in `unread_total`.\n\n\
@@ -28,10 +28,13 @@ routes!(|app: &App, request| [
                 weight + preference + step + age. `weight` is the post's, `preference` the caller's for the author. `step` is \
                 log2(1 + likes + 2 · favorites), rounded down; after reactions were taken back it may be one more. `age` is \
                 the time of the post divided by the half-life, 12 hours by default. The pages of a walk leave out posts whose \
-                scores have changed since its first page."
+                scores have changed since its first page; those of the caller's own posts are not noticed.\n\n\
+                With `order=oldest`, the same posts come from the other end, and posts that arrive during the walk are at its \
+                end. The last page has the `first_cursor` with which polls go on. That of the first page repeats what has \
+                arrived during the walk."
             )
             .returns::<FeedPage>("A page. The first page has an `ETag`.")
-            .parameters(["order", "ofList"])
+            .parameters(["order", "own", "ofList"])
             .responds("404", "NotFound")
             .parameters(["status"])
             .page()
@@ -120,14 +123,15 @@ async fn list(app: &App, request: &Request) -> Result<Option<u32>, Problem> {
     }
 }
 
-/// Reads `?profiles=` and `?include=body`.
+/// Reads `?profiles=` and `?include=body|counts`.
 fn parts(request: &Request) -> Result<PageParts, Problem> {
-    let texts = match request.query("include") {
-        None => false,
-        Some("body") => true,
-        Some(_) => return Err(Problem::invalid("include", "must be body")),
+    let (texts, counts) = match request.query("include") {
+        None => (false, false),
+        Some("counts") => (false, true),
+        Some("body") => (true, true),
+        Some(_) => return Err(Problem::invalid("include", "must be body or counts")),
     };
-    Ok(PageParts { cards: request.wants_profiles()?, texts })
+    Ok(PageParts { cards: request.wants_profiles()?, texts, counts })
 }
 
 /// The rendered part of a page.
@@ -149,7 +153,7 @@ async fn shown(
         let PostId { author, seq } = post.id;
         let revision = post.revision.into();
         let (content, counts) = bodies.remove(&post.id).map(|Body { text, counts }| (text, counts)).unzip();
-        let (body, data) = content.map(|text| (text.body, raw(text.data))).unzip();
+        let (body, data) = content.flatten().map(|text| (text.body, raw(text.data))).unzip();
         PostItem {
             id: post.id,
             author,

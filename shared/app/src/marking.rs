@@ -206,9 +206,7 @@ impl Marking {
     /// Returns now, or the time of the newest post that the user's feed shows, if that is later. The machine that
     /// published the post may have a clock that is ahead of this one.
     async fn until_now(&self, user: UserId) -> Result<Timestamp> {
-        let snapshot = self.readers.snapshot(user).await?;
-        let newest = snapshot.state.heard().map(|(_, author)| author.newest_at).max();
-        Ok(newest.unwrap_or_default().max(self.stores.clock.now()))
+        Ok(self.readers.snapshot(user).await?.state.newest_at().max(self.stores.clock.now()))
     }
 
     async fn mark_pair_before(&self, user: UserId, pair: PairFacts, before: Timestamp, token: u64) -> Result<Changed> {

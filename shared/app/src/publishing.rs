@@ -12,7 +12,7 @@ use crate::{
     outage::Outage,
 };
 use tidemark_domain::{
-    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionState, Seen, UserId, Withheld,
+    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionCounts, Seen, UserId, Withheld,
     store::Result, visibility::may_see_author,
 };
 use tidemark_facts::{Deleted, Published};
@@ -125,12 +125,15 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
-    /// who reacted to a post that is deleted now.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Seen<ReactionState>> {
-        let reacted = self.stores.facts.react(user, post, reaction, given, self.stores.clock.now()).await?;
-        if let Ok(state) = &reacted {
-            self.sync.reaction(user, post, state).await?;
-        }
-        Ok(reacted)
+    /// who reacted to a post that is deleted now. Returns the post's counts after the change, which they include.
+    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Seen<ReactionCounts>> {
+        let state = match self.stores.facts.react(user, post, reaction, given, self.stores.clock.now()).await? {
+            Ok(state) => state,
+            Err(withheld) => return Ok(Err(withheld)),
+        };
+        // The views are updated even if the counts cannot be read.
+        let (counts, shown) = futures::join!(self.stores.facts.reaction_counts(post), self.sync.reaction(user, post, &state));
+        shown?;
+        Ok(Ok(counts?.counts))
     }
 }

@@ -119,6 +119,18 @@ impl AuthorState {
         }
     }
 
+    /// Returns the state of a reader's own posts in the reader's feed: it shows all of them, and they are read.
+    pub fn own(head: &AuthorHead) -> Self {
+        Self {
+            live: true,
+            base: head.latest_seq / 8 * 8,
+            through: head.latest_seq,
+            newest_at: head.latest_at,
+            read: Bitmap::ones(head.latest_seq % 8),
+            ..Self::default()
+        }
+    }
+
     /// The same as [`AuthorState::from_facts`], but without a claim about deliveries (`opening` is set). A change of
     /// read state is merged into a view in this form, because the view has its own deliveries.
     pub fn undelivered(edge: &Edge, head: &AuthorHead, reads: &ReadState) -> Self {
@@ -405,6 +417,15 @@ mod tests {
     fn edge(base: Seq, floor: Seq) -> Edge {
         let user = |id| UserId::new(id).unwrap();
         Edge { following: true, rev: 7, base, floor, ..Edge::never(user(1), user(2)) }
+    }
+
+    #[test]
+    fn own_posts_are_shown_and_read() {
+        for latest_seq in [0, 1, 8, 21] {
+            let own = AuthorState::own(&AuthorHead { latest_seq, ..AuthorHead::default() });
+            assert!((1..=latest_seq).all(|seq| own.shows(seq) && own.knows(seq) && !own.is_unread(seq)), "{own:?}");
+            assert_eq!((own.unread(), own.shows(latest_seq + 1)), (0, false), "{own:?}");
+        }
     }
 
     proptest! {

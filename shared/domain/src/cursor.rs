@@ -10,6 +10,8 @@ pub enum Cursor {
     Ranked(RankedPlace, Trail),
     /// Of a feed in any order: its state when a first page was made.
     Since(Since),
+    /// Of a feed from the oldest post on: what the pages so far have returned.
+    Oldest(Since),
     Author(Seq),
     Relation(Relation),
     /// A user's lists of authors, below this number.
@@ -53,6 +55,7 @@ impl Cursor {
                 (8, [&[*since, score.get().to_bits()], of_key(key).as_slice()].concat(), Some(trail))
             }
             Self::Since(Since { newest, trail }) => (9, of_key(newest).to_vec(), Some(trail)),
+            Self::Oldest(Since { newest, trail }) => (10, of_key(newest).to_vec(), Some(trail)),
         };
         let mut bytes = vec![kind];
         bytes.extend(numbers.into_iter().flat_map(u64::to_be_bytes));
@@ -63,7 +66,7 @@ impl Cursor {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let before_trail = match kind {
-            1 | 9 => 3 * 8,
+            1 | 9 | 10 => 3 * 8,
             8 => 5 * 8,
             _ => rest.len(),
         };
@@ -87,6 +90,7 @@ impl Cursor {
                 Some(Self::Ranked(RankedPlace { since, score, key }, trail()?))
             }
             (9, &[at, author, seq]) => Some(Self::Since(Since { newest: key(at, author, seq)?, trail: trail()? })),
+            (10, &[at, author, seq]) => Some(Self::Oldest(Since { newest: key(at, author, seq)?, trail: trail()? })),
             _ => None,
         }
     }
@@ -107,6 +111,7 @@ mod tests {
             Cursor::Feed(key, trail.clone()),
             Cursor::Feed(key, trail.clone().of_facts()),
             Cursor::Since(Since { newest: key, trail: trail.clone() }),
+            Cursor::Oldest(Since { newest: key, trail: trail.clone() }),
             Cursor::Reacted(key),
             Cursor::Author(12),
             Cursor::Relation(relation),

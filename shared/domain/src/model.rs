@@ -76,6 +76,11 @@ impl AuthorHead {
         self.deleted.absent_between(after, upto.min(self.latest_seq)).take(limit).collect()
     }
 
+    /// Returns the oldest posts in `after+1..=upto` that feeds show, oldest first, at most `limit`.
+    pub fn oldest_feed_seqs(&self, after: Seq, upto: Seq, limit: usize) -> Vec<Seq> {
+        self.deleted.absent_ascending(after, upto.min(self.latest_seq)).take(limit).collect()
+    }
+
     /// Returns the newest posts up to `upto` of the author timeline, archived ones included, newest first.
     pub fn listed_seqs(&self, upto: Seq, limit: usize) -> Vec<Seq> {
         self.deleted.minus(&self.archive).absent_between(0, upto.min(self.latest_seq)).take(limit).collect()
@@ -436,6 +441,9 @@ mod tests {
         assert_eq!(head.feed_seqs(0, 2_000, 10), [1_000, 999, 2, 1]);
         assert_eq!(head.feed_seqs(1, 999, 10), [999, 2]);
         assert_eq!(head.feed_seqs(0, 1_000, 3), [1_000, 999, 2]);
+        assert_eq!(head.oldest_feed_seqs(0, 2_000, 10), [1, 2, 999, 1_000]);
+        assert_eq!(head.oldest_feed_seqs(1, 999, 10), [2, 999]);
+        assert_eq!(head.oldest_feed_seqs(2, 2_000, 1), [999]);
         assert_eq!(head.listed_seqs(2_000, 10), [1_000, 999, 7, 5, 2, 1]);
         assert_eq!(head.listed_seqs(6, 2), [5, 2]);
         assert_eq!(AuthorHead::default().listed_seqs(9, 9), [] as [Seq; 0]);

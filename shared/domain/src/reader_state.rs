@@ -123,6 +123,11 @@ impl ReaderState {
         self.authors.iter().filter(|(_, state)| !state.muted).map(|(author, state)| (*author, state))
     }
 
+    /// Returns the time of the newest post in feeds and counts, which may be deleted.
+    pub fn newest_at(&self) -> Timestamp {
+        self.heard().map(|(_, state)| state.newest_at).max().unwrap_or_default()
+    }
+
     /// Returns the part of the state that concerns the authors on a list of the reader; the whole state if `None`.
     #[must_use]
     pub fn of_list(mut self, list: Option<u32>) -> Self {

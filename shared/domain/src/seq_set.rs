@@ -145,6 +145,12 @@ impl SeqSet {
         })
     }
 
+    /// The same, smallest first.
+    pub fn absent_ascending(&self, after: Seq, upto: Seq) -> impl Iterator<Item = Seq> + '_ {
+        let next = move |after| Some(self.contiguous_above(after) + 1).filter(|&seq| seq <= upto);
+        std::iter::successors(next(after), move |&seq| next(seq))
+    }
+
     /// Returns the smallest `n ≥ 1` for which every number in `n..=last` is in the set. `last` must be in the set.
     fn run_start(&self, last: Seq) -> Seq {
         let is_run = |first: Seq| self.count_between(first, last) == last - first + 1;
@@ -199,7 +205,9 @@ mod tests {
             members in btree_set(1..60u64, 0..60), after in 0..70u64, upto in 0..70u64,
         ) {
             let set: SeqSet = members.iter().copied().collect();
-            let expected: Vec<u64> = (after + 1..=upto).rev().filter(|seq| !members.contains(seq)).collect();
+            let mut expected: Vec<u64> = (after + 1..=upto).filter(|seq| !members.contains(seq)).collect();
+            prop_assert_eq!(set.absent_ascending(after, upto).collect::<Vec<_>>(), expected.clone());
+            expected.reverse();
             prop_assert_eq!(set.absent_between(after, upto).collect::<Vec<_>>(), expected);
         }
     }

@@ -55,6 +55,11 @@ impl Trail {
         trail
     }
 
+    /// Returns whether a trail may have a post that comes after so many others, in a feed with this newest time.
+    pub fn may_have(others: usize, key: &FeedKey, newest_at: Timestamp) -> bool {
+        others < MOST && key.at.plus_ms(LENGTH_MS) >= newest_at
+    }
+
     /// Adds the next older post. Returns false if the trail ends above it.
     pub fn extend(&mut self, key: &FeedKey) -> bool {
         if self.posts.is_empty() {
@@ -157,6 +162,25 @@ impl Since {
         Self { newest, trail }
     }
 
+    /// Returns the state after a page of a walk from the oldest post on: a client had `before` it, and gets these posts
+    /// with it, newest first. What is new then is what the walk has not returned. `newest_at` is the time of the feed's
+    /// newest post: a post that becomes visible from now on is not much older.
+    pub fn walked(before: Option<&Self>, posts: &[FeedKey], newest_at: Timestamp) -> Self {
+        let from = Timestamp::from_ms(newest_at.ms().saturating_sub(LENGTH_MS));
+        let mut trail = Trail { from, ..Trail::default() };
+        for key in posts {
+            if !trail.extend(key) {
+                break;
+            }
+        }
+        Self::after(before, posts.first().copied(), trail)
+    }
+
+    /// Returns a time before which no post is new.
+    pub fn begins_at(&self) -> Timestamp {
+        self.newest.at.min(self.trail.from)
+    }
+
     /// Returns whether a post has entered the feed since then.
     pub fn is_new(&self, key: &FeedKey) -> bool {
         *key > self.newest || (key.at >= self.trail.from && !self.trail.contains(key))
@@ -218,6 +242,35 @@ mod tests {
                 prop_assert!(!new.is_empty() || next == since);
                 prop_assert_eq!(Trail::from_bytes(&next.trail.to_bytes()), Some(next.trail.clone()));
                 since = next;
+            }
+        }
+    }
+
+    proptest! {
+        /// Posts arrive up to ten minutes below the newest one while a client walks from the oldest post on, and goes on
+        /// with a poll.
+        #[test]
+        fn a_walk_from_the_oldest_post_lists_each_post_once(
+            old in btree_set((0..5_000_000_u64, 1..4_u64), 0..40),
+            rounds in proptest::collection::vec((btree_set((0..600_000_u64, 1..4_u64), 0..9), 0..600_000_u64), 1..12),
+            limit in 1..6_usize,
+        ) {
+            let (mut posts, mut now) = (old, 5_000_000);
+            let (mut since, mut listed): (Option<Since>, BTreeSet<FeedKey>) = Default::default();
+            for (arriving, pause) in rounds {
+                let left: Vec<FeedKey> =
+                    feed(&posts).filter(|key| since.as_ref().is_none_or(|since| since.is_new(key))).collect();
+                let page = &left[left.len().saturating_sub(limit)..];
+                for key in page {
+                    prop_assert!(since.as_ref().is_none_or(|since| key.at >= since.begins_at()));
+                    prop_assert!(listed.insert(*key), "twice: {:?}", key);
+                }
+                let newest_at = feed(&posts).next().map_or(Timestamp::default(), |key| key.at);
+                let next = Since::walked(since.as_ref(), page, newest_at);
+                prop_assert!(feed(&posts).all(|key| next.is_new(&key) != listed.contains(&key)));
+                since = Some(next);
+                now += pause;
+                posts.extend(arriving.into_iter().map(|(age, author)| (now - age, author)));
             }
         }
     }

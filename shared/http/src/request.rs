@@ -236,19 +236,15 @@ impl Request {
 
     /// `?profiles=true|false`. The default is true.
     pub fn wants_profiles(&self) -> Result<bool, Problem> {
-        Ok(self.choice("profiles")?.unwrap_or(true))
+        self.flag("profiles", true)
     }
 
-    /// A query parameter that is `true` or `false`. The default is false.
-    pub fn flag(&self, name: &str) -> Result<bool, Problem> {
-        Ok(self.choice(name)?.unwrap_or(false))
-    }
-
-    fn choice(&self, name: &str) -> Result<Option<bool>, Problem> {
+    /// A query parameter that is `true` or `false`.
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool, Problem> {
         match self.query(name) {
-            None => Ok(None),
-            Some("true") => Ok(Some(true)),
-            Some("false") => Ok(Some(false)),
+            None => Ok(default),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
             Some(_) => Err(Problem::invalid(name, "must be true or false")),
         }
     }

@@ -10,8 +10,9 @@ use crate::{KnownReactions, Marks};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageParts {
     pub cards: bool,
-    /// Texts and reaction counts.
     pub texts: bool,
+    /// Reaction counts.
+    pub counts: bool,
 }
 
 /// The data for a page that Redis has.

@@ -67,10 +67,9 @@ impl Views {
         let authors = authors_of(posts);
         let named = if parts.cards { authors.as_slice() } else { &[] };
         let mut keys = [post_keys(posts), people::card_keys(named)].concat();
-        if parts.texts {
-            keys.extend(posts.iter().map(|&post| keys::text(post)));
-            keys.extend(posts.iter().map(|&post| keys::counts(post)[0].clone()));
-        }
+        let (texts, counts) = (if parts.texts { posts } else { &[] }, if parts.counts { posts } else { &[] });
+        keys.extend(texts.iter().map(|&post| keys::text(post)));
+        keys.extend(counts.iter().map(|&post| keys::counts(post)[0].clone()));
         // An author sees an own edit at once, so such a page does not come from a replica.
         let consistency = if authors.contains(&reader) { Consistency::Strong } else { Consistency::Eventual };
         let (mut values, states) = self.strings_and("page", &keys, consistency, Some(reactions::ask(reader, &authors))).await?;
@@ -81,8 +80,8 @@ impl Views {
             let revision = summaries.get(id)?.revision;
             Some((*id, current(value, |text| decode_text(revision, text))?))
         };
-        let texts = posts.iter().zip(bodies.by_ref().take(posts.len())).filter_map(text).collect();
-        let counts = posts.iter().zip(bodies);
+        let texts = texts.iter().zip(bodies.by_ref().take(texts.len())).filter_map(text).collect();
+        let counts = counts.iter().zip(bodies);
         let counts = counts.filter_map(|(id, value)| Some((*id, current(value, decode_counts)?.counts))).collect();
         let reactions = match states {
             None => KnownReactions::default(),
@@ -130,7 +129,7 @@ impl Views {
         let commands = vec![Cmd::hmget(keys::reader_state(reader), (META_FIELD, ids)), Cmd::exists(keys::changed(reader))];
         let marks: Vec<String> = authors.iter().map(|&author| keys::marks(reader, author)[0].clone()).collect();
         let (page, responses, marks) = futures::try_join!(
-            self.known_page(reader, posts, PageParts { cards: true, texts: true }),
+            self.known_page(reader, posts, PageParts { cards: true, texts: true, counts: true }),
             self.each_in_epoch::<Value>("posts", commands),
             self.strings("posts", &marks, Consistency::Strong)
         )?;

@@ -131,7 +131,7 @@ impl Readers {
             let reacted = |seq| reactions.liked.contains(seq) || reactions.favorited.contains(seq);
             counts.retain(|post, _| !reacted(post.seq));
         }
-        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((page.texts, counts))).await?;
+        let (bodies, shortened) = self.bodies(parts, &mut posts, Some((page.texts, counts))).await?;
         let (items, next) = finished(posts, |seq| sight.is_read(seq), &reactions, next, shortened);
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
@@ -150,7 +150,7 @@ impl Readers {
         let next = query.cut(&mut seqs);
         let posts = self.stores.facts.posts_of(author, &seqs).await?;
         let mut posts: Vec<PostSummary> = posts.into_iter().filter(|post| !post.deleted).map(PostSummary::from).collect();
-        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, None).await?;
+        let (bodies, shortened) = self.bodies(parts, &mut posts, None).await?;
         let (items, next) = finished(posts, |seq| flags.is_read(seq), &reactions, next, shortened);
         Ok(Ok(AuthorPage { items, next, total, cards: HashMap::new(), bodies, degraded }))
     }

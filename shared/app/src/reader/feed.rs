@@ -12,6 +12,7 @@ use super::{
     Body, Origin, Readers, Snapshot,
     merge::{FactSource, Lane, Merge, Placed, Summaries},
     rebuild::Part,
+    shared::HeadsFrom,
 };
 
 /// The posts that a page contains.
@@ -49,6 +50,8 @@ pub struct FeedQuery<Place> {
     /// The number of a list of the reader. The feed has the posts of the authors on it.
     pub list: Option<u32>,
     pub status: Status,
+    /// The feed has the reader's own posts too, as read.
+    pub own: bool,
     /// The page begins below this place, and has of the newest posts only those that the trail allows: the others have
     /// entered the feed after the first page. `None` for a first page.
     pub before: Option<(Place, Trail)>,
@@ -67,6 +70,11 @@ impl<Place> FeedQuery<Place> {
     /// Returns whether the walk began with the facts. The view may lack posts that the facts had.
     pub(super) fn continues_facts(&self) -> bool {
         self.before.as_ref().is_some_and(|(_, trail)| trail.is_of_facts())
+    }
+
+    /// Returns whether the feed has the reader's own posts. None of them is unread.
+    pub(super) fn has_own(&self) -> bool {
+        self.own && self.status == Status::All
     }
 
     pub(super) fn is_new(&self, key: &FeedKey) -> bool {
@@ -93,11 +101,12 @@ pub(super) struct Start {
 
 /// A page in the order of the feed.
 #[derive(Debug, Clone)]
-pub struct FeedPage<Place> {
+pub struct FeedPage<Next> {
     pub items: Vec<FeedItem>,
     /// [`FeedQuery::before`] of the next page. `None` only at the end.
-    pub next: Option<(Place, Trail)>,
-    /// [`FeedQuery::since`] of the next poll. Only a first page has it.
+    pub next: Option<Next>,
+    /// [`FeedQuery::since`] of the next poll. Only a first page has it, and the last one of a walk from the oldest post
+    /// on.
     pub first: Option<Since>,
     /// The number of unread posts in the whole feed.
     pub unread_total: u64,
@@ -139,12 +148,23 @@ impl Collected {
     }
 }
 
+/// What a collected page shows.
+pub(super) struct Shown {
+    pub(super) items: Vec<FeedItem>,
+    pub(super) cards: HashMap<UserId, Option<Card>>,
+    pub(super) bodies: HashMap<PostId, Body>,
+    /// Whether there is a next page.
+    pub(super) more: bool,
+}
+
 /// A page of the feed by time that is being collected.
-struct Walk<'a> {
-    query: &'a FeedQuery<FeedKey>,
+pub(super) struct Walk<'a> {
+    pub(super) query: &'a FeedQuery<FeedKey>,
     page: Collected,
     /// The rest of the page lies below this entry.
-    bound: Option<FeedKey>,
+    pub(super) bound: Option<FeedKey>,
+    /// The reader's own posts in the view end above this number.
+    pub(super) own_end: Option<Seq>,
     /// `None` until a first page has read the newest posts.
     start: Option<Start>,
     /// Whether there is nothing more for the page.
@@ -152,10 +172,16 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(query: &'a FeedQuery<FeedKey>) -> Self {
+    pub(super) fn new(query: &'a FeedQuery<FeedKey>) -> Self {
         let (bound, trail) = query.before.clone().unzip();
         let start = trail.map(|trail| Start { newest: None, trail });
-        Self { query, page: Collected::new(query.limit, query.parts), bound, start, ended: false }
+        Self { query, page: Collected::new(query.limit, query.parts), bound, own_end: None, start, ended: false }
+    }
+
+    /// Returns the start of the walk that begins with this merge.
+    pub(super) async fn into_start<P: Placed>(mut self, merge: &mut Merge<'_, P>) -> Result<Start> {
+        self.next(merge).await?;
+        Ok(self.start.unwrap_or_default())
     }
 
     /// Returns as many posts as the page lacks. A first page of the facts alone reads its trail too.
@@ -214,14 +240,14 @@ pub(super) fn lowest<'a>(entries: impl Iterator<Item = &'a FeedKey>) -> HashMap<
 
 impl Readers {
     /// Returns one page of the feed, newest first.
-    pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<FeedKey>> {
+    pub async fn feed_page(&self, user: UserId, query: FeedQuery<FeedKey>) -> Result<FeedPage<(FeedKey, Trail)>> {
         let mut walk = Walk::new(&query);
         // A first page needs few of the newest entries. The position of a cursor is unknown.
         let few = query.before.is_none() && query.status == Status::All && query.list.is_none();
         let newest = if few { NEWEST.max(query.limit + 1 + MARGIN) } else { ALL };
         let view = match query.continues_facts() {
             true => Ok(None),
-            false => self.view_of(user, &query, Part::Newest(newest)).await,
+            false => self.view_of(user, &mut walk, Part::Newest(newest)).await,
         };
         let collected = match view {
             Ok(Some(view)) => self.collect_stored(user, view, &mut walk).await,
@@ -236,8 +262,8 @@ impl Readers {
             }
             collected => collected?,
         };
-        snapshot.state = snapshot.state.of_list(query.list);
         if snapshot.origin != Origin::View {
+            snapshot = self.selected(user, snapshot, &query).await?;
             let facts = FactSource(&self.stores.facts);
             let lanes = Lane::of(&snapshot, query.status);
             let posts = walk.next(&mut Merge::new(&facts, &self.stores.facts, lanes, walk.bound)).await?;
@@ -248,8 +274,8 @@ impl Readers {
         self.completed(user, page, start.unwrap_or_default(), snapshot, &query, place).await
     }
 
-    /// Completes a page: texts, reactions, and what is read. `place` returns the place of a post with this score, and
-    /// the time after which no post is below the place.
+    /// Completes a page. `place` returns the place of a post with this score, and the time after which no post is below
+    /// the place.
     pub(super) async fn completed<Place>(
         &self,
         user: UserId,
@@ -258,28 +284,35 @@ impl Readers {
         snapshot: Snapshot,
         query: &FeedQuery<Place>,
         place: impl FnOnce(&PostSummary, Option<Score>) -> Option<(Place, Timestamp)>,
-    ) -> Result<FeedPage<Place>> {
-        let more = page.missing() == 0;
-        let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
-        posts.truncate(limit);
-        let (bodies, shortened) = self.bodies(parts.texts, &mut posts, Some((texts, counts))).await?;
-        let score = |post: &PostSummary| scores.get(&post.id).copied();
-        let next = posts.last().filter(|_| more || shortened).and_then(|post| place(post, score(post)));
+    ) -> Result<FeedPage<(Place, Trail)>> {
+        let Shown { items, cards, bodies, more } = self.shown(user, page, &snapshot.state).await?;
+        let next = items.last().filter(|_| more).and_then(|item| place(&item.post, item.score));
         let known = query.since.as_ref().map(|since| &since.trail);
         let of_walk = |trail: Trail| if snapshot.origin == Origin::View { trail } else { trail.of_facts() };
         let next = next.map(|(place, latest)| (place, of_walk(start.trail.clone().without(known, latest))));
         let first = query.before.is_none().then(|| Since::after(query.since.as_ref(), start.newest, start.trail));
+        let unread_total = snapshot.state.unread_total();
+        Ok(FeedPage { items, next, first, unread_total, cards, bodies, origin: snapshot.origin })
+    }
+
+    /// Returns what a page shows: its posts with texts, reactions, and what is read.
+    pub(super) async fn shown(&self, user: UserId, page: Collected, state: &ReaderState) -> Result<Shown> {
+        let more = page.missing() == 0;
+        let Collected { mut posts, scores, limit, parts, reactions, cards, texts, counts } = page;
+        posts.truncate(limit);
+        let (bodies, shortened) = self.bodies(parts, &mut posts, Some((texts, counts))).await?;
         let reactions = self.reactions_of_page(user, &posts, reactions).await?;
-        let (nothing, state) = (ReactionState::default(), &snapshot.state);
+        let nothing = ReactionState::default();
         let counted = posts.iter().filter(|post| !state.knows(post.id)).map(|post| post.id.author).collect();
         let exact = self.exact_states(user, counted).await?;
         let item = |post: PostSummary| {
             let PostId { author, seq } = post.id;
             let read = !exact.get(&author).or_else(|| state.authors.get(&author)).is_some_and(|state| state.is_unread(seq));
-            FeedItem { score: score(&post), ..FeedItem::new(post, read, reactions.get(&author).unwrap_or(&nothing)) }
+            let score = scores.get(&post.id).copied();
+            FeedItem { score, ..FeedItem::new(post, read, reactions.get(&author).unwrap_or(&nothing)) }
         };
         let items = posts.into_iter().map(item).collect();
-        Ok(FeedPage { items, next, first, unread_total: state.unread_total(), cards, bodies, origin: snapshot.origin })
+        Ok(Shown { items, cards, bodies, more: more || shortened })
     }
 
     /// Adds these entries of a view to a page. Returns those whose posts are deleted, and whether the view has to be
@@ -308,9 +341,12 @@ impl Readers {
         Ok((deleted, !promised.is_empty()))
     }
 
-    async fn view_of(&self, user: UserId, query: &FeedQuery<FeedKey>, part: Part) -> Result<Option<View>> {
+    async fn view_of(&self, user: UserId, walk: &mut Walk<'_>, part: Part) -> Result<Option<View>> {
         let Some(mut view) = self.view(user, part).await? else { return Ok(None) };
-        view.state = self.state_for(user, view.state, query.list, query.status).await?;
+        view.state = self.state_for(user, view.state, walk.query.list, walk.query.status).await?;
+        if walk.query.has_own() {
+            self.add_own(&self.own(user, HeadsFrom::Views).await?, &mut view, walk).await?;
+        }
         Ok(Some(view))
     }
 
@@ -360,11 +396,13 @@ impl Readers {
             } else {
                 let mut snapshot = Snapshot { state: view.state, heads: HashMap::new(), origin: Origin::View };
                 if needs_more {
-                    self.collect_below(user, &mut snapshot, &lowest(view.entries.iter()), walk).await?;
+                    let mut lowest = lowest(view.entries.iter());
+                    lowest.extend(walk.own_end.map(|end| (user, end)));
+                    self.collect_below(user, &mut snapshot, &lowest, walk).await?;
                 }
                 return Ok(snapshot);
             };
-            match self.view_of(user, query, part).await? {
+            match self.view_of(user, walk, part).await? {
                 Some(whole) => view = whole,
                 None => return self.snapshot_of_facts(user, Origin::Rebuilding).await,
             }

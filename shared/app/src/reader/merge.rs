@@ -1,6 +1,9 @@
-//! A feed merged from the timelines of many authors, newest first. Posts are loaded only when they are needed.
+//! A feed merged from the timelines of many authors, in either direction. Posts are loaded only when they are needed.
 
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+};
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
@@ -59,6 +62,14 @@ impl Source<Post> for FactSource<'_> {
 pub(super) struct Summaries<'a>(pub(super) &'a Readers);
 
 #[async_trait]
+impl Source<FeedKey> for Summaries<'_> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<FeedKey>> {
+        let posts = Source::<PostSummary>::load(self, author, seqs).await?;
+        Ok(posts.iter().map(PostSummary::key).collect())
+    }
+}
+
+#[async_trait]
 impl Source<PostSummary> for Summaries<'_> {
     async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<PostSummary>> {
         let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
@@ -74,6 +85,20 @@ enum Wanted<'a> {
     Only(Vec<Seq>),
 }
 
+/// The direction of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+/// What comes next of a merge: the greatest. All of a merge are of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    NewestFirst(FeedKey),
+    OldestFirst(Reverse<FeedKey>),
+}
+
 /// One author in a merge.
 pub(super) struct Lane<'a, P> {
     author: UserId,
@@ -81,9 +106,14 @@ pub(super) struct Lane<'a, P> {
     after: Seq,
     /// All remaining posts are at or below this number.
     upto: Seq,
+    /// No remaining post is earlier.
+    earliest_at: Timestamp,
     /// No remaining post is later.
     latest_at: Timestamp,
+    /// If there is one, all posts are below it.
+    below: Option<FeedKey>,
     wanted: Wanted<'a>,
+    /// Newest first.
     loaded: VecDeque<P>,
     loads: usize,
 }
@@ -111,6 +141,7 @@ impl<'a, P: Placed> Lane<'a, P> {
         for lane in &mut lanes {
             lane.upto = lowest.get(&lane.author).map_or(lane.upto, |lowest| lane.upto.min(lowest - 1));
             lane.latest_at = lane.latest_at.min(low.at);
+            lane.below = Some(low);
         }
         lanes
     }
@@ -122,17 +153,46 @@ impl<'a, P: Placed> Lane<'a, P> {
         let lanes = snapshot.state.heard().filter_map(|(author, state)| {
             let head = snapshot.heads.get(&author)?;
             let (after, upto, wanted) = choose(state, head)?;
-            let lane = Self { author, after, upto, latest_at: head.latest_at, wanted, loaded: VecDeque::new(), loads: 0 };
-            (after < upto).then_some(lane)
+            let times = (Timestamp::default(), head.latest_at);
+            (after < upto).then(|| Self::new(author, (after, upto), times, wanted, VecDeque::new()))
         });
         lanes.collect()
     }
 
-    /// Returns the greatest key that the lane can still return.
-    fn bound(&self) -> Option<FeedKey> {
-        match self.loaded.front() {
-            Some(post) => Some(post.key()),
-            None => (self.after < self.upto).then(|| FeedKey { at: self.latest_at, post: PostId::new(self.author, self.upto) }),
+    /// Returns a lane with posts of any authors that are loaded already, newest first.
+    pub(super) fn loaded(posts: VecDeque<P>) -> Self {
+        Self::new(UserId::MIN, (0, 0), (Timestamp::default(), Timestamp::MAX), Wanted::Only(Vec::new()), posts)
+    }
+
+    fn new(
+        author: UserId,
+        (after, upto): (Seq, Seq),
+        (earliest_at, latest_at): (Timestamp, Timestamp),
+        wanted: Wanted<'a>,
+        loaded: VecDeque<P>,
+    ) -> Self {
+        Self { author, after, upto, earliest_at, latest_at, below: None, wanted, loaded, loads: 0 }
+    }
+
+    /// Returns the first key in this order that the lane can still return.
+    fn bound(&self, order: Order) -> Option<Turn> {
+        let rest = |at, seq| (self.after < self.upto).then(|| FeedKey { at, post: PostId::new(self.author, seq) });
+        match order {
+            Order::NewestFirst => {
+                let known = self.loaded.front().map(P::key);
+                known.or_else(|| rest(self.latest_at, self.upto)).map(Turn::NewestFirst)
+            }
+            Order::OldestFirst => {
+                let known = self.loaded.back().map(P::key);
+                known.or_else(|| rest(self.earliest_at, self.after + 1)).map(|key| Turn::OldestFirst(Reverse(key)))
+            }
+        }
+    }
+
+    fn pop(&mut self, order: Order) -> Option<P> {
+        match order {
+            Order::NewestFirst => self.loaded.pop_front(),
+            Order::OldestFirst => self.loaded.pop_back(),
         }
     }
 
@@ -141,47 +201,70 @@ impl<'a, P: Placed> Lane<'a, P> {
     }
 
     /// Returns the next numbers, greatest first. Deleted posts are skipped and cost nothing, however many there are.
-    fn next_seqs(&mut self, limit: usize) -> Vec<Seq> {
-        match &mut self.wanted {
-            Wanted::Feed(head) => head.feed_seqs(self.after, self.upto, limit),
-            Wanted::Only(seqs) => {
+    fn next_seqs(&mut self, order: Order, limit: usize) -> Vec<Seq> {
+        let mut next = match (&mut self.wanted, order) {
+            (Wanted::Feed(head), Order::NewestFirst) => return head.feed_seqs(self.after, self.upto, limit),
+            (Wanted::Feed(head), Order::OldestFirst) => head.oldest_feed_seqs(self.after, self.upto, limit),
+            (Wanted::Only(seqs), order) => {
                 seqs.truncate(seqs.partition_point(|&seq| seq <= self.upto));
-                let mut next = seqs.split_off(seqs.len().saturating_sub(limit));
-                next.reverse();
-                next
+                seqs.drain(..seqs.partition_point(|&seq| seq <= self.after));
+                match order {
+                    Order::NewestFirst => seqs.split_off(seqs.len().saturating_sub(limit)),
+                    Order::OldestFirst => seqs.drain(..limit.min(seqs.len())).collect(),
+                }
             }
-        }
+        };
+        next.reverse();
+        next
     }
 
-    async fn load(&mut self, source: &dyn Source<P>) -> Result<()> {
+    async fn load(&mut self, source: &dyn Source<P>, order: Order) -> Result<()> {
         let limit = if self.loads == 0 { FIRST_LOAD } else { NEXT_LOAD };
         self.loads += 1;
-        let seqs = self.next_seqs(limit);
-        let loaded = source.load(self.author, &seqs).await?;
-        // The next load begins below the last number of this one, even if that post no longer exists.
-        self.upto = seqs.last().filter(|_| seqs.len() == limit).map_or(self.after, |last| last - 1);
-        if let Some(last) = loaded.last() {
-            self.latest_at = last.key().at;
+        let seqs = self.next_seqs(order, limit);
+        let mut loaded = source.load(self.author, &seqs).await?;
+        // The next load begins beyond the last number of this one, even if that post no longer exists.
+        let is_last = seqs.len() < limit;
+        let (oldest, newest) = (loaded.last().map(P::key), loaded.first().map(P::key));
+        match order {
+            Order::NewestFirst => {
+                self.upto = seqs.last().filter(|_| !is_last).map_or(self.after, |last| last - 1);
+                self.latest_at = oldest.map_or(self.latest_at, |key| key.at);
+            }
+            Order::OldestFirst => {
+                let ends = is_last || newest.zip(self.below).is_some_and(|(newest, below)| newest >= below);
+                self.after = seqs.first().filter(|_| !ends).copied().unwrap_or(self.upto);
+                self.earliest_at = newest.map_or(self.earliest_at, |key| key.at);
+            }
         }
+        loaded.retain(|post| self.below.is_none_or(|below| post.key() < below));
         self.loaded.extend(loaded);
         Ok(())
     }
 }
 
-/// The merge. [`Merge::next`] returns posts newest first, each once.
+/// The merge. [`Merge::next`] returns posts in order, each once.
 pub(super) struct Merge<'a, P> {
     source: &'a dyn Source<P>,
     facts: &'a Facts,
+    order: Order,
     lanes: Vec<Lane<'a, P>>,
-    heap: BinaryHeap<(FeedKey, usize)>,
+    heap: BinaryHeap<(Turn, usize)>,
     before: Option<FeedKey>,
+    from: Timestamp,
     started: bool,
 }
 
 impl<'a, P: Placed> Merge<'a, P> {
-    /// Merges lanes, strictly below `before`.
+    /// Merges lanes newest first, strictly below `before`.
     pub(super) fn new(source: &'a dyn Source<P>, facts: &'a Facts, lanes: Vec<Lane<'a, P>>, before: Option<FeedKey>) -> Self {
-        Self { source, facts, lanes, heap: BinaryHeap::new(), before, started: false }
+        let (order, from) = (Order::NewestFirst, Timestamp::default());
+        Self { source, facts, order, lanes, heap: BinaryHeap::new(), before, from, started: false }
+    }
+
+    /// Merges lanes oldest first, from posts of this time on.
+    pub(super) fn oldest_first(source: &'a dyn Source<P>, facts: &'a Facts, lanes: Vec<Lane<'a, P>>, from: Timestamp) -> Self {
+        Self { order: Order::OldestFirst, from, ..Self::new(source, facts, lanes, None) }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<P>> {
@@ -191,9 +274,10 @@ impl<'a, P: Placed> Merge<'a, P> {
                 self.load(lane).await?;
                 continue;
             }
-            let post = self.lanes[lane].loaded.pop_front();
+            let post = self.lanes[lane].pop(self.order);
             self.push(lane);
             if let Some(post) = post
+                && post.key().at >= self.from
                 && self.before.is_none_or(|before| post.key() < before)
             {
                 return Ok(Some(post));
@@ -213,7 +297,7 @@ impl<'a, P: Placed> Merge<'a, P> {
         Ok(posts)
     }
 
-    /// Moves every lane to the cursor. Only lanes with a later post are looked up by time.
+    /// Moves every lane to the cursor. Only lanes with a post beyond it are looked up by time.
     async fn start(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.started, true) {
             return Ok(());
@@ -229,6 +313,17 @@ impl<'a, P: Placed> Merge<'a, P> {
                 }
             }
         }
+        if let Some(at) = self.from.ms().checked_sub(1).map(Timestamp::from_ms) {
+            self.lanes.retain(|lane| lane.latest_at > at);
+            let mut others: Vec<&mut Lane<'_, P>> = self.lanes.iter_mut().filter(|lane| !lane.is_loaded()).collect();
+            for lanes in others.chunks_mut(PARALLEL) {
+                let last = try_join_all(lanes.iter().map(|lane| self.facts.last_post_at(lane.author, at))).await?;
+                for (lane, last) in lanes.iter_mut().zip(last) {
+                    lane.after = lane.after.max(last.map_or(0, |last| last.post.seq));
+                    lane.earliest_at = self.from;
+                }
+            }
+        }
         for lane in 0..self.lanes.len() {
             self.push(lane);
         }
@@ -236,8 +331,8 @@ impl<'a, P: Placed> Merge<'a, P> {
     }
 
     fn push(&mut self, lane: usize) {
-        if let Some(bound) = self.lanes[lane].bound() {
-            self.heap.push((bound, lane));
+        if let Some(turn) = self.lanes[lane].bound(self.order) {
+            self.heap.push((turn, lane));
         }
     }
 
@@ -252,9 +347,9 @@ impl<'a, P: Placed> Merge<'a, P> {
             self.heap.pop();
         }
         chosen.sort_unstable();
-        let source = self.source;
+        let (source, order) = (self.source, self.order);
         let lanes = self.lanes.iter_mut().enumerate().filter(|(index, _)| chosen.binary_search(index).is_ok());
-        try_join_all(lanes.map(|(_, lane)| lane.load(source))).await?;
+        try_join_all(lanes.map(|(_, lane)| lane.load(source, order))).await?;
         for lane in chosen {
             self.push(lane);
         }

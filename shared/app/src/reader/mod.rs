@@ -4,6 +4,8 @@ mod author_page;
 mod catch_up;
 mod feed;
 mod merge;
+mod oldest;
+mod own;
 mod post;
 mod ranked;
 mod reactions;

@@ -8,7 +8,7 @@ use tidemark_domain::{
     store::Result,
     visibility::{may_see, retain_seen},
 };
-use tidemark_views::{KnownFollow, KnownPage, KnownPost, KnownReader};
+use tidemark_views::{KnownFollow, KnownPage, KnownPost, KnownReader, PageParts};
 use tracing::{error, warn};
 
 use super::{FeedItem, Readers, sight::Sight};
@@ -28,10 +28,11 @@ pub struct PostDetails {
 
 type FoundPost = Result<Seen<Box<PostDetails>>>;
 
-/// The text of a post and its reaction counts. A page has them only with `include=body`.
+/// What a page has of a post with `include=counts` or `include=body`.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
-    pub text: PostText,
+    /// Only with `include=body`.
+    pub text: Option<PostText>,
     pub counts: ReactionCounts,
 }
 
@@ -227,23 +228,23 @@ impl Readers {
         Ok(Some((post.into(), text.ok_or_else(damaged)?)))
     }
 
-    /// Returns texts and counts of a page's live posts, if `wanted`. `known` is what Redis has returned; without it,
-    /// all comes from the facts. An edited post gets its new title. A damaged text is left out.
+    /// Returns those parts of a page's live posts that are wanted. `known` is what Redis has returned; without it, all
+    /// comes from the facts. With texts, an edited post gets its new title, and a damaged text is left out.
     ///
     /// Removes the posts beyond [`MOST_TEXT`], and returns whether there were any.
     pub(super) async fn bodies(
         &self,
-        wanted: bool,
+        parts: PageParts,
         posts: &mut Vec<PostSummary>,
         known: Option<(HashMap<PostId, PostText>, HashMap<PostId, ReactionCounts>)>,
     ) -> Result<(HashMap<PostId, Body>, bool)> {
-        if !wanted {
+        if !parts.counts {
             return Ok(Default::default());
         }
         let of_views = known.is_some();
         let (mut texts, counts) = known.unwrap_or_default();
         let missing: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| !texts.contains_key(id)).collect();
-        if !missing.is_empty() {
+        if parts.texts && !missing.is_empty() {
             let lease = if of_views { self.lease_posts(&missing).await } else { None };
             let read = self.load_texts(&missing, posts, &mut texts).await?;
             self.store_posts(&read, lease).await;
@@ -257,10 +258,11 @@ impl Readers {
             })
             .collect();
         let counted: Vec<(PostId, ReactionCounts)> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
-        Ok((
-            counted.into_iter().filter_map(|(id, counts)| Some((id, Body { text: texts.remove(&id)?, counts }))).collect(),
-            shortened,
-        ))
+        let body = |(id, counts)| {
+            let text = texts.remove(&id);
+            (text.is_some() || !parts.texts).then_some((id, Body { text, counts }))
+        };
+        Ok((counted.into_iter().filter_map(body).collect(), shortened))
     }
 
     /// Takes the leases for storing posts that are read from the facts next; `None` if Redis does not give them.

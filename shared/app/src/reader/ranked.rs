@@ -4,11 +4,12 @@
 //! what it lacks. Without Redis, the page is computed from the newest posts in the facts.
 //!
 //! The posts of a list, and the unread posts, are a *selection* of the feed. If the view stores fewer of them than a
-//! rebuilt view has, the newest of those below are added from their summaries.
+//! rebuilt view has, the newest of those below are added from their summaries. The reader's own posts are in no view,
+//! and are added in the same way.
 //!
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
-//! no post is returned twice, and a post that has not moved is returned once. Of posts below the view no moves are
-//! known.
+//! no post is returned twice, and a post that has not moved is returned once. Of posts below the view, and of the
+//! reader's own, no moves are known.
 
 use std::{
     cmp::Reverse,
@@ -26,6 +27,7 @@ use super::{
     feed::{ALL, Collected, MARGIN, Start, lowest},
     merge::{FactSource, Lane, Merge, Summaries},
     rebuild::Part,
+    shared::HeadsFrom,
 };
 
 type RankedQuery = FeedQuery<RankedPlace>;
@@ -76,16 +78,16 @@ struct Collection {
 
 impl Readers {
     /// Returns one page of the ranked feed, highest score first.
-    pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<FeedPage<RankedPlace>> {
+    pub async fn ranked_page(&self, user: UserId, query: RankedQuery) -> Result<FeedPage<(RankedPlace, Trail)>> {
         let of_view = match query.continues_facts() {
             true => Ok(None),
             false => self.ranked_of_view(user, &query).await,
         };
         let Collection { page, start, snapshot, stamp } = match of_view {
             Ok(Some(found)) => found,
-            Ok(None) => self.ranked_of_facts(self.snapshot_of_facts(user, Origin::Rebuilding).await?, &query).await?,
+            Ok(None) => self.ranked_of_facts(user, self.snapshot_of_facts(user, Origin::Rebuilding).await?, &query).await?,
             Err(error) if error.store() == Store::Views => {
-                self.ranked_of_facts(self.instead_of_view(user, &error).await?, &query).await?
+                self.ranked_of_facts(user, self.instead_of_view(user, &error).await?, &query).await?
             }
             Err(error) => return Err(error),
         };
@@ -99,13 +101,17 @@ impl Readers {
     /// Collects a page from the view; `None` if there is no complete view now.
     async fn ranked_of_view(&self, user: UserId, query: &RankedQuery) -> Result<Option<Collection>> {
         let (below, selects) = (query.below(), query.status == Status::Unread || query.list.is_some());
-        // The posts of a selection are counted from its top.
-        let from = below.map(|place| if selects { RankedPlace { score: Score::MAX, ..place } } else { place });
-        let mut most = if selects { ALL } else { query.limit + 1 + MARGIN };
+        // The posts of a selection are counted from its top, and so are others with own posts.
+        let counts = selects || query.has_own();
+        let from = below.map(|place| if counts { RankedPlace { score: Score::MAX, ..place } } else { place });
+        let mut most = if counts { ALL } else { query.limit + 1 + MARGIN };
         let mut gone: HashSet<PostId> = HashSet::new();
         loop {
             let Some(view) = self.view(user, Part::Ranked { below: from, most }).await? else { return Ok(None) };
-            let view = View { state: self.state_for(user, view.state, query.list, query.status).await?, ..view };
+            let mut view = View { state: self.state_for(user, view.state, query.list, query.status).await?, ..view };
+            if query.has_own() {
+                self.add_ranked_own(user, &mut view).await?;
+            }
             let (start, suffices) = query.ranked_start(&view);
             if !suffices && most < ALL {
                 most = ALL;
@@ -118,6 +124,11 @@ impl Readers {
             shown.retain(|(key, _)| query.has(&state, key) && !gone.contains(&key.post));
             if selects {
                 shown.extend(self.below_selected(&state, query, &ranked, shown.len()).await?);
+            }
+            if counts {
+                shown.sort_unstable_by_key(|&(key, _)| Reverse(key));
+                let end = shown.get(self.feed_cap.filled()).map(|(key, _)| *key);
+                shown.retain(|(key, _)| key.post.author != user || end.is_none_or(|end| *key > end));
                 shown.sort_unstable_by_key(|&(key, score)| Reverse((score, key)));
             }
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
@@ -142,6 +153,21 @@ impl Readers {
                 return Ok(Some(Collection { page, start, snapshot, stamp: ranked.stamp }));
             }
         }
+    }
+
+    /// Adds the reader's newest own posts to a view with a ranked feed, as many as a rebuilt view has.
+    async fn add_ranked_own(&self, user: UserId, view: &mut View) -> Result<()> {
+        let own = self.own(user, HeadsFrom::Views).await?;
+        let (summaries, lanes) = (Summaries(self), Lane::of(&own, Status::All));
+        let posts: Vec<PostSummary> =
+            Merge::new(&summaries, &self.stores.facts, lanes, None).take(self.feed_cap.filled()).await?;
+        view.state.authors.extend(own.state.authors);
+        let posts: Vec<PostSummary> = posts.into_iter().filter(|post| view.state.shows(&post.key())).collect();
+        view.entries.extend(posts.iter().map(PostSummary::key));
+        view.entries.sort_unstable_by(|a, b| b.cmp(a));
+        let score = |post: &PostSummary| self.half_life.score(post.created_at, post.rank, 0);
+        view.ranked.entries.extend(posts.iter().map(|post| (post.key(), score(post))));
+        Ok(())
     }
 
     /// Returns the newest posts of a selection below what the view stores, so that it has as many as a rebuilt view.
@@ -171,8 +197,8 @@ impl Readers {
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
-    async fn ranked_of_facts(&self, mut snapshot: Snapshot, query: &RankedQuery) -> Result<Collection> {
-        snapshot.state = snapshot.state.of_list(query.list);
+    async fn ranked_of_facts(&self, user: UserId, snapshot: Snapshot, query: &RankedQuery) -> Result<Collection> {
+        let snapshot = self.selected(user, snapshot, query).await?;
         let (source, lanes) = (FactSource(&self.stores.facts), Lane::of(&snapshot, query.status));
         let posts = Merge::new(&source, &self.stores.facts, lanes, None).take(self.feed_cap.filled()).await?;
         let start = match &query.before {

@@ -26,7 +26,7 @@ pub struct PostItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub score: Option<f64>,
-    /// Only with `include=body`, as all fields below.
+    /// Only with `include=body`, as `data` and `revision`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct PostItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, nullable = false)]
     pub revision: Option<u64>,
-    /// The number of users who like it.
+    /// The number of users who like it. Only with `include=counts` or `include=body`, as `favorites`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub likes: Option<u64>,
@@ -61,6 +61,7 @@ pub struct FeedPage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,
     pub next_cursor: NextCursor,
+    /// With `order=oldest`, the last page has one too.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub first_cursor: Option<FirstCursor>,
@@ -120,17 +121,14 @@ pub struct UnreadCounts {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "read": true, "unread": { "author": 2, "total": 5 } })))]
+#[schema(examples(json!({ "read": true, "author": "2", "unread": 2, "total": 5 })))]
 pub struct PostMarked {
     pub read: bool,
-    pub unread: UnreadAfterMark,
-}
-
-/// Unread counts after a change of one post.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct UnreadAfterMark {
-    /// Unread posts of the post's author.
-    pub author: u64,
+    /// The post's author.
+    pub author: UserId,
+    /// Unread posts of this author.
+    pub unread: u64,
+    /// Unread posts of all authors.
     pub total: u64,
 }
 
@@ -190,14 +188,10 @@ impl RequestBody for MarkReadRequest {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "changed": 3, "unread": { "total": 0 } })))]
+#[schema(examples(json!({ "changed": 3, "total": 0 })))]
 pub struct PostsMarked {
-    /// Posts that became read.
+    /// Posts that were unread and now are read.
     pub changed: u64,
-    pub unread: UnreadTotal,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub struct UnreadTotal {
+    /// Unread posts of all authors.
     pub total: u64,
 }

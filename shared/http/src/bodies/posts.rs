@@ -166,13 +166,17 @@ pub struct Delivery {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "liked": true })))]
+#[schema(examples(json!({ "liked": true, "likes": 4 })))]
 pub struct Liked {
     pub liked: bool,
+    /// The number of users who like the post after the change.
+    pub likes: u64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "favorited": true })))]
+#[schema(examples(json!({ "favorited": true, "favorites": 1 })))]
 pub struct Favorited {
     pub favorited: bool,
+    /// The number of users who have the post as a favorite after the change.
+    pub favorites: u64,
 }

@@ -140,9 +140,9 @@ export class Feed {
   mark(item, read) {
     return this.change(item, async () => {
       const { live } = this.person, { heard } = live;
-      const { read: now, unread } = await this.api[read ? "put" : "delete"](`/v1/posts/${item.id}/read`);
+      const { read: now, author, unread, total } = await this.api[read ? "put" : "delete"](`/v1/posts/${item.id}/read`);
       // A message that came meanwhile may be newer.
-      if (heard === live.heard) this.person.changedCount(unread.total, item.author, unread.author);
+      if (heard === live.heard) this.person.changedCount(total, author, unread);
       return { read: now };
     });
   }
