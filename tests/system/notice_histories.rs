@@ -17,8 +17,9 @@ use tidemark::{
     App, Clock, Stores, SystemClock,
     domain::{IdempotencyKey, NoticeContent, NoticeCounts, NoticeId, Platform, Seq, Timestamp},
     facts::NoticesPublished,
-    notices::{NoticeBoard, NoticeEdited, NoticesMarked},
+    notices::{NoticeBoard, NoticeRange, NoticesEdited, NoticesMarked},
     once::Once,
+    reader::Status,
     views::NoticeView,
 };
 use tidemark_reconcile_lib::{Plan, Reconcile};
@@ -207,7 +208,7 @@ impl History {
         let (id, expires_at, renotify, now) = (self.id(seq), self.expiry(), self.rng.random::<bool>(), self.now());
         let (key, content) = (self.key(), content(&format!("edited in {step}"), expires_at));
         let edited = self.board.edit(user_id(user), id, &content, renotify, key.as_ref()).await.unwrap();
-        let stands = matches!(edited, NoticeEdited::Stands(_));
+        let stands = matches!(edited, NoticesEdited::Stand(_));
         assert_eq!(stands, self.model.is_live(seq, now), "seq {seq}: {edited:?}");
         if stands {
             self.model.edit(seq, expires_at.map(Timestamp::ms), renotify.then_some(step));
@@ -221,7 +222,8 @@ impl History {
         match request {
             Request::Edit { id, content, renotify } => {
                 let edited = self.board.edit(user_id(user), id, &content, renotify, Some(&key)).await.unwrap();
-                let is_first = matches!(&edited, NoticeEdited::Stands(notice) if notice.id == id && notice.content == content);
+                let is_first =
+                    matches!(&edited, NoticesEdited::Stand(notices) if notices[0].id == id && notices[0].content == content);
                 assert!(is_first, "{id}, again: {edited:?}");
             }
             Request::Through { seq, changed, counts } => {
@@ -259,7 +261,7 @@ impl History {
         let id = self.users[self.rng.random_range(0..self.users.len())];
         let (mut listed, mut before) = (Vec::new(), None);
         loop {
-            let page = self.board.page(self.platform, user_id(id), before, 4).await.unwrap();
+            let page = self.board.page(self.platform, user_id(id), &all(before, 4)).await.unwrap();
             assert!(!page.degraded);
             listed.extend(page.items.iter().map(|item| (item.id.seq, item.read)));
             before = page.next;
@@ -272,6 +274,11 @@ impl History {
         let expected = self.model.counts(id, self.now());
         assert_eq!((counts.unread, counts.read), expected, "seed {seed}, after operation {step}");
     }
+}
+
+/// A page of all notices, without their texts.
+fn all(before: Option<Seq>, limit: usize) -> NoticeRange {
+    NoticeRange { status: Status::All, before, limit, with_bodies: false }
 }
 
 #[test]
@@ -313,7 +320,7 @@ fn random_histories_of_notices_end_in_agreement_with_the_model() {
         .await;
         for history in &histories {
             for &id in &history.users {
-                history.board.page(history.platform, user_id(id), None, 100).await.unwrap();
+                history.board.page(history.platform, user_id(id), &all(None, 100)).await.unwrap();
             }
         }
         // Histories have different clocks. A notice that one history has pruned has expired when the last history

@@ -40,7 +40,7 @@ async fn query<Place>(
     let page = Page::of(request)?;
     let before = page.position(of_order)?;
     let since = page.end(|cursor| if let Cursor::Since(since) = cursor { Some(since) } else { None })?;
-    let (status, parts) = (crate::status(request)?, crate::parts(request)?);
+    let (status, parts) = (request.status()?, crate::parts(request)?);
     let list = crate::list(app, request).await?;
     Ok(FeedQuery { list, status, before, limit: page.limit, since, parts })
 }
