@@ -170,7 +170,8 @@ impl History {
                 self.model.publish(expires_at.map(Timestamp::ms), step);
                 assert_eq!(created[0].0.id.seq, self.model.latest);
             }
-            22..32 => self.edit(id, seq, step).await,
+            22..28 => self.edit(id, seq, step).await,
+            28..32 => self.edit_several(id, step).await,
             32..37 => {
                 self.board.remove(&[self.id(seq), self.id(seq + 3)]).await.unwrap();
                 self.model.notices.remove(&seq);
@@ -213,6 +214,23 @@ impl History {
         if stands {
             self.model.edit(seq, expires_at.map(Timestamp::ms), renotify.then_some(step));
             self.keyed.extend(key.map(|key| Keyed { user, key, request: Request::Edit { id, content, renotify } }));
+        }
+    }
+
+    /// Edits several notices, all of them or none.
+    async fn edit_several(&mut self, user: u64, step: usize) {
+        let (expires_at, renotify, now) = (self.expiry(), self.rng.random::<bool>(), self.now());
+        let seqs: BTreeSet<Seq> = (0..3).map(|_| self.rng.random_range(1..=self.model.latest + 1)).collect();
+        let ids: Vec<NoticeId> = seqs.iter().rev().map(|&seq| self.id(seq)).collect();
+        let content = content(&format!("edited in {step}"), expires_at);
+        let edited = self.board.edit_many(user_id(user), &ids, &content, renotify, None).await.unwrap();
+        let all_live = seqs.iter().all(|&seq| self.model.is_live(seq, now));
+        match edited {
+            NoticesEdited::Stand(notices) => assert!(all_live && notices.iter().map(|notice| notice.id).eq(ids)),
+            edited => assert!(!all_live && matches!(edited, NoticesEdited::Unknown(_)), "{seqs:?}: {edited:?}"),
+        }
+        for seq in seqs.into_iter().filter(|_| all_live) {
+            self.model.edit(seq, expires_at.map(Timestamp::ms), renotify.then_some(step));
         }
     }
 
@@ -259,17 +277,22 @@ impl History {
 
     async fn compare(&mut self, seed: u64, step: usize) {
         let id = self.users[self.rng.random_range(0..self.users.len())];
-        let (mut listed, mut before) = (Vec::new(), None);
-        loop {
-            let page = self.board.page(self.platform, user_id(id), &all(before, 4)).await.unwrap();
-            assert!(!page.degraded);
-            listed.extend(page.items.iter().map(|item| (item.id.seq, item.read)));
-            before = page.next;
-            if before.is_none() {
-                break;
+        for status in [Status::All, Status::Unread] {
+            let (mut listed, mut before) = (Vec::new(), None);
+            loop {
+                let range = NoticeRange { status, with_bodies: status == Status::Unread, ..all(before, 4) };
+                let page = self.board.page(self.platform, user_id(id), &range).await.unwrap();
+                assert!(!page.degraded);
+                listed.extend(page.items.iter().map(|item| (item.id.seq, item.read)));
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
             }
+            let mut expected = self.model.list(id, self.now());
+            expected.retain(|(_, read)| status == Status::All || !read);
+            assert_eq!(listed, expected, "seed {seed}, after operation {step}, user {id}, {status:?}");
         }
-        assert_eq!(listed, self.model.list(id, self.now()), "seed {seed}, after operation {step}, user {id}");
         let counts = self.board.board(self.platform, user_id(id)).await.unwrap().counts();
         let expected = self.model.counts(id, self.now());
         assert_eq!((counts.unread, counts.read), expected, "seed {seed}, after operation {step}");

@@ -45,8 +45,8 @@ impl Authorizer {
     }
 }
 
-/// Returns a policy that allows the connection, with the caller's claim and platforms, or denies it, which API Gateway turns into a
-/// 403. Fails if the issuer's keys cannot be read; API Gateway then refuses the connection with a 500.
+/// Returns a policy that allows the connection, with the caller's claim and platforms, or denies it, which API Gateway
+/// turns into a 403. Fails if the issuer's keys cannot be read; API Gateway then refuses the connection with a 500.
 pub async fn handle(authorizer: &Authorizer, event: LambdaEvent<ConnectRequest>) -> Result<Value, Failure> {
     let LambdaEvent { payload, context } = event;
     let invocation = authorizer.recorder.invocation(&context.env_config.function_name, &context.request_id);

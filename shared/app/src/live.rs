@@ -72,8 +72,8 @@ impl Live {
         Self { stores, readers, notices }
     }
 
-    /// Sends tasks for watched readers whose counts have changed, as [`announce`] does. The message names a post if it is
-    /// known.
+    /// Sends tasks for watched readers whose counts have changed, as [`announce`] does. The message names a post if it
+    /// is known.
     pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         if users.is_empty() {
             return;
@@ -103,8 +103,8 @@ impl Live {
         self.stores.views.unwatch(user, connection, None).await
     }
 
-    /// Renews a connection, or registers it again, and notes the platforms that it names, if it does. If it may not know
-    /// the counts, or the unread notices of these platforms, it is told.
+    /// Renews a connection, or registers it again, and notes the platforms that it names, if it does. If it may not
+    /// know the counts, or the unread notices of these platforms, it is told.
     pub async fn ping(&self, user: UserId, connection: &str, platforms: Option<&[Platform]>) -> Result<()> {
         let told = match platforms {
             Some(platforms) => self.stores.views.name_platforms(user, connection, platforms).await?,

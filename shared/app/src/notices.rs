@@ -307,7 +307,7 @@ impl NoticeBoard {
         let ((head, reads), mut found) = futures::try_join!(state, self.stores.facts.notices(&wanted))?;
         let live = head.find(id.seq, now).copied();
         if let Some(live) = live {
-            self.stores.facts.update_notices(&mut found, &[(id, live.revision)]).await?;
+            self.stores.facts.read_pending_edits(&mut found, &[(id, live.revision)]).await?;
         }
         let Some((live, notice)) = live.zip(found.remove(&id)) else { return Ok(None) };
         Ok(Some((notice, live, reads.read.contains(live.slot))))

@@ -120,29 +120,42 @@ impl Facts {
     pub async fn notices_at(&self, wanted: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, Notice>> {
         let ids: Vec<NoticeId> = wanted.iter().map(|(id, _)| *id).collect();
         let mut found = self.notices(&ids).await?;
-        self.update_notices(&mut found, wanted).await?;
+        self.read_pending_edits(&mut found, wanted).await?;
         Ok(found)
     }
 
-    /// Brings notices that were read to the revisions of their heads.
-    pub async fn update_notices(&self, found: &mut HashMap<NoticeId, Notice>, wanted: &[(NoticeId, u64)]) -> Result<()> {
-        let is_behind = |&(id, revision): &(NoticeId, u64)| found.get(&id).is_some_and(|notice| notice.revision < revision);
-        let behind: Vec<(NoticeId, u64)> = wanted.iter().copied().filter(is_behind).collect();
-        if behind.is_empty() {
-            return Ok(());
-        }
-        let edits: Vec<(Platform, u64)> = behind.iter().map(|&(id, revision)| (id.platform, revision)).collect();
-        let edits = self.pending_edits(&edits).await?;
-        let mut applied = Vec::new();
-        for (id, revision) in behind {
-            match (edits.get(&(id.platform, revision)), found.get_mut(&id)) {
-                (Some(content), Some(notice)) => (notice.revision, notice.content) = (revision, content.clone()),
-                _ => applied.push(id),
+    /// Brings notices that were read to these revisions of their heads, or to later ones.
+    pub async fn read_pending_edits(&self, found: &mut HashMap<NoticeId, Notice>, wanted: &[(NoticeId, u64)]) -> Result<()> {
+        let (mut wanted, mut attempts) = (wanted.to_vec(), attempts("read_pending_edits"));
+        loop {
+            wanted.retain(|(id, revision)| found.get(id).is_some_and(|notice| notice.revision < *revision));
+            if wanted.is_empty() {
+                return Ok(());
             }
+            attempts.next().await?;
+            let edits: Vec<(Platform, u64)> = wanted.iter().map(|&(id, revision)| (id.platform, revision)).collect();
+            let edits = self.pending_edits(&edits).await?;
+            let mut gone = Vec::new();
+            for (id, revision) in wanted {
+                match (edits.get(&(id.platform, revision)), found.get_mut(&id)) {
+                    (Some(content), Some(notice)) => (notice.revision, notice.content) = (revision, content.clone()),
+                    _ => gone.push((id, revision)),
+                }
+            }
+            if gone.is_empty() {
+                return Ok(());
+            }
+            // An edit that is gone was written to its notices, or a later one that may be pending has replaced it.
+            let ids: Vec<NoticeId> = gone.iter().map(|(id, _)| *id).collect();
+            let platforms: Vec<Platform> = ids.iter().map(|id| id.platform).collect();
+            let heads = self.platform_heads(&distinct(&platforms)).await?;
+            found.extend(self.notices(&ids).await?);
+            let replaced = |(id, revision): (NoticeId, u64)| {
+                let live = heads.get(&id.platform)?.live.iter().find(|notice| notice.seq == id.seq)?;
+                (live.revision != revision).then_some((id, live.revision))
+            };
+            wanted = gone.into_iter().filter_map(replaced).collect();
         }
-        // An edit that is not pending any more was written to the notices before it was deleted.
-        found.extend(self.notices(&applied).await?);
-        Ok(())
     }
 
     /// Writes a pending edit to the notices that no later edit has replaced, and deletes it. May be repeated.
@@ -169,8 +182,8 @@ impl Facts {
         heads.into_iter().map(|item| Ok((PlatformHeadItem::platform.read(&item)?, read_head(item)?))).collect()
     }
 
-    /// Returns the contents of these edits, each named by its platform and revision. Those that are not pending are left
-    /// out.
+    /// Returns the contents of these edits, each named by its platform and revision. Those that are not pending are
+    /// left out.
     async fn pending_edits(&self, edits: &[(Platform, u64)]) -> Result<HashMap<(Platform, u64), NoticeContent>> {
         let keys = distinct(edits).into_iter().map(|(platform, revision)| schema::pending_edit(platform, revision));
         let items = self.get("pending_edits", &self.tables.notices, keys.collect()).await?;

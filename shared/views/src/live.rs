@@ -52,7 +52,8 @@ pub enum ClaimedUpdate {
     Unwatched,
 }
 
-/// A platform that a connection has named, and the number of unread notices that it was told; `None` if that is unknown.
+/// A platform that a connection has named, and the number of unread notices that it was told; `None` if that is
+/// unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPlatform {
     pub connection: String,

@@ -1,5 +1,5 @@
--- forget_notices: returns what the connections of a reader were told of unread notices, and forgets it. The caller builds
--- the messages that tell them.
+-- forget_notices: returns what the connections of a reader were told of unread notices, and forgets it. The caller
+-- builds the messages that tell them.
 --
 -- KEYS     [1] unread notices that connections were told
 -- Returns  for each platform of a connection: its field, and the number that the connection was told, '' if that is
