@@ -148,11 +148,11 @@ impl App {
         let (half_life, feed_cap) = (HalfLife::new(settings.rank_half_life), settings.feed_cap);
         let readers = Readers::new(stores.clone(), outage.clone(), half_life, feed_cap);
         let sync = ViewSync::new(stores.clone(), readers.clone(), outage.clone());
-        let live = Live::new(stores.clone(), readers.clone());
+        let notices = NoticeBoard::new(stores.clone(), outage.clone());
+        let live = Live::new(stores.clone(), readers.clone(), notices.clone());
         let fan_outs = FanOuts::new(stores.clone(), outage.clone(), live.clone(), half_life, feed_cap);
         let publishing = Publishing::new(stores.clone(), outage.clone(), sync.clone(), fan_outs.clone());
         let following = Following::new(stores.clone(), sync.clone());
-        let notices = NoticeBoard::new(stores.clone(), outage.clone());
         let people = People::new(stores.clone(), outage.clone());
         let leaving = Leaving::new(stores.clone(), outage.clone(), sync.clone(), following.clone(), publishing.clone());
         Self {

@@ -72,6 +72,39 @@ impl LiveConnection {
         assert_eq!(self.next().await, json!({ "type": "pong" }));
     }
 
+    /// Sends a ping that names these platforms. Returns the messages that arrive before its pong.
+    pub async fn ping_platforms(&mut self, platforms: &[u16]) -> Vec<Value> {
+        self.send(&json!({ "type": "ping", "platforms": platforms }).to_string()).await;
+        let mut before = Vec::new();
+        loop {
+            match self.next().await {
+                pong if pong == json!({ "type": "pong" }) => return before,
+                other => before.push(other),
+            }
+        }
+    }
+
+    /// Reads messages until one tells unread notices. Returns the platform and their number.
+    pub async fn notices(&mut self) -> (u64, u64) {
+        loop {
+            let message = self.next().await;
+            if message["type"] == "notices" {
+                assert!(message["at"].is_string(), "{message}");
+                return (message["platform"].as_u64().expect("a platform"), message["unread"].as_u64().expect("a number"));
+            }
+        }
+    }
+
+    /// Returns the messages that are here. The caller has waited until no work is left.
+    pub async fn arrived(&mut self) -> Vec<Value> {
+        let mut messages = Vec::new();
+        while let Ok(next) = tokio::time::timeout(Duration::from_millis(100), self.0.next()).await {
+            let Some(Ok(Message::Text(text))) = next else { panic!("{next:?}") };
+            messages.push(serde_json::from_str(&text).expect("JSON"));
+        }
+        messages
+    }
+
     /// Returns true if no message is here. The caller has waited until no work is left.
     pub async fn is_silent(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(100), self.0.next()).await.is_err()

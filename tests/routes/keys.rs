@@ -11,7 +11,7 @@ use crate::openapi;
 struct Case {
     route: &'static str,
     path: &'static str,
-    /// Another path of the route, if it has parameters.
+    /// Another path or query of the route, if it has parameters.
     other_path: Option<&'static str>,
     /// Each form of the body with every field, and another value of each field. `null` stands for a field that has no
     /// other value.
@@ -40,7 +40,11 @@ fn cases() -> Vec<Case> {
         case("POST /v1/notices", "/v1/notices", &[(notices, other_notices)]),
         Case {
             other_path: Some("/v1/notices/2-1"),
-            ..case("PUT /v1/notices/{notice}", "/v1/notices/1-1", &[(edit, other_edit)])
+            ..case("PUT /v1/notices/{notice}", "/v1/notices/1-1", &[(edit.clone(), other_edit.clone())])
+        },
+        Case {
+            other_path: Some("/v1/notices?id=1-1"),
+            ..case("PUT /v1/notices", "/v1/notices?id=1-1&id=2-1", &[(edit, other_edit)])
         },
         case("POST /v1/notices/reads", "/v1/notices/reads", &[notice_marks]),
         case("POST /v1/lists", "/v1/lists", &[(json!({ "name": "a" }), json!({ "name": "x" }))]),
@@ -66,7 +70,7 @@ fn the_cases_have_every_route_that_takes_a_key_and_every_field() {
         for (body, other) in &case.forms {
             assert_eq!(names(body), names(other), "{}", case.route);
         }
-        assert_eq!(case.route.contains('{'), case.other_path.is_some(), "{}", case.route);
+        assert_eq!(case.route.contains('{') || case.path.contains('?'), case.other_path.is_some(), "{}", case.route);
     }
 }
 

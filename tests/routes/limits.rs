@@ -51,6 +51,8 @@ fn a_request_takes_as_many_tokens_as_the_subjects_it_names() {
         ("marks", format!("POST /v1/reads {}", json!({ "posts": posts }))),
         ("follows", format!("POST /v1/following {}", json!({ "authors": text(&users) }))),
         ("posts", format!("DELETE /v1/notices?{}", query("id", (1..=40).map(|seq| format!("1-{seq}"))))),
+        ("posts", format!("PUT /v1/notices?{} {}", query("id", (1..=40).map(|seq| format!("1-{seq}"))), json!({ "title": "x" }))),
+        ("reads", format!("GET /v1/notices/unread?{}", query("platform", 1..=40))),
         ("reads", format!("GET /v1/posts?{}", query("post", posts.iter()))),
         ("reads", format!("GET /v1/relations?{}", query("user", users.iter()))),
         ("reads", format!("GET /v1/users?{}", query("user", users.iter()))),

@@ -226,6 +226,10 @@ fn wrong_requests_for_notices_are_named() {
         let notice = json!({ "platforms": [1], "title": "ü".repeat(200) });
         admin.post("/v1/notices", &notice).await.has(json!({ "items": [{ "id": "1-1" }] }));
         let new = r#"POST /v1/notices {"platforms": [1], "title": "x", "expires_at": "#;
+        let ids = |ids: &mut dyn Iterator<Item = String>| ids.collect::<Vec<_>>().join("&");
+        let many_platforms = ids(&mut (1..=33).map(|platform| format!("id={platform}-1"))) + r#" {"title": "x"}"#;
+        let long_texts = ids(&mut (1..=100).map(|seq| format!("id=1-{seq}")));
+        let long_texts = format!("{long_texts} {}", json!({ "title": "x", "body": "x".repeat(8_193) }));
         let of_ids = ["1", "0-1", "1-0", "65536-1", "01-1", "x-1", "unknown"];
         let of_ids = of_ids.map(|id| [format!(r#"{id} {{"title": "x"}}"#), format!("{id}/read")]);
         let of_ids: Vec<&str> = of_ids.iter().flatten().map(String::as_str).collect();
@@ -250,11 +254,22 @@ fn wrong_requests_for_notices_are_named() {
             ("through", "is required", r#"POST /v1/notices/reads {"platform": 1}"#, &[""]),
             ("through", SEQ, r#"POST /v1/notices/reads {"platform": 1, "through": "#, &[r#""-1"}"#, "1.5}", "-1.0}", "1e300}"]),
             ("notice", NOTICE_ID, "PUT /v1/notices/", &of_ids),
-            ("platform", "is required", "GET /v1/notices", &["", "/unread"]),
+            ("platform", "is required", "GET /v1/notices", &[""]),
+            ("platform", TIMES, "GET /v1/notices/unread", &["", &format!("?{}", too_many("platform=1"))]),
+            ("platform", PLATFORM, "GET /v1/notices/unread?platform=1&platform=", &["", "0"]),
+            ("platform", "must be given once", "GET /v1/notices?platform=1&platform=2", &[""]),
+            ("status", "must be all or unread", "GET /v1/notices?platform=1&status=", &["", "read", "Unread"]),
+            ("include", "must be body", "GET /v1/notices?platform=1&include=", &["", "counts"]),
             ("platform", PLATFORM, "GET /v1/notices?platform=", &["", "0", "65536", "x", "01"]),
             ("platform", PLATFORM, "GET /v1/notices/unread?platform=", &["", "0", "65536", "x", "01"]),
             ("limit", LIMIT, "GET /v1/notices?platform=1&limit=", &["0", "101"]),
             ("cursor", CURSOR, "GET /v1/notices?platform=1&cursor=", &["x"]),
+            ("id", NOTICE_ID, r#"PUT /v1/notices?id=1-1&id=x {"title": "x"}"#, &[""]),
+            ("id", TIMES, "PUT /v1/notices", &[r#" {"title": "x"}"#, &format!(r#"?{} {{"title": "x"}}"#, too_many("id=1-1"))]),
+            ("id", "must name at most 32 platforms", "PUT /v1/notices?", &[&many_platforms]),
+            ("title", "is required", "PUT /v1/notices?id=1-1 ", &["{}"]),
+            ("body", "must have at most 8192 bytes for 100 notices", "PUT /v1/notices?", &[&long_texts]),
+            ("expires_at", FUTURE, r#"PUT /v1/notices?id=1-1 {"title": "x", "expires_at": "2020-01-01T00:00:00Z"}"#, &[""]),
             ("id", NOTICE_ID, "DELETE /v1/notices?", &["id=1", "id=1-1&id=x"]),
             ("id", TIMES, "DELETE /v1/notices", &["", &format!("?{}", too_many("id=1-1"))]),
         ];

@@ -215,3 +215,189 @@ fn concurrent_publishes_leave_no_gap_and_all_concurrent_readers_count() {
         assert_eq!((world.user(5).notice_counts(3).await, world.user(15).notice_counts(3).await), ((1, 19), (0, 20)));
     });
 }
+
+/// The query with each of these ids.
+fn of_ids(ids: impl IntoIterator<Item: std::fmt::Display>) -> String {
+    ids.into_iter().map(|id| format!("id={id}")).collect::<Vec<_>>().join("&")
+}
+
+#[test]
+fn several_notices_are_edited_at_once_or_none_is() {
+    world(async |world| {
+        let (admin, reader) = (world.administrator(), world.user(1));
+        for title in ["a", "b", "c"] {
+            publish(&admin, &[5, 6], title).await;
+        }
+        for platform in [5, 6] {
+            reader.post("/v1/notices/reads", &json!({ "platform": platform, "through": 3 })).await.ok();
+        }
+        let before = admin.get("/v1/notices/6-1").await.ok();
+        let edit = json!({ "title": "new", "body": "text", "expires_at": "2099-01-01T00:00:00Z", "renotify": true });
+        let edited = admin.put_body("/v1/notices?id=6-1&id=5-2&id=6-1&id=5-3", &edit).await.items();
+        assert_eq!(ids(&edited), ["6-1", "5-2", "6-1", "5-3"], "in the order of the request");
+        let expected = json!({
+            "id": "6-1", "platform": 6, "seq": 1, "title": "new", "body": "text", "created_at": before["created_at"],
+            "expires_at": "2099-01-01T00:00:00.000Z",
+        });
+        assert_eq!(edited[0], expected);
+        let flags =
+            |platform: u16, unread: &[u64]| [3, 2, 1].map(|seq| (format!("{platform}-{seq}"), !unread.contains(&seq))).to_vec();
+        assert_eq!([list(&reader, 5).await, list(&reader, 6).await], [flags(5, &[2, 3]), flags(6, &[1])]);
+        assert_eq!(texts(&reader.walk("/v1/notices?platform=5", 2).await, "title"), ["new", "new", "a"]);
+        for notice in ["5-2", "5-3", "6-1"] {
+            admin.get(&format!("/v1/notices/{notice}")).await.has(json!({ "title": "new", "body": "text", "readers": 0 }));
+        }
+        let one = admin.put_body("/v1/notices?id=5-1", &json!({ "title": "one" })).await.items();
+        assert_eq!((ids(&one), &one[0]["expires_at"]), (vec!["5-1".to_owned()], &Value::Null));
+
+        admin.delete("/v1/notices/6-3").await.ok();
+        for unknown in ["6-3", "5-4", "9-1"] {
+            let response = admin.put_body(&format!("/v1/notices?id=5-1&id={unknown}&id=6-2"), &json!({ "title": "x" })).await;
+            assert_eq!(response.problem(), (404, "/problems/not-found"), "{unknown}");
+            assert!(response.body["detail"].as_str().unwrap().contains(unknown), "{}", response.body);
+        }
+        assert_eq!(texts(&reader.walk("/v1/notices?platform=5", 9).await, "title"), ["new", "new", "one"]);
+        assert_eq!(texts(&reader.walk("/v1/notices?platform=6", 9).await, "title"), ["b", "new"]);
+    });
+}
+
+#[test]
+fn a_repeated_edit_of_several_notices_with_a_key_does_not_touch_what_came_after_it() {
+    world(async |world| {
+        let (admin, reader) = (world.administrator(), world.user(1));
+        publish(&admin, &[5, 6], "a").await;
+        let edit = async |title: &str| {
+            let body = json!({ "title": title, "renotify": true });
+            admin.request_with(&[("idempotency-key", "k")], &format!("PUT /v1/notices?id=6-1&id=5-1 {body}")).await
+        };
+        let first = edit("b").await.ok();
+        for platform in [5, 6] {
+            reader.put(&format!("/v1/notices/{platform}-1/read")).await.ok();
+        }
+        admin.put_body("/v1/notices/5-1", &json!({ "title": "c" })).await.ok();
+        assert_eq!(edit("b").await.ok(), first);
+        assert_eq!(edit("c").await.problem(), (422, "/problems/idempotency-key-reused"));
+        assert_eq!((reader.notice_counts(5).await, reader.notice_counts(6).await), ((0, 1), (0, 1)));
+        assert_eq!(admin.get("/v1/notices/5-1").await.ok()["title"], "c");
+        admin.delete("/v1/notices?id=5-1&id=6-1").await.ok();
+        assert_eq!(edit("b").await.ok(), first, "also after they are deleted");
+    });
+}
+
+/// One transaction takes 100 items, and these notices have heads besides.
+#[test]
+fn a_hundred_notices_of_many_platforms_are_edited_at_once() {
+    world(async |world| {
+        let (admin, reader) = (world.administrator(), world.user(1));
+        let platforms: Vec<u16> = (1..=32).collect();
+        for _ in 0..3 {
+            publish(&admin, &platforms, "old").await;
+        }
+        for _ in 0..97 {
+            publish(&admin, &[1], "old").await;
+        }
+        let spread: Vec<String> =
+            platforms.iter().flat_map(|platform| (1..=3).map(move |seq| format!("{platform}-{seq}"))).collect();
+        let one: Vec<String> = (1..=100).map(|seq| format!("1-{seq}")).collect();
+        for (round, (notices, watched)) in [(spread, 7), (one, 1)].into_iter().enumerate() {
+            reader.post("/v1/notices/reads", &json!({ "platform": watched, "through": 100 })).await.ok();
+            let title = format!("edited {round}");
+            let body = json!({ "title": title, "body": "b".repeat(5_000), "renotify": true });
+            let path = format!("/v1/notices?{}", of_ids(&notices));
+            let edited = admin.put_body(&path, &body).await.items();
+            assert_eq!(ids(&edited), notices);
+            let page = reader.get(&format!("/v1/notices?platform={watched}&include=body&limit=100")).await.items();
+            assert!(page.iter().all(|item| item["title"] == title && item["body"] == body["body"] && item["read"] == false));
+            assert_eq!(reader.notice_counts(watched).await, (page.len() as u64, 0));
+            let unknown = format!("{path}&id=9-999").replacen(&format!("id={}&", notices[0]), "", 1);
+            assert_eq!(admin.put_body(&unknown, &json!({ "title": "x" })).await.status, 404);
+            admin.get(&format!("/v1/notices/{}", notices[1])).await.has(json!({ "title": title, "readers": 0 }));
+            world.idle().await;
+            admin.get(&format!("/v1/notices/{}", notices[1])).await.has(json!({ "title": title, "body": body["body"] }));
+        }
+    });
+}
+
+#[test]
+fn a_list_may_have_unread_notices_alone_and_their_texts() {
+    world(async |world| {
+        let (admin, reader) = (world.administrator(), world.user(1));
+        for number in 1..=9 {
+            let body = if number % 2 == 0 { json!("text") } else { Value::Null };
+            let expires_at = if number == 8 { json!("2099-01-01T00:00:00Z") } else { Value::Null };
+            let notice = json!({ "platforms": [5], "title": number.to_string(), "body": body, "expires_at": expires_at });
+            admin.post("/v1/notices", &notice).await.ok();
+        }
+        for seq in [1, 4, 8, 9] {
+            reader.put(&format!("/v1/notices/5-{seq}/read")).await.ok();
+        }
+        let unread = "/v1/notices?platform=5&status=unread";
+        assert_eq!(texts(&reader.walk(unread, 2).await, "title"), ["7", "6", "5", "3", "2"]);
+        let first = reader.get(&format!("{unread}&limit=2")).await;
+        let cursor = first.body["next_cursor"].as_str().unwrap().to_owned();
+        assert!(first.header("link").unwrap().contains("status=unread"));
+        // Marks and notices in the meantime do not move the rest.
+        reader.put("/v1/notices/5-7/read").await.ok();
+        reader.delete("/v1/notices/5-8/read").await.ok();
+        publish(&admin, &[5], "10").await;
+        let rest = reader.get(&format!("{unread}&limit=3&cursor={cursor}")).await.ok();
+        assert_eq!(
+            (texts(rest["items"].as_array().unwrap(), "title"), &rest["next_cursor"]),
+            (vec!["5".into(), "3".into(), "2".into()], &Value::Null)
+        );
+
+        for _ in 0..2 {
+            let items = reader.get("/v1/notices?platform=5&include=body&limit=4").await.items();
+            let bodies: Vec<&Value> = items.iter().map(|item| &item["body"]).collect();
+            assert_eq!(bodies, [&Value::Null, &Value::Null, &json!("text"), &Value::Null]);
+            assert_eq!(items[2], reader.get("/v1/notices/5-8").await.ok(), "an item has what the notice has");
+            assert_eq!(world.user(2).get("/v1/notices?platform=5&include=body&status=all").await.items().len(), 10);
+        }
+        admin.put_body("/v1/notices/5-8", &json!({ "title": "8", "body": "edited" })).await.ok();
+        let edited = reader.get("/v1/notices?platform=5&include=body&limit=4").await.items();
+        assert_eq!((&edited[2]["body"], &edited[2]["expires_at"]), (&json!("edited"), &Value::Null));
+    });
+}
+
+#[test]
+fn a_page_ends_before_its_texts_are_too_long_for_a_response() {
+    world(async |world| {
+        let (admin, reader) = (world.administrator(), world.user(1));
+        let text = "\u{1}".repeat(40_000);
+        for number in 1..=25 {
+            admin.post("/v1/notices", &json!({ "platforms": [5], "title": number.to_string(), "body": text })).await.ok();
+        }
+        let page = reader.get("/v1/notices?platform=5&include=body&limit=25").await.ok();
+        assert_eq!(page["items"].as_array().unwrap().len(), 20);
+        let all = reader.walk("/v1/notices?platform=5&include=body", 25).await;
+        assert_eq!(texts(&all, "title"), (1..=25).rev().map(|number| number.to_string()).collect::<Vec<_>>());
+        assert!(all.iter().all(|item| item["body"] == text));
+        reader.get("/v1/notices?platform=5&limit=25").await.has(json!({ "next_cursor": null }));
+    });
+}
+
+#[test]
+fn one_request_counts_several_platforms() {
+    world(async |world| {
+        let (admin, reader) = (world.administrator(), world.user(1));
+        publish(&admin, &[1, 2], "x").await;
+        publish(&admin, &[2], "y").await;
+        reader.put("/v1/notices/2-1/read").await.ok();
+        let counts = async |query: &str| reader.get(&format!("/v1/notices/unread?{query}")).await.ok();
+        let of = |platform: u16| {
+            let (unread, read) = [(1, 0), (1, 1), (0, 0)][usize::from(platform) - 1];
+            json!({ "platform": platform, "unread": unread, "read": read })
+        };
+        let expected = json!({ "unread": 2, "read": 1, "platforms": [of(3), of(1), of(2)] });
+        assert_eq!(counts("platform=3&platform=1&platform=2").await, expected, "in the order of the request");
+        assert_eq!(counts("platform=2").await, json!({ "unread": 1, "read": 1, "platforms": [of(2)] }));
+        let twice = json!({ "unread": 2, "read": 2, "platforms": [of(2), of(2)] });
+        assert_eq!(counts("platform=2&platform=2").await, twice, "as often as it is named");
+        let hundred = (1..=100).map(|platform| format!("platform={platform}")).collect::<Vec<_>>().join("&");
+        assert_eq!(counts(&hundred).await["unread"], 2);
+        let response = reader.get("/v1/notices/unread?platform=1&platform=2").await;
+        let tag = response.header("etag").unwrap().to_owned();
+        let again = reader.request_with(&[("if-none-match", &tag)], "GET /v1/notices/unread?platform=1&platform=2").await;
+        assert_eq!(again.status, 304);
+    });
+}

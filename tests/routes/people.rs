@@ -211,6 +211,7 @@ fn notices_are_for_the_callers_platforms_only() {
         for request in [
             "GET /v1/notices?platform=1",
             "GET /v1/notices/unread?platform=1",
+            "GET /v1/notices/unread?platform=2&platform=1",
             "GET /v1/notices/1-1",
             "PUT /v1/notices/1-1/read",
             "DELETE /v1/notices/1-1/read",
@@ -220,6 +221,13 @@ fn notices_are_for_the_callers_platforms_only() {
         }
         let without_the_claim = world.stranger(Some("7")).get("/v1/notices?platform=2").await;
         assert_eq!(without_the_claim.problem(), (403, "/problems/forbidden"));
+        let mut connection = world.try_live(Some("7 platforms=2,3")).await.unwrap();
+        for (platforms, kind) in [("[2, 1]", "error"), ("[2, 3]", "pong"), ("[1]", "error")] {
+            connection.send(&format!(r#"{{"type": "ping", "platforms": {platforms}}}"#)).await;
+            let response = connection.next().await;
+            let refusal = if kind == "error" { json!("forbidden") } else { Value::Null };
+            assert_eq!((&response["type"], &response["error"]), (&json!(kind), &refusal), "{platforms}");
+        }
         // An administrator sees every notice.
         admin.get("/v1/notices/1-1").await.has(json!({ "readers": 0 }));
     });

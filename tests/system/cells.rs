@@ -43,6 +43,7 @@ const DELETE_LIST: [&str; 3] = ["follow", "PutItem", "CountersTable"];
 const POST: [&str; 3] = ["publish", "TransactWriteItems", "PostsTable"];
 const REACT: [&str; 3] = ["publish", "TransactWriteItems", "ReactionsTable"];
 const PROFILE: [&str; 3] = ["profile", "TransactWriteItems", "ProfilesTable"];
+const EDIT_NOTICES: &str = r#"9 notices:write: PUT /v1/notices?id=$platform-2&id=$platform-1 {"title": "new", "renotify": true}"#;
 const NOTICE: [&str; 3] = ["notice", "TransactWriteItems", "NoticesTable"];
 const MARK_NOTICE: [&str; 3] = ["notice", "TransactWriteItems", "NoticeReadsTable"];
 const STEP: [&str; 3] = ["fan-out", "UpdateItem", "PostsTable"];
@@ -51,7 +52,7 @@ const PROJECT_MARK: [&str; 3] = ["projector", "BatchGetItem", "ReadsTable"];
 const MIGRATE: [&str; 3] = ["migrate", "TransactWriteItems", "PostsTable"];
 
 /// The reader follows an author with three posts and another with one. Four posts are unread.
-const OPERATIONS: [Operation; 29] = [
+const OPERATIONS: [Operation; 30] = [
     ("mark one read", MARK, "", MARK_ONE, r#"200 {"total":3}"#),
     ("mark one unread", MARK, MARK_ONE, "$reader: DELETE /v1/posts/$author-1/read", r#"200 {"total":4}"#),
     ("mark many", MARK, "", r#"$reader: POST /v1/reads {"posts": ["$author-1", "$other-1"]}"#, r#"200 {"total":2}"#),
@@ -72,6 +73,7 @@ const OPERATIONS: [Operation; 29] = [
     ("publish", POST, "", PUBLISH, r#"201 {"seq": 4}"#),
     ("delete", POST, "", "$author: DELETE /v1/posts/$author-2", "204 null"),
     ("edit a notice", NOTICE, "", r#"9 notices:write: PUT /v1/notices/$platform-1 {"title": "new"}"#, r#"200 {"title": "new"}"#),
+    ("edit notices", NOTICE, "", EDIT_NOTICES, r#"200 {"items": [{"title": "new"}, {"title": "new"}]}"#),
     ("mark a notice", MARK_NOTICE, "", "$reader: PUT /v1/notices/$platform-1/read", r#"200 {"read": true, "unread": 1}"#),
     ("like", REACT, "", "$reader: PUT /v1/posts/$author-3/like", r#"200 {"liked": true}"#),
     ("favorite", REACT, "", FAVORITE, r#"200 {"favorited": true}"#),

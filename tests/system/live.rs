@@ -2,6 +2,7 @@
 //! A connection receives what it missed after its next ping, whatever other connections have received.
 
 mod many;
+mod notices;
 mod pace;
 
 use std::time::{Duration, Instant};
@@ -382,7 +383,10 @@ fn a_note_that_is_late_does_not_hide_a_later_message() {
         assert_eq!(known, None, "a message is on its way");
         for (at, counts) in [(second, CountsDigest(2)), (first, CountsDigest(1))] {
             views
-                .note_told(&[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts }], None)
+                .note_told(
+                    &[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts, notices: Vec::new() }],
+                    None,
+                )
                 .await
                 .unwrap();
         }

@@ -25,6 +25,7 @@ mod losses;
 mod migration;
 mod notice_counts;
 mod notice_histories;
+mod notice_readers;
 mod notices;
 mod once;
 mod operations;

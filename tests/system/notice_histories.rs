@@ -17,8 +17,9 @@ use tidemark::{
     App, Clock, Stores, SystemClock,
     domain::{IdempotencyKey, NoticeContent, NoticeCounts, NoticeId, Platform, Seq, Timestamp},
     facts::NoticesPublished,
-    notices::{NoticeBoard, NoticeEdited, NoticesMarked},
+    notices::{NoticeBoard, NoticeRange, NoticesEdited, NoticesMarked},
     once::Once,
+    reader::Status,
     views::NoticeView,
 };
 use tidemark_reconcile_lib::{Plan, Reconcile};
@@ -169,7 +170,8 @@ impl History {
                 self.model.publish(expires_at.map(Timestamp::ms), step);
                 assert_eq!(created[0].0.id.seq, self.model.latest);
             }
-            22..32 => self.edit(id, seq, step).await,
+            22..28 => self.edit(id, seq, step).await,
+            28..32 => self.edit_several(id, step).await,
             32..37 => {
                 self.board.remove(&[self.id(seq), self.id(seq + 3)]).await.unwrap();
                 self.model.notices.remove(&seq);
@@ -207,11 +209,28 @@ impl History {
         let (id, expires_at, renotify, now) = (self.id(seq), self.expiry(), self.rng.random::<bool>(), self.now());
         let (key, content) = (self.key(), content(&format!("edited in {step}"), expires_at));
         let edited = self.board.edit(user_id(user), id, &content, renotify, key.as_ref()).await.unwrap();
-        let stands = matches!(edited, NoticeEdited::Stands(_));
+        let stands = matches!(edited, NoticesEdited::Stand(_));
         assert_eq!(stands, self.model.is_live(seq, now), "seq {seq}: {edited:?}");
         if stands {
             self.model.edit(seq, expires_at.map(Timestamp::ms), renotify.then_some(step));
             self.keyed.extend(key.map(|key| Keyed { user, key, request: Request::Edit { id, content, renotify } }));
+        }
+    }
+
+    /// Edits several notices, all of them or none.
+    async fn edit_several(&mut self, user: u64, step: usize) {
+        let (expires_at, renotify, now) = (self.expiry(), self.rng.random::<bool>(), self.now());
+        let seqs: BTreeSet<Seq> = (0..3).map(|_| self.rng.random_range(1..=self.model.latest + 1)).collect();
+        let ids: Vec<NoticeId> = seqs.iter().rev().map(|&seq| self.id(seq)).collect();
+        let content = content(&format!("edited in {step}"), expires_at);
+        let edited = self.board.edit_many(user_id(user), &ids, &content, renotify, None).await.unwrap();
+        let all_live = seqs.iter().all(|&seq| self.model.is_live(seq, now));
+        match edited {
+            NoticesEdited::Stand(notices) => assert!(all_live && notices.iter().map(|notice| notice.id).eq(ids)),
+            edited => assert!(!all_live && matches!(edited, NoticesEdited::Unknown(_)), "{seqs:?}: {edited:?}"),
+        }
+        for seq in seqs.into_iter().filter(|_| all_live) {
+            self.model.edit(seq, expires_at.map(Timestamp::ms), renotify.then_some(step));
         }
     }
 
@@ -221,7 +240,8 @@ impl History {
         match request {
             Request::Edit { id, content, renotify } => {
                 let edited = self.board.edit(user_id(user), id, &content, renotify, Some(&key)).await.unwrap();
-                let is_first = matches!(&edited, NoticeEdited::Stands(notice) if notice.id == id && notice.content == content);
+                let is_first =
+                    matches!(&edited, NoticesEdited::Stand(notices) if notices[0].id == id && notices[0].content == content);
                 assert!(is_first, "{id}, again: {edited:?}");
             }
             Request::Through { seq, changed, counts } => {
@@ -257,21 +277,31 @@ impl History {
 
     async fn compare(&mut self, seed: u64, step: usize) {
         let id = self.users[self.rng.random_range(0..self.users.len())];
-        let (mut listed, mut before) = (Vec::new(), None);
-        loop {
-            let page = self.board.page(self.platform, user_id(id), before, 4).await.unwrap();
-            assert!(!page.degraded);
-            listed.extend(page.items.iter().map(|item| (item.id.seq, item.read)));
-            before = page.next;
-            if before.is_none() {
-                break;
+        for status in [Status::All, Status::Unread] {
+            let (mut listed, mut before) = (Vec::new(), None);
+            loop {
+                let range = NoticeRange { status, with_bodies: status == Status::Unread, ..all(before, 4) };
+                let page = self.board.page(self.platform, user_id(id), &range).await.unwrap();
+                assert!(!page.degraded);
+                listed.extend(page.items.iter().map(|item| (item.id.seq, item.read)));
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
             }
+            let mut expected = self.model.list(id, self.now());
+            expected.retain(|(_, read)| status == Status::All || !read);
+            assert_eq!(listed, expected, "seed {seed}, after operation {step}, user {id}, {status:?}");
         }
-        assert_eq!(listed, self.model.list(id, self.now()), "seed {seed}, after operation {step}, user {id}");
         let counts = self.board.board(self.platform, user_id(id)).await.unwrap().counts();
         let expected = self.model.counts(id, self.now());
         assert_eq!((counts.unread, counts.read), expected, "seed {seed}, after operation {step}");
     }
+}
+
+/// A page of all notices, without their texts.
+fn all(before: Option<Seq>, limit: usize) -> NoticeRange {
+    NoticeRange { status: Status::All, before, limit, with_bodies: false }
 }
 
 #[test]
@@ -313,7 +343,7 @@ fn random_histories_of_notices_end_in_agreement_with_the_model() {
         .await;
         for history in &histories {
             for &id in &history.users {
-                history.board.page(history.platform, user_id(id), None, 100).await.unwrap();
+                history.board.page(history.platform, user_id(id), &all(None, 100)).await.unwrap();
             }
         }
         // Histories have different clocks. A notice that one history has pruned has expired when the last history

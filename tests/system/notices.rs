@@ -11,7 +11,7 @@ use tidemark::{
     App, Clock, Stores, SystemClock,
     domain::{LiveNotice, NoticeContent, NoticeId, NoticeReads, Platform, PlatformHead, Timestamp, notices::MAX_LIVE},
     facts::schema,
-    notices::{NoticeBoard, NoticeEdited},
+    notices::{NoticeBoard, NoticesEdited},
     once::Once,
     views::{NoticeRecord, NoticeView, RedisOptions, Views, keys},
 };
@@ -41,8 +41,11 @@ pub(crate) fn platform(number: u16) -> Platform {
     Platform::new(number).unwrap()
 }
 
+/// The counts of one platform, without its entry among the platforms.
 async fn counts(user: &User, platform: u16) -> Response {
-    user.get(&format!("/v1/notices/unread?platform={platform}")).await
+    let mut response = user.get(&format!("/v1/notices/unread?platform={platform}")).await;
+    response.body.as_object_mut().unwrap().remove("platforms");
+    response
 }
 
 /// Writes a head without its notices. Publishing them would take thousands of requests.
@@ -219,12 +222,117 @@ fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
         let other = process(Arc::clone(&app.stores));
         let before = *other.board(id.platform, user_id(7)).await.unwrap().find(1).unwrap();
         let edited = without_redis.edit(user_id(900), id, &content("y", None), true, None).await.unwrap();
-        assert!(matches!(edited, NoticeEdited::Stands(_)));
+        assert!(matches!(edited, NoticesEdited::Stand(_)));
         other.mark(user_id(7), id, true).await.unwrap().unwrap();
         let (head, reads) = app.stores.facts.notice_state(id.platform, user_id(7)).await.unwrap();
         let after = head.live[0];
         assert!(after.slot > before.slot && reads.read.contains(after.slot), "{before:?}, {after:?}: {reads:?}");
         world.stack.resume("projector").unwrap();
+    });
+}
+
+/// More notices than one transaction takes: three on each of 32 platforms.
+async fn many_notices(world: &World) -> Vec<NoticeId> {
+    let platforms: Vec<u16> = (1..=32).collect();
+    publish_notices(world, &platforms, ["old"; 3]).await;
+    platforms.iter().flat_map(|&number| (1..=3).map(move |seq| NoticeId { platform: platform(number), seq })).collect()
+}
+
+#[test]
+fn a_pending_edit_is_read_until_it_is_written_to_the_notices_that_have_no_later_one() {
+    world(async |world| {
+        let (app, admin, reader) = (patient(world), world.administrator(), world.user(7));
+        let ids = many_notices(world).await;
+        let id = |seq| NoticeId { platform: platform(5), seq };
+        let facts = &app.stores.facts;
+        world.idle().await;
+        world.stack.pause("projector").await.unwrap();
+        let new = NoticeContent { body: Some("text".to_owned()), ..content("new", None) };
+        let edited = app.notices.edit_many(user_id(900), &ids, &new, true, None).await.unwrap();
+        assert!(matches!(edited, NoticesEdited::Stand(notices) if notices.len() == 96));
+        let stored = facts.notices(&[id(1)]).await.unwrap();
+        assert_eq!(stored[&id(1)].content.title, "old", "the notice itself is not written yet");
+        let title = async |seq: u64| admin.get(&format!("/v1/notices/5-{seq}")).await.ok()["title"].clone();
+        assert_eq!([title(1).await, title(2).await], ["new", "new"]);
+        let listed = async || {
+            let items = reader.get("/v1/notices?platform=5&include=body").await.items();
+            items.into_iter().map(|item| (item["title"].clone(), item["body"].clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(listed().await, vec![(json!("new"), json!("text")); 3]);
+
+        // One notice is edited again, one is deleted, and one keeps the pending edit.
+        admin.put_body("/v1/notices/5-2", &json!({ "title": "later" })).await.ok();
+        admin.delete("/v1/notices/5-3").await.ok();
+        let expected = vec![(json!("later"), Value::Null), (json!("new"), json!("text"))];
+        assert_eq!(listed().await, expected);
+        world.flush_redis().await;
+        assert_eq!(listed().await, expected, "from the facts");
+
+        // Several processes apply it, and one has died halfway.
+        let revision = facts.platform_head(platform(5)).await.unwrap().find(1, Timestamp::default()).unwrap().revision;
+        let applied = (0..3).map(|_| facts.apply_pending_edit(platform(5), revision));
+        assert!(join_all(applied).await.into_iter().all(|applied| applied.is_ok()));
+        let stored = facts.notices(&[id(1), id(2), id(3)]).await.unwrap();
+        let titles: Vec<&str> = [id(1), id(2)].iter().map(|id| stored[id].content.title.as_str()).collect();
+        assert_eq!((titles, stored.len(), stored[&id(1)].revision), (vec!["new", "later"], 2, revision));
+        world.flush_redis().await;
+        assert_eq!(listed().await, expected);
+        world.stack.resume("projector").unwrap();
+        world.idle().await;
+        let stored = facts.notices(&ids).await.unwrap();
+        assert_eq!(stored.values().filter(|notice| notice.content == new).count(), 94, "the projector writes the others");
+    });
+}
+
+#[test]
+fn concurrent_edits_of_many_notices_leave_one_of_them_on_every_notice() {
+    world(async |world| {
+        let (app, reader) = (patient(world), world.user(7));
+        let ids = many_notices(world).await;
+        let contents = [content("one", None), content("two", None), content("three", None)];
+        let edits = contents.iter().map(|content| app.notices.edit_many(user_id(900), &ids, content, false, None));
+        let deletes = app.notices.remove(&[NoticeId { platform: platform(9), seq: 2 }]);
+        let (edited, deleted) = futures::join!(join_all(edits), deletes);
+        deleted.unwrap();
+        for edited in edited {
+            let is_known = matches!(edited.unwrap(), NoticesEdited::Stand(_) | NoticesEdited::Unknown(_));
+            assert!(is_known, "all, or none because one is deleted");
+        }
+        let titles = async || {
+            let mut titles = Vec::new();
+            for platform in 1..=32 {
+                let items = reader.get(&format!("/v1/notices?platform={platform}")).await.items();
+                titles.extend(items.into_iter().map(|item| item["title"].clone()));
+            }
+            titles
+        };
+        let before = titles().await;
+        assert!(before.len() == 95 && before.iter().all(|title| *title == before[0]), "{before:?}");
+        world.idle().await;
+        world.flush_redis().await;
+        assert_eq!(titles().await, before);
+    });
+}
+
+#[test]
+fn counts_of_several_platforms_come_from_facts_without_redis() {
+    world(async |world| {
+        let reader = world.user(7);
+        publish_notices(world, &[3, 4], ["a", "b"]).await;
+        reader.put("/v1/notices/4-1/read").await.ok();
+        let path = "/v1/notices/unread?platform=4&platform=3";
+        let expected = reader.get(path).await.ok();
+        assert_eq!((&expected["unread"], &expected["read"]), (&json!(3), &json!(1)));
+        let page = "/v1/notices?platform=4&status=unread&include=body";
+        let items = reader.get(page).await.items();
+        let outage = world.redis_outage(false).await;
+        let response = reader.get(path).await;
+        assert_eq!((response.header("degraded"), response.clone().ok()), (Some("redis"), expected.clone()));
+        let response = reader.get(page).await;
+        assert_eq!((response.header("degraded"), response.items()), (Some("redis"), items));
+        outage.end(world).await;
+        world.redis_recovers().await;
+        assert_eq!(reader.get(path).await.ok(), expected);
     });
 }
 

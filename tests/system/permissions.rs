@@ -240,7 +240,22 @@ async fn notices(world: &World) {
     reader.put("/v1/notices/3-1/read").await.ok();
     editor.get("/v1/notices/3-1").await.ok();
     reader.get("/v1/notices?platform=3").await.ok();
+    // Marks are told at once, and views that are lost are filled when the connection pings.
+    let mut connection = world.live(1).await;
+    connection.ping_platforms(&[3]).await;
+    reader.delete("/v1/notices/3-1/read").await.ok();
+    world.flush_redis().await;
+    connection.ping_platforms(&[3]).await;
     editor.delete("/v1/notices/3-1").await;
+    // More notices than one transaction takes.
+    let platforms: Vec<u16> = (101..=132).collect();
+    for _ in 0..3 {
+        editor.post("/v1/notices", &json!({ "platforms": platforms, "title": "many" })).await.ok();
+    }
+    let ids = platforms.iter().flat_map(|platform| (1..=3).map(move |seq| format!("id={platform}-{seq}")));
+    let path = format!("/v1/notices?{}", ids.collect::<Vec<_>>().join("&"));
+    editor.put_body(&path, &json!({ "title": "edited" })).await.ok();
+    world.idle().await;
 }
 
 async fn people(world: &World) {

@@ -76,6 +76,10 @@ fn requests() -> Vec<Row> {
     ] {
         row(name, 1, Box::new(move |_| format!("GET {path}")));
     }
+    let notices = "/v1/notices?platform=1&limit=100&include=body";
+    row("a page of notices with texts", 1, Box::new(move |_| format!("GET {notices}")));
+    let platforms = |_| format!("GET /v1/notices/unread?{}", listed("platform", (1..=100).map(|number| number.to_string())));
+    row("100 counts of notices", 100, Box::new(platforms));
     row("100 posts of followed authors", 100, Box::new(move |_| format!("GET /v1/posts?{}", listed("post", posts(first, 100)))));
     row("100 posts of other authors", 100, Box::new(move |_| format!("GET /v1/posts?{}", listed("post", posts(other, 100)))));
     row("100 unknown posts", 100, Box::new(move |_| format!("GET /v1/posts?{}", listed("post", posts(9_000, 100)))));
@@ -139,6 +143,10 @@ fn a_token_costs_what_the_page_says() {
             world.user(liker).put(&format!("/v1/posts/{BIG_AUTHOR}-1/like")).await.ok();
         })
         .await;
+        for _ in 0..100 {
+            let notice = json!({ "platforms": [1], "title": "one", "body": "text" });
+            world.administrator().post("/v1/notices", &notice).await.ok();
+        }
         world.idle().await;
         let sent = async |reader: &User, request: String| {
             let response = reader.request(&request).await;

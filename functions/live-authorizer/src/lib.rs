@@ -12,14 +12,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemark::{
     AuthorizerSettings, Clock, Failure, Recorder,
-    http::live::{CLAIM, TOKEN},
+    http::live::{CLAIM, PLATFORMS, TOKEN},
     metrics::Metrics,
 };
 use tracing::info;
 
 use keys::Keys;
 pub use keys::KeysError;
-use token::Refused;
+use token::{Refused, Verified};
 
 /// The part of the event that the authorizer reads.
 #[derive(Debug, Deserialize)]
@@ -45,15 +45,15 @@ impl Authorizer {
     }
 }
 
-/// Returns a policy that allows the connection, with the caller's claim, or denies it, which API Gateway turns into a
-/// 403. Fails if the issuer's keys cannot be read; API Gateway then refuses the connection with a 500.
+/// Returns a policy that allows the connection, with the caller's claim and platforms, or denies it, which API Gateway
+/// turns into a 403. Fails if the issuer's keys cannot be read; API Gateway then refuses the connection with a 500.
 pub async fn handle(authorizer: &Authorizer, event: LambdaEvent<ConnectRequest>) -> Result<Value, Failure> {
     let LambdaEvent { payload, context } = event;
     let invocation = authorizer.recorder.invocation(&context.env_config.function_name, &context.request_id);
     let token = payload.query_string_parameters.unwrap_or_default().remove(TOKEN).unwrap_or_default();
     let verified = token::verify(&token, &authorizer.keys, &authorizer.settings, authorizer.clock.now()).await;
     let response = match verified {
-        Ok(claim) => policy("Allow", &payload.method_arn, Some(&claim)),
+        Ok(verified) => policy("Allow", &payload.method_arn, Some(&verified)),
         Err(Refused::Keys(error)) => return Err(Failure::new("KeysUnavailable", error)),
         Err(refused) => {
             info!(request_id = context.request_id, reason = %refused, "connection refused");
@@ -64,16 +64,20 @@ pub async fn handle(authorizer: &Authorizer, event: LambdaEvent<ConnectRequest>)
     Ok(response)
 }
 
-fn policy(effect: &str, method: &str, claim: Option<&str>) -> Value {
+fn policy(effect: &str, method: &str, verified: Option<&Verified>) -> Value {
     let mut response = json!({
-        "principalId": claim.unwrap_or("nobody"),
+        "principalId": verified.map_or("nobody", |verified| &verified.claim),
         "policyDocument": {
             "Version": "2012-10-17",
             "Statement": [{ "Action": "execute-api:Invoke", "Effect": effect, "Resource": method }],
         },
     });
-    if let Some(claim) = claim {
+    if let Some(Verified { claim, platforms }) = verified {
         response["context"] = json!({ CLAIM: claim });
+        // API Gateway takes no null.
+        if let Some(platforms) = platforms {
+            response["context"][PLATFORMS] = json!(platforms);
+        }
     }
     response
 }

@@ -28,8 +28,16 @@ pub(crate) enum Refused {
     Keys(#[from] KeysError),
 }
 
-/// Returns the claim that says who the caller is.
-pub(crate) async fn verify(token: &str, keys: &Keys, settings: &AuthorizerSettings, now: Timestamp) -> Result<String, Refused> {
+/// What the functions need of a verified token.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Verified {
+    /// The claim that says who the caller is.
+    pub(crate) claim: String,
+    /// The caller's platforms, if a claim lists them.
+    pub(crate) platforms: Option<String>,
+}
+
+pub(crate) async fn verify(token: &str, keys: &Keys, settings: &AuthorizerSettings, now: Timestamp) -> Result<Verified, Refused> {
     let header = decode_header(token)?;
     if !ALGORITHMS.contains(&header.alg) {
         return Err(Refused::Algorithm(header.alg));
@@ -47,7 +55,7 @@ pub(crate) async fn verify(token: &str, keys: &Keys, settings: &AuthorizerSettin
     check(&claims, settings, now.seconds())
 }
 
-fn check(claims: &Map<String, Value>, settings: &AuthorizerSettings, now: u64) -> Result<String, Refused> {
+fn check(claims: &Map<String, Value>, settings: &AuthorizerSettings, now: u64) -> Result<Verified, Refused> {
     let number = |name: &str| claims.get(name).and_then(Value::as_f64);
     let (latest, earliest) = ((now + LEEWAY) as f64, now.saturating_sub(LEEWAY) as f64);
     let holds = |condition: bool, name: &'static str| if condition { Ok(()) } else { Err(Refused::Claim(name)) };
@@ -61,11 +69,15 @@ fn check(claims: &Map<String, Value>, settings: &AuthorizerSettings, now: u64) -
         let mut scopes = ["scope", "scp"].into_iter().flat_map(|name| words(claims.get(name), &[' ']));
         holds(scopes.any(|given| given == *scope), "scope")?;
     }
-    match claims.get(&settings.user_claim) {
-        Some(Value::String(user)) if !user.is_empty() => Ok(user.clone()),
-        Some(Value::Number(user)) => Ok(user.to_string()),
-        _ => Err(Refused::Claim("of the user")),
-    }
+    let claim = match claims.get(&settings.user_claim) {
+        Some(Value::String(user)) if !user.is_empty() => user.clone(),
+        Some(Value::Number(user)) => user.to_string(),
+        _ => return Err(Refused::Claim("of the user")),
+    };
+    // A list is written as JSON, which `platforms_in` reads.
+    let platforms = settings.platforms_claim.as_ref().and_then(|name| claims.get(name));
+    let platforms = platforms.map(|listed| listed.as_str().map_or_else(|| listed.to_string(), str::to_owned));
+    Ok(Verified { claim, platforms })
 }
 
 /// The strings of a claim: a list, or a text that is split at these characters.

@@ -8,6 +8,7 @@ mod connections;
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
+    iter,
     sync::Arc,
     time::Duration,
 };
@@ -17,7 +18,7 @@ use futures::{FutureExt, StreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use tidemark::{
     Recorder, SenderSettings, SystemClock, aws_config,
-    domain::{StoreError, Timestamp, Told, UserId},
+    domain::{StoreError, Timestamp, Told, UnreadNotices, UserId},
     http::live::ServerMessage,
     metrics::Metrics,
     queue::{self, Connection, LivePost, LiveQueue, LiveTask, Posts, is_repeated, waited},
@@ -87,27 +88,38 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
     Some(id)
 }
 
+/// A message to a connection: about the unread notices of a platform, or about the counts of the post.
+type About<'a> = (&'a LivePost, &'a String, Option<&'a UnreadNotices>);
+
 /// Posts messages to their connections, notes who was told, removes connections that are gone, and has readers told
 /// again whose connections could not be reached.
 async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let mut work = Vec::new();
     for post in posts {
-        let text = ServerMessage::from(post).to_json();
-        for connection in &post.connections {
-            let text = text.clone();
-            work.push(async move { (post, connection, sender.connections.post(connection, text).await) }.boxed());
+        let notices =
+            post.notices.iter().map(|notices| (ServerMessage::notices(notices, post.at), &notices.connections, Some(notices)));
+        for (message, connections, notices) in iter::once((ServerMessage::from(post), &post.connections, None)).chain(notices) {
+            let text = message.to_json();
+            for connection in connections {
+                let (text, about) = (text.clone(), (post, connection, notices));
+                work.push(async move { (about, sender.connections.post(connection, text).await) }.boxed());
+            }
         }
     }
-    let posted: Vec<(&LivePost, &String, Posted)> = stream::iter(work).buffer_unordered(PARALLEL).collect().await;
+    let posted: Vec<(About, Posted)> = stream::iter(work).buffer_unordered(PARALLEL).collect().await;
     // Every message has ended, also one that reached no connection.
     let mut told: BTreeMap<(UserId, Timestamp), Told> = posts.iter().map(|post| ((post.user, post.at), ended(post))).collect();
     let mut gone = Vec::new();
     let mut unreached: BTreeMap<UserId, &LivePost> = BTreeMap::new();
-    for (post, connection, posted) in posted {
+    for ((post, connection, notices), posted) in posted {
         match posted {
             Posted::Done => {
-                if let Some(told) = told.get_mut(&(post.user, post.at)) {
-                    told.connections.push(connection.clone());
+                let Some(told) = told.get_mut(&(post.user, post.at)) else { continue };
+                match notices {
+                    None => told.connections.push(connection.clone()),
+                    Some(notices) => {
+                        told.notices.push(UnreadNotices { connections: vec![connection.clone()], ..notices.clone() })
+                    }
                 }
             }
             Posted::Gone => gone.push(Connection { user: post.user, connection: connection.clone(), at: Some(post.at) }),
@@ -123,7 +135,7 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
 
 /// The end of a message that no connection knows yet.
 fn ended(post: &LivePost) -> Told {
-    Told { user: post.user, connections: Vec::new(), at: post.at, counts: post.counts }
+    Told { user: post.user, connections: Vec::new(), at: post.at, counts: post.counts, notices: Vec::new() }
 }
 
 /// Posts none of these messages, and has their readers told again.

@@ -4,8 +4,11 @@ use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use serde_json::{Value, json};
 use tidemark::{
     App, Denied, ErasedCallers, Price,
-    domain::{Budget, Store, StoreError, UserId},
-    http::live::{CLAIM, Refusal, ServerMessage, parse_ping},
+    domain::{Budget, Platform, Store, StoreError, UserId},
+    http::{
+        live::{CLAIM, PLATFORMS, Ping, Refusal, ServerMessage, parse_ping},
+        platforms_in,
+    },
 };
 use tracing::{info, warn};
 
@@ -38,7 +41,8 @@ pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) 
     let context = event.request_context;
     let connection = context.connection_id.unwrap_or_default();
     // API Gateway keeps what the authorizer returned for the connection, and sends it with each of its events.
-    let claim = context.authorizer.fields.get(CLAIM).and_then(Value::as_str).unwrap_or_default();
+    let authorized = |name| context.authorizer.fields.get(name).and_then(Value::as_str).unwrap_or_default();
+    let claim = authorized(CLAIM);
     let user = match app.admission.caller_of(claim).await {
         Ok(Some(user)) => user,
         Ok(None) => {
@@ -59,13 +63,18 @@ pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) 
             }
             Response::status(200)
         }
-        _ => receive(app, user, &connection, event.body.as_deref().unwrap_or_default()).await,
+        _ => {
+            let visible = app.admission.platforms_claim.is_some().then(|| platforms_in(authorized(PLATFORMS)));
+            let text = event.body.as_deref().unwrap_or_default();
+            receive(app, user, &connection, (text, visible.as_deref())).await
+        }
     }
 }
 
-/// Takes one request from the user's bucket of reads: a ping reads the counts. Returns the response to a refused one.
-async fn refused(app: &App, user: UserId) -> Option<Response> {
-    let price = Price { budget: Budget::Reads, tokens: 1 };
+/// Takes tokens from the user's bucket of reads: a ping reads the counts, and those of the platforms that it names.
+/// Returns the response to a refused one.
+async fn refused(app: &App, user: UserId, tokens: usize) -> Option<Response> {
+    let price = Price { budget: Budget::Reads, tokens: u32::try_from(tokens).unwrap_or(u32::MAX) };
     let refusal = app.admission.access.as_ref()?.pass(user, price, ErasedCallers::Refused).await.err()?;
     let (status, refusal, detail) = match refusal {
         Denied::OverLimit(_) => (429, Refusal::TooManyRequests, "too many messages in a minute"),
@@ -76,7 +85,7 @@ async fn refused(app: &App, user: UserId) -> Option<Response> {
 }
 
 async fn connect(app: &App, user: UserId, connection: &str) -> Response {
-    if let Some(refused) = refused(app, user).await {
+    if let Some(refused) = refused(app, user, 1).await {
         return refused;
     }
     match app.live.connect(user, connection).await {
@@ -93,14 +102,23 @@ async fn connect(app: &App, user: UserId, connection: &str) -> Response {
     }
 }
 
-async fn receive(app: &App, user: UserId, connection: &str, text: &str) -> Response {
-    if let Some(refused) = refused(app, user).await {
+/// Responds to a message of a client. `visible` are the platforms whose notices the caller may see; `None` if all.
+async fn receive(app: &App, user: UserId, connection: &str, (text, visible): (&str, Option<&[Platform]>)) -> Response {
+    let ping = parse_ping(text);
+    let named = ping.as_ref().map_or(0, |ping| ping.platforms.iter().flatten().count());
+    if let Some(refused) = refused(app, user, named.max(1)).await {
         return Response { status: 200, ..refused };
     }
-    if let Err(detail) = parse_ping(text) {
-        return Response::message(ServerMessage::error(Refusal::InvalidMessage, detail));
+    let Ping { platforms } = match ping {
+        Ok(ping) => ping,
+        Err(detail) => return Response::message(ServerMessage::error(Refusal::InvalidMessage, detail)),
+    };
+    let hidden = platforms.iter().flatten().find(|platform| visible.is_some_and(|visible| !visible.contains(platform)));
+    if let Some(platform) = hidden {
+        let detail = format!("the token does not list platform {platform}");
+        return Response::message(ServerMessage::error(Refusal::Forbidden, detail));
     }
-    match app.live.ping(user, connection).await {
+    match app.live.ping(user, connection, platforms.as_deref()).await {
         Ok(()) => Response::message(ServerMessage::Pong),
         Err(error) => {
             warn!(%user, connection, error = &error as &dyn std::error::Error, "a connection is not renewed");

@@ -36,21 +36,42 @@ routes!(|app: &App, request| [
             .no_content("The notices are in no list and no count. The response is the same if they did not exist."),
     ),
     (
+        "PUT /v1/notices",
+        Policy::takes(Budget::Posts).scope(WRITE),
+        manage::edit_many(app, &request),
+        operation("notices", "editNotices", "Replace up to 100 notices with one")
+            .describe(
+                "All notices get this content, or none does: one that is unknown, deleted or expired is a 404. They are on \
+                 at most 32 platforms, and their texts have at most 800 KiB together. Fields that are left out are removed, \
+                 the expiry included."
+            )
+            .accepts::<EditNoticeRequest>()
+            .returns::<EditedNotices>("The notices after the change, in the order of the request.")
+            .parameters(["notices"])
+            .idempotent()
+            .responds("404", "NotFound"),
+    ),
+    (
         "GET /v1/notices",
         Policy::takes(Budget::Reads),
         read::page(app, &request),
         operation("notices", "listNotices", "List a platform's notices, newest first")
+            .describe(
+                "With `include=body`, a page ends before its texts have more than 800 KiB. It may then be shorter than \
+                 `limit`."
+            )
             .returns::<NoticePage>("A page.")
-            .parameters(["platform"])
+            .parameters(["platform", "noticeStatus", "noticeInclude"])
             .page(),
     ),
     (
         "GET /v1/notices/unread",
         Policy::takes(Budget::Reads),
         read::unread(app, &request),
-        operation("notices", "countNotices", "Get the numbers of unread and read notices of a platform")
+        operation("notices", "countNotices", "Get the numbers of unread and read notices of up to 100 platforms")
+            .describe("A platform that is named twice counts twice.")
             .returns::<NoticeCounts>("The live notices that the caller has not read, and those that the caller has read.")
-            .parameters(["platform"])
+            .parameters(["platforms"])
             .tagged("ETag"),
     ),
     (

@@ -1,17 +1,24 @@
 //! Requests of administrators: publish, edit, delete.
 
+use std::collections::BTreeSet;
+
 use tidemark::{
     App,
-    domain::{self, NoticeContent, NoticeId, notices::MAX_LIVE},
+    domain::{self, NoticeContent, NoticeId, Platform, notices::MAX_LIVE},
     facts::NoticesPublished,
     http::{
         Kind, Problem, Request, Response,
-        bodies::{EditNoticeRequest, Notice, PublishNoticesRequest, PublishedNotices},
+        bodies::{EditNoticeRequest, EditedNotices, Notice, PublishNoticesRequest, PublishedNotices},
     },
-    notices::NoticeEdited,
+    notices::NoticesEdited,
+    reader::MOST_TEXT,
 };
 
-const MAX_DELETIONS: usize = 100;
+/// The maximum number of notices that one request edits or deletes.
+const MAX_NOTICES: usize = 100;
+
+/// The maximum number of platforms of an edit. Their heads are one transaction, which has at most 4 MB.
+const MAX_PLATFORMS: usize = 32;
 
 /// `POST /v1/notices`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -37,11 +44,36 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
     let id: NoticeId = request.parameter("notice")?;
     let (EditNoticeRequest { title, body, expires_at, renotify }, key) = request.keyed_body()?;
     let content = NoticeContent { title, body, expires_at };
-    match app.notices.edit(caller, id, &content, renotify, key.as_ref()).await? {
-        NoticeEdited::Stands(notice) => Ok(Response::json(200, &item(notice))),
-        NoticeEdited::KeyReused => Err(Problem::key_reused()),
-        NoticeEdited::Expired => Err(expired()),
-        NoticeEdited::Unknown => Err(crate::unknown(id)),
+    let notices = standing(app.notices.edit(caller, id, &content, renotify, key.as_ref()).await?)?;
+    let notice = notices.into_iter().next().ok_or_else(|| crate::unknown(id))?;
+    Ok(Response::json(200, &item(notice)))
+}
+
+/// `PUT /v1/notices?id=…&id=…`.
+pub(crate) async fn edit_many(app: &App, request: &Request) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let ids: Vec<NoticeId> = request.many("id", MAX_NOTICES)?;
+    let platforms: BTreeSet<Platform> = ids.iter().map(|id| id.platform).collect();
+    if platforms.len() > MAX_PLATFORMS {
+        return Err(Problem::invalid("id", format!("must name at most {MAX_PLATFORMS} platforms")));
+    }
+    let (EditNoticeRequest { title, body, expires_at, renotify }, key) = request.keyed_body()?;
+    let most = MOST_TEXT / ids.len();
+    if body.as_ref().is_some_and(|body| body.len() > most) {
+        return Err(Problem::invalid("body", format!("must have at most {most} bytes for {} notices", ids.len())));
+    }
+    let content = NoticeContent { title, body, expires_at };
+    let notices = standing(app.notices.edit_many(caller, &ids, &content, renotify, key.as_ref()).await?)?;
+    Ok(Response::json(200, &EditedNotices { items: notices.into_iter().map(item).collect() }))
+}
+
+/// The notices that stand after an edit.
+fn standing(edited: NoticesEdited) -> Result<Vec<domain::Notice>, Problem> {
+    match edited {
+        NoticesEdited::Stand(notices) => Ok(notices),
+        NoticesEdited::KeyReused => Err(Problem::key_reused()),
+        NoticesEdited::Expired => Err(expired()),
+        NoticesEdited::Unknown(id) => Err(crate::unknown(id)),
     }
 }
 
@@ -53,7 +85,7 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 
 /// `DELETE /v1/notices?id=…&id=…`.
 pub(crate) async fn delete_many(app: &App, request: &Request) -> Result<Response, Problem> {
-    let ids: Vec<NoticeId> = request.many("id", MAX_DELETIONS)?;
+    let ids: Vec<NoticeId> = request.many("id", MAX_NOTICES)?;
     app.notices.remove(&ids).await?;
     Ok(Response::no_content())
 }

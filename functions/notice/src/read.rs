@@ -2,13 +2,19 @@
 
 use tidemark::{
     App,
-    domain::{Cursor, NoticeId, ParseIdError, Platform},
+    domain::{self, Cursor, NoticeId, ParseIdError, Platform},
     http::{
         Page, Problem, Request, Response,
-        bodies::{MarkNoticesReadRequest, NoticeCounts, NoticeItem, NoticeMarked, NoticePage, NoticesMarked, ReadNotice},
+        bodies::{
+            MarkNoticesReadRequest, NoticeCounts, NoticeItem, NoticeMarked, NoticePage, NoticesMarked, PlatformCounts, ReadNotice,
+        },
     },
+    notices::NoticeRange,
     once::Once,
 };
+
+/// The maximum number of platforms whose notices one request counts.
+const MAX_PLATFORMS: usize = 100;
 
 /// `GET /v1/notices?platform=`.
 pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -16,9 +22,23 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
     let platform = platform(request)?;
     let page = Page::of(request)?;
     let before = page.position(|cursor| if let Cursor::Notice(seq) = cursor { Some(seq) } else { None })?;
-    let found = app.notices.page(platform, caller, before, page.limit).await?;
-    let items = found.items.into_iter();
-    let items = items.map(|item| NoticeItem { id: item.id, title: item.title, created_at: item.created_at, read: item.read });
+    let with_bodies = match request.query("include") {
+        None => false,
+        Some("body") => true,
+        Some(_) => return Err(Problem::invalid("include", "must be body")),
+    };
+    let range = NoticeRange { status: request.status()?, before, limit: page.limit, with_bodies };
+    let found = app.notices.page(platform, caller, &range).await?;
+    let items = found.items.into_iter().map(|item| NoticeItem {
+        id: item.id,
+        title: item.title,
+        created_at: item.created_at,
+        read: item.read,
+        platform: with_bodies.then_some(item.id.platform),
+        seq: with_bodies.then_some(item.id.seq),
+        body: item.body,
+        expires_at: with_bodies.then_some(item.expires_at),
+    });
     let (items, next) = (items.collect(), found.next.map(Cursor::Notice));
     Ok(Page::response(request, next, |next_cursor| NoticePage { items, next_cursor }).degraded(found.degraded))
 }
@@ -50,13 +70,23 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Proble
     Ok(Response::json(200, &body))
 }
 
-/// `GET /v1/notices/unread?platform=`.
+/// `GET /v1/notices/unread?platform=…&platform=…`.
 pub(crate) async fn unread(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
-    let board = app.notices.board(platform(request)?, caller).await?;
-    let counts = board.counts();
-    let body = NoticeCounts { unread: counts.unread, read: counts.read };
-    Ok(Response::json(200, &body).tagged().degraded(board.degraded))
+    let platforms: Vec<Platform> = request.many("platform", MAX_PLATFORMS)?;
+    platforms.iter().try_for_each(|&platform| request.require_platform(platform))?;
+    let (counts, degraded) = app.notices.counts(&platforms, caller).await?;
+    let platforms = platforms.into_iter().zip(&counts);
+    let body = NoticeCounts {
+        unread: counts.iter().map(|counts| counts.unread).sum(),
+        read: counts.iter().map(|counts| counts.read).sum(),
+        platforms: platforms.map(|(platform, &counts)| of_platform(platform, counts)).collect(),
+    };
+    Ok(Response::json(200, &body).tagged().degraded(degraded))
+}
+
+fn of_platform(platform: Platform, counts: domain::NoticeCounts) -> PlatformCounts {
+    PlatformCounts { platform, unread: counts.unread, read: counts.read }
 }
 
 /// `PUT` and `DELETE /v1/notices/{notice}/read`.

@@ -58,7 +58,7 @@ async fn query<Place>(
     before: Option<(Place, Trail)>,
     since: Option<Since>,
 ) -> Result<FeedQuery<Place>, Problem> {
-    let (status, own, parts) = (crate::status(request)?, request.flag("own", false)?, crate::parts(request)?);
+    let (status, own, parts) = (request.status()?, request.flag("own", false)?, crate::parts(request)?);
     let list = crate::list(app, request).await?;
     Ok(FeedQuery { list, status, own, before, limit, since, parts })
 }

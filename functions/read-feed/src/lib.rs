@@ -11,7 +11,7 @@ use tidemark::{
     App,
     domain::{Card, PostId, Reaction, Score, UserId},
     http::{Budget, Kind, Policy, Problem, Request, bodies::*, operation, routes},
-    reader::{Body, FeedItem, Status},
+    reader::{Body, FeedItem},
     views::PageParts,
 };
 
@@ -104,15 +104,6 @@ routes!(|app: &App, request| [
             .empty("The API responds."),
     ),
 ]);
-
-/// Reads `?status=all|unread`. The default is all.
-fn status(request: &Request) -> Result<Status, Problem> {
-    match request.query("status") {
-        None | Some("all") => Ok(Status::All),
-        Some("unread") => Ok(Status::Unread),
-        Some(_) => Err(Problem::invalid("status", "must be all or unread")),
-    }
-}
 
 /// Reads `?list=`. Returns the number of the list; 404 if the caller has no such list.
 async fn list(app: &App, request: &Request) -> Result<Option<u32>, Problem> {

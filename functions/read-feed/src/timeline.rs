@@ -17,7 +17,7 @@ pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, 
     let page = Page::of(request)?;
     let of_author = |cursor| if let Cursor::Author(seq) = cursor { Some(seq) } else { None };
     let (before, since) = (page.position(of_author)?, page.end(of_author)?);
-    let (status, parts) = (crate::status(request)?, crate::parts(request)?);
+    let (status, parts) = (request.status()?, crate::parts(request)?);
     let query = AuthorQuery { author, status, before, limit: page.limit, since, parts };
     let found = app.readers.author_page(caller, query).await?;
     let found = found.map_err(|withheld| Problem::withheld(withheld, format_args!("of {author}")))?;

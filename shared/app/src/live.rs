@@ -4,21 +4,31 @@
 //! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state
 //! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
+//! Unread notices of the platforms that a connection has named go the same way, one message for each platform. What a
+//! connection was told of them is kept beside the digest ([`Views::forget_notices`](tidemark_views::Views)).
+//!
 //! A message is a hint. If one is lost, the next ping sends another, because it compares the counts with those that its
 //! connection was told ([`Live::ping`]). A connection was told when the sender has posted the message and says so
 //! ([`LiveTask::Told`]); until then it is unknown what the connection knows, and no other message is built for the
 //! reader. So the time between two messages is kept where they are posted, however long they are on their way.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt;
-use tidemark_domain::{CountsDigest, PostId, StoreError, Timestamp, Told, UnreadChange, UserId, store::Result};
+use tidemark_domain::{
+    CountsDigest, Platform, PostId, StoreError, Timestamp, Told, UnreadChange, UnreadNotices, UserId, store::Result,
+};
 use tidemark_queue::{LivePost, LiveTask};
-use tidemark_views::{ClaimedUpdate, Notified};
+use tidemark_views::{ClaimedUpdate, NamedPlatform, Notified};
 use tracing::warn;
 
 use crate::{
     Stores, in_parallel,
+    notices::NoticeBoard,
     reader::{Origin, Readers},
 };
 
@@ -36,17 +46,34 @@ const MOST_TRIES: u8 = 3;
 pub struct Live {
     stores: Arc<Stores>,
     readers: Readers,
+    notices: NoticeBoard,
+}
+
+/// Sends tasks for readers whose change is noted.
+///
+/// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or the
+/// next ping, sends the counts.
+pub(crate) async fn announce(stores: &Stores, notified: Notified) {
+    log_failure(try_announce(stores, notified).await);
+}
+
+async fn try_announce(stores: &Stores, Notified { now, later }: Notified) -> Result<()> {
+    let (now, later) = futures::join!(send(stores, &now, Duration::ZERO), send(stores, &later, LEAST_BETWEEN));
+    now.and(later)
+}
+
+async fn send(stores: &Stores, users: &[UserId], delay: Duration) -> Result<()> {
+    let tasks: Vec<LiveTask> = users.chunks(USERS_PER_TASK).map(|users| LiveTask::Changed { users: users.to_vec() }).collect();
+    stores.queues.live.send(&tasks, delay).await
 }
 
 impl Live {
-    pub fn new(stores: Arc<Stores>, readers: Readers) -> Self {
-        Self { stores, readers }
+    pub fn new(stores: Arc<Stores>, readers: Readers, notices: NoticeBoard) -> Self {
+        Self { stores, readers, notices }
     }
 
-    /// Sends tasks for watched readers whose counts have changed. The message names a post if it is known.
-    ///
-    /// It does not fail, because a hint must not hold back a delivery or a mark: after a failure the next change, or
-    /// the next ping, sends the counts.
+    /// Sends tasks for watched readers whose counts have changed, as [`announce`] does. The message names a post if it
+    /// is known.
     pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
         if users.is_empty() {
             return;
@@ -59,25 +86,15 @@ impl Live {
 
     /// The same for readers whose change is already noted.
     pub(crate) async fn announce(&self, notified: Notified) {
-        log_failure(self.try_announce(notified).await);
-    }
-
-    async fn try_announce(&self, Notified { now, later }: Notified) -> Result<()> {
-        let (now, later) = futures::join!(self.send(&now, Duration::ZERO), self.send(&later, LEAST_BETWEEN));
-        now.and(later)
-    }
-
-    async fn send(&self, users: &[UserId], delay: Duration) -> Result<()> {
-        let tasks: Vec<LiveTask> =
-            users.chunks(USERS_PER_TASK).map(|users| LiveTask::Changed { users: users.to_vec() }).collect();
-        self.stores.queues.live.send(&tasks, delay).await
+        announce(&self.stores, notified).await;
     }
 
     /// Registers a new connection. The reader is expected to read the counts after this.
     pub async fn connect(&self, user: UserId, connection: &str) -> Result<()> {
         let watched = self.stores.views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
-        let told = Told { user, connections: vec![connection.to_owned()], at: watched.built, counts };
+        let connections = vec![connection.to_owned()];
+        let told = Told { user, connections, at: watched.built, counts, notices: Vec::new() };
         self.stores.views.note_told(&[told], None).await
     }
 
@@ -86,11 +103,18 @@ impl Live {
         self.stores.views.unwatch(user, connection, None).await
     }
 
-    /// Renews a connection, or registers it again. If it may not know the counts, it is told.
-    pub async fn ping(&self, user: UserId, connection: &str) -> Result<()> {
+    /// Renews a connection, or registers it again, and notes the platforms that it names, if it does. If it may not
+    /// know the counts, or the unread notices of these platforms, it is told.
+    pub async fn ping(&self, user: UserId, connection: &str, platforms: Option<&[Platform]>) -> Result<()> {
+        let told = match platforms {
+            Some(platforms) => self.stores.views.name_platforms(user, connection, platforms).await?,
+            None => Vec::new(),
+        };
         let watched = self.stores.views.watch(user, connection).await?;
         let Some(counts) = self.counts(user).await? else { return Ok(()) };
-        if watched.known == Some(counts) {
+        let (unread, _) = self.notices.counts(platforms.unwrap_or_default(), user).await?;
+        let knows_notices = told.into_iter().eq(unread.into_iter().map(|counts| Some(counts.unread)));
+        if watched.known == Some(counts) && knows_notices {
             return Ok(());
         }
         let mut notified = self.stores.views.notify(&[user], None).await?;
@@ -98,7 +122,7 @@ impl Live {
             // A worker that was killed may not have sent the task on which the view relies.
             notified.later = vec![user];
         }
-        self.try_announce(notified).await
+        try_announce(&self.stores, notified).await
     }
 
     /// Returns the reader's counts; `None` if Redis is unavailable. A missing view is rebuilt, and then watched.
@@ -155,13 +179,13 @@ impl Live {
                 }
                 Ok((None, known)) => ended.push(known),
                 Err(error) => {
-                    ended.push(Told { user, connections: Vec::new(), at, counts: CountsDigest(0) });
+                    ended.push(Told { user, connections: Vec::new(), at, counts: CountsDigest(0), notices: Vec::new() });
                     failed.push((user, error));
                 }
             }
         }
         self.stores.queues.live.post(&posts).await?;
-        begun.retain(|known| !known.connections.is_empty());
+        begun.retain(|known| !known.connections.is_empty() || !known.notices.is_empty());
         // Where nothing is posted, the next message need not wait.
         for (told, next) in [(begun, None), (ended, Some(Duration::ZERO))] {
             log_failure(self.stores.views.note_told(&told, next).await);
@@ -191,16 +215,40 @@ impl Live {
         again: Option<u8>,
     ) -> Result<(Option<LivePost>, Told)> {
         // `at` comes before the counts: a message with a later time has every change that this one has.
-        let snapshot = self.readers.snapshot(user).await?;
+        let open: BTreeSet<String> = connections.iter().map(|(connection, _)| connection.clone()).collect();
+        let (snapshot, notices) = futures::try_join!(self.readers.snapshot(user), self.notices(user, &open))?;
+        let (known_notices, notices) = notices;
         let counts = CountsDigest::of(&snapshot.state);
         let (known, others): (Vec<_>, Vec<_>) = connections.into_iter().partition(|(_, known)| *known == Some(counts));
         let [known, others] = [known, others].map(|some| some.into_iter().map(|(id, _)| id).collect::<Vec<String>>());
-        let post = (!others.is_empty()).then(|| {
+        let post = (!others.is_empty() || !notices.is_empty()).then(|| {
             let change = UnreadChange::of(&snapshot.state, noted, at);
-            LivePost::new(user, others, change, counts, again.unwrap_or_default())
+            LivePost { notices, ..LivePost::new(user, others, change, counts, again.unwrap_or_default()) }
         });
-        Ok((post, Told { user, connections: known, at, counts }))
+        Ok((post, Told { user, connections: known, at, counts, notices: known_notices }))
     }
+
+    /// Returns the unread notices that these connections of a reader know, and those that they do not.
+    async fn notices(&self, user: UserId, open: &BTreeSet<String>) -> Result<(Vec<UnreadNotices>, Vec<UnreadNotices>)> {
+        let mut named = self.stores.views.forget_notices(user).await?;
+        named.retain(|named| open.contains(&named.connection));
+        let platforms: BTreeSet<Platform> = named.iter().map(|named| named.platform).collect();
+        let platforms: Vec<Platform> = platforms.into_iter().collect();
+        let (counts, _) = self.notices.counts(&platforms, user).await?;
+        let unread: BTreeMap<Platform, u64> = platforms.into_iter().zip(counts.iter().map(|counts| counts.unread)).collect();
+        let (known, others): (Vec<_>, Vec<_>) =
+            named.into_iter().partition(|named| named.told.is_some() && named.told == unread.get(&named.platform).copied());
+        Ok((by_platform(known, &unread), by_platform(others, &unread)))
+    }
+}
+
+fn by_platform(named: Vec<NamedPlatform>, unread: &BTreeMap<Platform, u64>) -> Vec<UnreadNotices> {
+    let mut of: BTreeMap<Platform, Vec<String>> = BTreeMap::new();
+    for NamedPlatform { connection, platform, .. } in named {
+        of.entry(platform).or_default().push(connection);
+    }
+    let unread_of = |platform| unread.get(&platform).copied().unwrap_or_default();
+    of.into_iter().map(|(platform, connections)| UnreadNotices { connections, platform, unread: unread_of(platform) }).collect()
 }
 
 fn log_failure(result: Result<()>) {

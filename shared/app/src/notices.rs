@@ -3,21 +3,29 @@
 //! A head and a read state are facts with a version, and their views are copies. A missing view is filled from the
 //! facts under a lease. The request that changes a fact replaces its view, or a worker does.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
-use futures::{FutureExt, StreamExt, future::join_all, stream};
+use futures::{
+    FutureExt, StreamExt,
+    future::{join_all, try_join_all},
+    stream,
+};
 use tidemark_domain::{
     IdempotencyKey, LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet,
     Slot, Store, StoreError, Timestamp, UserId, store::Result,
 };
-use tidemark_facts::{NoticeWritten, NoticesPublished};
-use tidemark_views::{NoticeRecord, NoticeView};
+use tidemark_facts::{KeyedEdit, NoticesPublished, NoticesWritten, PlatformChange};
+use tidemark_views::{NoticeRecord, NoticeView, Notified};
 use tracing::warn;
 
 use crate::{
-    PARALLEL, Stores, cut, in_parallel,
+    PARALLEL, Stores, cut, in_parallel, live,
     once::{Attempt, Begun, Once},
     outage::Outage,
+    reader::{Status, shorten},
 };
 
 /// A read state loses the slots of dead notices if it has more slots than twice the live notices and this number.
@@ -51,6 +59,18 @@ impl Board {
     }
 }
 
+/// A page of the live notices of a platform.
+#[derive(Debug, Clone, Copy)]
+pub struct NoticeRange {
+    pub status: Status,
+    /// The page begins below this number.
+    pub before: Option<Seq>,
+    pub limit: usize,
+    /// Whether the items have their texts. The page then ends before these are longer than
+    /// [`MOST_TEXT`](crate::reader::MOST_TEXT) together.
+    pub with_bodies: bool,
+}
+
 /// A notice as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeItem {
@@ -59,6 +79,16 @@ pub struct NoticeItem {
     pub created_at: Timestamp,
     /// Whether the reader has read the notice's current slot.
     pub read: bool,
+    pub expires_at: Option<Timestamp>,
+    /// The text; `None` if the page has no texts.
+    pub body: Option<Option<String>>,
+}
+
+/// What a page shows of a notice in one revision.
+struct NoticeText {
+    title: String,
+    created_at: Timestamp,
+    body: Option<Option<String>>,
 }
 
 #[derive(Debug, Clone)]
@@ -70,15 +100,17 @@ pub struct NoticePage {
     pub degraded: bool,
 }
 
-/// The outcome of a request to replace a notice.
+/// The outcome of a request to replace notices.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NoticeEdited {
-    Stands(Notice),
+pub enum NoticesEdited {
+    /// The notices, in the order of the request.
+    Stand(Vec<Notice>),
     /// An earlier request with the same key edited something else.
     KeyReused,
-    /// The notice would expire before it is replaced. Nothing is changed.
+    /// The notices would expire before they are replaced. Nothing is changed.
     Expired,
-    Unknown,
+    /// This notice is not live. Nothing is changed.
+    Unknown(NoticeId),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +119,12 @@ pub struct NoticesMarked {
     pub changed: u64,
     pub counts: NoticeCounts,
     pub degraded: bool,
+}
+
+impl NoticeText {
+    fn bytes(&self) -> usize {
+        self.body.iter().flatten().map(String::len).sum()
+    }
 }
 
 impl NoticesMarked {
@@ -186,40 +224,80 @@ impl NoticeBoard {
         Ok((head, reads))
     }
 
-    /// Returns one page of live notices, below `before`.
-    pub async fn page(&self, platform: Platform, user: UserId, before: Option<Seq>, limit: usize) -> Result<NoticePage> {
+    /// Returns a user's counts on several platforms, in their order, and whether any of them came from the facts.
+    pub async fn counts(&self, platforms: &[Platform], user: UserId) -> Result<(Vec<NoticeCounts>, bool)> {
+        let boards = platforms.iter().map(|&platform| self.board(platform, user).boxed()).collect::<Vec<_>>();
+        let boards: Vec<Result<Board>> = stream::iter(boards).buffered(PARALLEL).collect().await;
+        let boards = boards.into_iter().collect::<Result<Vec<Board>>>()?;
+        Ok((boards.iter().map(Board::counts).collect(), boards.iter().any(|board| board.degraded)))
+    }
+
+    /// Returns one page of live notices.
+    pub async fn page(&self, platform: Platform, user: UserId, range: &NoticeRange) -> Result<NoticePage> {
+        let &NoticeRange { status, before, limit, with_bodies } = range;
         let board = self.board(platform, user).await?;
-        let below = board.head.live_at(board.now).filter(|notice| before.is_none_or(|before| notice.seq < before));
+        let is_wanted = |notice: &&LiveNotice| {
+            let is_shown = status == Status::All || !board.read.contains(notice.slot);
+            is_shown && before.is_none_or(|before| notice.seq < before)
+        };
         // One more than requested shows whether there is a next page.
-        let mut notices: Vec<LiveNotice> = below.take(limit + 1).copied().collect();
-        let next = cut(&mut notices, limit).map(|last| last.seq);
-        let (mut titles, degraded) = self.titles(platform, &notices).await?;
+        let mut notices: Vec<LiveNotice> = board.head.live_at(board.now).filter(is_wanted).take(limit + 1).copied().collect();
+        let mut next = cut(&mut notices, limit).map(|last| last.seq);
+        let (mut texts, degraded) = self.texts(platform, &notices, with_bodies).await?;
+        if shorten(&mut notices, |notice| texts.get(&NoticeId { platform, seq: notice.seq }).map_or(0, NoticeText::bytes)) {
+            next = notices.last().map(|last| last.seq);
+        }
         let items = notices.iter().filter_map(|notice| {
             let id = NoticeId { platform, seq: notice.seq };
-            let (title, created_at) = titles.remove(&id)?;
-            Some(NoticeItem { id, title, created_at, read: board.read.contains(notice.slot) })
+            let NoticeText { title, created_at, body } = texts.remove(&id)?;
+            let read = board.read.contains(notice.slot);
+            Some(NoticeItem { id, title, created_at, read, expires_at: notice.expires_at, body })
         });
         Ok(NoticePage { items: items.collect(), next, degraded: board.degraded || degraded })
     }
 
-    /// Returns titles and times, from the facts if Redis does not have them, and whether Redis was unavailable.
-    async fn titles(&self, platform: Platform, notices: &[LiveNotice]) -> Result<(HashMap<NoticeId, (String, Timestamp)>, bool)> {
+    /// Returns titles, times and, if wanted, texts, from the facts if Redis does not have them, and whether Redis was
+    /// unavailable.
+    async fn texts(
+        &self,
+        platform: Platform,
+        notices: &[LiveNotice],
+        with_bodies: bool,
+    ) -> Result<(HashMap<NoticeId, NoticeText>, bool)> {
         let wanted: Vec<(NoticeId, u64)> =
             notices.iter().map(|notice| (NoticeId { platform, seq: notice.seq }, notice.revision)).collect();
-        let (mut titles, mut degraded) = match self.stores.views.notice_titles(&wanted).await {
-            Ok(titles) => (titles, false),
+        let (mut texts, mut degraded) = match self.known_texts(&wanted, with_bodies).await {
+            Ok(texts) => (texts, false),
             Err(error) => (HashMap::new(), is_degraded(platform, &error)),
         };
-        let missing: Vec<NoticeId> = wanted.iter().map(|(id, _)| *id).filter(|id| !titles.contains_key(id)).collect();
+        let missing: Vec<(NoticeId, u64)> = wanted.into_iter().filter(|(id, _)| !texts.contains_key(id)).collect();
         if missing.is_empty() {
-            return Ok((titles, degraded));
+            return Ok((texts, degraded));
         }
-        let found: Vec<Notice> = self.stores.facts.notices(&missing).await?.into_values().collect();
-        if !degraded && let Err(error) = self.stores.views.remember_titles(&found).await {
+        let found: Vec<Notice> = self.stores.facts.notices_at(&missing).await?.into_values().collect();
+        if !degraded && let Err(error) = self.remember(&found, with_bodies).await {
             degraded = is_degraded(platform, &error);
         }
-        titles.extend(found.into_iter().map(|notice| (notice.id, (notice.content.title, notice.created_at))));
-        Ok((titles, degraded))
+        texts.extend(found.into_iter().map(|Notice { id, created_at, content, .. }| {
+            (id, NoticeText { title: content.title, created_at, body: with_bodies.then_some(content.body) })
+        }));
+        Ok((texts, degraded))
+    }
+
+    /// Returns what Redis has of these notices. Those that lack a title, or a text that is wanted, are left out.
+    async fn known_texts(&self, wanted: &[(NoticeId, u64)], with_bodies: bool) -> Result<HashMap<NoticeId, NoticeText>> {
+        let bodies = async { if with_bodies { self.stores.views.notice_bodies(wanted).await } else { Ok(HashMap::new()) } };
+        let (titles, mut bodies) = futures::try_join!(self.stores.views.notice_titles(wanted), bodies)?;
+        let known = titles.into_iter().filter_map(|(id, (title, created_at))| {
+            let body = bodies.remove(&id);
+            (body.is_some() || !with_bodies).then_some((id, NoticeText { title, created_at, body }))
+        });
+        Ok(known.collect())
+    }
+
+    async fn remember(&self, notices: &[Notice], with_bodies: bool) -> Result<()> {
+        let bodies = async { if with_bodies { self.stores.views.remember_notice_bodies(notices).await } else { Ok(()) } };
+        futures::try_join!(self.stores.views.remember_titles(notices), bodies).map(drop)
     }
 
     /// Returns a live notice with its text, and whether the reader has read it; `None` if it is not live.
@@ -228,6 +306,9 @@ impl NoticeBoard {
         let state = self.state(id.platform, user, |head| head.find(id.seq, now).is_some());
         let ((head, reads), mut found) = futures::try_join!(state, self.stores.facts.notices(&wanted))?;
         let live = head.find(id.seq, now).copied();
+        if let Some(live) = live {
+            self.stores.facts.read_pending_edits(&mut found, &[(id, live.revision)]).await?;
+        }
         let Some((live, notice)) = live.zip(found.remove(&id)) else { return Ok(None) };
         Ok(Some((notice, live, reads.read.contains(live.slot))))
     }
@@ -269,19 +350,52 @@ impl NoticeBoard {
         content: &NoticeContent,
         renotify: bool,
         key: Option<&IdempotencyKey>,
-    ) -> Result<NoticeEdited> {
+    ) -> Result<NoticesEdited> {
+        let once = key.map(|key| KeyedEdit { user, operation: "notice-edit", key });
+        self.write_edit(&[id], content, renotify, once).await
+    }
+
+    /// Replaces live notices of at most 32 platforms, all of them or none, once for each key of `user`.
+    pub async fn edit_many(
+        &self,
+        user: UserId,
+        ids: &[NoticeId],
+        content: &NoticeContent,
+        renotify: bool,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<NoticesEdited> {
+        let once = key.map(|key| KeyedEdit { user, operation: "notice-edits", key });
+        self.write_edit(ids, content, renotify, once).await
+    }
+
+    async fn write_edit(
+        &self,
+        ids: &[NoticeId],
+        content: &NoticeContent,
+        renotify: bool,
+        once: Option<KeyedEdit<'_>>,
+    ) -> Result<NoticesEdited> {
         let now = self.stores.clock.now();
-        let once = key.map(|key| (user, key));
-        let (notice, head) = match self.stores.facts.edit_notice(id, content, renotify, once, now).await? {
-            NoticeWritten::Edited(notice, head) => (notice, head),
-            // The first request may have ended before it updated the view.
-            NoticeWritten::Repeated(notice) => (notice, self.stores.facts.platform_head(id.platform).await?),
-            NoticeWritten::KeyReused => return Ok(NoticeEdited::KeyReused),
-            NoticeWritten::Expired => return Ok(NoticeEdited::Expired),
-            NoticeWritten::Unknown => return Ok(NoticeEdited::Unknown),
+        let (notices, heads) = match self.stores.facts.edit_notices(ids, content, renotify, once, now).await? {
+            NoticesWritten::Edited(notices, heads) => (notices, heads),
+            NoticesWritten::Repeated(notices) => {
+                // The first request may have ended before it updated the views.
+                let platforms: BTreeSet<Platform> = ids.iter().map(|id| id.platform).collect();
+                let heads = platforms.into_iter().map(|platform| {
+                    let head = self.stores.facts.platform_head(platform);
+                    async move { Ok::<PlatformChange, StoreError>((platform, head.await?)) }.boxed()
+                });
+                (notices, try_join_all(heads).await?)
+            }
+            NoticesWritten::KeyReused => return Ok(NoticesEdited::KeyReused),
+            NoticesWritten::Expired => return Ok(NoticesEdited::Expired),
+            NoticesWritten::Unknown(id) => return Ok(NoticesEdited::Unknown(id)),
         };
-        self.show(&NoticeView::Head(id.platform, head)).await?;
-        Ok(NoticeEdited::Stands(notice))
+        let heads: Vec<NoticeView> = heads.into_iter().map(|(platform, head)| NoticeView::Head(platform, head)).collect();
+        let shown = join_all(heads.iter().map(|head| self.show(head).boxed())).await;
+        shown.into_iter().collect::<Result<Vec<bool>>>()?;
+        let by_id: HashMap<NoticeId, &Notice> = notices.iter().map(|notice| (notice.id, notice)).collect();
+        Ok(NoticesEdited::Stand(ids.iter().filter_map(|id| by_id.get(id).map(|&notice| notice.clone())).collect()))
     }
 
     /// Removes notices. May be repeated.
@@ -309,7 +423,23 @@ impl NoticeBoard {
             }
         });
         let (board, marked) = marked.await?;
+        self.tell(user).await;
         Ok(board.find(id.seq).map(|_| marked))
+    }
+
+    /// Has the user's live connections told of the user's own mark. It does not fail: the next ping tells them too.
+    async fn tell(&self, user: UserId) {
+        let notified = async {
+            if self.stores.views.names_platforms(user).await? {
+                self.stores.views.notify(&[user], None).await
+            } else {
+                Ok(Notified::default())
+            }
+        };
+        let notified = logged!(notified.await, "connections are told of a mark after the next ping", %user);
+        if let Some(notified) = notified {
+            live::announce(&self.stores, notified).await;
+        }
     }
 
     /// Marks everything up to a sequence number read (see [`NoticeReads::mark_through`]). With a key, an attempt covers
@@ -339,7 +469,9 @@ impl NoticeBoard {
             None => reads.mark_through(head, seq, now),
             Some(_) => reads.mark_through(&head.as_of(seq, slot), seq, now),
         });
-        Ok(Once::Done(marked.await?.1))
+        let (_, marked) = marked.await?;
+        self.tell(user).await;
+        Ok(Once::Done(marked))
     }
 
     /// Merges slots that readers of one platform have read elsewhere into their read states. The merge is a union, so

@@ -131,6 +131,7 @@ impl Projector {
                 Change::Post { id, write } => self.fan_out(id, write).boxed(),
                 Change::Profile(user) => self.people.sync(user).boxed(),
                 Change::PlatformHead(platform) => self.notices.sync(platform, None).boxed(),
+                Change::PendingEdit { platform, revision } => self.stores.facts.apply_pending_edit(platform, revision).boxed(),
                 Change::NoticeReads { user, platform } => self.notices.sync(platform, Some(user)).boxed(),
             };
             work.push((vec![change], operation));

@@ -37,7 +37,7 @@ pub use decisions::NewFollow;
 pub use erasure::{Counting, Erasure, Removed};
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
-pub use live::{CountsDigest, Told, UnreadChange};
+pub use live::{CountsDigest, Told, UnreadChange, UnreadNotices};
 pub use model::{
     Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, Modes, NewPost, Post, PostSummary,
     PostText, ReadState, Relation,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PostId, ReaderState, Timestamp, UserId};
+use crate::{Platform, PostId, ReaderState, Timestamp, UserId};
 
 /// A change of a reader's unread counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +52,17 @@ pub struct Told {
     /// The time of the message that told them.
     pub at: Timestamp,
     pub counts: CountsDigest,
+    /// The unread notices that connections know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<UnreadNotices>,
+}
+
+/// The number of a reader's unread notices on a platform, for some of the reader's connections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadNotices {
+    pub connections: Vec<String>,
+    pub platform: Platform,
+    pub unread: u64,
 }
 
 #[cfg(test)]

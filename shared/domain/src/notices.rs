@@ -182,19 +182,29 @@ impl PlatformHead {
         Some(notice)
     }
 
-    /// Replaces a live notice. `renotify` makes it unread for every reader. Returns `None` if it is not live.
-    pub fn edit(&mut self, seq: Seq, expires_at: Option<Timestamp>, renotify: bool, now: Timestamp) -> Option<LiveNotice> {
-        self.find(seq, now)?;
-        let index = self.live.binary_search_by_key(&seq, |notice| notice.seq).ok()?;
+    /// Replaces live notices, all of them or none. `renotify` makes them unread for every reader. Returns them in the
+    /// order of `seqs`, which are distinct; the error is the first that is not live.
+    pub fn edit(
+        &mut self,
+        seqs: &[Seq],
+        expires_at: Option<Timestamp>,
+        renotify: bool,
+        now: Timestamp,
+    ) -> Result<Vec<LiveNotice>, Seq> {
+        let place = |&seq: &Seq| {
+            self.find(seq, now).ok_or(seq)?;
+            self.live.binary_search_by_key(&seq, |notice| notice.seq).map_err(|_| seq)
+        };
+        let places = seqs.iter().map(place).collect::<Result<Vec<usize>, Seq>>()?;
         self.version += 1;
-        self.latest_slot += u64::from(renotify);
-        let notice = &mut self.live[index];
-        notice.revision = self.version;
-        notice.expires_at = expires_at;
-        if renotify {
-            notice.slot = self.latest_slot;
-        }
-        Some(*notice)
+        let edited = places.into_iter().map(|place| {
+            self.latest_slot += u64::from(renotify);
+            let before = self.live[place];
+            let slot = if renotify { self.latest_slot } else { before.slot };
+            self.live[place] = LiveNotice { slot, revision: self.version, expires_at, ..before };
+            self.live[place]
+        });
+        Ok(edited.collect())
     }
 
     /// Removes notices. Returns whether any of them existed.
@@ -337,9 +347,22 @@ mod tests {
         let mut reads = NoticeReads::default();
         reads.mark_through(&head, 3, at(0));
         assert_eq!(head.counts(&reads.read, at(0)), NoticeCounts { unread: 0, read: 3 });
-        head.edit(2, None, true, at(0)).unwrap();
+        head.edit(&[2], None, true, at(0)).unwrap();
         assert_eq!(head.counts(&reads.read, at(0)), NoticeCounts { unread: 1, read: 2 });
         assert_eq!(head.live_at(at(0)).map(|notice| notice.seq).collect::<Vec<_>>(), [3, 2, 1], "its place does not change");
+    }
+
+    #[test]
+    fn several_notices_are_edited_together_or_not_at_all() {
+        let mut head = head(4);
+        let before = head.clone();
+        assert_eq!((head.edit(&[4, 5, 1], None, true, at(0)), &head), (Err(5), &before));
+        let edited = head.edit(&[4, 1], Some(at(9)), true, at(0)).unwrap();
+        let live = |seq, slot| LiveNotice { seq, slot, revision: 5, expires_at: Some(at(9)) };
+        assert_eq!((edited, head.version, head.latest_slot), (vec![live(4, 5), live(1, 6)], 5, 6));
+        assert_eq!([head.live[0], head.live[3]], [live(1, 6), live(4, 5)]);
+        assert_eq!(head.live[1..3], before.live[1..3]);
+        assert_eq!(head.edit(&[1, 2], None, false, at(9)), Err(1), "one has expired");
     }
 
     #[test]
@@ -350,7 +373,7 @@ mod tests {
         reads.read.remove(head.find(1, at(0)).unwrap().slot);
         reads.mark_through(&head, 3, at(0));
         assert_eq!(head.counts(&reads.read, at(0)).unread, 2, "an older watermark does not change what became unread again");
-        head.edit(2, None, true, at(0)).unwrap();
+        head.edit(&[2], None, true, at(0)).unwrap();
         reads.mark_through(&head, 3, at(0));
         assert_eq!(head.counts(&reads.read, at(0)).unread, 2, "but it covers a notice with a new slot");
         reads.mark_through(&head, 99, at(0));
@@ -366,7 +389,7 @@ mod tests {
         assert_eq!(head.counts(&SeqSet::default(), at(1_999)).unread, 2);
         assert_eq!(head.counts(&SeqSet::default(), at(2_000)).unread, 1);
         assert_eq!(head.find(2, at(2_000)), None);
-        assert_eq!(head.edit(2, None, true, at(2_000)), None, "it does not come back");
+        assert_eq!(head.edit(&[2], None, true, at(2_000)), Err(2), "it does not come back");
         head.prune(at(1_999));
         assert_eq!(head.live.len(), 2);
         head.prune(at(2_000));
@@ -389,7 +412,7 @@ mod tests {
         let mut head = head(4);
         let reads = NoticeReads { read: (1..=4).chain([9]).collect(), ..NoticeReads::default() };
         head.remove(&[2]);
-        head.edit(3, None, true, at(0)).unwrap();
+        head.edit(&[3], None, true, at(0)).unwrap();
         assert_eq!(reads.without_dead(&head).read, [1, 4, 9].into_iter().collect());
     }
 
@@ -403,7 +426,7 @@ mod tests {
                 let now = at(index as u64);
                 match kind {
                     0 => { head.remove(&[seq]); }
-                    1 | 2 => { head.edit(seq, expires.map(at), kind == 1, now); }
+                    1 | 2 => { _ = head.edit(&[seq, seq + 1], expires.map(at), kind == 1, now); }
                     _ => { head.publish(now, expires.map(at)); }
                 }
                 prop_assert!(head.slots_are_given_once());

@@ -13,6 +13,7 @@ pub mod item;
 mod lists;
 mod lookup;
 mod merge;
+mod notice_edits;
 pub mod notices;
 mod outage;
 pub mod people;
@@ -37,7 +38,8 @@ use decode::read;
 use retry::Attempts;
 
 pub use edges::{ChangeOfPair, Followed};
-pub use notices::{NoticeWritten, NoticesPublished};
+pub use notice_edits::{KeyedEdit, NoticesWritten};
+pub use notices::{NoticesPublished, PlatformChange};
 pub use people::ProfileSet;
 pub use posts::{Deleted, Look, Published};
 pub use records::Record;

@@ -14,16 +14,15 @@ use super::{
     read,
     records::{new_record, valid_record},
     schema::{self, NoticeItem, NoticeReadsItem, PlatformHeadItem, RecordItem},
-    write::{Condition, Write, absent, present, still_number},
+    write::{Condition, Write, absent, still_number},
 };
 use crate::Record;
 
 /// Items of reader counts in one transaction, which takes at most 100. The read state takes one more.
 const BLOCKS_PER_TRANSACTION: usize = 90;
 
-/// The operations in the keys of idempotency records.
+/// The operation in the keys of idempotency records.
 const PUBLISH: &str = "publish_notices";
-const EDIT: &str = "notice-edit";
 
 /// Notices that one transaction deletes. Their head takes one more item.
 const DELETES_PER_TRANSACTION: usize = 99;
@@ -42,19 +41,8 @@ pub enum NoticesPublished {
     Full(Platform),
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum NoticeWritten {
-    /// The notice with its new content, and the platform's head after it.
-    Edited(Notice, PlatformHead),
-    /// An earlier request with the same key and body has edited the notice, which may have changed since.
-    Repeated(Notice),
-    /// An earlier request with the same key edited something else.
-    KeyReused,
-    /// The notice would expire before it is replaced. Nothing is changed.
-    Expired,
-    /// The notice is not live.
-    Unknown,
-}
+/// A platform whose head has changed, with the head after it.
+pub type PlatformChange = (Platform, PlatformHead);
 
 impl Facts {
     /// Returns the head of a platform; an empty one if nothing was ever published on it.
@@ -128,50 +116,6 @@ impl Facts {
             // Otherwise another change of a platform, or another publish with the same key, has written first.
             if self.send_all("publish_notices", writes).await? {
                 return Ok(NoticesPublished::Created(created));
-            }
-        }
-    }
-
-    /// Replaces a notice, in one transaction with its head and the record of `user`'s request.
-    pub async fn edit_notice(
-        &self,
-        id: NoticeId,
-        content: &NoticeContent,
-        renotify: bool,
-        once: Option<(UserId, &IdempotencyKey)>,
-        now: Timestamp,
-    ) -> Result<NoticeWritten> {
-        let mut attempts = attempts("edit_notice");
-        loop {
-            attempts.next().await?;
-            let record = async {
-                let Some((user, key)) = once else { return Ok(None) };
-                self.record(user, EDIT, &key.key, now).await
-            };
-            let (before, known, record) =
-                futures::try_join!(self.platform_head(id.platform), self.notices(std::slice::from_ref(&id)), record)?;
-            if let Some(record) = record {
-                let same = once.is_some_and(|(_, key)| key.fingerprint == record.fingerprint);
-                // The body is the same, so the repeated response needs only the record, even if the notice has changed.
-                let created_at = Timestamp::from_ms(record.answer.and_then(|answer| answer.first().copied()).unwrap_or_default());
-                let notice = Notice { id, created_at, revision: 0, content: content.clone() };
-                return Ok(if same { NoticeWritten::Repeated(notice) } else { NoticeWritten::KeyReused });
-            }
-            if content.expires_at.is_some_and(|at| at <= now) {
-                return Ok(NoticeWritten::Expired);
-            }
-            let mut head = before.clone();
-            let edited = head.edit(id.seq, content.expires_at, renotify, now);
-            let (Some(edited), Some(known)) = (edited, known.get(&id)) else { return Ok(NoticeWritten::Unknown) };
-            let notice = Notice { id, created_at: known.created_at, revision: edited.revision, content: content.clone() };
-            let mut writes =
-                vec![self.put_head(id.platform, &before, &head), self.put_notice(&notice, present(NoticeItem::title))];
-            writes.extend(once.map(|(user, key)| {
-                let record = Record::new(user, EDIT, key, rand::random(), Vec::new(), now);
-                self.record_write(&Record { answer: Some(vec![notice.created_at.ms()]), ..record })
-            }));
-            if self.send_all("edit_notice", writes).await? {
-                return Ok(NoticeWritten::Edited(notice, head));
             }
         }
     }
@@ -329,7 +273,7 @@ impl Facts {
         put.when(still_number(PlatformHeadItem::version, before.version))
     }
 
-    fn put_notice(&self, notice: &Notice, condition: Condition) -> Write {
+    pub(crate) fn put_notice(&self, notice: &Notice, condition: Condition) -> Write {
         let until = notice.content.expires_at;
         let item = NoticeItem {
             platform: notice.id.platform,
@@ -339,8 +283,7 @@ impl Facts {
             revision: notice.revision,
             body: notice.content.body.clone(),
             until: until.map(Timestamp::ms),
-            // DynamoDB removes the item some time after this moment, and never before it.
-            expires_at: until.map(|at| at.seconds() + 1),
+            expires_at: until.map(schema::notice_expires_at),
         };
         Write::put(&self.tables.notices, encode(&item)).when(condition)
     }
@@ -366,7 +309,7 @@ pub fn noticed(ids: &str) -> Option<Vec<NoticeId>> {
     ids.split(' ').map(|id| id.parse().ok()).collect()
 }
 
-fn read_head(item: Item) -> Result<PlatformHead> {
+pub(crate) fn read_head(item: Item) -> Result<PlatformHead> {
     read(item, |item: PlatformHeadItem| {
         let head = PlatformHead {
             version: item.version,

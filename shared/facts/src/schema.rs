@@ -20,7 +20,8 @@
 //! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `<like or favorite>#<seq>#<ms>#<user>` | a user of that shard who has reacted to a post, deleted or not, at this time, which is that of the entry in `reacted` | | react, reconcile |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](tidemark_domain::PlatformHead::encode_live)) | notice, reconcile |
-//! | notices | `platform` N, `item` S `notice#<seq>` | notice; absent when deleted, and some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice |
+//! | notices | `platform` N, `item` S `notice#<seq>` | notice; absent when deleted, and some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice, projector, reconcile |
+//! | notices | `platform` N, `item` S `edit#<version>` | pending edit: the content of the notices that the head lists in this revision; absent once they have it | `title` S, `body` S, `until` N ms | notice, projector, reconcile |
 //! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate, reconcile |
 //! | counters | `counter` S `n#<platform>#<shard>#<block>` | number of users of that shard who have read each slot of that block; a block has 32 slots | `s<slot % 32>` N | notice, migrate |
 //! | reacted | `user` S `<user>#<likes or favorites>`, `post` S `<author>#<seq>` | reaction of a user; local index `by-time` on `at` | `at` S `<ms>#<author>#<seq>` | react, reconcile |
@@ -39,7 +40,7 @@
 //! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
 //! - for a publish, head, post, body and idempotency record;
 //! - for a deletion, head, post and body; for an edit, post and text;
-//! - for a notice, the notice, its platform's head and idempotency record;
+//! - for a notice, the notice or a pending edit, its platform's head and idempotency record;
 //! - for a read state of notices, the state, the counters of the slots that changed and, for the last ones, the
 //!   idempotency record;
 //! - for a new list, the lists and idempotency record;
@@ -233,6 +234,10 @@ items! {
     maybe { body: String, until: u64, expires_at: u64 };
 
     #[derive(Serialize)]
+    PendingEditItem in "notices" { platform: Platform, item: String, title: String }
+    maybe { body: String, until: u64 };
+
+    #[derive(Serialize)]
     NoticeReadsItem in "notice_reads" {
         user: NonZeroU64, platform: Platform, version: u64, through: u64, through_slot: u64
     }
@@ -331,6 +336,9 @@ mod tests {
             text(&encode(&notice)),
             "at N 5, expires_at N 10, item S i, platform N 7, revision N 6, title S t, until N 9000"
         );
+        let pending =
+            PendingEditItem { platform, item: "e".to_owned(), title: "t".to_owned(), body: Some("b".to_owned()), until: None };
+        assert_eq!(text(&encode(&pending)), "body S b, item S e, platform N 7, title S t");
         let reads = NoticeReadsItem { user, platform, version: 1, through: 2, through_slot: 3, read: None };
         assert_eq!(text(&encode(&reads)), "platform N 7, through N 2, through_slot N 3, user N 1042, version N 1");
     }

@@ -39,6 +39,11 @@ pub enum Change {
     },
     Profile(UserId),
     PlatformHead(Platform),
+    /// An edit waits to be written to its notices, or was.
+    PendingEdit {
+        platform: Platform,
+        revision: u64,
+    },
     NoticeReads {
         user: UserId,
         platform: Platform,
@@ -82,8 +87,8 @@ pub struct MalformedRecord {
 }
 
 impl StreamRecord<'_> {
-    /// Returns the change that the record shows; `None` if no view shows it: a text or a window changes together with
-    /// its post or read state, and a fan-out notes its progress among the facts.
+    /// Returns the change that the record shows; `None` if no view shows it: a text, a window or a notice changes
+    /// together with its post, read state or head, and a fan-out notes its progress among the facts.
     pub fn change(&self, tables: &Tables) -> Result<Option<Change>, MalformedRecord> {
         let table = self.arn.and_then(|arn| arn.split('/').nth(1)).unwrap_or_default();
         let change = if table == tables.following {
@@ -97,7 +102,7 @@ impl StreamRecord<'_> {
         } else if table == tables.profiles {
             self.key().map(|ProfileKey { user }| Some(Change::Profile(user.into())))
         } else if table == tables.notices {
-            self.key().map(|PlatformKey { platform, item }| (item == HEAD).then_some(Change::PlatformHead(platform)))
+            self.notices()
         } else if table == tables.notice_reads {
             self.key().map(|NoticeReadsKey { user, platform }| Some(Change::NoticeReads { user: user.into(), platform }))
         } else {
@@ -112,6 +117,13 @@ impl StreamRecord<'_> {
 
     fn pair(&self) -> Option<(UserId, UserId)> {
         self.key().map(|EdgeKey { user, author }| (user.into(), author.into()))
+    }
+
+    fn notices(&self) -> Option<Option<Change>> {
+        let PlatformKey { platform, item } = self.key()?;
+        let head = (item == HEAD).then_some(Change::PlatformHead(platform));
+        let pending = || schema::pending_edit_revision(&item).map(|revision| Change::PendingEdit { platform, revision });
+        Some(head.or_else(pending))
     }
 
     fn edge(&self) -> Option<Option<Change>> {
@@ -243,6 +255,12 @@ mod tests {
             ("profiles", "user 1", ["", ""], Some(Change::Profile(user))),
             ("notices", "platform 4, item head", ["", ""], Some(Change::PlatformHead(platform))),
             ("notices", "platform 4, item notice#0000000000000003", ["", ""], None),
+            (
+                "notices",
+                "platform 4, item edit#00000000000000000009",
+                ["", ""],
+                Some(Change::PendingEdit { platform, revision: 9 }),
+            ),
             ("notice_reads", "user 1, platform 4", ["", ""], Some(Change::NoticeReads { user, platform })),
         ] {
             assert_eq!(change(table, keys, images).unwrap(), expected, "{table} {keys} {images:?}");

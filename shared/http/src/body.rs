@@ -139,7 +139,7 @@ fn integer(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(whole).map(|number| number as u64))
 }
 
-fn parse_platform(name: &str, value: &Value) -> Result<Platform, Problem> {
+pub(crate) fn parse_platform(name: &str, value: &Value) -> Result<Platform, Problem> {
     let number = integer(value).map(|number| number.to_string());
     let text = number.as_deref().or_else(|| value.as_str()).ok_or_else(|| Problem::invalid(name, "must be a platform"))?;
     text.parse().map_err(|error: ParseIdError| Problem::invalid(name, error.to_string()))

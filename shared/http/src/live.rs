@@ -1,12 +1,22 @@
 //! The messages of live connections, as JSON, and what the authorizer tells about their caller.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
-use tidemark_domain::{PostId, Timestamp, UserId};
+use tidemark_domain::{Platform, PostId, Timestamp, UnreadNotices, UserId};
 use tidemark_queue::LivePost;
+
+use crate::body::parse_platform;
 
 /// The key in the authorizer's context that has the caller's claim.
 pub const CLAIM: &str = "claim";
+
+/// The key in the authorizer's context that lists the caller's platforms, if a claim of the token does.
+pub const PLATFORMS: &str = "platforms";
+
+/// The most platforms that one connection names.
+pub const MOST_PLATFORMS: usize = 10;
 
 /// The query parameter that has the token.
 pub const TOKEN: &str = "token";
@@ -23,6 +33,8 @@ pub enum ServerMessage {
         /// The time at which the counts were read. Of two messages, the one with the later time has the newer counts.
         at: Timestamp,
     },
+    /// The number of the reader's unread notices on a platform has changed.
+    Notices { platform: Platform, unread: u64, at: Timestamp },
     /// The connection is renewed.
     Pong,
     /// The client's message was refused, and changed nothing.
@@ -36,18 +48,38 @@ pub enum Refusal {
     InvalidMessage,
     TooManyRequests,
     Erased,
+    /// The token does not list a platform.
+    Forbidden,
     /// A store is unavailable. The connection is not renewed; the client should send the ping again.
     Unavailable,
 }
 
-/// Reads a ping, the only message of a client. The error is a sentence that says what is wrong.
-pub fn parse_ping(text: &str) -> Result<(), &'static str> {
+/// The only message of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ping {
+    /// The platforms of whose unread notices the connection is told, each once; `None` for those that it named before.
+    pub platforms: Option<Vec<Platform>>,
+}
+
+/// Reads a ping. The error is a sentence that says what is wrong.
+pub fn parse_ping(text: &str) -> Result<Ping, &'static str> {
     let message: Value = serde_json::from_str(text).map_err(|_| "a message must be a JSON object")?;
     match message.get("type") {
-        Some(Value::String(kind)) if kind == "ping" => Ok(()),
+        Some(Value::String(kind)) if kind == "ping" => Ok(Ping { platforms: platforms(&message)? }),
         Some(Value::String(_)) => Err("the only type of a message is `ping`"),
         _ => Err("a message must be a JSON object with a `type`"),
     }
+}
+
+fn platforms(message: &Value) -> Result<Option<Vec<Platform>>, &'static str> {
+    let named = match message.get("platforms") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Array(items)) if items.len() <= MOST_PLATFORMS => items,
+        Some(_) => return Err("`platforms` must be a list of at most 10 platforms"),
+    };
+    let parsed: Result<BTreeSet<Platform>, _> = named.iter().map(|item| parse_platform("platforms", item)).collect();
+    let parsed = parsed.map_err(|_| "`platforms` must be a list of numbers from 1 to 65535")?;
+    Ok(Some(parsed.into_iter().collect()))
 }
 
 impl ServerMessage {
@@ -57,6 +89,12 @@ impl ServerMessage {
 
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl ServerMessage {
+    pub fn notices(&UnreadNotices { platform, unread, .. }: &UnreadNotices, at: Timestamp) -> Self {
+        Self::Notices { platform, unread, at }
     }
 }
 
@@ -84,6 +122,9 @@ mod tests {
         );
         let unknown = r#"{"type":"unread","total":12,"author":null,"unread":null,"post":null,"at":"1970-01-01T00:00:00.005Z"}"#;
         assert_eq!(told(None), unknown);
+        let notices = UnreadNotices { connections: Vec::new(), platform: "7".parse().unwrap(), unread: 2 };
+        let notices = ServerMessage::notices(&notices, Timestamp::from_ms(5)).to_json();
+        assert_eq!(notices, r#"{"type":"notices","platform":7,"unread":2,"at":"1970-01-01T00:00:00.005Z"}"#);
         assert_eq!(ServerMessage::Pong.to_json(), r#"{"type":"pong"}"#);
         let error = ServerMessage::error(Refusal::TooManyRequests, "wait").to_json();
         assert_eq!(error, r#"{"type":"error","error":"too-many-requests","detail":"wait"}"#);
@@ -91,7 +132,19 @@ mod tests {
 
     #[test]
     fn a_ping_is_the_only_message_of_a_client() {
-        assert_eq!(parse_ping(r#"{"type":"ping","extra":1}"#), Ok(()));
+        let parsed = |platforms: &str| parse_ping(&format!(r#"{{"type":"ping","platforms":{platforms}}}"#));
+        let ping = |platforms: &[u16]| {
+            let platforms = platforms.iter().map(|&number| Platform::new(number).unwrap()).collect();
+            Ok(Ping { platforms: Some(platforms) })
+        };
+        let without = Ok(Ping { platforms: None });
+        assert_eq!([parse_ping(r#"{"type":"ping","extra":1}"#), parsed("null")], [without.clone(), without]);
+        assert_eq!([parsed("[]"), parsed(r#"[7, "65535", 7.0]"#)], [ping(&[]), ping(&[7, 65_535])]);
+        let ten: Vec<u16> = (1..=10).collect();
+        assert_eq!(parsed(&format!("{ten:?}")), ping(&ten));
+        for wrong in ["7", "{}", "[0]", "[65536]", "[1, null]", r#"["x"]"#, "[-1]", "[1,1,1,1,1,1,1,1,1,1,1]"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
         for other in ["", "ping", "7", "[]", "{}", r#"{"type":7}"#, r#"{"type":"pong"}"#, r#"{"type":"Ping"}"#] {
             assert!(parse_ping(other).is_err(), "{other}");
         }

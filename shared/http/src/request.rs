@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{Admission, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
+use tidemark_app::reader::Status;
 use tidemark_domain::{IdempotencyKey, ListId, Platform, UserId};
 
 /// The maximum number of bytes in a body.
@@ -47,10 +48,8 @@ impl Request {
             event.path_parameters.extend(found.into_iter().flat_map(|(_, parameters)| parameters));
         }
         let caller = claim(&event, &admission.user_claim).filter(|_| admission.callers.is_none()).and_then(|id| id.parse().ok());
-        let platforms = admission.platforms_claim.as_deref().map(|name| {
-            let listed = claim(&event, name).map(words).unwrap_or_default();
-            listed.iter().filter_map(|word| word.parse().ok()).collect()
-        });
+        let platforms =
+            admission.platforms_claim.as_deref().map(|name| claim(&event, name).map(platforms_in).unwrap_or_default());
         let raw = event.raw_query_string.as_deref().unwrap_or_default();
         let query = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
         Self { caller, platforms, query, event }
@@ -186,8 +185,8 @@ impl Request {
         claims.any(|claim| words(claim).iter().any(|word| word == scope)) || jwt.scopes.iter().flatten().any(|word| word == scope)
     }
 
-    /// The body of a request that may have an `Idempotency-Key`, and the key with a fingerprint of the route, the path
-    /// and all that was read of the body; 400 if the key is not valid.
+    /// The body of a request that may have an `Idempotency-Key`, and the key with a fingerprint of the route, the path,
+    /// the query and all that was read of the body; 400 if the key is not valid.
     pub fn keyed_body<T: RequestBody + Serialize>(&self) -> Result<(T, Option<IdempotencyKey>), Problem> {
         let body = self.body()?;
         let key = self.idempotency_key(&body)?;
@@ -200,7 +199,11 @@ impl Request {
         let Some(key) = value.to_str().ok().filter(|_| printable) else {
             return Err(Problem::invalid("Idempotency-Key", format!("must be 1 to {MAX_KEY} printable ASCII characters")));
         };
-        let fingerprint = format!("{:x}", Sha256::digest(json!([self.route(), self.path(), body]).to_string()));
+        let content = match self.query_pairs() {
+            [] => json!([self.route(), self.path(), body]),
+            query => json!([self.route(), self.path(), query, body]),
+        };
+        let fingerprint = format!("{:x}", Sha256::digest(content.to_string()));
         Ok(Some(IdempotencyKey { key: key.to_owned(), fingerprint }))
     }
 
@@ -246,6 +249,15 @@ impl Request {
             Some("true") => Ok(true),
             Some("false") => Ok(false),
             Some(_) => Err(Problem::invalid(name, "must be true or false")),
+        }
+    }
+
+    /// `?status=all|unread`. The default is all.
+    pub fn status(&self) -> Result<Status, Problem> {
+        match self.query("status") {
+            None | Some("all") => Ok(Status::All),
+            Some("unread") => Ok(Status::Unread),
+            Some(_) => Err(Problem::invalid("status", "must be all or unread")),
         }
     }
 
@@ -315,6 +327,11 @@ fn list_id(text: &str) -> Result<ListId, Problem> {
 
 fn claim<'a>(event: &'a ApiGatewayV2httpRequest, name: &str) -> Option<&'a str> {
     event.request_context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(name).map(String::as_str)
+}
+
+/// The platforms that a claim lists. What is not a platform is left out.
+pub fn platforms_in(claim: &str) -> Vec<Platform> {
+    words(claim).iter().filter_map(|word| word.parse().ok()).collect()
 }
 
 /// The scopes or platforms in a claim: words with spaces between them, or a list. Claims in API Gateway's events are

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use serde::{Deserialize, Serialize};
-use tidemark_domain::{CountsDigest, PostId, Seq, StoreError, Timestamp, Told, UnreadChange, UserId};
+use tidemark_domain::{CountsDigest, PostId, Seq, StoreError, Timestamp, Told, UnreadChange, UnreadNotices, UserId};
 
 use crate::{encode, send_all};
 
@@ -61,13 +61,16 @@ pub struct LivePost {
     pub seq: Seq,
     /// The number of messages that did not reach a connection.
     pub tries: u8,
+    /// The unread notices that connections do not know, one message for each platform.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<UnreadNotices>,
 }
 
 impl LivePost {
     pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, counts: CountsDigest, tries: u8) -> Self {
         let UnreadChange { at, total, post } = change;
         let (author, unread, seq) = post.map_or((None, 0, 0), |(post, unread)| (Some(post.author), unread, post.seq));
-        Self { user, connections, at, counts, total, author, unread, seq, tries }
+        Self { user, connections, at, counts, total, author, unread, seq, tries, notices: Vec::new() }
     }
 
     /// Returns the post that changed, if it is known.
@@ -132,13 +135,19 @@ mod tests {
         let users = vec![UserId::MIN, UserId::new(u64::MAX).unwrap()];
         let gone = |at| Connection { user: UserId::MIN, connection: "L0abc=".to_owned(), at };
         let (user, connections) = (UserId::MIN, vec!["L0abc=".to_owned()]);
-        let told = Told { user, connections, at: Timestamp::from_ms(5), counts: CountsDigest(u64::MAX) };
+        let told = Told { user, connections, at: Timestamp::from_ms(5), counts: CountsDigest(u64::MAX), notices: Vec::new() };
+        let notices = vec![UnreadNotices { connections: vec!["L0abc=".to_owned()], platform: "7".parse().unwrap(), unread: 2 }];
+        let told_notices = Told { connections: Vec::new(), counts: CountsDigest(1), notices: notices.clone(), ..told.clone() };
         let tasks = [
             (LiveTask::Changed { users: users.clone() }, r#"{"v":1,"type":"changed","users":["1","18446744073709551615"]}"#),
             (LiveTask::Again { users, tries: 2 }, r#"{"v":1,"type":"again","users":["1","18446744073709551615"],"tries":2}"#),
             (
                 LiveTask::Told { told: vec![told] },
                 r#"{"v":1,"type":"told","told":[{"user":"1","connections":["L0abc="],"at":"1970-01-01T00:00:00.005Z","counts":18446744073709551615}]}"#,
+            ),
+            (
+                LiveTask::Told { told: vec![told_notices] },
+                r#"{"v":1,"type":"told","told":[{"user":"1","connections":[],"at":"1970-01-01T00:00:00.005Z","counts":1,"notices":[{"connections":["L0abc="],"platform":7,"unread":2}]}]}"#,
             ),
             (
                 LiveTask::Gone { connections: vec![gone(None)] },
@@ -159,6 +168,10 @@ mod tests {
         assert_eq!(encode(&Posts { posts: posts.clone() }).unwrap(), body);
         assert_eq!(decode::<Posts>(body).unwrap().posts, posts);
         assert_eq!(posts[0].post(), Some("7-3".parse().unwrap()));
+        let posts = vec![LivePost { notices, ..posts[0].clone() }];
+        let body = body.replace("}]}", r#","notices":[{"connections":["L0abc="],"platform":7,"unread":2}]}]}"#);
+        assert_eq!(encode(&Posts { posts: posts.clone() }).unwrap(), body);
+        assert_eq!(decode::<Posts>(&body).unwrap().posts, posts);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use tidemark_views::{
 
 use crate::diff::{
     Stored,
-    notices::{StoredSlots, StoredTitle},
+    notices::{StoredBody, StoredSlots, StoredTitle},
     reader::{StoredRanks, StoredReader},
     views::{StoredKey, StoredList},
 };
@@ -185,6 +185,13 @@ impl StoredViews {
         let key = readable(&keys, keys::notice_title(notice, revision));
         let title: Record = self.0.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
         Ok((keys, Stored::read(title, |title| notices::decode_title(&title))))
+    }
+
+    pub(crate) async fn of_notice_body(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredBody>, StoreError> {
+        let keys = self.found(vec![View::NoticeBody(notice, revision)]).await?;
+        let key = readable(&keys, keys::notice_body(notice, revision));
+        let body: Record = self.0.query("of_notice_body", redis::cmd("GET").arg(key).clone()).await?;
+        Ok((keys, Stored::read(body, |body| notices::decode_body(&body))))
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {

@@ -25,6 +25,7 @@
 //! | `{bucket}:s:<author>` | hash | posts whose step has changed and that no task has moved in ranked feeds: seq → changes of the step; `life`, `next`, `sent`, `by` | 1 h | moved, settle | steps of posts |
 //! | `{bucket}:x:<user>` | hash | the user's reactions: `@` → token of this view, `<author>` → [state](tidemark_domain::ReactionState::encode), at most 1,000 authors | 60 h after the last fill or change | open, react | reactions |
 //! | `{bucket}:w:<user>` | hash | live connections of a reader: `@` → when a change was noted, when a message was last built, when the next one may be built, [post](super::live) that changed; `<connection>` → expiry ms and, if it is known, the digest of the counts that it was told; at most 20 | 10 min after the last ping | watch, unwatch, notify, claim, told | pings of the clients |
+//! | `{bucket}:wn:<user>` | hash | unread notices that live connections were told: `<platform>:<connection>` → the number, with the epoch, or empty if it is unknown; at most 10 platforms of a connection | 10 min after the last ping that names platforms | name_platforms, forget_notices, told_notices | pings of the clients |
 //! | `{bucket}:h:<author>` | string | [head](tidemark_domain::AuthorHead) of an author; timelines, and feeds of readers who pull, are computed from it | 1 min | store, replace | head |
 //! | `{bucket}:t:<author>` | string | [times](tidemark_domain::PostTimes) of the newest posts of an author with many followers; rebuilds use them | 1 h | store | posts |
 //! | `{bucket}:h:<author>:lease`, `{bucket}:t:<author>:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
@@ -34,6 +35,7 @@
 //! | `{n<platform>}:h` | string | [head](tidemark_domain::PlatformHead) of a platform: version, numbers, live notices | 1 min | store, replace | platform head |
 //! | `{bucket}:n:<user>:<platform>:lease`, `{n<platform>}:h:lease` | string | token of the caller that stores the record | 1 s | lease; removed by store, replace | |
 //! | `{n<platform>}:t:<seq>:<revision>` | string | time and title of a notice in one revision, which never change | 7 days | remember_titles | notices |
+//! | `{n<platform>}:b:<seq>:<revision>` | string | text of a notice in one revision, or that it has none; only of notices that were read with `include=body` | 7 days | remember_notice_bodies | notices |
 //! | `{bucket}:u:<user>` | string | what pages show of a user: version and [card](tidemark_domain::Card); also that there is no profile | 7 days; 10 min without a profile | store, replace | profiles |
 //! | `{bucket}:u:<user>:lease` | string | token of the caller that stores the card | 1 s | lease; removed by store, replace | |
 //! | `{hash}:i` | string | user id of a claim, and the claim, of which the key has a hash; they never change | 30 days | remember_identity | identities |
@@ -86,6 +88,8 @@ pub enum View {
     NoticeReads(UserId, Platform),
     /// The notice's title in a revision.
     Title(NoticeId, u64),
+    /// The notice's text in a revision.
+    NoticeBody(NoticeId, u64),
     Key(String),
 }
 
@@ -97,8 +101,9 @@ pub enum Owner {
     Platform(Platform),
     NoticeReads(UserId, Platform),
     Marks(UserId, UserId),
-    /// A notice in a revision.
+    /// A notice in a revision: its title, or its text.
     Title(NoticeId, u64),
+    NoticeBody(NoticeId, u64),
     /// No owner: the key has a known form, but its hash tag is not the bucket of its user.
     Astray(String),
 }
@@ -225,6 +230,11 @@ pub fn connections(user: UserId) -> String {
     of("w", user)
 }
 
+/// The unread notices that the live connections of a reader were told.
+pub fn told_notices(user: UserId) -> String {
+    of("wn", user)
+}
+
 pub fn reactions(user: UserId) -> String {
     of("x", user)
 }
@@ -305,6 +315,10 @@ pub fn notice_title(notice: NoticeId, revision: u64) -> String {
     format!("{{n{}}}:t:{}:{revision}", notice.platform, notice.seq)
 }
 
+pub fn notice_body(notice: NoticeId, revision: u64) -> String {
+    format!("{{n{}}}:b:{}:{revision}", notice.platform, notice.seq)
+}
+
 pub fn pages_done(kind: FanOutKind, post: PostId) -> String {
     format!("{{{post}}}:pages:{}", kind_name(kind))
 }
@@ -343,7 +357,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Following(user) => list_keys(List::Following(user)),
         View::Followers(user) => list_keys(List::Followers(user)),
         View::Counters(user) => strings(&counters(user)),
-        View::Connections(user) => one(connections(user), KeyType::Hash),
+        View::Connections(user) => vec![(connections(user), KeyType::Hash), (told_notices(user), KeyType::Hash)],
         View::Reactions(user) => one(reactions(user), KeyType::Hash),
         View::Head(author) => strings(&head(author)),
         View::Times(author) => strings(&times(author)),
@@ -358,6 +372,7 @@ pub fn of_view(view: &View) -> Vec<(String, KeyType)> {
         View::Platform(platform) => strings(&notice_record(NoticeRecord::Head(platform))),
         View::NoticeReads(user, platform) => strings(&notice_record(NoticeRecord::Reads(user, platform))),
         View::Title(notice, revision) => one(notice_title(notice, revision), KeyType::String),
+        View::NoticeBody(notice, revision) => one(notice_body(notice, revision), KeyType::String),
         View::Key(ref key) => one(key.clone(), KeyType::String),
     }
 }
@@ -396,6 +411,7 @@ pub(crate) fn type_of(key: &str) -> Option<KeyType> {
         Some(Owner::NoticeReads(user, platform)) => vec![View::NoticeReads(user, platform)],
         Some(Owner::Marks(user, author)) => vec![View::Marks(user, author)],
         Some(Owner::Title(notice, revision)) => vec![View::Title(notice, revision)],
+        Some(Owner::NoticeBody(notice, revision)) => vec![View::NoticeBody(notice, revision)],
         Some(Owner::Astray(_)) => return None,
         None => return key.ends_with("}:i").then_some(KeyType::String),
     };
@@ -419,7 +435,7 @@ pub fn owner(key: &str) -> Option<Owner> {
     let of_user = |user: &str| user.parse().ok().map(|user: UserId| (user, Owner::User(user)));
     let pair = || record.split_once(':').and_then(|(user, other)| Some((user.parse::<UserId>().ok()?, other)));
     let (user, owner) = match name {
-        "r" | "f" | "x" | "w" | "l" | "a" | "s" | "changed" => of_user(rest)?,
+        "r" | "f" | "x" | "w" | "wn" | "l" | "a" | "s" | "changed" => of_user(rest)?,
         "h" | "t" => of_user(record)?,
         "following" | "followers" | "counters" | "u" | "k" => of_user(first)?,
         "n" => {
@@ -437,16 +453,16 @@ pub fn owner(key: &str) -> Option<Owner> {
     Some(if tag == user.bucket().to_string() { owner } else { Owner::Astray(key.to_owned()) })
 }
 
-/// The owner of a key with a platform's hash tag; `None` if the key is neither a head nor a title.
+/// The owner of a key with a platform's hash tag; `None` if the key is neither a head nor a title nor a text.
 fn of_platform(platform: Platform, rest: &str) -> Option<Owner> {
     let parts: Vec<&str> = rest.split(':').collect();
     match parts[..] {
         ["h"] | ["h", "lease"] => Some(Owner::Platform(platform)),
-        ["t", seq, revision] => {
+        [name @ ("t" | "b"), seq, revision] => {
             let notice = format!("{platform}-{seq}").parse().ok()?;
             // Only the canonical form, so that the owner's key is exactly the key that was found.
             let revision = revision.parse().ok().filter(|parsed: &u64| parsed.to_string() == revision)?;
-            Some(Owner::Title(notice, revision))
+            Some(if name == "t" { Owner::Title(notice, revision) } else { Owner::NoticeBody(notice, revision) })
         }
         _ => None,
     }
@@ -474,6 +490,7 @@ mod tests {
         assert_eq!(times(user), ["{831}:t:1042", "{831}:t:1042:lease"]);
         assert_eq!(reactions(user), "{831}:x:1042");
         assert_eq!(connections(user), "{831}:w:1042");
+        assert_eq!(told_notices(user), "{831}:wn:1042");
         assert_eq!(super::post(post), ["{831}:p:1042-7", "{831}:p:1042-7:lease"]);
         assert_eq!(text(post), "{831}:b:1042-7");
         assert_eq!(counts(post), ["{831}:q:1042-7", "{831}:q:1042-7:lease", "{831}:q:1042-7:recent", "{831}:q:1042-7:rank"]);
@@ -492,6 +509,7 @@ mod tests {
         let reads = notice_record(NoticeRecord::Reads(user, notice.platform));
         assert_eq!(reads, ["{831}:n:1042:7", "{831}:n:1042:7:lease"]);
         assert_eq!(notice_title(notice, 12), "{n7}:t:300:12");
+        assert_eq!(notice_body(notice, 12), "{n7}:b:300:12");
         assert_eq!(pages_done(FanOutKind::Deliver, post), "{1042-7}:pages:deliver");
         assert_eq!(pages_done(FanOutKind::Retract, post), "{1042-7}:pages:retract");
     }
@@ -501,14 +519,16 @@ mod tests {
         let user = UserId::new(1042).unwrap();
         let post = PostId::new(user, 7);
         let of = |views: Vec<View>| views.iter().flat_map(of_view).map(|(key, _)| owner(&key)).collect::<Vec<_>>();
-        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 24]);
+        assert_eq!(of(of_user(user)), vec![Some(Owner::User(user)); 25]);
         assert_eq!(of(of_post(post)), vec![Some(Owner::Post(post)); 9]);
         let (platform, notice) = ("7".parse().unwrap(), "7-300".parse().unwrap());
         assert_eq!(of(vec![View::Platform(platform)]), vec![Some(Owner::Platform(platform)); 2]);
         assert_eq!(of(vec![View::NoticeReads(user, platform)]), vec![Some(Owner::NoticeReads(user, platform)); 2]);
         assert_eq!(of(vec![View::Marks(user, UserId::MIN)]), vec![Some(Owner::Marks(user, UserId::MIN)); 2]);
         assert_eq!(of(vec![View::Title(notice, 12)]), [Some(Owner::Title(notice, 12))]);
-        let own = of_user(user).into_iter().chain(of_post(post)).chain([View::Platform(platform), View::Title(notice, 12)]);
+        assert_eq!(of(vec![View::NoticeBody(notice, 12)]), [Some(Owner::NoticeBody(notice, 12))]);
+        let of_platform = [View::Platform(platform), View::Title(notice, 12), View::NoticeBody(notice, 12)];
+        let own = of_user(user).into_iter().chain(of_post(post)).chain(of_platform);
         for (key, kind) in own.flat_map(|view| of_view(&view)) {
             assert_eq!(type_of(&key), Some(kind), "{key}");
         }
@@ -536,6 +556,7 @@ mod tests {
             "{n07}:h",
             "{n7}:t:0:1",
             "{n7}:t:1:01",
+            "{n7}:b:1:01",
             "{831}:n:1042",
             "{831}:n:1042:0",
         ] {

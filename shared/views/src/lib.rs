@@ -34,7 +34,7 @@ pub use heads::KnownAuthor;
 pub use known::{KnownFollow, KnownPage, KnownPost, KnownReader, PageParts};
 use library::Function;
 pub use limits::Spent;
-pub use live::{ClaimedUpdate, Notified, Watched};
+pub use live::{ClaimedUpdate, NamedPlatform, Notified, Watched};
 pub use notices::{NoticeRecord, NoticeView};
 pub use people::CardVersion;
 pub use posts::{Moved, NotedStep};

@@ -55,6 +55,9 @@ functions! {
     Notify = "notify"
     Claim = "claim"
     Told = "told"
+    NamePlatforms = "name_platforms"
+    ForgetNotices = "forget_notices"
+    ToldNotices = "told_notices"
 }
 
 impl Function {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use redis::{FromRedisValue, Value};
-use tidemark_domain::{CountsDigest, PostId, Timestamp, Told, UserId};
+use redis::{Cmd, FromRedisValue, Value};
+use tidemark_domain::{CountsDigest, Platform, PostId, Timestamp, Told, UnreadNotices, UserId};
 
 use super::{
     Function, Result, keys,
@@ -52,6 +52,15 @@ pub enum ClaimedUpdate {
     Unwatched,
 }
 
+/// A platform that a connection has named, and the number of unread notices that it was told; `None` if that is
+/// unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedPlatform {
+    pub connection: String,
+    pub platform: Platform,
+    pub told: Option<u64>,
+}
+
 /// The result of [`Views::watch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
@@ -94,19 +103,61 @@ impl Views {
         self.results("claim", calls.collect()).await.into_iter().map(|response| decode_claim(response?.0)).collect()
     }
 
+    /// Notes the platforms of whose unread notices a connection is told, instead of those that it named before. Returns
+    /// for each the number that it was told; `None` if that is unknown. It comes before [`watch`](Self::watch), which
+    /// registers a connection that Redis has lost.
+    pub async fn name_platforms(&self, user: UserId, connection: &str, platforms: &[Platform]) -> Result<Vec<Option<u64>>> {
+        let numbers: Vec<String> = platforms.iter().map(Platform::to_string).collect();
+        let args = (connection, ms(keys::CONNECTION_LIFETIME), numbers);
+        let told: Vec<String> = self.call(Function::NamePlatforms, &notice_keys(user), args).await?;
+        Ok(told.iter().map(|told| told.parse().ok()).collect())
+    }
+
+    /// Whether a connection of the reader has named platforms.
+    pub async fn names_platforms(&self, user: UserId) -> Result<bool> {
+        let exists: Vec<bool> = self.each("names_platforms", vec![Cmd::exists(keys::told_notices(user))]).await?;
+        Ok(exists == [true])
+    }
+
+    /// Returns the platforms that the reader's connections have named. From then on it is unknown what the connections
+    /// know of them.
+    pub async fn forget_notices(&self, user: UserId) -> Result<Vec<NamedPlatform>> {
+        let fields: Vec<String> = self.call(Function::ForgetNotices, &[keys::told_notices(user)], Vec::<String>::new()).await?;
+        let named = |pair: &[String]| {
+            let (platform, connection) = pair[0].split_once(':')?;
+            let (platform, connection) = (platform.parse().ok()?, connection.to_owned());
+            Some(NamedPlatform { connection, platform, told: pair[1].parse().ok() })
+        };
+        Ok(fields.chunks_exact(2).filter_map(named).collect())
+    }
+
     /// Stores what connections know. Readers of whom a later message was built are left out. `next` is the time after
     /// which their next messages may be built; `None` if these have not ended.
     pub async fn note_told(&self, told: &[Told], next: Option<Duration>) -> Result<()> {
         let next = next.map_or_else(String::new, |next| ms(next).to_string());
-        let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest) }| {
+        let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest), .. }| {
             fcall(Function::Told, &[keys::connections(*user)], (at.ms(), &digest.to_le_bytes(), &next, connections))
         });
-        self.each::<u64>("told", calls.collect()).await.map(drop)
+        let of_notices = told.iter().filter(|told| !told.notices.is_empty()).map(|Told { user, at, notices, .. }| {
+            let known: Vec<(String, u64)> = notices.iter().flat_map(known_notices).collect();
+            fcall(Function::ToldNotices, &notice_keys(*user), (at.ms(), known))
+        });
+        self.each::<u64>("told", calls.chain(of_notices).collect()).await.map(drop)
     }
 }
 
 fn own_keys(user: UserId) -> Vec<String> {
     vec![keys::connections(user), keys::reader_state(user), keys::feed(user)]
+}
+
+fn notice_keys(user: UserId) -> [String; 2] {
+    [keys::connections(user), keys::told_notices(user)]
+}
+
+/// The fields of connections that know these notices, with the number.
+fn known_notices(notices: &UnreadNotices) -> impl Iterator<Item = (String, u64)> {
+    let UnreadNotices { connections, platform, unread } = notices;
+    connections.iter().map(move |connection| (format!("{platform}:{connection}"), *unread))
 }
 
 /// Author and sequence number, little-endian.

@@ -81,6 +81,22 @@ impl Views {
         Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_title(&value?.0)?))).collect())
     }
 
+    /// Returns the known texts of these notices in these revisions; the text is `None` if a notice has none.
+    pub async fn notice_bodies(&self, notices: &[(NoticeId, u64)]) -> Result<HashMap<NoticeId, Option<String>>> {
+        let keys: Vec<String> = notices.iter().map(|&(id, revision)| keys::notice_body(id, revision)).collect();
+        let values = self.strings("notice_bodies", &keys, Consistency::Eventual).await?;
+        Ok(notices.iter().zip(values).filter_map(|(&(id, _), value)| Some((id, decode_body(&value?.0)?))).collect())
+    }
+
+    /// Stores texts. The text of a revision never changes.
+    pub async fn remember_notice_bodies(&self, notices: &[Notice]) -> Result<()> {
+        let set = |notice: &Notice| {
+            let value = encode_body(notice.content.body.as_deref());
+            set(&keys::notice_body(notice.id, notice.revision), value, keys::POST_LIFETIME)
+        };
+        self.each::<Value>("remember_notice_bodies", notices.iter().map(set).collect()).await.map(drop)
+    }
+
     /// Stores titles. The title of a revision never changes.
     pub async fn remember_titles(&self, notices: &[Notice]) -> Result<()> {
         let set = |notice: &Notice| {
@@ -124,6 +140,20 @@ pub fn decode_title(value: &[u8]) -> Option<(String, Timestamp)> {
     Some((String::from_utf8(title.to_vec()).ok()?, at))
 }
 
+/// 1 and the text; 0 alone for no text.
+fn encode_body(body: Option<&str>) -> Vec<u8> {
+    let text = body.map(|body| [&[1], body.as_bytes()].concat());
+    text.unwrap_or_else(|| vec![0])
+}
+
+pub fn decode_body(value: &[u8]) -> Option<Option<String>> {
+    match value {
+        [0] => Some(None),
+        [1, text @ ..] => Some(Some(String::from_utf8(text.to_vec()).ok()?)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,12 +165,19 @@ mod tests {
             let expires_at = (index % 3 == 0).then(|| Timestamp::from_ms(1_900_000_000_000 + index));
             head.publish(Timestamp::from_ms(1_700_000_000_000 + index), expires_at).unwrap();
         }
-        head.edit(7, None, true, Timestamp::from_ms(0)).unwrap();
+        head.edit(&[7], None, true, Timestamp::from_ms(0)).unwrap();
         let record = [&head.version.to_le_bytes()[..VERSION], &encode_head(&head)].concat();
         assert!(record.len() < 3_200, "{} bytes", record.len());
         assert_eq!(decode_head(&record), Some(head));
         assert_eq!(decode_head(&record[..record.len() - 1]), None);
         assert_eq!(decode_head(&record[..9]), None);
         assert_eq!(decode_head(b""), None);
+    }
+    #[test]
+    fn texts_round_trip_and_damaged_texts_are_unknown() {
+        for body in [None, Some(""), Some("zoë")] {
+            assert_eq!(decode_body(&encode_body(body)), Some(body.map(str::to_owned)));
+        }
+        assert_eq!([&b""[..], b"\x00x", b"\x01\xff", b"text"].map(decode_body), [None, None, None, None]);
     }
 }

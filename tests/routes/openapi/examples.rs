@@ -71,6 +71,7 @@ const STORY: &str = r#"
 1: DELETE /v1/notices/1-1/read
 1: POST /v1/notices/reads {"platform": 1, "through": 2}
 9 notices:write: PUT /v1/notices/1-1 {"title": "Maintenance", "body": "On Monday.", "renotify": true}
+9 notices:write: PUT /v1/notices?id=1-3&id=1-2 {"title": "Maintenance is over", "body": "There are new colours."}
 9 notices:write: DELETE /v1/notices/1-1
 9 notices:write: DELETE /v1/notices?id=1-2&id=1-3
 2: DELETE /v1/posts/2-1

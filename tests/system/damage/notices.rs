@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{IdempotencyKey, NoticeReads, PlatformHead, Slot},
     facts::{NoticesPublished, schema},
-    notices::NoticeEdited,
+    notices::NoticesEdited,
     views::{
         NoticeRecord, NoticeView,
         keys::{self, View},
@@ -97,13 +97,19 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     }),
     ("a notice that is not in the head", &async |scene: &Scene| put(scene, 2, 2, &[]).await),
     ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| put(scene, 5, 9, &[]).await),
+    ("an edit of many notices that nobody has written to them", &async |scene: &Scene| {
+        let (head, _) = fact(scene).await;
+        let pending = [("title", s("new"))];
+        scene.put("NoticesTable", with_attributes(schema::pending_edit(scene.platform, head.version), &pending), &[]).await;
+        json!({ "kind": "edit-pending", "platform": scene.platform, "revision": head.version })
+    }),
     ("an expired notice that is not removed", &async |scene: &Scene| {
         put(scene, 2, 2, &[("until", n(scene.now().ms() - 20 * 24 * 3_600_000))]).await
     }),
     ("an old head, below a slot that was given and read", &async |scene: &Scene| {
         let (head, _) = fact(scene).await;
         let edited = scene.app.notices.edit(scene.author, scene.notice(1), &content("one", None), true, None).await.unwrap();
-        assert!(matches!(edited, NoticeEdited::Stands(_)));
+        assert!(matches!(edited, NoticesEdited::Stand(_)));
         scene.app.notices.mark(scene.reader, scene.notice(1), true).await.unwrap().unwrap();
         put_back(scene, &head).await;
         // The cached head expires after a minute. A later head would show the title of its revision.
@@ -180,6 +186,16 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     ("an unreadable title", &async |scene: &Scene| {
         scene.redis().set_ex::<_, _, ()>(keys::notice_title(scene.notice(3), 3), "x", 3_600).await.unwrap();
         whole("view-damaged", View::Title(scene.notice(3), 3))
+    }),
+    ("another text than the notice's", &async |scene: &Scene| {
+        let mut stored = scene.app.stores.facts.notices(&[scene.notice(1)]).await.unwrap()[&scene.notice(1)].clone();
+        stored.content.body = Some("not what it was".to_owned());
+        scene.app.stores.views.remember_notice_bodies(&[stored]).await.unwrap();
+        whole("view-differs", View::NoticeBody(scene.notice(1), 1))
+    }),
+    ("an unreadable text", &async |scene: &Scene| {
+        scene.redis().set_ex::<_, _, ()>(keys::notice_body(scene.notice(3), 3), "x", 3_600).await.unwrap();
+        whole("view-damaged", View::NoticeBody(scene.notice(3), 3))
     }),
     ("titles of a future revision and of a future notice", &async |scene: &Scene| {
         let kind = "view-orphan";

@@ -38,6 +38,8 @@ struct Connection {
     id: String,
     connected_at: u64,
     claim: String,
+    /// The caller's platforms, if a claim lists them.
+    platforms: Option<String>,
     host: String,
     user_agent: String,
 }
@@ -60,8 +62,19 @@ impl Connection {
             "accountId": ACCOUNT,
             "domainName": self.host,
             "identity": { "sourceIp": "127.0.0.1", "userAgent": self.user_agent },
-            "authorizer": { "principalId": self.claim, "claim": self.claim, "integrationLatency": 0 },
+            "authorizer": self.authorizer(),
         })
+    }
+}
+
+impl Connection {
+    /// What the authorizer has returned.
+    fn authorizer(&self) -> Value {
+        let mut context = json!({ "principalId": self.claim, "claim": self.claim, "integrationLatency": 0 });
+        if let Some(platforms) = &self.platforms {
+            context["platforms"] = json!(platforms);
+        }
+        context
     }
 }
 
@@ -77,10 +90,13 @@ pub(super) async fn open(State(gateway): State<Arc<Gateway>>, request: Request) 
         Ok(caller) => caller,
         Err(refusal) => return refusal.response(),
     };
+    let platforms_claim = gateway.core.template.parameters.get("PlatformsClaim");
+    let platforms = caller.claims.iter().find(|(name, _)| Some(name) == platforms_claim).map(|(_, value)| value.clone());
     let connection = Connection {
         id: new_id().replace('-', "")[..15].to_owned() + "=",
         connected_at: clock::now_ms(),
         claim: caller.user,
+        platforms,
         host: event::text(&parts.headers, &header::HOST).to_owned(),
         user_agent: event::text(&parts.headers, &header::USER_AGENT).to_owned(),
     };

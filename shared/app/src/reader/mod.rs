@@ -24,6 +24,7 @@ use tracing::warn;
 
 pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
+pub(crate) use post::shorten;
 pub use post::{Body, MOST_TEXT, PostDetails, TooMuchText};
 pub use reactions::{LikersPage, ReactedPage};
 use rebuild::Part;

@@ -43,15 +43,16 @@ pub struct TooMuchText;
 /// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.
 pub const MOST_TEXT: usize = 800 * 1024;
 
-/// Ends a page where its texts become longer than [`MOST_TEXT`]. No single text is. Returns whether posts were removed.
-fn shorten(posts: &mut Vec<PostSummary>, texts: &HashMap<PostId, PostText>) -> bool {
-    let (before, mut bytes) = (posts.len(), 0);
-    let fit = posts.iter().take_while(|post| {
-        bytes += texts.get(&post.id).map_or(0, PostText::bytes);
+/// Ends a page where its texts, which have these bytes, become longer than [`MOST_TEXT`]. No single text is. Returns
+/// whether items were removed.
+pub(crate) fn shorten<T>(items: &mut Vec<T>, text_bytes: impl Fn(&T) -> usize) -> bool {
+    let (before, mut bytes) = (items.len(), 0);
+    let fit = items.iter().take_while(|item| {
+        bytes += text_bytes(item);
         bytes <= MOST_TEXT
     });
     let fit = fit.count();
-    posts.truncate(fit);
+    items.truncate(fit);
     fit < before
 }
 
@@ -249,7 +250,7 @@ impl Readers {
             let read = self.load_texts(&missing, posts, &mut texts).await?;
             self.store_posts(&read, lease).await;
         }
-        let shortened = shorten(posts, &texts);
+        let shortened = shorten(posts, |post| texts.get(&post.id).map_or(0, PostText::bytes));
         let counted: Vec<BoxFuture<'_, _>> = posts
             .iter()
             .map(|&PostSummary { id, .. }| {

@@ -510,6 +510,25 @@ pub fn notice_seq(sort_key: &str) -> Option<Seq> {
     sort_key.strip_prefix("notice#")?.parse().ok()
 }
 
+/// notices: the pending edit that made this version of the head.
+pub fn pending_edit(platform: Platform, revision: u64) -> Item {
+    of_platform(platform, pending_edit_sort_key(revision))
+}
+
+pub fn pending_edit_sort_key(revision: u64) -> String {
+    format!("edit#{revision:020}")
+}
+
+/// notices: the revision in a pending edit's sort key.
+pub fn pending_edit_revision(sort_key: &str) -> Option<u64> {
+    sort_key.strip_prefix("edit#")?.parse().ok()
+}
+
+/// notices: the second from which DynamoDB may remove a notice: after the notice has expired, and never before.
+pub fn notice_expires_at(at: Timestamp) -> u64 {
+    at.seconds() + 1
+}
+
 /// notice_reads: the read state of a user on a platform.
 pub fn notice_reads(user: UserId, platform: Platform) -> Item {
     key([(NoticeReadsItem::user, number(user.get())), (NoticeReadsItem::platform, number(platform.get()))])
@@ -578,6 +597,8 @@ mod tests {
         );
         assert_eq!(text(&notice(notice_id), "item"), "notice#0000000000000300");
         assert_eq!(notice_seq("notice#0000000000000300"), Some(300));
+        assert_eq!(text(&pending_edit(notice_id.platform, 12), "item"), "edit#00000000000000000012");
+        assert_eq!(pending_edit_revision("edit#00000000000000000012"), Some(12));
         assert_eq!(
             (text(&notice_reads(user, notice_id.platform), "user"), text(&notice_reads(user, notice_id.platform), "platform")),
             ("1042".into(), "7".into())

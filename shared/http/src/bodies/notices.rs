@@ -90,6 +90,13 @@ pub struct PublishedNotices {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+pub struct EditedNotices {
+    /// One notice for each id, in the order of the request.
+    #[schema(min_items = 1, max_items = 100)]
+    pub items: Vec<Notice>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
     "id": "1-7", "platform": 1, "seq": 7, "title": "Maintenance", "body": "On Sunday.",
     "created_at": "2026-11-20T08:00:00.123Z", "expires_at": null, "read": true, "readers": 12,
@@ -120,6 +127,17 @@ pub struct NoticeItem {
     pub title: String,
     pub created_at: Timestamp,
     pub read: bool,
+    /// Only with `include=body`, as all fields below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub platform: Option<Platform>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, nullable = false)]
+    pub seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Option<Timestamp>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -134,8 +152,20 @@ pub struct NoticePage {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "unread": 1, "read": 6 })))]
+#[schema(examples(json!({ "unread": 1, "read": 6, "platforms": [{ "platform": 1, "unread": 1, "read": 6 }] })))]
 pub struct NoticeCounts {
+    /// The sum over the platforms.
+    pub unread: u64,
+    /// The sum over the platforms.
+    pub read: u64,
+    /// One entry for each platform, in the order of the request.
+    #[schema(min_items = 1, max_items = 100)]
+    pub platforms: Vec<PlatformCounts>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PlatformCounts {
+    pub platform: Platform,
     pub unread: u64,
     pub read: u64,
 }

@@ -49,6 +49,7 @@ kinds! {
     ItemDamaged = "item-damaged": "An item cannot be read. Nothing else is derived from a list with this item."
     NoticeMissing = "notice-missing": "A platform's head lists a notice that does not exist and cannot be shown."
     NoticeLeft = "notice-left": "A notice exists that the head does not list. The head is right."
+    EditPending = "edit-pending": "An edit of many notices was not written to them. They are read from the edit meanwhile."
     SlotsBehind = "slots-behind": "The head's latest slot is below a slot that a user has read and that is counted."
     NoticeReadsBeyond = "notice-reads-beyond": "A read state goes beyond the head, in slots that are not counted."
 

@@ -94,6 +94,7 @@ pub enum Subject {
     Slots { platform: Platform, seen: Slot, right: Slot },
     NoticeReadsBeyond { user: UserId, platform: Platform, latest: Slot },
     Notice { notice: NoticeId },
+    PendingEdit { platform: Platform, revision: u64 },
     Record { record: String },
     Item(DamagedItem),
     View(InView),
@@ -171,6 +172,8 @@ pub enum Correction {
     UnlistNotice(NoticeId),
     /// Deletes a notice that its head does not list.
     DeleteNotice(NoticeId),
+    /// Writes an edit to its notices, as the projector does.
+    ApplyPendingEdit { platform: Platform, revision: u64 },
     /// Raises a head's latest slot, as the next version: no slot is given twice.
     RaiseSlot { platform: Platform, given: Slot },
     /// Cuts a read state at the head, as the next version.
@@ -219,7 +222,8 @@ impl Correction {
             | Self::DeleteBody { .. }
             | Self::DeleteRecord(_)
             | Self::DeleteTombstone { .. }
-            | Self::DeleteNotice(_) => Vec::new(),
+            | Self::DeleteNotice(_)
+            | Self::ApplyPendingEdit { .. } => Vec::new(),
         }
     }
 }

@@ -40,6 +40,12 @@ pub fn of_platform(platform: Platform, head: &PlatformHead, stored: &[StoredNoti
     missing.chain(left.map(|notice| differs(Kind::NoticeLeft, notice.seq, Correction::DeleteNotice))).collect()
 }
 
+/// An edit of many notices that is still pending, which the projector was to write to its notices.
+pub(crate) fn of_pending(platform: Platform, revision: u64) -> Difference {
+    let subject = Subject::PendingEdit { platform, revision };
+    Difference::new(Kind::EditPending, subject, Correction::ApplyPendingEdit { platform, revision })
+}
+
 /// The slots that a user has read and that the head has not given, at most [`MOST_ABOVE`].
 pub fn above(head: &PlatformHead, reads: &NoticeReads) -> Vec<Slot> {
     reads.read.above(head.latest_slot).take(MOST_ABOVE).collect()
@@ -103,12 +109,45 @@ pub(crate) fn of_title(
     right: Option<&Notice>,
 ) -> Option<Difference> {
     of_record(View::Title(notice, revision), stored, |(title, at)| {
-        if notice.seq > head.latest_seq || revision > head.version {
-            return Some(Kind::ViewOrphan);
-        }
-        let right = right.filter(|right| right.revision == revision)?;
+        let right = match of_revision(notice, revision, head, right) {
+            Ok(right) => right?,
+            Err(kind) => return Some(kind),
+        };
         ((title, *at) != (&right.content.title, right.created_at)).then_some(Kind::ViewDiffers)
     })
+}
+
+/// The text of a notice; `None` if it has none.
+pub(crate) type StoredBody = Option<String>;
+
+/// The same as [`of_title`] for the text of a notice.
+pub(crate) fn of_body(
+    notice: NoticeId,
+    revision: u64,
+    stored: &Stored<StoredBody>,
+    head: &PlatformHead,
+    right: Option<&Notice>,
+) -> Option<Difference> {
+    of_record(View::NoticeBody(notice, revision), stored, |body| {
+        let right = match of_revision(notice, revision, head, right) {
+            Ok(right) => right?,
+            Err(kind) => return Some(kind),
+        };
+        (*body != right.content.body).then_some(Kind::ViewDiffers)
+    })
+}
+
+/// Returns the notice if it has this revision now. The error is the difference of a view of what does not exist yet.
+fn of_revision<'a>(
+    notice: NoticeId,
+    revision: u64,
+    head: &PlatformHead,
+    right: Option<&'a Notice>,
+) -> Result<Option<&'a Notice>, Kind> {
+    if notice.seq > head.latest_seq || revision > head.version {
+        return Err(Kind::ViewOrphan);
+    }
+    Ok(right.filter(|right| right.revision == revision))
 }
 
 #[cfg(test)]
@@ -211,5 +250,11 @@ mod tests {
         assert_eq!([found(1, 2, "right"), found(1, 1, "was right"), found(2, 2, "of one that is gone")], [None; 3]);
         assert_eq!(found(1, 2, "wrong"), Some(Kind::ViewDiffers));
         assert_eq!([found(1, 3, "right"), found(3, 2, "right")], [Some(Kind::ViewOrphan); 2]);
+        let found = |revision, body: Option<&str>| {
+            let stored = Stored::Present(body.map(str::to_owned));
+            of_body(id(1), revision, &stored, &head, Some(&right)).map(|found| found.kind)
+        };
+        assert_eq!([found(2, None), found(1, Some("was right"))], [None; 2]);
+        assert_eq!([found(2, Some("")), found(3, None)], [Some(Kind::ViewDiffers), Some(Kind::ViewOrphan)]);
     }
 }

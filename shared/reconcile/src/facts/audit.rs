@@ -22,8 +22,8 @@ use tidemark_facts::{
     reactions::{read_liker, read_reactions},
     reads::read_reads,
     schema::{
-        self, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PostItem, ReactedItem, ReactionCountsItem,
-        ReactionItem, RecordItem, WalkItem,
+        self, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PendingEditItem, PostItem, ReactedItem,
+        ReactionCountsItem, ReactionItem, RecordItem, WalkItem,
     },
     unavailable,
     write::{Write, below, between, count_queried, is, is_not_of_type, only, queried, still},
@@ -405,6 +405,15 @@ impl StoredFacts {
         let Decoded { found, mut damaged } = listing(items.clone(), stored)?;
         damaged.extend(listing(items, |item| until(&item))?.damaged);
         Ok(Decoded { found, damaged })
+    }
+
+    /// The revisions of a platform's pending edits.
+    pub(crate) async fn pending_edits_of(&self, platform: Platform) -> Result<Vec<u64>, StoreError> {
+        let [first, last] = [0, u64::MAX].map(|revision| string(schema::pending_edit_sort_key(revision)));
+        let edits = [is(PendingEditItem::platform, number(platform.get())), between(PendingEditItem::item, first, last)];
+        let query = self.query(&self.tables.notices, edits).consistent_read(true);
+        let items = queried("pending_edits_of", only(query, &[PendingEditItem::item]), usize::MAX).await?;
+        items.iter().map(|item| PendingEditItem::item.parsed(item, schema::pending_edit_revision)).collect()
     }
 
     /// The slots among these that at least one user in this user's shard of the numbers of readers has read.

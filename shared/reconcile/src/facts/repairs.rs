@@ -74,6 +74,9 @@ impl StoredFacts {
             Correction::DeleteRecord(ref record) => self.delete_record(record).await,
             Correction::UnlistNotice(notice) => self.unlist(notice).await,
             Correction::DeleteNotice(notice) => self.delete_left(notice).await,
+            Correction::ApplyPendingEdit { platform, revision } => {
+                self.apply_pending_edit(platform, revision).await.map(|()| true)
+            }
             Correction::RaiseSlot { platform, given } => self.raise_slots(platform, given).await,
             Correction::CutNoticeReads { user, platform } => self.cut_notice_reads(user, platform).await,
             Correction::DeleteTombstone { user, author, rev } => {

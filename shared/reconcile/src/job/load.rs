@@ -60,8 +60,10 @@ impl Reconcile {
             Target::Platform(platform) => {
                 let Decoded { found, damaged } = self.facts.stored_notices(platform).await?;
                 let differences = notices::of_platform(platform, &facts.platform_head(platform).await?, &found, now);
+                let pending = self.facts.pending_edits_of(platform).await?.into_iter();
+                let pending = pending.map(|revision| notices::of_pending(platform, revision));
                 let damaged: BTreeSet<DamagedItem> = damaged.into_iter().map(|(_, item)| item).collect();
-                differences.into_iter().chain(damaged.into_iter().map(Difference::from)).collect()
+                differences.into_iter().chain(pending).chain(damaged.into_iter().map(Difference::from)).collect()
             }
             Target::NoticeReads(user, platform) => {
                 let (head, reads) = facts.notice_state(platform, user).await?;
@@ -83,6 +85,12 @@ impl Reconcile {
                 let ids = [notice];
                 let (head, right) = futures::try_join!(facts.platform_head(notice.platform), facts.notices(&ids))?;
                 of_keys(&keys).chain(notices::of_title(notice, revision, &stored, &head, right.get(&notice))).collect()
+            }
+            Target::Views(Owner::NoticeBody(notice, revision)) => {
+                let (keys, stored) = self.views.of_notice_body(notice, revision).await?;
+                let ids = [notice];
+                let (head, right) = futures::try_join!(facts.platform_head(notice.platform), facts.notices(&ids))?;
+                of_keys(&keys).chain(notices::of_body(notice, revision, &stored, &head, right.get(&notice))).collect()
             }
             Target::Views(Owner::Astray(ref key)) => {
                 self.views.exists(key).await?.then(|| views::astray(key)).into_iter().collect()

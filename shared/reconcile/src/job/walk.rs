@@ -50,7 +50,7 @@ impl Segment {
             Owner::User(user) | Owner::NoticeReads(user, _) | Owner::Marks(user, _) => u64::from(user.bucket()),
             Owner::Post(post) => u64::from(post.author.bucket()),
             Owner::Platform(platform) => platform.get().into(),
-            Owner::Title(notice, _) => notice.platform.get().into(),
+            Owner::Title(notice, _) | Owner::NoticeBody(notice, _) => notice.platform.get().into(),
             Owner::Astray(_) => 0,
         };
         key % u64::from(self.of) == u64::from(self.number)
@@ -315,7 +315,9 @@ fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, V
                 facts.insert(Target::NoticeReads(user, platform));
                 (Some(Target::Platform(platform)), Some(user))
             }
-            Owner::Platform(platform) | Owner::Title(NoticeId { platform, .. }, _) => (Some(Target::Platform(platform)), None),
+            Owner::Platform(platform)
+            | Owner::Title(NoticeId { platform, .. }, _)
+            | Owner::NoticeBody(NoticeId { platform, .. }, _) => (Some(Target::Platform(platform)), None),
             Owner::Astray(_) => (None, None),
         };
         facts.extend(compared);

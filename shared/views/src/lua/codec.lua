@@ -310,6 +310,28 @@ local function notes_of(value)
   return noted, built, free, string.sub(value, NOTES_BYTES + 1)
 end
 
+-- The hash of unread notices that a reader's connections were told: `<platform>:<connection>` -> the number, with the
+-- epoch; '' if it is unknown.
+local TOLD = '<I4'
+
+local function platform_field(platform, connection)
+  return platform .. ':' .. connection
+end
+
+local function connection_of(field)
+  return string.match(field, ':(.*)$') or ''
+end
+
+local function pack_told(unread, epoch)
+  return struct.pack(TOLD, unread) .. epoch
+end
+
+-- The number in digits; '' if it is unknown.
+local function told_of(value, epoch)
+  local is_known = #value == 4 + #epoch and is_of(value, epoch)
+  return is_known and string.format('%d', (struct.unpack(TOLD, value))) or ''
+end
+
 -- Who sends the message about a change: the caller, at once or after the least time, or nobody if one is queued.
 local NOW, LATER, ON_ITS_WAY = 1, 2, 3
 
