@@ -102,7 +102,7 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
             }
         }
         println!("{platform} cells");
-        assert_eq!(platform, 87);
+        assert_eq!(platform, 90);
     });
 }
 
