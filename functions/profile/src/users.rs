@@ -1,4 +1,4 @@
-//! `GET /v1/me`, `PUT /v1/me/profile`, `GET /v1/users…` and `GET /v1/handles/{handle}`.
+//! `GET /v1/me`, `PUT /v1/me/profile`, `PUT /v1/me/privacy`, `GET /v1/users…` and `GET /v1/handles/{handle}`.
 
 use tidemark::{
     App,
@@ -6,7 +6,7 @@ use tidemark::{
     facts::ProfileSet,
     http::{
         Kind, Problem, Request, Response,
-        bodies::{Me, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
+        bodies::{Me, Privacy, PrivacyRequest, Profile, ProfileRequest, User, UserEntry, UserRelation, Users},
     },
     relations::Directions,
 };
@@ -16,9 +16,10 @@ const MAX_USERS: usize = 100;
 
 pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem> {
     let id = request.caller()?;
-    let profile = app.people.profile(id).await?.map(Profile::from);
+    let (profile, private) = futures::try_join!(app.people.profile(id), app.people.is_private(id))?;
+    let profile = profile.map(Profile::from);
     let rollout = if rollout::is_on(&app.settings.legacy, id) { "on" } else { "off" };
-    Ok(Response::json(200, &Me { id, profile, rollout }))
+    Ok(Response::json(200, &Me { id, profile, private, rollout }))
 }
 
 pub(crate) async fn set(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -31,6 +32,13 @@ pub(crate) async fn set(app: &App, request: &Request) -> Result<Response, Proble
             Err(Problem::new(Kind::HandleTaken, detail))
         }
     }
+}
+
+pub(crate) async fn set_privacy(app: &App, request: &Request) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let PrivacyRequest { private } = request.body()?;
+    app.people.set_privacy(caller, private).await?;
+    Ok(Response::json(200, &Privacy { private }))
 }
 
 pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -56,8 +64,9 @@ pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Probl
 
 async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem> {
     let users = [id];
-    let (profile, (counts, degraded), status, edges) = futures::try_join!(
+    let (profile, private, (counts, degraded), status, edges) = futures::try_join!(
         app.people.profile(id),
+        app.people.is_private(id),
         app.relations.counters(caller, id),
         app.relations.status(caller, &users, Directions::Both),
         app.stores.facts.edges(caller, &users)
@@ -69,7 +78,8 @@ async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem
         mutual: status.following && status.followed_by,
         muted: edges.get(&id).is_some_and(|edge| edge.muted.is_some()),
         blocked: edges.get(&id).is_some_and(|edge| edge.blocked.is_some()),
+        requested: edges.get(&id).is_some_and(|edge| edge.requested.is_some()),
     };
-    let body = User { id, profile: profile.map(Profile::from), counters: counts.into(), relation };
+    let body = User { id, profile: profile.map(Profile::from), private, counters: counts.into(), relation };
     Ok(Response::json(200, &body).degraded(degraded))
 }

@@ -12,8 +12,9 @@ use crate::{
     outage::Outage,
 };
 use tidemark_domain::{
-    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionState, Seen, UserId, Withheld,
-    store::Result, visibility::may_see_author,
+    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionState, Seen, UserId, Viewer,
+    store::Result,
+    visibility::{gone, may_see_author},
 };
 use tidemark_facts::{Deleted, Published};
 use tidemark_queue::FanOut;
@@ -105,11 +106,11 @@ impl Publishing {
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.
-    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Seen<PostDelivery>> {
+    pub async fn delivery(&self, viewer: impl Into<Viewer>, id: PostId) -> Result<Seen<PostDelivery>> {
         let ids = [id];
         let (mut posts, standing) =
-            futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.standing(caller, id.author))?;
-        let Some(post) = posts.remove(&id) else { return Ok(Err(Withheld::Gone)) };
+            futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.standing(viewer, id.author))?;
+        let Some(post) = posts.remove(&id) else { return Ok(Err(gone(standing))) };
         if let Err(withheld) = may_see_author(standing) {
             return Ok(Err(withheld));
         }
@@ -125,9 +126,17 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
-    /// who reacted to a post that is deleted now.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Seen<ReactionState>> {
-        let reacted = self.stores.facts.react(user, post, reaction, given, self.stores.clock.now()).await?;
+    /// who reacted to a post that is deleted now; not a stranger to a private author.
+    pub async fn react(
+        &self,
+        viewer: impl Into<Viewer>,
+        post: PostId,
+        reaction: Reaction,
+        given: bool,
+    ) -> Result<Seen<ReactionState>> {
+        let viewer = viewer.into();
+        let user = viewer.user;
+        let reacted = self.stores.facts.react(viewer, post, reaction, given, self.stores.clock.now()).await?;
         if let Ok(state) = &reacted {
             self.sync.reaction(user, post, state).await?;
         }

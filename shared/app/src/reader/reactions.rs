@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, Store, UserId, store::Result, visibility::retain_seen,
+    Card, FeedKey, PostId, PostSummary, Reaction, ReactionState, Store, UserId, Viewer, store::Result, visibility::retain_seen,
 };
 use tidemark_views::{KnownPage, KnownReactions, PageParts};
 use tracing::warn;
@@ -14,7 +14,7 @@ use crate::cut;
 /// A page, newest reaction first.
 #[derive(Debug, Clone)]
 pub struct ReactedPage {
-    /// Live posts. A page may be short because posts were deleted, or because authors block the reader.
+    /// Live posts. A page may be short because posts were deleted, or because the reader may not see some.
     pub items: Vec<FeedItem>,
     /// The next page begins below this reaction. `None` only at the end.
     pub next: Option<FeedKey>,
@@ -74,12 +74,14 @@ impl Readers {
     /// Returns one page below `before`.
     pub async fn reacted_page(
         &self,
-        reader: UserId,
+        viewer: impl Into<Viewer>,
         reaction: Reaction,
         before: Option<FeedKey>,
         limit: usize,
         parts: PageParts,
     ) -> Result<ReactedPage> {
+        let viewer = viewer.into();
+        let reader = viewer.user;
         // One more than requested shows whether there is a next page.
         let mut keys = self.stores.facts.reacted(reader, reaction, before, limit + 1).await?;
         let mut next = cut(&mut keys, limit);
@@ -106,7 +108,7 @@ impl Readers {
             posts.iter().filter(|post| followed(post.id).is_none()).map(|post| post.id.author).collect();
         let mut sights: HashMap<UserId, Sight> = HashMap::new();
         for author in others {
-            sights.insert(author, self.sight_of_facts(reader, author).await?);
+            sights.insert(author, self.sight_of_facts(viewer, author).await?);
         }
         retain_seen(&mut posts, |author| sights.get(&author).map(|sight| sight.standing).unwrap_or_default());
         let nothing = ReactionState::default();

@@ -138,14 +138,35 @@ impl From<domain::Profile> for Profile {
     }
 }
 
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "private": true })))]
+pub struct PrivacyRequest {
+    pub private: bool,
+}
+
+impl RequestBody for PrivacyRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        Ok(Self { private: body.required_flag("private")? })
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "private": true })))]
+pub struct Privacy {
+    /// Only accepted followers see the caller's posts.
+    pub private: bool,
+}
+
 /// The caller as the API knows them.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "id": "2", "profile": null, "rollout": "on" })))]
+#[schema(examples(json!({ "id": "2", "profile": null, "private": false, "rollout": "on" })))]
 pub struct Me {
     pub id: UserId,
     /// Null until it is set.
     #[schema(required)]
     pub profile: Option<Profile>,
+    /// Only accepted followers see the caller's posts.
+    pub private: bool,
     /// Whether an application should serve this user from here, `on`, or from the system before it, `off`.
     #[schema(value_type = Rollout)]
     pub rollout: &'static str,
@@ -172,19 +193,25 @@ pub struct UserRelation {
     pub muted: bool,
     /// The caller has blocked the user.
     pub blocked: bool,
+    /// The caller has asked to follow the user, who is private or was.
+    pub requested: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
-    "id": "2", "profile": null,
+    "id": "2", "profile": null, "private": false,
     "counters": { "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 },
-    "relation": { "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false },
+    "relation": {
+        "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false, "requested": false,
+    },
 })))]
 pub struct User {
     pub id: UserId,
     /// Null if the user has none.
     #[schema(required)]
     pub profile: Option<Profile>,
+    /// Only accepted followers see the user's posts.
+    pub private: bool,
     pub counters: Counters,
     pub relation: UserRelation,
 }
