@@ -2,7 +2,7 @@
 
 use tidemark::{
     App, Hide, Hiding,
-    domain::UserId,
+    domain::{MOST_REQUESTS, UserId},
     facts::Followed,
     http::{
         Kind, Problem, Request, Response,
@@ -41,10 +41,18 @@ pub(crate) async fn follow_many(app: &App, request: &Request) -> Result<Response
     let FollowManyRequest { authors } = request.body()?;
     let outcomes = app.following.follow(caller, &authors, None).await?;
     let results = authors.into_iter().zip(outcomes).map(|(author, outcome)| match rendered(app, outcome) {
-        Ok(Following { following, since, created, .. }) => {
-            FollowResult { author, following, since: Some(since), created: Some(created), error: None }
+        Ok(Following { following, requested, since, created, .. }) => FollowResult {
+            author,
+            following,
+            requested: Some(requested),
+            since: Some(since),
+            created: Some(created),
+            error: None,
+        },
+        Err(problem) => {
+            let error = Some(problem.of_item());
+            FollowResult { author, following: false, requested: None, since: None, created: None, error }
         }
-        Err(problem) => FollowResult { author, following: false, since: None, created: None, error: Some(problem.of_item()) },
     });
     Ok(Response::json(200, &FollowResults { results: results.collect() }))
 }
@@ -68,14 +76,22 @@ fn rendered(app: &App, outcome: Option<Followed>) -> Result<Following, Problem> 
     let created = matches!(outcome, Some(Followed::Created(_)));
     match outcome {
         Some(Followed::Created(edge) | Followed::Existing(edge)) => {
-            Ok(Following { following: true, since: edge.since, created, preference: edge.preference })
+            Ok(Following { following: true, requested: false, since: Some(edge.since), created, preference: edge.preference })
         }
-        Some(Followed::LimitReached) => {
-            let detail = format!("a user can follow at most {} authors", app.settings.following_limit);
-            Err(Problem::new(Kind::FollowingLimit, detail))
+        Some(Followed::Requested(edge)) => {
+            Ok(Following { following: false, requested: true, since: None, created: false, preference: edge.preference })
+        }
+        Some(Followed::LimitReached) => Err(following_limit(app)),
+        Some(Followed::RequestLimitReached) => {
+            Err(Problem::new(Kind::RequestLimit, format!("a user can have at most {MOST_REQUESTS} follow requests")))
         }
         None => Err(Problem::new(Kind::SelfFollow, "an author is not their own follower")),
+        Some(Followed::NoRequest) => Err(Problem::not_found("no follow request")),
         Some(Followed::Blocked) => Err(Problem::blocked()),
         Some(Followed::Erased) => Err(Problem::not_found("the author has left")),
     }
+}
+
+pub(crate) fn following_limit(app: &App) -> Problem {
+    Problem::new(Kind::FollowingLimit, format!("a user can follow at most {} authors", app.settings.following_limit))
 }

@@ -1,4 +1,4 @@
-//! Follow and unfollow, lists, status, counters.
+//! Follow and unfollow, follow requests, lists, status, counters.
 //!
 //! The edge is the fact. The function updates the caller's own views before the response, so that the caller's next
 //! read shows the change. The projector updates them once more from the stream of edges, which also completes
@@ -7,6 +7,7 @@
 mod author_lists;
 mod edges;
 mod lists;
+mod requests;
 mod status;
 
 use tidemark::{
@@ -21,15 +22,19 @@ routes!(|app: &App, request| [
         Policy::takes(Budget::Follows),
         edges::follow(app, &request),
         operation("relations", "follow", "Follow an author, and set a preference")
-            .describe("A repetition sets another preference. Without a body it changes nothing.")
+            .describe(
+                "A repetition sets another preference. Without a body it changes nothing. If the author is private, the call \
+                asks the author instead: the follow begins when the author accepts."
+            )
             .may_accept::<FollowRequest>()
-            .returns::<Following>("The caller follows the author, since now or since an earlier request.")
+            .returns::<Following>("The caller follows the author, since now or since an earlier call, or has asked to.")
             .refuses(Kind::Blocked, "one of the two blocks the other")
             .refuses(Kind::SelfFollow, "users cannot follow themselves")
             .refuses(
                 Kind::FollowingLimit,
                 "the caller already follows as many authors as allowed, 500 by default; nothing has changed"
             )
+            .refuses(Kind::RequestLimit, "1,000 requests of the caller wait for an answer, the maximum; nothing has changed")
             .responds("404", "NotFound")
             .links(["getRelation"], "user", "$request.path.author")
             .links(["listAuthorPosts", "unfollow"], "author", "$request.path.author"),
@@ -39,7 +44,10 @@ routes!(|app: &App, request| [
         Policy::takes(Budget::Follows),
         edges::unfollow(app, &request),
         operation("relations", "unfollow", "Unfollow an author")
-            .describe("Removes the author's posts from the feed and discards which were unread. A later follow begins again.")
+            .describe(
+                "Removes the author's posts from the feed and discards which were unread. A later follow begins again. Also \
+                withdraws a request to follow the author."
+            )
             .returns::<NotFollowing>("The caller does not follow the author. The response is the same if there was no follow."),
     ),
     (
@@ -57,6 +65,34 @@ routes!(|app: &App, request| [
         operation("relations", "removeFollower", "End the follow of a user who follows the caller")
             .describe("It is an unfollow by that user, who is not told. The user may follow the caller again.")
             .returns::<NotFollower>("The user does not follow the caller. The response is the same if there was no follow."),
+    ),
+    (
+        "GET /v1/follow-requests",
+        Policy::takes(Budget::Reads),
+        requests::page(app, &request),
+        operation("relations", "listFollowRequests", "List requests to follow the caller, or of the caller, newest first")
+            .returns::<FollowRequestPage>("A page.")
+            .parameters(["direction", "profiles"])
+            .page(),
+    ),
+    (
+        "PUT /v1/follow-requests/{user}",
+        Policy::takes(Budget::Follows),
+        requests::accept(app, &request),
+        operation("relations", "acceptFollowRequest", "Accept a user's request to follow the caller")
+            .describe("The follow begins now. Also after the caller has become public.")
+            .returns::<Accepted>("The user follows the caller, since now or since an earlier call.")
+            .responds("404", "NotFound")
+            .refuses(Kind::FollowingLimit, "the user already follows as many authors as allowed; the request stays")
+            .links(["getRelation"], "user", "$request.path.user"),
+    ),
+    (
+        "DELETE /v1/follow-requests/{user}",
+        Policy::takes(Budget::Follows),
+        requests::reject(app, &request),
+        operation("relations", "rejectFollowRequest", "Reject a user's request to follow the caller")
+            .describe("A follow stays as it is.")
+            .returns::<Accepted>("The user does not ask any more. The response is the same if there was no request."),
     ),
     (
         "GET /v1/users/{user}/following",

@@ -18,6 +18,7 @@ routes!(|app: &App, request| [
         operation("read state", "markPostRead", "Mark a post read")
             .returns::<PostMarked>("The read state, and the counts after the change.")
             .refuses(Kind::Blocked, "the author blocks the caller")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound"),
     ),
     (
@@ -28,6 +29,7 @@ routes!(|app: &App, request| [
             .describe("The caller's own posts, and posts from before the follow, stay read.")
             .returns::<PostMarked>("The read state, and the counts after the change.")
             .refuses(Kind::Blocked, "the author blocks the caller")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound"),
     ),
     (

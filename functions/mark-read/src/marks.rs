@@ -12,9 +12,9 @@ use tidemark::{
 
 /// Marks one post read, or unread again.
 pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
-    let (caller, read) = (request.caller()?, request.is_put());
+    let (viewer, read) = (request.viewer()?, request.is_put());
     let id = request.parameter("post")?;
-    let marked = app.marking.mark_post(caller, id, read).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
+    let marked = app.marking.mark_post(viewer, id, read).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     let state = &marked.snapshot.state;
     let (author, unread, total) = (id.author, state.unread_of(id.author), state.unread_total());
     let body = PostMarked { read: marked.read, author, unread, total };
@@ -23,14 +23,14 @@ pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Proble
 
 /// Marks a list of posts, an author's posts up to a number, or all posts before a time.
 pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let viewer = request.viewer()?;
     let (body, key) = request.keyed_body()?;
     let form = match body {
         MarkReadRequest::Posts(form) => MarkForm::Posts(form.posts),
         MarkReadRequest::Through(form) => MarkForm::Through(form.author, form.through),
         MarkReadRequest::All(form) => MarkForm::Before(form.before),
     };
-    let Once::Done(marked) = app.marking.mark_many(caller, form, key.as_ref()).await? else {
+    let Once::Done(marked) = app.marking.mark_many(viewer, form, key.as_ref()).await? else {
         return Err(Problem::key_reused());
     };
     let body = PostsMarked { changed: marked.changed, total: marked.total };

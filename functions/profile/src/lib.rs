@@ -16,7 +16,7 @@ routes!(|app: &App, request| [
         "GET /v1/me",
         Policy::takes(Budget::Reads),
         users::me(app, &request),
-        operation("users", "getMe", "Get the caller's user id and profile").returns::<Me>("The caller."),
+        operation("users", "getMe", "Get the caller's user id, profile and privacy").returns::<Me>("The caller."),
     ),
     (
         "DELETE /v1/me",
@@ -52,6 +52,18 @@ routes!(|app: &App, request| [
             .accepts::<ProfileRequest>()
             .returns::<Profile>("The profile after the change.")
             .refuses(Kind::HandleTaken, "another user has the handle, or gave it up less than 30 days ago; nothing has changed"),
+    ),
+    (
+        "PUT /v1/me/privacy",
+        Policy::takes(Budget::Posts),
+        users::set_privacy(app, &request),
+        operation("users", "setPrivacy", "Make the caller private or public")
+            .describe(
+                "Only accepted followers see the posts of a private author; followers stay. An author who becomes public leaves \
+                the requests to be answered."
+            )
+            .accepts::<PrivacyRequest>()
+            .returns::<Privacy>("As requested. No later request shows a post of a private caller to a stranger."),
     ),
     (
         "GET /v1/users/{user}",

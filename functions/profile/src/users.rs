@@ -1,4 +1,4 @@
-//! `GET /v1/me`, `PUT /v1/me/profile`, `GET /v1/users…` and `GET /v1/handles/{handle}`.
+//! `GET /v1/me`, `PUT /v1/me/profile`, `PUT /v1/me/privacy`, `GET /v1/users…` and `GET /v1/handles/{handle}`.
 
 use tidemark::{
     App,
@@ -6,7 +6,7 @@ use tidemark::{
     facts::ProfileSet,
     http::{
         Kind, Problem, Request, Response,
-        bodies::{KnownFollowers, Me, Profile, ProfileRequest, User, UserEntry, Users},
+        bodies::{KnownFollowers, Me, Privacy, PrivacyRequest, Profile, ProfileRequest, User, UserEntry, Users},
     },
 };
 use tidemark_legacy::rollout;
@@ -15,9 +15,10 @@ const MAX_USERS: usize = 100;
 
 pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem> {
     let id = request.caller()?;
-    let (profile, (counters, degraded)) = futures::try_join!(app.people.profile(id), app.relations.counters(id, id))?;
+    let (profile, private, (counters, degraded)) =
+        futures::try_join!(app.people.profile(id), app.people.is_private(id), app.relations.counters(id, id))?;
     let rollout = if rollout::is_on(&app.settings.legacy, id) { "on" } else { "off" };
-    let body = Me { id, profile: profile.map(Profile::from), counters: counters.into(), rollout };
+    let body = Me { id, profile: profile.map(Profile::from), private, counters: counters.into(), rollout };
     Ok(Response::json(200, &body).degraded(degraded))
 }
 
@@ -31,6 +32,13 @@ pub(crate) async fn set(app: &App, request: &Request) -> Result<Response, Proble
             Err(Problem::new(Kind::HandleTaken, detail))
         }
     }
+}
+
+pub(crate) async fn set_privacy(app: &App, request: &Request) -> Result<Response, Problem> {
+    let caller = request.caller()?;
+    let PrivacyRequest { private } = request.body()?;
+    app.people.set_privacy(caller, private).await?;
+    Ok(Response::json(200, &Privacy { private }))
 }
 
 pub(crate) async fn one(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -57,8 +65,9 @@ pub(crate) async fn many(app: &App, request: &Request) -> Result<Response, Probl
 
 async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem> {
     let users = [id];
-    let (profile, (counts, without_counts), mut relations, (known, without_list)) = futures::try_join!(
+    let (profile, private, (counts, without_counts), mut relations, (known, without_list)) = futures::try_join!(
         app.people.profile(id),
+        app.people.is_private(id),
         app.relations.counters(caller, id),
         app.relations.relations_to(caller, &users),
         app.relations.known_followers(caller, id)
@@ -68,6 +77,7 @@ async fn user(app: &App, caller: UserId, id: UserId) -> Result<Response, Problem
     let body = User {
         id,
         profile: profile.map(Profile::from),
+        private,
         counters: counts.into(),
         relation: relations.remove(&id).unwrap_or_default().into(),
         known_followers,

@@ -37,6 +37,7 @@ routes!(|app: &App, request| [
             .returns::<Post>("The post.")
             .parameters(["profiles"])
             .refuses(Kind::Blocked, "the author blocks the caller")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound"),
     ),
     (
@@ -80,6 +81,7 @@ routes!(|app: &App, request| [
             .describe("It works for a deleted post too. The rest of its delivery is cancelled.")
             .returns::<Delivery>("The number of followers handled, and of pages done.")
             .refuses(Kind::Blocked, "the author blocks the caller")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound"),
     ),
     (
@@ -113,6 +115,7 @@ routes!(|app: &App, request| [
         operation("posts", "likePost", "Like a post")
             .returns::<Liked>("The caller likes the post. Repeated requests count once.")
             .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound"),
     ),
     (
@@ -131,6 +134,7 @@ routes!(|app: &App, request| [
         operation("posts", "favoritePost", "Add a post to the favorites")
             .returns::<Favorited>("The post is a favorite of the caller. Repeated requests count once.")
             .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound"),
     ),
     (

@@ -14,7 +14,6 @@ use tidemark::{
 const MAX_POSTS: usize = 100;
 
 /// The scope that a caller needs to delete posts of others.
-const MODERATE: &str = "posts:moderate";
 
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
@@ -47,10 +46,10 @@ pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Pr
 
 /// `GET /v1/posts/{post}`.
 pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let viewer = request.viewer()?;
     let id: PostId = request.parameter("post")?;
     let with_profiles = request.wants_profiles()?;
-    let found = app.readers.post(caller, id).await?;
+    let found = app.readers.post(viewer, id).await?;
     let mut details = *found.map_err(|withheld| Problem::withheld(withheld, id))?;
     let (known, degraded) = (std::mem::take(&mut details.cards), details.degraded);
     let post = rendered(details);
@@ -60,10 +59,10 @@ pub(crate) async fn get(app: &App, request: &Request) -> Result<Response, Proble
 
 /// `GET /v1/posts?post=…`.
 pub(crate) async fn get_many(app: &App, request: &Request) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let viewer = request.viewer()?;
     let ids: Vec<PostId> = request.many("post", MAX_POSTS)?;
     let with_profiles = request.wants_profiles()?;
-    let Ok(mut found) = app.readers.posts(caller, &ids).await? else {
+    let Ok(mut found) = app.readers.posts(viewer, &ids).await? else {
         let detail = format!("the texts of these posts have more than {MOST_TEXT} bytes: ask for fewer posts");
         return Err(Problem::new(Kind::TooMuchText, detail));
     };
@@ -123,7 +122,7 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
 pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
     let id: PostId = request.parameter("post")?;
-    match app.publishing.delete(caller, request.has_scope(MODERATE), id).await? {
+    match app.publishing.delete(caller, request.moderates(), id).await? {
         PostChange::Stands(()) => Ok(Response::no_content()),
         PostChange::NotAuthor => Err(Problem::forbidden("only its author may delete a post")),
         PostChange::Unknown => Err(Problem::no_post(id)),
@@ -132,9 +131,9 @@ pub(crate) async fn delete(app: &App, request: &Request) -> Result<Response, Pro
 
 /// `PUT` and `DELETE /v1/posts/{post}/like` and `…/favorite`.
 pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
-    let (caller, given) = (request.caller()?, request.is_put());
+    let (viewer, given) = (request.viewer()?, request.is_put());
     let id: PostId = request.parameter("post")?;
-    let counts = app.publishing.react(caller, id, reaction, given).await?;
+    let counts = app.publishing.react(viewer, id, reaction, given).await?;
     let ReactionCounts { likes, favorites } = counts.map_err(|withheld| Problem::withheld(withheld, id))?;
     Ok(match reaction {
         Reaction::Like => Response::json(200, &Liked { liked: given, likes }),
@@ -144,11 +143,11 @@ pub(crate) async fn react(app: &App, request: &Request, reaction: Reaction) -> R
 
 /// `GET /v1/posts/{post}/likes` and `…/favorites`.
 pub(crate) async fn likers(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let viewer = request.viewer()?;
     let id: PostId = request.parameter("post")?;
     let page = Page::of(request)?;
     let (before, profiles) = (page.below_relation()?, request.wants_profiles()?);
-    let found = app.readers.likers_page(caller, id, reaction, before, page.limit).await?;
+    let found = app.readers.likers_page(viewer, id, reaction, before, page.limit).await?;
     let found = found.map_err(|withheld| Problem::withheld(withheld, id))?;
     let items: Vec<RelationEntry> = found.items.into_iter().map(RelationEntry::from).collect();
     let (profiles, degraded) = app.profiles(profiles, &items, None).await?;
@@ -159,9 +158,9 @@ pub(crate) async fn likers(app: &App, request: &Request, reaction: Reaction) -> 
 
 /// `GET /v1/posts/{post}/delivery`.
 pub(crate) async fn delivery(app: &App, request: &Request) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let viewer = request.viewer()?;
     let id: PostId = request.parameter("post")?;
-    let found = app.publishing.delivery(caller, id).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
+    let found = app.publishing.delivery(viewer, id).await?.map_err(|withheld| Problem::withheld(withheld, id))?;
     let body = Delivery {
         state: found.status.state,
         delivered: found.status.delivered,

@@ -50,7 +50,8 @@ routes!(|app: &App, request| [
             .parameters(["status"])
             .page()
             .parameters(["since", "include", "profiles"])
-            .refuses(Kind::Blocked, "the author blocks the caller"),
+            .refuses(Kind::Blocked, "the author blocks the caller")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower"),
     ),
     (
         "GET /v1/me/likes",

@@ -12,14 +12,14 @@ use tidemark::{
 
 /// Returns one page of an author's posts, newest first.
 pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let viewer = request.viewer()?;
     let author = request.parameter("author")?;
     let page = Page::of(request)?;
     let of_author = |cursor| if let Cursor::Author(seq) = cursor { Some(seq) } else { None };
     let (before, since) = (page.position(of_author)?, page.end(of_author)?);
     let (status, parts) = (request.status()?, crate::parts(request)?);
     let query = AuthorQuery { author, status, before, limit: page.limit, since, parts };
-    let found = app.readers.author_page(caller, query).await?;
+    let found = app.readers.author_page(viewer, query).await?;
     let found = found.map_err(|withheld| Problem::withheld(withheld, format_args!("of {author}")))?;
     let first = before.is_none().then(|| found.items.first().map_or(since.unwrap_or(0), |item| item.post.id.seq));
     let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
@@ -35,11 +35,11 @@ pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, 
 
 /// Returns one page of the posts that the caller likes, or has as favorites, newest reaction first.
 pub(crate) async fn of_reaction(app: &App, request: &Request, reaction: Reaction) -> Result<Response, Problem> {
-    let caller = request.caller()?;
+    let viewer = request.viewer()?;
     let page = Page::of(request)?;
     let before = page.position(|cursor| if let Cursor::Reacted(key) = cursor { Some(key) } else { None })?;
     let parts = crate::parts(request)?;
-    let found = app.readers.reacted_page(caller, reaction, before, page.limit, parts).await?;
+    let found = app.readers.reacted_page(viewer, reaction, before, page.limit, parts).await?;
     let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
     let next = found.next.map(Cursor::Reacted);
     let response =

@@ -1,4 +1,4 @@
-//! [`Following`]: follows and preferences, mutes and blocks, lists.
+//! [`Following`]: follows and preferences, requests to follow private authors, mutes and blocks, lists.
 
 mod lists;
 
@@ -10,7 +10,7 @@ use std::{
 pub use lists::Membership;
 
 use crate::{Stores, ViewSync, newest_first};
-use tidemark_domain::{Edge, Relation, Timestamp, UserId, store::Result};
+use tidemark_domain::{Edge, Relation, RequestSide, Timestamp, UserId, store::Result};
 use tidemark_facts::Followed;
 
 /// Use cases of a follower. Clones share the stores.
@@ -60,7 +60,7 @@ impl Following {
         self.sync.edges(user, edges).await
     }
 
-    /// Follows each of these authors independently, with this preference if there is one. Without one, an edge that
+    /// Follows each of these authors independently, or asks them if they are private, with this preference if there is one. Without one, an edge that
     /// exists keeps its own. Returns one outcome for each element of `authors`, in order; `None` for the caller.
     pub async fn follow(&self, caller: UserId, authors: &[UserId], preference: Option<i8>) -> Result<Vec<Option<Followed>>> {
         let mut seen = HashSet::from([caller]);
@@ -76,7 +76,13 @@ impl Following {
                 Followed::Existing(edge) if changed => preferred.push(edge.clone()),
                 // Includes edges that existed: an earlier request may have ended between its fact and the views.
                 Followed::Created(edge) | Followed::Existing(edge) => follows.push(edge.clone()),
-                Followed::LimitReached | Followed::Blocked | Followed::Erased => {}
+                // No view shows a request.
+                Followed::Requested(_)
+                | Followed::NoRequest
+                | Followed::LimitReached
+                | Followed::RequestLimitReached
+                | Followed::Blocked
+                | Followed::Erased => {}
             }
         }
         self.sync.edges(caller, &follows).await?;
@@ -85,18 +91,21 @@ impl Following {
         Ok(authors.iter().map(|author| outcomes.get(author).cloned()).collect())
     }
 
-    /// Sets the preference of an edge. Returns whether it had another; false if the follow has ended.
+    /// Sets the preference of an edge, or of a request. Returns whether it had another; false if it has ended.
     async fn set_preference(&self, caller: UserId, outcome: &mut Followed, preference: i8) -> Result<bool> {
-        let (Followed::Created(edge) | Followed::Existing(edge)) = outcome else { return Ok(false) };
+        let (Followed::Created(edge) | Followed::Existing(edge) | Followed::Requested(edge)) = outcome else {
+            return Ok(false);
+        };
         if edge.preference == preference {
             return Ok(false);
         }
         let now = self.stores.clock.now();
+        let stands = |edge: &Edge| edge.following || edge.requested.is_some();
         let prefer = |known: Option<&Edge>| {
-            let known = known.filter(|edge| edge.following && edge.preference != preference)?;
+            let known = known.filter(|edge| stands(edge) && edge.preference != preference)?;
             Some(Edge { preference, ..known.changed(now) })
         };
-        let next = self.stores.facts.change_pair(caller, edge.author, &prefer).await?.filter(|edge| edge.following);
+        let next = self.stores.facts.change_pair(caller, edge.author, &prefer).await?.filter(stands);
         let changed = next.is_some();
         *edge = next.unwrap_or_else(|| edge.clone());
         Ok(changed)
@@ -108,7 +117,33 @@ impl Following {
         Ok(edges.map(|edge| (edge.author, edge.preference)).collect())
     }
 
-    /// Ends a follow, if there is one.
+    /// Accepts a request to follow the caller: the follow begins now. The caller's privacy makes no difference.
+    pub async fn accept(&self, caller: UserId, user: UserId) -> Result<Followed> {
+        let outcome = self.stores.facts.accept(caller, user, self.stores.clock.now()).await?;
+        if let Followed::Created(edge) | Followed::Existing(edge) = &outcome {
+            self.sync.edges(user, std::slice::from_ref(edge)).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Rejects a request to follow the caller, if there is one. No view shows it.
+    pub async fn reject(&self, caller: UserId, user: UserId) -> Result<()> {
+        self.stores.facts.end_request(user, caller, self.stores.clock.now()).await.map(drop)
+    }
+
+    /// Returns at most `limit` of the caller's requests of one side below `below`, newest first, and how many there are.
+    pub async fn requests(
+        &self,
+        caller: UserId,
+        side: RequestSide,
+        below: Option<Relation>,
+        limit: usize,
+    ) -> Result<(Vec<Relation>, u64)> {
+        let facts = &self.stores.facts;
+        futures::try_join!(facts.requests(caller, side, below, limit), facts.request_count(caller, side))
+    }
+
+    /// Ends a follow, or withdraws a request, if there is one.
     pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<()> {
         let facts = &self.stores.facts;
         let tombstone = match facts.unfollow(caller, author, self.stores.clock.now()).await? {

@@ -20,7 +20,7 @@ use crate::{
     reader::{Flags, Origin, PairFacts, Readers, Snapshot},
 };
 use tidemark_domain::{
-    IdempotencyKey, PostId, PostState, ReadState, Seen, Seq, Timestamp, UserId, Withheld,
+    IdempotencyKey, PostId, PostState, ReadState, Seen, Seq, Standing, Timestamp, UserId, Viewer, Withheld,
     store::Result,
     visibility::{may_see, may_see_author},
 };
@@ -44,9 +44,9 @@ pub struct MarkedPost {
 /// The posts that a mark of many covers.
 #[derive(Debug, Clone)]
 pub enum MarkForm {
-    /// Deleted and unknown posts, and those of authors who block the user, are left out.
+    /// Deleted and unknown posts, and those that the user may not see, are left out.
     Posts(Vec<PostId>),
-    /// Everything of an author up to this number; nothing of an author who blocks the user.
+    /// Everything of an author up to this number; nothing of an author whose posts the user may not see.
     Through(UserId, Seq),
     /// Everything that existed at this time, of every followed author. `None` stands for now, and for the newest post
     /// that the feed shows, if that is later; so does a time to come.
@@ -94,15 +94,21 @@ impl Marking {
     }
 
     /// Marks one live post read or unread.
-    pub async fn mark_post(&self, user: UserId, post: PostId, read: bool) -> Result<Seen<MarkedPost>> {
-        let ids = [post];
-        let (live, standing) = futures::try_join!(self.readers.live_posts(&ids), self.stores.facts.standing(user, post.author))?;
+    pub async fn mark_post(&self, viewer: impl Into<Viewer>, post: PostId, read: bool) -> Result<Seen<MarkedPost>> {
+        let (viewer, ids, authors) = (viewer.into(), [post], [post.author]);
+        let user = viewer.user;
+        let posts = [(post.author, vec![post.seq])].into();
+        let (live, blocks, mut pairs) = futures::try_join!(
+            self.readers.live_posts(&ids),
+            self.stores.facts.blocks(user, &authors),
+            self.readers.pairs_of_posts(user, &posts)
+        )?;
+        let Some(pair) = pairs.pop() else { return Ok(Err(Withheld::Gone)) };
         let state = if live.is_empty() { PostState::Gone } else { PostState::Live };
-        if let Err(withheld) = may_see(state, standing) {
+        let blocks = blocks.get(&post.author).copied().unwrap_or_default();
+        if let Err(withheld) = may_see(state, Standing::of(blocks, pair.is_kept_out(viewer))) {
             return Ok(Err(withheld));
         }
-        let posts = [(post.author, vec![post.seq])].into();
-        let Some(pair) = self.readers.pairs_of_posts(user, &posts).await?.pop() else { return Ok(Err(Withheld::Gone)) };
         let changed = self.mark(user, pair, &[post.seq], read, (self.stores.random)()).await?;
         let snapshot = self.show(user, std::slice::from_ref(&changed)).await?;
         self.tell(user, &snapshot, Some(post)).await;
@@ -111,7 +117,14 @@ impl Marking {
 
     /// Marks many posts read. With a key, an attempt covers what the first one was about to cover, and changes the read
     /// state of an author only if none before has.
-    pub async fn mark_many(&self, user: UserId, form: MarkForm, key: Option<&IdempotencyKey>) -> Result<Once<MarkedPosts>> {
+    pub async fn mark_many(
+        &self,
+        viewer: impl Into<Viewer>,
+        form: MarkForm,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Once<MarkedPosts>> {
+        let viewer = viewer.into();
+        let user = viewer.user;
         let bound = match &form {
             MarkForm::Posts(_) => Vec::new(),
             // At most up to the latest post: a post that arrives later stays unread.
@@ -134,8 +147,8 @@ impl Marking {
         };
         let limit = attempt.bound.first().copied().unwrap_or_default();
         let marked = match form {
-            MarkForm::Posts(posts) => self.mark_posts(user, &posts, attempt.token).await?,
-            MarkForm::Through(author, _) => self.mark_through(user, author, limit, attempt.token).await?,
+            MarkForm::Posts(posts) => self.mark_posts(viewer, &posts, attempt.token).await?,
+            MarkForm::Through(author, _) => self.mark_through(viewer, author, limit, attempt.token).await?,
             MarkForm::Before(_) => self.mark_before(user, Timestamp::from_ms(limit), attempt.token).await?,
         };
         let answer = self.stores.finish(&attempt, vec![marked.changed, marked.total]).await?;
@@ -150,8 +163,9 @@ impl Marking {
         Ok(self.stores.facts.head_of(author).await?.latest_seq)
     }
 
-    /// Deleted and unknown posts, and those of authors who block the user, are left out.
-    async fn mark_posts(&self, user: UserId, posts: &[PostId], token: u64) -> Result<MarkedPosts> {
+    /// Deleted and unknown posts, and those that the user may not see, are left out.
+    async fn mark_posts(&self, viewer: Viewer, posts: &[PostId], token: u64) -> Result<MarkedPosts> {
+        let user = viewer.user;
         let asked: Vec<PostId> = posts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let live = self.readers.live_posts(&asked).await?;
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
@@ -159,7 +173,7 @@ impl Marking {
             by_author.entry(id.author).or_default().push(id.seq);
         }
         let pairs = self.readers.pairs_of_posts(user, &by_author).await?;
-        let withheld = self.withheld(user, &pairs).await?;
+        let withheld = self.withheld(viewer, &pairs).await?;
         let last = posts.iter().copied().rev().find(|id| live.contains(id) && !withheld.contains(&id.author));
         let change = async |pair: PairFacts| match by_author.get(&pair.author) {
             Some(seqs) if !withheld.contains(&pair.author) => self.mark(user, pair, seqs, true, token).await,
@@ -170,15 +184,21 @@ impl Marking {
     }
 
     /// Returns those of these authors whose posts the user may not see. A block has ended the follow.
-    async fn withheld(&self, user: UserId, pairs: &[PairFacts]) -> Result<BTreeSet<UserId>> {
-        let strangers = pairs.iter().filter(|pair| pair.author != user && pair.live_edge().is_none()).map(|pair| pair.author);
-        let standings = self.stores.facts.standings(user, &strangers.collect::<Vec<_>>()).await?;
-        Ok(standings.into_iter().filter(|(_, standing)| may_see_author(*standing).is_err()).map(|(author, _)| author).collect())
+    async fn withheld(&self, viewer: Viewer, pairs: &[PairFacts]) -> Result<BTreeSet<UserId>> {
+        let is_stranger = |pair: &&PairFacts| pair.author != viewer.user && pair.live_edge().is_none();
+        let strangers: Vec<&PairFacts> = pairs.iter().filter(is_stranger).collect();
+        let authors: Vec<UserId> = strangers.iter().map(|pair| pair.author).collect();
+        let blocks = self.stores.facts.blocks(viewer.user, &authors).await?;
+        let standing =
+            |pair: &PairFacts| Standing::of(blocks.get(&pair.author).copied().unwrap_or_default(), pair.is_kept_out(viewer));
+        let withheld = strangers.into_iter().filter(|pair| may_see_author(standing(pair)).is_err());
+        Ok(withheld.map(|pair| pair.author).collect())
     }
 
-    async fn mark_through(&self, user: UserId, author: UserId, seq: Seq, token: u64) -> Result<MarkedPosts> {
+    async fn mark_through(&self, viewer: Viewer, author: UserId, seq: Seq, token: u64) -> Result<MarkedPosts> {
+        let user = viewer.user;
         let pair = self.readers.pair(user, author).await?;
-        let is_withheld = !self.withheld(user, std::slice::from_ref(&pair)).await?.is_empty();
+        let is_withheld = !self.withheld(viewer, std::slice::from_ref(&pair)).await?.is_empty();
         let last = (!is_withheld).then(|| PostId::new(author, seq.min(pair.head.latest_seq)));
         let changed = self.apply(user, pair, token, None, |flags, reads| {
             // Nothing can be marked. So no mark names an author who has left.

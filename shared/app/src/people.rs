@@ -47,6 +47,20 @@ impl People {
         Ok(set)
     }
 
+    pub async fn is_private(&self, user: UserId) -> Result<bool> {
+        Ok(self.stores.facts.head_of(user).await?.is_private())
+    }
+
+    /// Makes a user private or public. Afterwards no request that begins shows a title to a stranger of a private user:
+    /// the head in Redis says so, or the outage is noted.
+    pub async fn set_privacy(&self, user: UserId, is_private: bool) -> Result<()> {
+        let stores = &self.stores;
+        stores.facts.set_privacy(user, is_private).await?;
+        // Even if the facts had it: an earlier request may have ended before its view.
+        let head = stores.facts.head_of(user).await?;
+        self.outage.or_later(stores.views.replace_head(user, &head).await).await
+    }
+
     /// Updates the view of a user's card from the facts. May be repeated.
     pub async fn sync(&self, user: UserId) -> Result<()> {
         let card = CardVersion::of(self.profile(user).await?);

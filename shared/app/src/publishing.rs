@@ -12,8 +12,9 @@ use crate::{
     outage::Outage,
 };
 use tidemark_domain::{
-    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionCounts, Seen, UserId, Withheld,
-    store::Result, visibility::may_see_author,
+    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionCounts, Seen, UserId, Viewer,
+    store::Result,
+    visibility::{gone, may_see_author},
 };
 use tidemark_facts::{Deleted, Published};
 use tidemark_queue::FanOut;
@@ -105,11 +106,11 @@ impl Publishing {
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.
-    pub async fn delivery(&self, caller: UserId, id: PostId) -> Result<Seen<PostDelivery>> {
+    pub async fn delivery(&self, viewer: impl Into<Viewer>, id: PostId) -> Result<Seen<PostDelivery>> {
         let ids = [id];
         let (mut posts, standing) =
-            futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.standing(caller, id.author))?;
-        let Some(post) = posts.remove(&id) else { return Ok(Err(Withheld::Gone)) };
+            futures::try_join!(self.stores.facts.posts(&ids), self.stores.facts.standing(viewer, id.author))?;
+        let Some(post) = posts.remove(&id) else { return Ok(Err(gone(standing))) };
         if let Err(withheld) = may_see_author(standing) {
             return Ok(Err(withheld));
         }
@@ -125,14 +126,23 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
-    /// who reacted to a post that is deleted now. Returns the post's counts after the change, which they include.
-    pub async fn react(&self, user: UserId, post: PostId, reaction: Reaction, given: bool) -> Result<Seen<ReactionCounts>> {
-        let state = match self.stores.facts.react(user, post, reaction, given, self.stores.clock.now()).await? {
+    /// who reacted to a post that is deleted now; not a stranger to a private author. Returns the post's counts after the
+    /// change, which they include.
+    pub async fn react(
+        &self,
+        viewer: impl Into<Viewer>,
+        post: PostId,
+        reaction: Reaction,
+        given: bool,
+    ) -> Result<Seen<ReactionCounts>> {
+        let viewer = viewer.into();
+        let state = match self.stores.facts.react(viewer, post, reaction, given, self.stores.clock.now()).await? {
             Ok(state) => state,
             Err(withheld) => return Ok(Err(withheld)),
         };
         // The views are updated even if the counts cannot be read.
-        let (counts, shown) = futures::join!(self.stores.facts.reaction_counts(post), self.sync.reaction(user, post, &state));
+        let (counts, shown) =
+            futures::join!(self.stores.facts.reaction_counts(post), self.sync.reaction(viewer.user, post, &state));
         shown?;
         Ok(Ok(counts?.counts))
     }

@@ -41,6 +41,8 @@ pub struct RelationTo {
     pub muted: bool,
     /// The caller blocks the user.
     pub blocked: bool,
+    /// The caller has asked to follow the user.
+    pub requested: bool,
     /// The caller's lists that have the user.
     pub lists: Vec<ListId>,
 }
@@ -165,6 +167,7 @@ impl Relations {
                 status: Status { following: edge.following, followed_by },
                 muted: edge.muted.is_some(),
                 blocked: edge.blocked.is_some(),
+                requested: edge.requested.is_some(),
                 lists: numbers.map(|&number| ListId { user: caller, number }).collect(),
             }
         };

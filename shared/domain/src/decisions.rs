@@ -26,7 +26,7 @@ impl NewFollow {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
         let (base, floor) = (self.base, self.floor);
         let pair = known.cloned().unwrap_or_else(|| Edge::never(user, self.author));
-        Edge { following: true, since, rev, begun: None, base, floor, ..pair }
+        Edge { following: true, since, rev, begun: None, base, floor, requested: None, ..pair }
     }
 }
 
@@ -54,21 +54,46 @@ impl Edge {
             blocked: None,
             lists: BTreeSet::new(),
             preference: 0,
+            requested: None,
         }
     }
 
-    /// Returns the second in which a tombstone expires; `None` for a follow, and for a pair with a mute or a block. The
-    /// revision has the time of the last change, if that was the end of a mute or of a block.
-    pub fn expires_at(&self) -> Option<u64> {
-        let kept = self.following || self.muted.is_some() || self.blocked.is_some();
-        (!kept).then(|| self.since.seconds().max(self.rev.into()) + TOMBSTONE_SECONDS)
+    /// Returns the pair after the user has asked to follow the author.
+    #[must_use]
+    pub fn requesting(&self, now: Timestamp) -> Self {
+        Self { requested: Some(now), ..self.changed(now) }
     }
 
-    /// Returns the pair after the user has blocked or unblocked the author. A block ends the follow.
+    /// Returns the pair without its follow and without its request.
+    #[must_use]
+    pub fn parted(&self, now: Timestamp) -> Self {
+        match self.following {
+            true => self.ended(now),
+            false => Self { requested: None, preference: 0, ..self.changed(now) },
+        }
+    }
+
+    /// Returns whether the pair has a request that may be accepted. A follow or a block ends it.
+    pub fn asks(&self) -> bool {
+        self.requested.is_some() && !self.following && self.blocked.is_none()
+    }
+
+    /// Returns whether the pair has a follow, a mute or a block.
+    pub fn is_kept(&self) -> bool {
+        self.following || self.muted.is_some() || self.blocked.is_some()
+    }
+
+    /// Returns the second in which a tombstone expires; `None` for a follow, and for a pair with a mute, a block or a
+    /// request. The revision has the time of the last change, if that was the end of one of these.
+    pub fn expires_at(&self) -> Option<u64> {
+        let is_needed = self.is_kept() || self.requested.is_some();
+        (!is_needed).then(|| self.since.seconds().max(self.rev.into()) + TOMBSTONE_SECONDS)
+    }
+
+    /// Returns the pair after the user has blocked or unblocked the author. A block ends the follow, or the request.
     #[must_use]
     pub fn with_block(&self, blocked: Option<Timestamp>, now: Timestamp) -> Self {
-        let ended = if self.following { self.ended(now) } else { self.changed(now) };
-        Self { blocked, ..ended }
+        Self { blocked, ..self.parted(now) }
     }
 
     /// Returns the revision with which this follow began. An earlier revision is of another follow.

@@ -39,8 +39,8 @@ pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use live::{CountsDigest, Told, UnreadChange, UnreadNotices};
 pub use model::{
-    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, Modes, NewPost, Post, PostSummary,
-    PostText, ReadState, Relation,
+    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, MOST_REQUESTS, Modes, NewPost, Post,
+    PostSummary, PostText, ReadState, Relation, RequestSide,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use post_times::{MOST_TIMES, PostTimes};
@@ -53,4 +53,4 @@ pub use seq_set::SeqSet;
 pub use store::{Source, Store, StoreError};
 pub use time::Timestamp;
 pub use trail::{Since, Trail};
-pub use visibility::{Blocks, PostState, Seen, Standing, Withheld};
+pub use visibility::{Blocks, PostState, Seen, Standing, Viewer, Withheld};

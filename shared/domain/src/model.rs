@@ -33,8 +33,12 @@ pub struct Edge {
     pub blocked: Option<Timestamp>,
     /// The numbers of the user's lists that have the author; none after the follow. Those of deleted lists may remain.
     pub lists: BTreeSet<u32>,
-    /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow.
+    /// From -10 to 10. It moves the author's posts in the follower's ranked feed, and ends with the follow. A request
+    /// may have the preference of the follow that it asks for.
     pub preference: i8,
+    /// The time since which the user asks to follow the author, who is private or was. `None` if not. A request is no
+    /// follow, and ends when a follow or a block begins.
+    pub requested: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,12 +57,19 @@ pub struct AuthorHead {
     pub archived: u64,
     /// Sequence numbers of archived posts.
     pub archive: SeqSet,
+    /// The number of changes of the author's privacy. Even is public, odd is private.
+    pub privacy: u32,
 }
 
 impl AuthorHead {
     /// Returns the part that views keep. Only the facts need the rest.
     pub fn for_views(&self) -> Self {
         Self { archived: 0, archive: SeqSet::default(), ..self.clone() }
+    }
+
+    /// Returns whether only accepted followers see the author's posts.
+    pub fn is_private(&self) -> bool {
+        !self.privacy.is_multiple_of(2)
     }
 
     /// Returns how many live posts the other fields imply.
@@ -374,6 +385,18 @@ pub struct Relation {
     pub since: Timestamp,
     pub user: UserId,
 }
+
+/// One of the two sides of a request to follow a private author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestSide {
+    /// The author, whom others ask.
+    Received,
+    /// The user who asks.
+    Sent,
+}
+
+/// The most requests of one user that wait for an answer. Each takes an item of the user and one of the author.
+pub const MOST_REQUESTS: u64 = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {

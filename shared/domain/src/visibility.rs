@@ -2,7 +2,7 @@
 //! [`may_see_author`], and every reaction asks [`may_react`].
 //!
 //! Feeds and unread counts need no further question: they have posts of followed authors only, and a block ends the
-//! follow ([`Edge::with_block`](crate::Edge::with_block)).
+//! follow ([`Edge::with_block`](crate::Edge::with_block)). Who follows a private author is accepted.
 
 use crate::{Post, PostSummary, UserId};
 
@@ -16,13 +16,30 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    pub fn standing(self) -> Standing {
-        if self.by_author { Standing::Blocked } else { Standing::Open }
-    }
-
     /// Whether one of the two blocks the other. Then neither is shown to the other among those who reacted to a post.
     pub fn are_apart(self) -> bool {
         self.by_author || self.by_user
+    }
+}
+
+/// A user who asks for posts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Viewer {
+    pub user: UserId,
+    /// Moderators see the posts of private authors.
+    pub moderates: bool,
+}
+
+impl From<UserId> for Viewer {
+    fn from(user: UserId) -> Self {
+        Self { user, moderates: false }
+    }
+}
+
+impl Viewer {
+    /// Returns whether the posts of this author are kept from the viewer while the author is private.
+    pub fn is_stranger_to(self, author: UserId, follows: bool) -> bool {
+        !self.moderates && !follows && self.user != author
     }
 }
 
@@ -33,6 +50,22 @@ pub enum Standing {
     Open,
     /// The author blocks the user.
     Blocked,
+    /// The author is private. The user neither is the author, nor follows them, nor is a moderator.
+    Private,
+    /// The same, and the author blocks the user.
+    BlockedAndPrivate,
+}
+
+impl Standing {
+    /// `is_kept_out`: the author is private, and the user is a [stranger](Viewer::is_stranger_to).
+    pub fn of(blocks: Blocks, is_kept_out: bool) -> Self {
+        match (blocks.by_author, is_kept_out) {
+            (false, false) => Self::Open,
+            (true, false) => Self::Blocked,
+            (false, true) => Self::Private,
+            (true, true) => Self::BlockedAndPrivate,
+        }
+    }
 }
 
 /// What decides about one post for all users.
@@ -50,6 +83,8 @@ pub enum Withheld {
     Gone,
     /// The author blocks the user. For a reaction: one of the two blocks the other.
     Blocked,
+    /// The author is private.
+    Private,
 }
 
 /// What a user sees, if the user may see it.
@@ -58,8 +93,18 @@ pub type Seen<T> = Result<T, Withheld>;
 /// Returns whether a user may see a post. Nobody sees a post that is gone, whatever the standing.
 pub fn may_see(post: PostState, standing: Standing) -> Seen<()> {
     match post {
-        PostState::Gone => Err(Withheld::Gone),
+        PostState::Gone => Err(gone(standing)),
         PostState::Live => may_see_author(standing),
+    }
+}
+
+/// Returns the reason why a user does not see a post that is gone. Of a private author the user does not learn that it
+/// is.
+pub fn gone(standing: Standing) -> Withheld {
+    match standing {
+        Standing::Open | Standing::Blocked => Withheld::Gone,
+        Standing::Private => Withheld::Private,
+        Standing::BlockedAndPrivate => Withheld::Blocked,
     }
 }
 
@@ -67,14 +112,20 @@ pub fn may_see(post: PostState, standing: Standing) -> Seen<()> {
 pub fn may_see_author(standing: Standing) -> Seen<()> {
     match standing {
         Standing::Open => Ok(()),
-        Standing::Blocked => Err(Withheld::Blocked),
+        Standing::Blocked | Standing::BlockedAndPrivate => Err(Withheld::Blocked),
+        Standing::Private => Err(Withheld::Private),
     }
 }
 
-/// Returns whether a user may react to a post. A reaction that stands may always be taken back.
-pub fn may_react(post: PostState, blocks: Blocks) -> Seen<()> {
-    may_see(post, blocks.standing())?;
+/// Returns whether a user may react to a post.
+pub fn may_react(post: PostState, blocks: Blocks, is_kept_out: bool) -> Seen<()> {
+    may_see(post, Standing::of(blocks, is_kept_out))?;
     if blocks.are_apart() { Err(Withheld::Blocked) } else { Ok(()) }
+}
+
+/// Returns whether a user may take back a reaction that stands: from every post but those of private authors.
+pub fn may_take_back(blocks: Blocks, is_kept_out: bool) -> Seen<()> {
+    if is_kept_out { may_see_author(Standing::of(blocks, true)) } else { Ok(()) }
 }
 
 /// Leaves out the posts of a list that a user may not see. `standing` returns the user's standing with an author.
@@ -110,16 +161,38 @@ mod tests {
         for by_author in [false, true] {
             for by_user in [false, true] {
                 let blocks = Blocks { by_author, by_user };
-                let standing = blocks.standing();
+                let standing = Standing::of(blocks, false);
                 assert_eq!(may_see(PostState::Gone, standing), Err(Withheld::Gone));
-                assert_eq!(may_react(PostState::Gone, blocks), Err(Withheld::Gone));
+                assert_eq!(may_react(PostState::Gone, blocks, false), Err(Withheld::Gone));
                 let (blocked, apart) = (Err(Withheld::Blocked), by_author || by_user);
                 assert_eq!(blocks.are_apart(), apart);
                 assert_eq!(may_see_author(standing), if by_author { blocked } else { Ok(()) }, "{blocks:?}");
                 assert_eq!(may_see(PostState::Live, standing), may_see_author(standing));
-                assert_eq!(may_react(PostState::Live, blocks), if apart { blocked } else { Ok(()) }, "{blocks:?}");
+                assert_eq!(may_react(PostState::Live, blocks, false), if apart { blocked } else { Ok(()) }, "{blocks:?}");
+                assert_eq!(may_take_back(blocks, false), Ok(()));
             }
         }
+    }
+
+    #[test]
+    fn a_private_author_hides_whether_a_post_exists_and_a_block_goes_first() {
+        for (by_author, reason) in [(false, Withheld::Private), (true, Withheld::Blocked)] {
+            let blocks = Blocks { by_author, by_user: false };
+            for state in [PostState::Live, PostState::Gone] {
+                assert_eq!(may_see(state, Standing::of(blocks, true)), Err(reason));
+                assert_eq!(may_react(state, blocks, true), Err(reason));
+            }
+            assert_eq!(may_take_back(blocks, true), Err(reason));
+        }
+    }
+
+    #[test]
+    fn an_author_a_follower_and_a_moderator_are_no_strangers() {
+        let [user, author] = [1, 2].map(|id| UserId::new(id).unwrap());
+        let viewer = Viewer::from(user);
+        assert!(viewer.is_stranger_to(author, false));
+        assert!(!viewer.is_stranger_to(author, true) && !viewer.is_stranger_to(user, false));
+        assert!(!Viewer { moderates: true, ..viewer }.is_stranger_to(author, false));
     }
 
     #[test]

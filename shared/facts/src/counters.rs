@@ -9,8 +9,13 @@
 //! requires that its part has no higher fence than the one that was read. While `imports_ended` is below
 //! `imports_begun`, a follow also requires that the head is still the one that it read ([decision
 //! 23](../../../docs/adr/0023-counters-grow-and-are-a-fence.md)).
+//!
+//! `privacy` is another fence of the same kind: an author who becomes private raises it in every part, after the head
+//! says so. A follow that has read the head before is cancelled, and finds a private author ([decision
+//! 44](../../../docs/adr/0044-requests-wait-beside-the-pair.md)).
 
 use aws_sdk_dynamodb::types::ReturnValue;
+use futures::future::try_join_all;
 use tidemark_domain::{UserId, ids::SHARDS};
 use tracing::warn;
 
@@ -35,6 +40,7 @@ pub(crate) struct FollowerShard {
     shard: u16,
     parts: u16,
     imports_begun: u64,
+    privacy: u64,
     /// An import is in progress, or was interrupted.
     pub(crate) importing: bool,
 }
@@ -42,7 +48,7 @@ pub(crate) struct FollowerShard {
 impl FollowerShard {
     /// A shard that is not stored, or was not read.
     pub(crate) fn new(author: UserId, user: UserId) -> Self {
-        Self { author, shard: user.shard(), parts: 1, imports_begun: 0, importing: false }
+        Self { author, shard: user.shard(), parts: 1, imports_begun: 0, privacy: 0, importing: false }
     }
 
     pub(crate) fn key(&self) -> Item {
@@ -56,20 +62,31 @@ impl FollowerShard {
         let exact = |count: Option<Count>, of| count.map_or(Some(0), |Count(count)| count).ok_or_else(|| damaged(of));
         let imports_begun = exact(item.imports_begun, CounterItem::imports_begun)?;
         let importing = exact(item.imports_ended, CounterItem::imports_ended)? < imports_begun;
-        Ok((author, Self { author, shard, parts: item.number_of_parts(), imports_begun, importing }))
+        let privacy = exact(item.privacy, CounterItem::privacy)?;
+        Ok((author, Self { author, shard, parts: item.number_of_parts(), imports_begun, privacy, importing }))
     }
 
     /// Adds to any part of the shard.
-    pub(crate) fn add(&self, facts: &Facts, change: i64) -> Write {
+    pub(crate) fn add(&self, facts: &Facts, change: Changed) -> Write {
         let part = rand::random::<u16>() % self.parts;
         facts.add_to_counter(schema::followers_part(self.author, self.shard, part), change)
     }
 
-    /// The same, on the condition that no import has begun since the shard was read.
-    pub(crate) fn add_behind_fence(&self, facts: &Facts, change: i64) -> Write {
-        let fence = at_most(CounterItem::imports_begun, number(self.imports_begun));
-        self.add(facts, change).when(absent(CounterItem::imports_begun).or(fence))
+    /// The same, on the condition that no import has begun and the author has not become private since the shard was
+    /// read.
+    pub(crate) fn add_behind_fences(&self, facts: &Facts, change: Changed) -> Write {
+        let fences = [(CounterItem::imports_begun, self.imports_begun), (CounterItem::privacy, self.privacy)];
+        fences
+            .into_iter()
+            .fold(self.add(facts, change), |write, (fence, known)| write.when(absent(fence).or(at_most(fence, number(known)))))
     }
+}
+
+/// What a change adds to the two counts of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Changed {
+    pub(crate) follows: i64,
+    pub(crate) requests: i64,
 }
 
 /// Finds the counters to split: those that hold up a change twice in a row. Two changes that meet by chance split
@@ -103,14 +120,14 @@ impl CounterItem {
     }
 
     /// The sum of the counts of these parts; `None` if it is negative or one of them cannot be read.
-    pub fn total(parts: &[Self]) -> Option<u64> {
-        let counts = parts.iter().map(|part| part.count.map_or(Some(0), |Count(count)| count.map(i128::from)));
+    pub fn total(parts: &[Self], of: impl Fn(&Self) -> Option<Count<i64>>) -> Option<u64> {
+        let counts = parts.iter().map(|part| of(part).map_or(Some(0), |Count(count)| count.map(i128::from)));
         u64::try_from(counts.sum::<Option<i128>>()?).ok()
     }
 
     /// The sum; zero if it is negative or cannot be read, so that no response fails until reconcile repairs it.
-    pub(crate) fn total_or_zero(parts: &[Self]) -> u64 {
-        Self::total(parts).unwrap_or_else(|| {
+    pub(crate) fn total_or_zero(parts: &[Self], of: impl Fn(&Self) -> Option<Count<i64>>) -> u64 {
+        Self::total(parts, of).unwrap_or_else(|| {
             let key = parts.first().map(|part| part.counter.as_str());
             warn!(table = "counters", key, "a count is negative or cannot be read");
             0
@@ -140,8 +157,32 @@ impl Facts {
         Ok(shards)
     }
 
-    pub(crate) fn add_to_counter(&self, key: Item, change: i64) -> Write {
-        Write::update(&self.tables.counters, key).add(CounterItem::count, change).add(CounterItem::changes, 1)
+    pub(crate) fn add_to_counter(&self, key: Item, change: Changed) -> Write {
+        let counts = [(CounterItem::count, change.follows), (CounterItem::requests, change.requests)];
+        let counts = counts.into_iter().filter(|(_, change)| *change != 0);
+        let update = Write::update(&self.tables.counters, key).add(CounterItem::changes, 1);
+        counts.fold(update, |update, (count, change)| update.add(count, change))
+    }
+
+    /// Raises the fence of an author who becomes private in every part of the author's counters. Follows that have read
+    /// the head before are cancelled.
+    pub(crate) async fn raise_privacy(&self, author: UserId, privacy: u32) -> Result<()> {
+        const OPERATION: &str = "set_privacy";
+        let raise = |shard, part| {
+            let fence = number(privacy);
+            let raise = Write::update(&self.tables.counters, schema::followers_part(author, shard, part));
+            let is_lower = absent(CounterItem::privacy).or(at_most(CounterItem::privacy, fence.clone()));
+            self.send(OPERATION, raise.set(CounterItem::privacy, fence).when(is_lower))
+        };
+        try_join_all((0..SHARDS).map(async |shard| {
+            raise(shard, 0).await?;
+            let first = self.get_one(OPERATION, &self.tables.counters, schema::followers_counter(author, shard)).await?;
+            let parts = first.map_or(Ok(1), |first| read(first, |first: CounterItem| Ok(first.number_of_parts())))?;
+            // A part that is added from now on is used only by follows that have read this fence.
+            try_join_all((1..parts).map(|part| raise(shard, part))).await.map(drop)
+        }))
+        .await
+        .map(drop)
     }
 
     /// Splits a shard further, unless a transaction holds its first part, or another change has split it.
@@ -177,11 +218,12 @@ mod tests {
     fn only_the_sum_of_the_parts_counts() {
         let counts =
             |counts: &[i64]| -> Vec<CounterItem> { counts.iter().map(|count| part(&[(CounterItem::count, *count)])).collect() };
-        assert_eq!(CounterItem::total(&counts(&[5, -2, 0])), Some(3));
-        assert_eq!(CounterItem::total(&counts(&[5, -6])), None);
-        assert_eq!(CounterItem::total(&counts(&[i64::MAX, i64::MAX])), Some(u64::MAX - 1));
-        assert_eq!(CounterItem::total(&[part(&[]), part(&[])]), Some(0));
-        assert_eq!((CounterItem::total(&[]), CounterItem::total_or_zero(&counts(&[5, -6]))), (Some(0), 0));
+        let total = |parts: &[CounterItem]| CounterItem::total(parts, |part| part.count);
+        assert_eq!(total(&counts(&[5, -2, 0])), Some(3));
+        assert_eq!(total(&counts(&[5, -6])), None);
+        assert_eq!(total(&counts(&[i64::MAX, i64::MAX])), Some(u64::MAX - 1));
+        assert_eq!(total(&[part(&[]), part(&[])]), Some(0));
+        assert_eq!((total(&[]), CounterItem::total_or_zero(&counts(&[5, -6]), |part| part.count)), (Some(0), 0));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Follow edges and their counts. A transaction writes both directions of an edge and both counters.
+//! Follow edges, requests to follow private authors, and their counts. A transaction writes both directions of an edge or
+//! of a request, and both counters.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,14 +9,14 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
 use tidemark_domain::{
-    AuthorHead, Edge, NewFollow, Relation, Timestamp, UserId,
+    AuthorHead, Edge, MOST_REQUESTS, NewFollow, Relation, RequestSide, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
 };
 use tracing::debug;
 
 use super::{
     Facts, Result, attempts,
-    counters::{FollowerShard, HeldUp},
+    counters::{Changed, FollowerShard, HeldUp},
     distinct,
     heads::read_head_of,
     item::{Attribute, Item, Stored, number, string},
@@ -30,8 +31,14 @@ pub enum Followed {
     Created(Edge),
     /// The edge existed before.
     Existing(Edge),
+    /// The author is private. The user has asked to follow them, now or before.
+    Requested(Edge),
+    /// There is no request that could be accepted.
+    NoRequest,
     /// The user follows the maximum number of authors.
     LimitReached,
+    /// [`MOST_REQUESTS`] requests of the user wait for an answer.
+    RequestLimitReached,
     /// One of the two blocks the other.
     Blocked,
     /// The author has left.
@@ -44,8 +51,11 @@ pub type ChangeOfPair<'a> = &'a (dyn Fn(Option<&Edge>) -> Option<Edge> + Sync);
 /// The origin of a follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The follower makes it now. It is later than any earlier state of the pair.
+    /// The follower makes it now. It is later than any earlier state of the pair. If the author is private, it becomes a
+    /// request.
     Made,
+    /// The author accepts the follower's request now.
+    Accepted,
     /// The follow began elsewhere and earlier. Neither user may have asked to leave when it is written.
     Imported,
     /// The same, of a follow that was ended elsewhere by mistake, at `ended_at` or before. It replaces that tombstone,
@@ -53,18 +63,25 @@ pub enum Kind {
     Restored { ended_at: Timestamp },
 }
 
-/// Edges in one transaction of at most 100 items: each takes up to five, and the follower's counter one more.
-const EDGES_PER_TRANSACTION: usize = 19;
+impl Kind {
+    fn begins_now(self) -> bool {
+        matches!(self, Self::Made | Self::Accepted)
+    }
+}
 
-/// The index of the first edge's check for a block in the transaction of a follow.
+/// Edges in one transaction of at most 100 items: each takes up to seven, and the follower two more.
+const EDGES_PER_TRANSACTION: usize = 14;
+
+/// The index of the first edge's check for a block in the transaction of a follow, and of a request.
 const BLOCK_CHECK: usize = 1;
 
-/// The indexes of the checks that neither user has left, in the transaction of one imported follow.
+/// The indexes of the checks that neither user has left, in the transaction of one imported follow, and of a request.
 const ERASURE_CHECKS: [usize; 2] = [5, 6];
 
-/// The indexes of the first author's counter and of the edge in the transaction of a follow, and of an unfollow.
+/// The indexes of the first author's counter and of the edge in the transaction of a follow or of a request, and in that
+/// of their end.
 const FOLLOWED: [usize; 2] = [4, 2];
-const UNFOLLOWED: [usize; 2] = [3, 0];
+const PARTED: [usize; 2] = [2, 0];
 
 struct Making {
     user: UserId,
@@ -85,11 +102,14 @@ impl Making {
     fn settle_by(&mut self, follow: &NewFollow, stored: &Edge) -> bool {
         // A tombstone prevails over an imported follow that is not later.
         let prevails = match self.kind {
-            Kind::Made => false,
+            Kind::Made | Kind::Accepted => false,
             Kind::Imported => stored.since >= follow.since,
             Kind::Restored { ended_at } => stored.since > ended_at,
         };
-        if stored.blocked.is_some() {
+        let is_unasked = self.kind == Kind::Accepted && !stored.following && stored.requested.is_none();
+        if is_unasked {
+            self.outcomes.insert(stored.author, Followed::NoRequest);
+        } else if stored.blocked.is_some() {
             self.outcomes.insert(stored.author, Followed::Blocked);
         } else if stored.following || prevails {
             let own = if self.tried.contains(stored) { Followed::Created } else { Followed::Existing };
@@ -117,16 +137,40 @@ impl Facts {
         Ok(self.kept("following", user).await?.into_iter().filter(|edge| edge.following).collect())
     }
 
-    /// Creates edges to distinct authors, each with both directions and counts in one transaction. Reads the authors'
-    /// heads for base and floor. Returns one outcome for each author, in order.
+    /// Creates edges to distinct authors, each with both directions and counts in one transaction, or a request if an
+    /// author is private. Reads the authors' heads for base and floor. Returns one outcome for each author, in order.
     pub async fn follow(&self, user: UserId, authors: &[UserId], now: Timestamp) -> Result<Vec<Followed>> {
         let follows = authors.iter().map(|&author| NewFollow::from_now(author, &AuthorHead::default(), now));
         self.make_follows(user, follows.collect(), now, Kind::Made).await
     }
 
-    /// Ends a follow. Returns the tombstone, or `None` if there was no follow.
+    /// Makes the request of a user the follow that it asks for.
+    pub async fn accept(&self, author: UserId, user: UserId, now: Timestamp) -> Result<Followed> {
+        let follow = NewFollow::from_now(author, &AuthorHead::default(), now);
+        let outcome = self.make_follows(user, vec![follow], now, Kind::Accepted).await?.pop();
+        Ok(outcome.unwrap_or(Followed::NoRequest))
+    }
+
+    /// Ends a follow, or the request for one. Returns the tombstone, or `None` if there was neither.
     pub async fn unfollow(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>> {
-        self.end_follow(user, author, |edge| Some(edge.ended(now))).await
+        self.part(user, author, |edge| Some(edge.parted(now))).await
+    }
+
+    /// Ends a request. Returns the tombstone, or `None` if there was none. A follow stays as it is.
+    pub async fn end_request(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>> {
+        self.part(user, author, |edge| edge.requested.map(|_| edge.parted(now))).await
+    }
+
+    /// Returns the exact number of requests that the pages of this side list.
+    pub async fn request_count(&self, user: UserId, side: RequestSide) -> Result<u64> {
+        let requests = |parts: &[CounterItem]| CounterItem::total_or_zero(parts, |part| part.requests);
+        match side {
+            RequestSide::Received => Ok(self.follower_parts(user).await?.iter().map(|parts| requests(parts)).sum()),
+            RequestSide::Sent => {
+                let own = self.get_one("requests", &self.tables.counters, schema::followings_counter(user)).await?;
+                Ok(requests(own.map(|item| read(item, Ok)).transpose()?.as_slice()))
+            }
+        }
     }
 
     /// Returns the edges and tombstones of the authors whom the user mutes or blocks.
@@ -150,8 +194,8 @@ impl Facts {
         }
     }
 
-    /// Blocks or unblocks a user. A block also ends the follows in both directions, in the same transaction. Returns
-    /// the pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
+    /// Blocks or unblocks a user. A block also ends follows and requests in both directions, in the same transaction.
+    /// Returns the pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
     pub async fn set_blocked(&self, user: UserId, other: UserId, blocked: bool, now: Timestamp) -> Result<[Option<Edge>; 2]> {
         let mut attempts = attempts("set_blocked");
         loop {
@@ -172,16 +216,17 @@ impl Facts {
             attempts.outcome()?;
             let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(blocked.then_some(now), now);
             let mut writes = vec![self.put_edge(&next, own_rev)];
-            if own.as_ref().is_some_and(|edge| edge.following && blocked) {
-                writes.extend(self.uncount(&next, &FollowerShard::new(other, user)));
+            if let Some(own) = own.as_ref().filter(|_| blocked) {
+                writes.extend(self.uncount(own, &FollowerShard::new(other, user)));
             }
-            let ended = reverse.as_ref().filter(|edge| edge.following && blocked).map(|edge| edge.ended(now));
+            let stands = |edge: &&Edge| blocked && (edge.following || edge.requested.is_some());
+            let ended = reverse.as_ref().filter(stands).map(|edge| (edge, edge.parted(now)));
             match &ended {
-                Some(ended) => {
+                Some((before, ended)) => {
                     writes.push(self.put_edge(ended, rev));
-                    writes.extend(self.uncount(ended, &FollowerShard::new(user, other)));
+                    writes.extend(self.uncount(before, &FollowerShard::new(user, other)));
                 }
-                // A follow that began since then would stay beside the block.
+                // A follow or request that began since then would stay beside the block.
                 None if blocked => {
                     let check = Write::check(&self.tables.following, schema::edge(other, user));
                     writes.push(check.when(still(EdgeItem::rev, rev.map(number))));
@@ -190,14 +235,14 @@ impl Facts {
             }
             writes.extend(self.flags(user, other, blocked));
             if attempts.done(self.transact("set_blocked", writes).await) {
-                return Ok([Some(next), ended.or(reverse)]);
+                return Ok([Some(next), ended.map(|(_, ended)| ended).or(reverse)]);
             }
         }
     }
 
     /// Returns the exact number of followers in each shard.
     pub async fn follower_counts(&self, author: UserId) -> Result<[u64; 16]> {
-        Ok(self.follower_parts(author).await?.map(|parts| CounterItem::total_or_zero(&parts)))
+        Ok(self.follower_parts(author).await?.map(|parts| CounterItem::total_or_zero(&parts, |part| part.count)))
     }
 
     /// Returns those of these pairs (follower, followee) that follow. One round trip reads a hundred pairs.
@@ -262,24 +307,32 @@ impl Facts {
             let own = vec![schema::followings_counter(user)];
             let (known, shards, own) = self.edges_and_shards("follow", user, &authors, own).await?;
             let followings = followings(own.into_iter().next())?;
-            missing.retain(|follow| known.get(&follow.author).is_none_or(|stored| !making.settle_by(follow, stored)));
+            missing.retain(|follow| match known.get(&follow.author) {
+                Some(stored) => !making.settle_by(follow, stored),
+                None if kind == Kind::Accepted => making.outcomes.insert(follow.author, Followed::NoRequest).is_some(),
+                None => true,
+            });
             if missing.is_empty() {
                 break;
             }
             making.attempts.outcome()?;
             let room = usize::try_from(self.limits.following.saturating_sub(followings)).unwrap_or(usize::MAX);
-            if room == 0 {
-                break;
-            }
-            if kind == Kind::Made {
-                let erased = self.begin_at_heads(&mut missing, now).await?;
-                making.outcomes.extend(erased.into_iter().map(|author| (author, Followed::Erased)));
-                if missing.is_empty() {
-                    break;
+            let mut are_asked = true;
+            if kind.begins_now() {
+                let private = self.begin_at_heads(&mut making, &mut missing, now).await?;
+                if kind == Kind::Made {
+                    let (asked, others) = missing.into_iter().partition(|follow| private.contains(&follow.author));
+                    missing = others;
+                    are_asked = self.ask(&mut making, asked, &known, &shards, now).await;
                 }
             }
+            // Requests have a limit of their own.
             missing.truncate(room);
-            self.write_missing(&mut making, &missing, &known, &shards, now).await;
+            if !missing.is_empty() && are_asked {
+                self.write_missing(&mut making, &missing, &known, &shards, now).await;
+            } else if are_asked {
+                break;
+            }
         }
         let outcome = |follow: &NewFollow| making.outcomes.get(&follow.author).cloned().unwrap_or(Followed::LimitReached);
         Ok(follows.iter().map(outcome).collect())
@@ -312,7 +365,7 @@ impl Facts {
                     making.settle(chunk[0].author, Followed::Blocked);
                     continue;
                 }
-                if making.kind != Kind::Made && ERASURE_CHECKS.into_iter().any(failed) {
+                if !making.kind.begins_now() && ERASURE_CHECKS.into_iter().any(failed) {
                     making.settle(chunk[0].author, Followed::Erased);
                     continue;
                 }
@@ -338,23 +391,63 @@ impl Facts {
         }
     }
 
-    /// Makes follows begin at their authors' heads. Removes those of authors who have left, and returns these authors.
-    async fn begin_at_heads(&self, follows: &mut Vec<NewFollow>, now: Timestamp) -> Result<Vec<UserId>> {
+    /// Asks these authors, who are private. Ends at one whose outcome is not known, and returns false; the next attempt
+    /// reads again.
+    async fn ask(
+        &self,
+        making: &mut Making,
+        asked: Vec<NewFollow>,
+        known: &HashMap<UserId, Edge>,
+        shards: &HashMap<UserId, FollowerShard>,
+        now: Timestamp,
+    ) -> bool {
+        for NewFollow { author, .. } in asked {
+            let (pair, shard) = (known.get(&author), &shards[&author]);
+            if let Some(edge) = pair.filter(|edge| edge.requested.is_some()) {
+                making.settle(author, Followed::Requested(edge.clone()));
+                continue;
+            }
+            let edge = pair.cloned().unwrap_or_else(|| Edge::never(making.user, author)).requesting(now);
+            let written = self.write_request(&edge, pair.map(|edge| edge.rev), shard).await;
+            if let Ok(Err(cancelled)) = &written {
+                let failed = |write| matches!(cancelled, Cancelled::Conditions(failed) if failed.contains(&write));
+                let refused = match () {
+                    () if failed(BLOCK_CHECK) => Some(Followed::Blocked),
+                    () if ERASURE_CHECKS.into_iter().any(failed) => Some(Followed::Erased),
+                    // If an earlier attempt has counted the request, the pair has changed too.
+                    () if failed(0) && !failed(FOLLOWED[1]) => Some(Followed::RequestLimitReached),
+                    () => None,
+                };
+                if let Some(refused) = refused {
+                    making.settle(author, refused);
+                    continue;
+                }
+                making.held_up.note(self, shard, cancelled, FOLLOWED).await;
+            }
+            if !making.attempts.done(written) {
+                return false;
+            }
+            making.settle(author, Followed::Requested(edge));
+        }
+        true
+    }
+
+    /// Makes follows begin at their authors' heads. Settles and removes those of authors who have left. Returns the
+    /// authors who are private. The counters of the authors were read before.
+    async fn begin_at_heads(&self, making: &mut Making, follows: &mut Vec<NewFollow>, now: Timestamp) -> Result<HashSet<UserId>> {
         let authors: Vec<UserId> = follows.iter().map(|follow| follow.author).collect();
         let keys = distinct(&authors).into_iter().map(schema::head).collect();
         let heads = self.get("heads", &self.tables.posts, keys).await?;
         let erased = heads.iter().filter(|head| HeadItem::erased.of(head).is_some()).map(|head| HeadItem::author.user(head));
         let erased: Vec<UserId> = erased.collect::<Result<_, _>>()?;
         follows.retain(|follow| !erased.contains(&follow.author));
-        if follows.is_empty() {
-            return Ok(erased);
-        }
+        making.outcomes.extend(erased.into_iter().map(|author| (author, Followed::Erased)));
         let heads: HashMap<UserId, AuthorHead> = heads.into_iter().map(read_head_of).collect::<Result<_, _>>()?;
         for follow in follows {
             let head = heads.get(&follow.author).cloned().unwrap_or_default();
             *follow = NewFollow::from_now(follow.author, &head, now);
         }
-        Ok(erased)
+        Ok(heads.into_iter().filter(|(_, head)| head.is_private()).map(|(author, _)| author).collect())
     }
 
     /// Returns the two flags of each block (user, other): the other user may not react to the user, and the reverse.
@@ -406,8 +499,30 @@ impl Facts {
         Ok((by(|edge| edge.author, edges)?, shards, others))
     }
 
-    /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that is made now,
-    /// no import of the author's posts may have begun since the shard was read. During an import, `base` must still be
+    /// Writes a request, on the condition that its pair has not changed and that neither user has left.
+    async fn write_request(&self, edge: &Edge, known: Option<u32>, shard: &FollowerShard) -> Result<Result<(), Cancelled>> {
+        let &Edge { user, author, requested, .. } = edge;
+        let one = Changed { requests: 1, ..Changed::default() };
+        let room = absent(CounterItem::requests).or(at_most(CounterItem::requests, number(MOST_REQUESTS - 1)));
+        let blocks = Write::check(&self.tables.reactions, schema::reaction(user, author));
+        let entries = schema::request_items(user, author, requested.unwrap_or_default());
+        let [by_author, by_user] = entries.map(|entry| Write::put(&self.tables.followers, entry));
+        let writes = vec![
+            self.add_to_counter(schema::followings_counter(user), one).when(room),
+            blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)),
+            self.put_edge(edge, known),
+            by_author,
+            shard.add(self, one),
+            self.still_here(author, user.shard()),
+            self.still_here(user, user.shard()),
+            by_user,
+        ];
+        self.transact("request", writes).await
+    }
+
+    /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that begins now,
+    /// neither an import of the author's posts may have begun since the shard was read, nor may the author have become
+    /// private. During an import, `base` must still be
     /// the author's latest post. An import may take long after it has read that both users are here, so its
     /// transaction checks that neither has asked to leave since.
     async fn write_follows(
@@ -421,7 +536,10 @@ impl Facts {
         let added = edges.len() as u64;
         let Some(most) = self.limits.following.checked_sub(added) else { return Ok(Err(Cancelled::Conditions(vec![0]))) };
         let room = absent(CounterItem::count).or(at_most(CounterItem::count, number(most)));
-        let mut writes = vec![self.add_to_counter(schema::followings_counter(user), added as i64).when(room)];
+        let asked = |author: &UserId| known.get(author).is_some_and(|edge| edge.requested.is_some());
+        let accepted: Vec<UserId> = edges.iter().map(|edge| edge.author).filter(asked).collect();
+        let change = Changed { follows: added as i64, requests: -(accepted.len() as i64) };
+        let mut writes = vec![self.add_to_counter(schema::followings_counter(user), change).when(room)];
         for edge in edges {
             let shard = shards[&edge.author];
             // The item lies in one of sixteen partitions of the author, so a hot author's follows do not share one.
@@ -429,13 +547,14 @@ impl Facts {
             writes.push(blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)));
             writes.push(self.put_edge(edge, known.get(&edge.author).map(|edge| edge.rev)));
             writes.push(Write::put(&self.tables.followers, schema::follower_item(user, edge.author, edge.since)));
+            let change = Changed { follows: 1, requests: -i64::from(accepted.contains(&edge.author)) };
             match kind {
                 Kind::Imported | Kind::Restored { .. } => {
-                    writes.push(shard.add(self, 1));
+                    writes.push(shard.add(self, change));
                     writes.push(self.still_here(edge.author, user.shard()));
                 }
-                Kind::Made => {
-                    writes.push(shard.add_behind_fence(self, 1));
+                Kind::Made | Kind::Accepted => {
+                    writes.push(shard.add_behind_fences(self, change));
                     if shard.importing {
                         let head = Write::check(&self.tables.posts, schema::head(edge.author));
                         writes.push(head.when(still_number(HeadItem::latest_seq, edge.base)));
@@ -443,14 +562,20 @@ impl Facts {
                 }
             }
         }
-        if kind != Kind::Made {
+        if !kind.begins_now() {
             writes.push(self.still_here(user, user.shard()));
         }
+        writes.extend(accepted.into_iter().flat_map(|author| self.unlist_request(user, author)));
         self.transact("follow", writes).await
     }
 
     /// Ends a follow, if `end` returns its tombstone. Returns the tombstone that was written.
     pub async fn end_follow(&self, user: UserId, author: UserId, end: impl Fn(&Edge) -> Option<Edge>) -> Result<Option<Edge>> {
+        self.part(user, author, |edge| end(edge).filter(|_| edge.following)).await
+    }
+
+    /// Ends a follow or a request, if `end` returns what is left of the pair. Returns what was written.
+    async fn part(&self, user: UserId, author: UserId, end: impl Fn(&Edge) -> Option<Edge>) -> Result<Option<Edge>> {
         let mut tried: Option<Edge> = None;
         let (mut attempts, mut held_up) = (attempts("unfollow"), HeldUp::default());
         loop {
@@ -461,14 +586,14 @@ impl Facts {
                 return Ok(tried);
             }
             attempts.outcome()?;
-            let Some(known) = known.filter(|edge| edge.following) else { return Ok(None) };
+            let Some(known) = known.filter(|edge| edge.following || edge.requested.is_some()) else { return Ok(None) };
             let Some(tombstone) = end(&known) else { return Ok(None) };
             let shard = shards[&author];
             let mut writes = vec![self.put_edge(&tombstone, Some(known.rev))];
-            writes.extend(self.uncount(&tombstone, &shard));
+            writes.extend(self.uncount(&known, &shard));
             let written = self.transact("unfollow", writes).await;
             if let Ok(Err(cancelled)) = &written {
-                held_up.note(self, &shard, cancelled, UNFOLLOWED).await;
+                held_up.note(self, &shard, cancelled, PARTED).await;
             }
             if attempts.done(written) {
                 return Ok(Some(tombstone));
@@ -477,13 +602,23 @@ impl Facts {
         }
     }
 
-    /// Removes an ended follow from the list of followers and from both counters.
-    fn uncount(&self, &Edge { user, author, .. }: &Edge, shard: &FollowerShard) -> [Write; 3] {
-        [
-            Write::delete(&self.tables.followers, schema::follower(author, user)),
-            self.add_to_counter(schema::followings_counter(user), -1),
-            shard.add(self, -1),
-        ]
+    /// Takes the follow or the request of a pair, if it has one, out of both counters and its lists.
+    fn uncount(&self, before: &Edge, shard: &FollowerShard) -> Vec<Write> {
+        let &Edge { user, author, following, requested, .. } = before;
+        let (change, unlisted) = match (following, requested) {
+            (true, _) => {
+                let listed = Write::delete(&self.tables.followers, schema::follower(author, user));
+                (Changed { follows: -1, requests: 0 }, vec![listed])
+            }
+            (false, Some(_)) => (Changed { follows: 0, requests: -1 }, self.unlist_request(user, author).to_vec()),
+            (false, None) => return Vec::new(),
+        };
+        let counted = vec![self.add_to_counter(schema::followings_counter(user), change), shard.add(self, change)];
+        [counted, unlisted].concat()
+    }
+
+    pub(crate) fn unlist_request(&self, user: UserId, author: UserId) -> [Write; 2] {
+        schema::requests(user, author).map(|entry| Write::delete(&self.tables.followers, entry))
     }
 
     /// Puts an edge on the condition that its stored revision is still `known`. `None` requires that no item exists.
@@ -510,13 +645,26 @@ pub fn read_edge(item: Item) -> Result<Edge> {
     read(
         item,
         |EdgeItem {
-             user, author, following, since, rev, begun, base, floor, muted_at, blocked_at, lists, preference, ..
+             user,
+             author,
+             following,
+             since,
+             rev,
+             begun,
+             base,
+             floor,
+             muted_at,
+             blocked_at,
+             lists,
+             preference,
+             requested_at,
+             ..
          }| {
             let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
-            let (following, [muted, blocked]) =
-                (following.unwrap_or(false), [muted_at, blocked_at].map(|since| since.map(Timestamp::from_ms)));
+            let [muted, blocked, requested] = [muted_at, blocked_at, requested_at].map(|since| since.map(Timestamp::from_ms));
+            let following = following.unwrap_or(false);
             let (lists, preference) = (lists.unwrap_or_default().into_iter().collect(), preference.unwrap_or(0));
-            Ok(Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, lists, preference })
+            Ok(Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, lists, preference, requested })
         },
     )
 }
@@ -529,5 +677,5 @@ fn by(of: impl Fn(&Edge) -> UserId, items: Vec<Item>) -> Result<HashMap<UserId, 
 /// The number of followed authors in a user's counter.
 fn followings(counter: Option<Item>) -> Result<u64> {
     let counter = counter.map(|item| read(item, Ok::<CounterItem, _>)).transpose()?;
-    Ok(CounterItem::total_or_zero(counter.as_slice()))
+    Ok(CounterItem::total_or_zero(counter.as_slice(), |counter| counter.count))
 }

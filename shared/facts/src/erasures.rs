@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use futures::{FutureExt, StreamExt, TryStreamExt, future::try_join_all, stream};
-use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{Erasure, Platform, PostId, Reaction, ReactionState, Removed, RequestSide, Timestamp, UserId, ids::SHARDS};
 
 use super::{
     Facts, Result, attempts, distinct,
@@ -142,13 +142,21 @@ impl Facts {
     }
 
     /// Returns at most `limit` users whom the user's pairs name, tombstones included, or who have a pair that names the
-    /// user, tombstones excluded.
+    /// user, tombstones excluded: a follow, a request, a mute or a block.
     pub async fn related_users(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
         let own = queried("related", self.query_user(&self.tables.following, user), limit);
         let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
         let naming = queried("related", naming.index_name(schema::NAMED), limit);
-        let (followers, own, naming) = futures::try_join!(self.followers_by_time(user, None, limit), own, naming)?;
-        let mut found: BTreeSet<UserId> = followers.into_iter().map(|relation| relation.user).collect();
+        let (followers, received, sent, own, naming) = futures::try_join!(
+            self.followers_by_time(user, None, limit),
+            self.requests(user, RequestSide::Received, None, limit),
+            // A damaged table may list a request that the pair does not have.
+            self.requests(user, RequestSide::Sent, None, limit),
+            own,
+            naming
+        )?;
+        let relations = followers.into_iter().chain(received).chain(sent);
+        let mut found: BTreeSet<UserId> = relations.map(|relation| relation.user).collect();
         let ids = |items: Vec<Item>, attribute: Attribute| -> Result<Vec<UserId>> {
             items.iter().map(|item| attribute.user(item)).collect()
         };
@@ -161,11 +169,12 @@ impl Facts {
     pub async fn remove_pair(&self, user: UserId, other: UserId) -> Result<()> {
         for (one, other) in [(user, other), (other, user)] {
             let edge = Write::delete(&self.tables.following, schema::edge(one, other));
-            // A follow that began since then is ended by a later run.
+            // A follow or request that began since then is ended by a later run.
             let ended = absent(EdgeItem::following).or(is(EdgeItem::following, flag(false)));
-            // A damaged table may list a follower without an edge.
+            let edge = edge.when(ended).when(absent(EdgeItem::requested_at));
+            // A damaged table may list a follower without an edge, or a request.
             let listed = Write::delete(&self.tables.followers, schema::follower(other, one));
-            self.send_all("remove_pair", vec![edge.when(ended), listed]).await?;
+            self.send_all("remove_pair", [vec![edge, listed], self.unlist_request(one, other).to_vec()].concat()).await?;
             self.remove_reads(one, other).await?;
             self.remove_empty_reactions(one, other).await?;
         }

@@ -1,7 +1,7 @@
-//! An author's followers by time, merged from 16 shards.
+//! An author's followers, and requests to follow, by time, merged from the partitions that have them.
 
 use futures::FutureExt;
-use tidemark_domain::{Relation, UserId};
+use tidemark_domain::{Relation, RequestSide, UserId, ids::SHARDS};
 
 use super::{
     Facts, Result,
@@ -15,27 +15,52 @@ use super::{
 impl Facts {
     /// Followers below `before`, newest first. The reads are consistent, because `by-time` is a local index.
     pub(crate) async fn by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
-        let load = |shard, before: Option<Relation>, limit| {
+        let shards = (0..SHARDS).map(|shard| schema::follower_shard(author, shard)).collect();
+        self.entries_by_time("followers_by_time", shards, before, limit).await
+    }
+
+    /// Returns at most `limit` requests of one side of `user` below `before`, newest first: each with the other user.
+    pub async fn requests(
+        &self,
+        user: UserId,
+        side: RequestSide,
+        before: Option<Relation>,
+        limit: usize,
+    ) -> Result<Vec<Relation>> {
+        let partitions = match side {
+            RequestSide::Received => (0..SHARDS).map(|shard| schema::request_shard(user, shard)).collect(),
+            RequestSide::Sent => vec![schema::sent_requests(user)],
+        };
+        self.entries_by_time("requests", partitions, before, limit).await
+    }
+
+    async fn entries_by_time(
+        &self,
+        operation: &'static str,
+        partitions: Vec<String>,
+        before: Option<Relation>,
+        limit: usize,
+    ) -> Result<Vec<Relation>> {
+        let load = |partition: &str, before: Option<Relation>, limit| {
             let end = before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
-            let partition = is(FollowerItem::shard, string(schema::follower_shard(author, shard)));
             let query = self
-                .query(&self.tables.followers, [partition, below(FollowerItem::since, string(end))])
+                .query(&self.tables.followers, [is(FollowerItem::shard, string(partition)), below(FollowerItem::since, string(end))])
                 .index_name(schema::BY_TIME)
                 .consistent_read(true)
                 .scan_index_forward(false)
                 .limit(limit);
-            async {
-                let response = query.send().await.map_err(|error| unavailable("followers_by_time", error))?;
-                let entries = response.items().iter().map(read_follower).collect::<Result<_>>()?;
-                Ok(Part { entries, is_last: response.last_evaluated_key().is_none() })
+            async move {
+                let response = query.send().await.map_err(|error| unavailable(operation, error))?;
+                let entries = response.items().iter().map(|item| read_follower(item).map(|entry| (entry, entry)));
+                Ok(Part { entries: entries.collect::<Result<_>>()?, is_last: response.last_evaluated_key().is_none() })
             }
             .boxed()
         };
-        merged(before, limit, load).await
+        merged(partitions, before, limit, load).await
     }
 }
 
-/// An entry of a followee's list.
+/// An entry of a list of followers or of requests.
 pub fn read_follower(item: &Item) -> Result<Relation> {
     FollowerItem::since.parsed(item, schema::relation_of)
 }

@@ -1,13 +1,13 @@
-//! Heads of authors: how they are read and written.
+//! Heads of authors: how they are read and written, and an author's privacy.
 
 use tidemark_domain::{AuthorHead, Modes, Timestamp, UserId};
 
 use super::{
-    Result,
+    Facts, Result, attempts,
     item::{Count, Item, number},
     read,
-    schema::HeadItem,
-    write::Write,
+    schema::{self, HeadItem},
+    write::{Write, present, still_number},
 };
 
 /// Sets the latest post and the modes of a head.
@@ -29,8 +29,40 @@ impl From<HeadItem> for AuthorHead {
             archive: head.archived_seqs.unwrap_or_default().0,
             deleted: head.deleted.unwrap_or_default().0,
             archived,
+            privacy: head.privacy.unwrap_or(0),
             modes: Modes { changes: head.mode_changes.unwrap_or(0), pulled: head.pulled.unwrap_or(0) },
         }
+    }
+}
+
+impl Facts {
+    /// Makes an author private or public. May be repeated. Afterwards no follow begins that has read a public head.
+    ///
+    /// The head is the fact. The fence in the author's counters follows it, also if an earlier attempt has changed the
+    /// head.
+    pub async fn set_privacy(&self, author: UserId, is_private: bool) -> Result<()> {
+        let mut attempts = attempts("set_privacy");
+        let privacy = loop {
+            attempts.next().await?;
+            let head = self.head_of(author).await?;
+            if head.is_private() == is_private {
+                break head.privacy;
+            }
+            // A head without posts is like none.
+            let update = Write::update(&self.tables.posts, schema::head(author))
+                .set(HeadItem::privacy, number(head.privacy + 1))
+                .set_if_absent(HeadItem::latest_seq, number(0_u64))
+                .set_if_absent(HeadItem::latest_at, number(0_u64));
+            // If the response of this write was lost, the next attempt finds it.
+            self.send("set_privacy", update.when(still_number(HeadItem::privacy, head.privacy))).await?;
+        };
+        if is_private { self.raise_privacy(author, privacy).await } else { Ok(()) }
+    }
+
+    /// Removes the privacy of an author who has left and has no posts.
+    pub async fn forget_privacy(&self, author: UserId) -> Result<()> {
+        let update = Write::update(&self.tables.posts, schema::head(author)).remove([HeadItem::privacy]);
+        self.send("forget_privacy", update.when(present(HeadItem::privacy))).await.map(drop)
     }
 }
 

@@ -1,15 +1,18 @@
 //! Likes and favorites, and their counts: the tables `reactions` and `reacted`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use futures::FutureExt;
 use tidemark_domain::{
     Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Relation, Seen, Seq,
-    Standing, Timestamp, UserId, Withheld, ids::SHARDS, visibility::may_react,
+    Standing, Timestamp, UserId, Viewer, Withheld,
+    ids::SHARDS,
+    visibility::{may_react, may_take_back},
 };
 
 use super::{
     Facts, Result, attempts, distinct,
+    heads::read_head,
     item::{Attribute, Bits, Count, Item, encode, string},
     merge::{Part, merged},
     post_items::read_post,
@@ -31,33 +34,40 @@ impl Facts {
     /// be repeated. Returns the user's reactions to the author's posts after it, whether or not it changed them.
     ///
     /// The transaction does not check the post: all likes of a popular post would lock one item, and delay its
-    /// deletion. A reaction that overlaps the deletion counts as one from before it.
+    /// deletion. A reaction that overlaps the deletion counts as one from before it, and so does one that overlaps a
+    /// change of the author's privacy.
     pub async fn react(
         &self,
-        user: UserId,
+        viewer: impl Into<Viewer>,
         post: PostId,
         reaction: Reaction,
         given: bool,
         now: Timestamp,
     ) -> Result<Seen<ReactionState>> {
-        let mut attempts = attempts("react");
+        let (mut attempts, viewer) = (attempts("react"), viewer.into());
+        let user = viewer.user;
         loop {
             attempts.next().await?;
             let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
-            let posts = (self.tables.posts.as_str(), vec![schema::post(post)]);
+            let posts = (self.tables.posts.as_str(), vec![schema::post(post), schema::head(post.author)]);
             // Only the entry of a reaction knows its time.
             let entry = if given { vec![] } else { vec![schema::reacted(user, reaction, post)] };
             let entries = (self.tables.reacted.as_str(), entry);
-            let [mut reactions, mut posts, mut entries] = self.batch_get("react", [reactions, posts, entries]).await?;
-            let found = posts.pop().map(read_post).transpose()?;
+            let [mut reactions, posts, mut entries] = self.batch_get("react", [reactions, posts, entries]).await?;
+            let (heads, posts): (Vec<Item>, Vec<Item>) = posts.into_iter().partition(schema::is_head);
+            let found = posts.into_iter().next().map(read_post).transpose()?;
+            let head = heads.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
+            let is_kept_out = head.is_private() && !self.kept_out(viewer, &[post.author]).await?.is_empty();
             let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
             let (known, blocks) = known.unwrap_or_default();
             let next = known.changed(post.seq, reaction, given);
             let may = match given {
-                true => may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks),
+                true => may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks, is_kept_out),
                 // A reaction that stands can be taken back, whatever became of the post.
-                false if found.is_none() && next.is_none() => Err(Withheld::Gone),
-                false => Ok(()),
+                false => may_take_back(blocks, is_kept_out).and(match found.is_none() && next.is_none() {
+                    true => Err(Withheld::Gone),
+                    false => Ok(()),
+                }),
             };
             if let Err(withheld) = may {
                 return Ok(Err(withheld));
@@ -71,17 +81,21 @@ impl Facts {
         }
     }
 
-    /// Returns the standings of the user with these authors. Those that are open may be left out.
-    pub async fn standings(&self, user: UserId, authors: &[UserId]) -> Result<HashMap<UserId, Standing>> {
-        let blocks = self.blocks_between(user, authors).await?.into_iter();
-        Ok(blocks.map(|(author, blocks)| (author, blocks.standing())).collect())
-    }
-
     /// Returns the blocks between the user and these others. Those without a block may be left out.
     pub async fn blocks_between(&self, user: UserId, others: &[UserId]) -> Result<HashMap<UserId, Blocks>> {
         let keys = distinct(others).into_iter().map(|other| schema::reaction(user, other)).collect();
         let items = self.get("blocks_between", &self.tables.reactions, keys).await?;
         items.into_iter().map(|item| read_item(item).map(|(_, other, _, blocks)| (other, blocks))).collect()
+    }
+
+    /// Returns the standings of a viewer with these authors.
+    pub async fn standings(&self, viewer: impl Into<Viewer>, authors: &[UserId]) -> Result<HashMap<UserId, Standing>> {
+        let viewer = viewer.into();
+        let (blocks, heads) = futures::try_join!(self.blocks_between(viewer.user, authors), self.heads(authors))?;
+        let private: Vec<UserId> = heads.into_iter().filter(|(_, head)| head.is_private()).map(|(author, _)| author).collect();
+        let kept_out = self.kept_out(viewer, &private).await?;
+        let blocks = |author| blocks.get(author).copied().unwrap_or_default();
+        Ok(authors.iter().map(|author| (*author, Standing::of(blocks(author), kept_out.contains(author)))).collect())
     }
 
     /// Returns at most `limit` users who have reacted to a post, and when, below `before`, newest first.
@@ -92,23 +106,25 @@ impl Facts {
         before: Option<Relation>,
         limit: usize,
     ) -> Result<Vec<Relation>> {
-        let load = |shard, before: Option<Relation>, limit| {
+        let load = |partition: &str, before: Option<Relation>, limit| {
             let first = schema::likers(post.seq, reaction);
             let end = before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
-            let partition = is(ReactionItem::shard, string(schema::follower_shard(post.author, shard)));
             // One more, because the bounds are inclusive.
             let range = between(ReactionItem::item, string(&first), string(format!("{first}{end}")));
-            let query = self.query(&self.tables.reactions, [partition, range]).consistent_read(true);
-            let query = only(query, &[ReactionItem::shard, ReactionItem::item]).scan_index_forward(false).limit(limit + 1);
+            let query = self.query(&self.tables.reactions, [is(ReactionItem::shard, string(partition)), range]);
+            let query = only(query.consistent_read(true), &[ReactionItem::shard, ReactionItem::item]);
+            let query = query.scan_index_forward(false).limit(limit + 1);
             async move {
                 let response = query.send().await.map_err(|error| unavailable("likers", error))?;
                 let entries = response.items().iter().map(|item| Ok(read_liker(item)?.2)).collect::<Result<Vec<_>>>()?;
-                let entries = entries.into_iter().filter(|entry| before.is_none_or(|before| *entry < before)).collect();
+                let entries = entries.into_iter().filter(|entry| before.is_none_or(|before| *entry < before));
+                let entries = entries.map(|entry| (entry, entry)).collect();
                 Ok(Part { entries, is_last: response.last_evaluated_key().is_none() })
             }
             .boxed()
         };
-        merged(before, limit, load).await
+        let shards = (0..SHARDS).map(|shard| schema::follower_shard(post.author, shard));
+        merged(shards, before, limit, load).await
     }
 
     /// Returns at most `limit` posts with the times of the user's reactions below `before`, newest first.
@@ -137,13 +153,21 @@ impl Facts {
         Ok(self.sum("reactions_received", keys).await?.0)
     }
 
-    /// Returns the standing of the user with the author.
-    pub async fn standing(&self, user: UserId, author: UserId) -> Result<Standing> {
-        Ok(self.standings(user, &[author]).await?.remove(&author).unwrap_or_default())
+    /// Returns the standing of a viewer with the author.
+    pub async fn standing(&self, viewer: impl Into<Viewer>, author: UserId) -> Result<Standing> {
+        Ok(self.standings(viewer, &[author]).await?.remove(&author).unwrap_or_default())
     }
 }
 
 impl Facts {
+    /// Returns those of these private authors to whom the viewer is a stranger.
+    async fn kept_out(&self, viewer: Viewer, private: &[UserId]) -> Result<HashSet<UserId>> {
+        let authors: Vec<UserId> = private.iter().copied().filter(|&author| viewer.is_stranger_to(author, false)).collect();
+        let edges = self.edges(viewer.user, &authors).await?;
+        let follows = |author: &UserId| edges.get(author).is_some_and(|edge| edge.following);
+        Ok(authors.into_iter().filter(|author| !follows(author)).collect())
+    }
+
     /// Takes a reaction back, also that to a deleted post. May be repeated.
     pub(crate) async fn unreact(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
         let mut attempts = attempts("unreact");

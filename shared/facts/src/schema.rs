@@ -2,15 +2,17 @@
 //!
 //! | table | key | item | attributes | written by the operations |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes or blocks the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N (the `rev` with which this follow began, if the pair has changed since), `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `expires_at` N s, `kept` N ms (all but tombstones; local index `kept`), `named` N (the author, in a pair that mutes or blocks without a follow; index `named`) | follow, unfollow, mute, block, list, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes, blocks or asks to follow the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N (the `rev` with which this follow began, if the pair has changed since), `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `requested_at` N ms, `expires_at` N s, `kept` N ms (follows, mutes and blocks; local index `kept`), `named` N (the author, in a pair that mutes or blocks without a follow; index `named`) | follow, unfollow, request, mute, block, list, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, block, erase, migrate, reconcile |
-//! | counters | `counter` S `u#<user>` | number of authors that the user follows | `count` N, `changes` N | follow, unfollow, block, erase, migrate, reconcile |
-//! | counters | `counter` S `f#<author>#<shard>` | number of followers in that shard, or its first part | `count` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N (see [`super::counters`]) | follow, unfollow, block, erase, migrate, reconcile |
-//! | counters | `counter` S `f#<author>#<shard>#<part>` | a further part of it; may be negative | `count` N, `changes` N, `imports_begun` N | follow, unfollow, block, erase, migrate, reconcile |
+//! | followers | `shard` S `<author>#<shard>#requests`, `follower` S `<bucket>#<user>` | request by author; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, request, block, erase, migrate, reconcile |
+//! | followers | `shard` S `<user>#sent`, `follower` S `<bucket>#<author>` | request by user; local index `by-time` on `since` | `since` S `<ms>#<author>` | the same |
+//! | counters | `counter` S `u#<user>` | number of authors that the user follows, and of the user's requests | `count` N, `requests` N, `changes` N | follow, unfollow, request, block, erase, migrate, reconcile |
+//! | counters | `counter` S `f#<author>#<shard>` | number of followers and of requests in that shard, or its first part | `count` N, `requests` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N, `privacy` N (see [`super::counters`]) | follow, unfollow, request, block, privacy, erase, migrate, reconcile |
+//! | counters | `counter` S `f#<author>#<shard>#<part>` | a further part of it; may be negative | `count` N, `requests` N, `changes` N, `imports_begun` N, `privacy` N | follow, unfollow, request, block, privacy, erase, migrate, reconcile |
 //! | counters | `counter` S `l#<user>` | lists of the user: number, name and token of each | `version` N, `last` N, `lists` L of M | lists |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for the projector | `until` N ms | every function that changes facts, projector, fan-out |
-//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author) | publish, delete, erase, migrate |
+//! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author), `privacy` N (changes of the author's privacy; odd is private) | publish, delete, privacy, erase, migrate |
 //! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `applied` L of N (token of each of the last eight changes, and how many posts it changed), `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
@@ -36,8 +38,11 @@
 //!
 //! One transaction writes:
 //! - for a follow or an unfollow, both edges and both counters; a follow checks the reactions item of user and
-//!   author for blocks;
-//! - for a block, the pair that has it, both reactions items of the two users, and the two follows that it ends;
+//!   author for blocks, and ends a request;
+//! - for a request or its end, the pair, both items by author and by user, and both counters; a request checks for
+//!   blocks and for erasures of either user;
+//! - for a block, the pair that has it, both reactions items of the two users, and the follows and requests that it
+//!   ends;
 //! - for a publish, head, post, body and idempotency record;
 //! - for a deletion, head, post and body; for an edit, post and text;
 //! - for a notice, the notice or a pending edit, its platform's head and idempotency record;
@@ -148,13 +153,16 @@ items! {
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
-    maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8, named: u64 };
+    maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8, requested_at: u64, named: u64 };
 
     #[derive(Serialize)]
     FollowerItem in "followers" { shard: String, follower: String, since: String };
 
     CounterItem in "counters" { counter: String }
-    maybe { count: Count<i64>, changes: Count, parts: Count, imports_begun: Count, imports_ended: Count };
+    maybe {
+        count: Count<i64>, requests: Count<i64>, changes: Count, parts: Count, imports_begun: Count, imports_ended: Count,
+        privacy: Count
+    };
 
     #[derive(Serialize)]
     WalkItem in "counters" { counter: String, position: String };
@@ -167,7 +175,7 @@ items! {
     HeadItem in "posts" { author: NonZeroU64, item: String, latest_seq: u64, latest_at: u64 }
     maybe {
         posts: Count, deletions: Count, deleted: Bits, mode_changes: u32, pulled: u64, archived: Count,
-        archived_seqs: Bits, windows: IgnoredAny, erased: bool
+        archived_seqs: Bits, windows: IgnoredAny, erased: bool, privacy: u32
     };
 
     #[derive(Serialize)]

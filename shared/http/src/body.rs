@@ -93,6 +93,10 @@ impl Body<'_> {
         value.as_bool().ok_or_else(|| Problem::invalid(name, "must be true or false"))
     }
 
+    pub(crate) fn required_flag(&self, name: &str) -> Result<bool, Problem> {
+        self.required(name)?.as_bool().ok_or_else(|| Problem::invalid(name, "must be true or false"))
+    }
+
     /// A platform, as a number or a decimal string.
     pub(crate) fn platform(&self, name: &str) -> Result<Platform, Problem> {
         parse_platform(name, self.required(name)?)

@@ -118,12 +118,14 @@ kinds! {
     Forbidden: 403, "forbidden", "The caller may not do this";
     Erased: 403, "erased", "The caller has asked to leave";
     Blocked: 403, "blocked", "One of the two users blocks the other";
+    Private: 403, "private", "The author is private";
     NotFound: 404, "not-found", "Not found";
     MethodNotAllowed: 405, "method-not-allowed", "The path does not have this method";
     HandleTaken: 409, "handle-taken", "Another user has the handle";
     TooLarge: 413, "body-too-large", "The body is too large";
     SelfFollow: 422, "self-follow", "Users cannot follow themselves";
-    FollowingLimit: 422, "following-limit", "The caller follows the maximum number of authors";
+    FollowingLimit: 422, "following-limit", "The follower follows the maximum number of authors";
+    RequestLimit: 422, "request-limit", "The caller has the maximum number of follow requests";
     MuteLimit: 422, "mute-limit", "The caller mutes the maximum number of users";
     ListLimit: 422, "list-limit", "The caller has the maximum number of lists";
     NotFollowing: 422, "not-following", "The caller does not follow the author";
@@ -185,6 +187,7 @@ impl Problem {
         match withheld {
             Withheld::Gone => Self::not_found(format!("no post {post}")),
             Withheld::Blocked => Self::blocked(),
+            Withheld::Private => Self::new(Kind::Private, "only accepted followers see the posts of this author"),
         }
     }
 

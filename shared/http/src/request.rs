@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Admission, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
 use tidemark_app::reader::Status;
-use tidemark_domain::{IdempotencyKey, ListId, Platform, UserId};
+use tidemark_domain::{IdempotencyKey, ListId, Platform, UserId, Viewer};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
@@ -167,6 +167,16 @@ impl Request {
     /// The caller; 401 without an identity.
     pub fn caller(&self) -> Result<UserId, Problem> {
         self.caller.ok_or_else(Problem::unauthorized)
+    }
+
+    /// The caller, who asks for posts; 401 without an identity.
+    pub fn viewer(&self) -> Result<Viewer, Problem> {
+        Ok(Viewer { user: self.caller()?, moderates: self.moderates() })
+    }
+
+    /// Whether the caller moderates the posts of all authors.
+    pub fn moderates(&self) -> bool {
+        self.has_scope("posts:moderate")
     }
 
     /// Refuses a caller whose token does not have this scope: 401 without an identity, 403 without the scope.

@@ -169,8 +169,9 @@ impl From<Followed> for FollowOutcome {
         match followed {
             Followed::Created(_) => Self::Written,
             Followed::Existing(_) => Self::AlreadyThere,
-            Followed::LimitReached => Self::Refused(Reason::FollowingLimit),
-            Followed::Blocked => Self::Refused(Reason::Blocked),
+            Followed::LimitReached | Followed::RequestLimitReached => Self::Refused(Reason::FollowingLimit),
+            // An import neither asks nor accepts.
+            Followed::Blocked | Followed::Requested(_) | Followed::NoRequest => Self::Refused(Reason::Blocked),
             Followed::Erased => Self::Refused(Reason::Erased),
         }
     }

@@ -22,7 +22,8 @@ pub struct KnownAuthor {
 }
 
 /// Eight-byte little-endian numbers after the version: latest_seq, latest_at, posts, changes, pulled. The set of
-/// deleted posts follows them.
+/// deleted posts follows them. The upper half of `changes` is the number of changes of privacy: to a version of this
+/// program that does not know private authors, such a head is unknown.
 const NUMBERS: usize = 5;
 
 impl Views {
@@ -68,13 +69,14 @@ impl Views {
     }
 }
 
-/// Version and record of a head. Every publish raises the first summand, and every deletion the second. Two heads of
-/// one version may differ: those of a publish and a deletion at the same time. Each lacks the other's change, so a
+/// Version and record of a head. Every publish raises the first summand, every deletion the second, and every change of
+/// privacy the third. Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's change, so a
 /// caller reads the head again after its change.
 fn encode(head: &AuthorHead) -> (u64, Vec<u8>) {
-    let version = head.latest_seq + u64::from(head.deletions());
+    let version = head.latest_seq + u64::from(head.deletions()) + u64::from(head.privacy);
     let Modes { changes, pulled } = head.modes;
-    let numbers = [head.latest_seq, head.latest_at.ms(), head.posts, u64::from(changes), pulled];
+    let changes = u64::from(head.privacy) << 32 | u64::from(changes);
+    let numbers = [head.latest_seq, head.latest_at.ms(), head.posts, changes, pulled];
     let mut bytes = record::start(version);
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     bytes.extend(head.deleted.to_bytes());
@@ -91,7 +93,8 @@ pub fn decode(bytes: &[u8]) -> Option<AuthorHead> {
         latest_at: Timestamp::from_ms(latest_at),
         posts,
         deleted: SeqSet::from_bytes(deleted).ok()?,
-        modes: Modes { changes: u32::try_from(changes).ok()?, pulled },
+        modes: Modes { changes: changes as u32, pulled },
+        privacy: (changes >> 32) as u32,
         ..AuthorHead::default()
     })
 }
@@ -132,10 +135,11 @@ mod tests {
             posts: 7,
             deleted: [2, 5].into_iter().collect(),
             modes: Modes { changes: 3, pulled: 8 },
+            privacy: 5,
             ..Default::default()
         };
         let (version, stored) = encode(&head);
-        assert_eq!((version, record::version(&stored).map(|(version, _)| version)), (11, Some(11)));
+        assert_eq!((version, record::version(&stored).map(|(version, _)| version)), (16, Some(16)));
         assert_eq!(decode(&stored), Some(head));
         assert_eq!(decode(&stored[..40]), None);
         assert_eq!(decode(&stored[..stored.len() - 1]), None);

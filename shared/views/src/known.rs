@@ -66,4 +66,6 @@ pub struct KnownReader {
     pub marks: Option<Marks>,
     /// Whether a change of the reader was noted within the last seconds.
     pub changed_lately: bool,
+    /// Whether the author is private; `None` if Redis does not have the author's head, or was not asked for it.
+    pub private: Option<bool>,
 }

@@ -102,10 +102,10 @@ impl Views {
     pub async fn known_post(&self, reader: UserId, id: PostId) -> Result<(KnownPost, KnownReader)> {
         let mut commands = of_reader(reader, id.author).to_vec();
         let [counts, ..] = keys::counts(id);
-        let [card, _] = keys::card(id.author);
+        let ([card, _], [head, _]) = (keys::card(id.author), keys::head(id.author));
         let left = Cmd::pttl(&counts);
         let [summary, _] = keys::post(id);
-        commands.extend([summary, keys::text(id), counts, card].map(Cmd::get));
+        commands.extend([summary, keys::text(id), counts, card, head].map(Cmd::get));
         commands.push(left);
         let mut responses: Vec<(Value, Epoch)> = self.each_in_epoch("post", commands).await?;
         let left: i64 = responses.pop().and_then(|(left, _)| redis::from_redis_value(left).ok()).unwrap_or(0);
@@ -119,7 +119,9 @@ impl Views {
         let counts = current(next(), decode_counts).map(|known| known.counts);
         let card = current(next(), people::decode).map(|known| (id.author, known.card));
         let cards = card.into_iter().collect();
-        Ok((KnownPost { summary, text, counts, counts_in_motion, cards }, known_reader(id.author, responses)?))
+        let private = current(next(), heads::decode).map(|head| head.is_private());
+        let reader = KnownReader { private, ..known_reader(id.author, responses)? };
+        Ok((KnownPost { summary, text, counts, counts_in_motion, cards }, reader))
     }
 
     /// The same for many posts, without the reactions in what it knows of the reader and each author.
@@ -127,20 +129,25 @@ impl Views {
         let authors = authors_of(posts);
         let ids: Vec<u64> = authors.iter().map(|author| author.get()).collect();
         let commands = vec![Cmd::hmget(keys::reader_state(reader), (META_FIELD, ids)), Cmd::exists(keys::changed(reader))];
-        let marks: Vec<String> = authors.iter().map(|&author| keys::marks(reader, author)[0].clone()).collect();
-        let (page, responses, marks) = futures::try_join!(
+        let marks = authors.iter().map(|&author| keys::marks(reader, author)[0].clone());
+        let strong: Vec<String> = marks.chain(authors.iter().map(|&author| keys::head(author)[0].clone())).collect();
+        let (page, responses, mut marks) = futures::try_join!(
             self.known_page(reader, posts, PageParts { cards: true, texts: true, counts: true }),
             self.each_in_epoch::<Value>("posts", commands),
-            self.strings("posts", &marks, Consistency::Strong)
+            self.strings("posts", &strong, Consistency::Strong)
         )?;
+        let author_heads = marks.split_off(authors.len());
         let unreadable = |_| damaged("a reader's records");
         let Ok([(fields, epoch), (changed, _)]) = <[_; 2]>::try_from(responses) else { return Ok((page, HashMap::new())) };
         let mut fields = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(fields).map_err(unreadable)?.into_iter();
         let (meta, changed_lately) = (fields.next().flatten(), redis::from_redis_value(changed).map_err(unreadable)?);
-        let known = authors.into_iter().zip(fields.zip(marks)).map(|(author, (field, marks))| {
-            let follow = known_follow([meta.clone(), field], epoch);
-            (author, KnownReader { follow, changed_lately, marks: current(marks, decode_marks), ..KnownReader::default() })
-        });
+        let known =
+            authors.into_iter().zip(fields.zip(marks.into_iter().zip(author_heads))).map(|(author, (field, (marks, head)))| {
+                let follow = known_follow([meta.clone(), field], epoch);
+                let private = current(head, heads::decode).map(|head| head.is_private());
+                let marks = current(marks, decode_marks);
+                (author, KnownReader { follow, changed_lately, marks, private, ..KnownReader::default() })
+            });
         Ok((page, known.collect()))
     }
 
@@ -151,7 +158,8 @@ impl Views {
         commands.push(Cmd::get(head));
         let mut responses: Vec<(Value, Epoch)> = self.each_in_epoch("timeline", commands).await?;
         let head = current(responses.pop().and_then(string_of), heads::decode);
-        Ok((head, known_reader(author, responses)?))
+        let private = head.as_ref().map(AuthorHead::is_private);
+        Ok((head, KnownReader { private, ..known_reader(author, responses)? }))
     }
 
     /// Takes the leases for storing these posts. Redis must have them when the posts are stored.
@@ -284,6 +292,7 @@ fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownR
         reactions: reactions::known(&[author], &reactions, of_reactions),
         changed_lately: redis::from_redis_value(changed).map_err(unreadable)?,
         marks: current(marks.map(|marks| (marks, of_marks)), decode_marks),
+        private: None,
     })
 }
 

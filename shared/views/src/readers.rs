@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use redis::{Cmd, Value};
 use redis_link::Epoch;
 use tidemark_domain::{
-    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReadState, ReaderState, Score, SeqSet, Standing,
-    Timestamp, UserId,
+    AuthorState, Edge, FeedKey, HalfLife, Modes, PostId, Rank, RankedPlace, ReadState, ReaderState, Score, SeqSet, Timestamp,
+    UserId,
     feed::author_prefix,
     reader_state::{META_FIELD, RECENT_FIELDS, ReaderMeta},
 };
@@ -51,12 +51,13 @@ pub struct Marks {
     /// The version of the read state.
     pub version: u32,
     pub read: SeqSet,
-    pub standing: Standing,
+    /// Whether the author blocks the user. Whether the author is private is in the author's head.
+    pub blocked: bool,
 }
 
 impl Marks {
-    pub fn new(ReadState { version, read, .. }: ReadState, standing: Standing) -> Self {
-        Self { version, read, standing }
+    pub fn new(ReadState { version, read, .. }: ReadState, blocked: bool) -> Self {
+        Self { version, read, blocked }
     }
 }
 
@@ -268,11 +269,8 @@ impl Views {
     }
 
     pub async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
-        let standing = match marks.standing {
-            Standing::Blocked => BLOCKED,
-            Standing::Open => OPEN,
-        };
-        let record = [record::start(marks.version.into()), vec![standing], encode_set(&marks.read)].concat();
+        let flag = if marks.blocked { BLOCKED } else { OPEN };
+        let record = [record::start(marks.version.into()), vec![flag], encode_set(&marks.read)].concat();
         self.store(keys::marks(user, author), token, record, keys::MARKS_LIFETIME).await
     }
 
@@ -378,16 +376,16 @@ pub(crate) fn all_keys(user: UserId) -> Vec<String> {
 const BLOCKED: u8 = b'b';
 const OPEN: u8 = b'-';
 
-/// Decodes a record of marks: version, standing, and [the posts](super::record). Returns `None` if it is damaged.
+/// Decodes a record of marks: version, block, and [the posts](super::record). Returns `None` if it is damaged.
 pub fn decode_marks(record: &[u8]) -> Option<Marks> {
     let (version, rest) = record::version(record)?;
     let (&flag, read) = rest.split_first()?;
-    let standing = match flag {
-        BLOCKED => Standing::Blocked,
-        OPEN => Standing::Open,
+    let blocked = match flag {
+        BLOCKED => true,
+        OPEN => false,
         _ => return None,
     };
-    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, standing })
+    Some(Marks { version: version.try_into().ok()?, read: decode_set(read)?, blocked })
 }
 
 #[cfg(test)]
@@ -398,8 +396,8 @@ mod tests {
     fn marks_without_a_flag_of_the_block_are_no_record() {
         let read = encode_set(&[3, 5].into_iter().collect());
         let record = |flag: &[u8]| [record::start(7).as_slice(), flag, &read].concat();
-        for (flag, standing) in [(b"b", Standing::Blocked), (b"-", Standing::Open)] {
-            let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), standing };
+        for (flag, blocked) in [(b"b", true), (b"-", false)] {
+            let marks = Marks { version: 7, read: [3, 5].into_iter().collect(), blocked };
             assert_eq!(decode_marks(&record(flag)), Some(marks));
         }
         for flag in [&b""[..], b"\0", b"\x01", b"B"] {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidemark::{
     domain::{
         AuthorHead, AuthorState, Card, CountsVersion, FanOutKind, FeedKey, PostId, PostSummary, PostText, PostTimes, Rank,
-        Reaction, ReactionCounts, ReactionState, ReadState, Standing, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix,
+        Reaction, ReactionCounts, ReactionState, ReadState, Timestamp, UserId, bitmap::Bitmap, feed::author_prefix,
         reader_state::META_FIELD,
     },
     facts::schema,
@@ -385,7 +385,7 @@ pub(super) const ALL: &[Damage] = &[
         let mut reads = ReadState { version: 7, ..ReadState::default() };
         reads.mark([1]);
         views.lease_marks(user, author, 1).await.unwrap();
-        views.fill_marks(user, author, &Marks::new(reads, Standing::Open), 1).await.unwrap();
+        views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
         whole("view-differs", View::Marks(user, author))
     }),
     ("a view without expiry", &async |scene: &Scene| scene.persist(View::Reader(scene.reader), &scene.state_key).await),

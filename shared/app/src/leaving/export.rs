@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use tidemark_domain::{FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, Seq, Timestamp, UserId, store::Result};
+use tidemark_domain::{
+    FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, RequestSide, Seq, Timestamp, UserId, store::Result,
+};
 
 use super::Leaving;
 use crate::{Hiding, newest_first};
@@ -11,16 +13,26 @@ use crate::{Hiding, newest_first};
 /// author that are marked read: `through`, and ranges of sequence numbers, which may be spread over several objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exported {
-    Profile(Profile),
+    /// With whether the user is private. Without a profile, a private user has this object too.
+    Profile(Option<Profile>, bool),
     Follow(Relation, i8),
     Follower(Relation),
     Post(Box<Post>, PostText),
     Like(FeedKey),
     Favorite(FeedKey),
-    Read { author: UserId, through: Seq, ranges: Vec<(Seq, Seq)> },
-    List { number: u32, name: String, authors: Vec<UserId> },
+    Read {
+        author: UserId,
+        through: Seq,
+        ranges: Vec<(Seq, Seq)>,
+    },
+    List {
+        number: u32,
+        name: String,
+        authors: Vec<UserId>,
+    },
     Mute(Relation),
     Block(Relation),
+    Request(Relation, RequestSide),
 }
 
 /// The place where an export continues: a section, and the last object before.
@@ -35,7 +47,7 @@ pub struct Place {
 /// Objects, each with its key in its section.
 type Section = Vec<(Exported, [u64; 3])>;
 
-const SECTIONS: usize = 10;
+const SECTIONS: usize = 12;
 
 /// The longest texts of one page, in bytes of the response. A response may have 6 MB.
 const MOST_ENCODED_TEXT: usize = 4 << 20;
@@ -73,8 +85,11 @@ impl Leaving {
         let place = |relation: &Relation| [relation.since.ms(), relation.user.get(), 0];
         match section {
             0 if after.is_none() => {
-                let profile = stores.facts.profiles(&[user]).await?.remove(&user);
-                Ok(profile.map(|profile| (Exported::Profile(profile), [0; 3])).into_iter().collect())
+                let users = [user];
+                let (mut profiles, head) = futures::try_join!(stores.facts.profiles(&users), stores.facts.head_of(user))?;
+                let (profile, is_private) = (profiles.remove(&user), head.is_private());
+                let is_set = profile.is_some() || is_private;
+                Ok(is_set.then_some((Exported::Profile(profile, is_private), [0; 3])).into_iter().collect())
             }
             1 => {
                 let edges = stores.facts.following(user).await?;
@@ -113,6 +128,11 @@ impl Leaving {
                 let hidden = self.following.hidden(user, hiding, below).await?.into_iter().take(limit);
                 let exported = |of| if section == 8 { Exported::Mute(of) } else { Exported::Block(of) };
                 Ok(hidden.map(|of| (exported(of), place(&of))).collect())
+            }
+            10 | 11 => {
+                let side = if section == 10 { RequestSide::Received } else { RequestSide::Sent };
+                let requests = stores.facts.requests(user, side, below, limit).await?;
+                Ok(requests.into_iter().map(|of| (Exported::Request(of, side), place(&of))).collect())
             }
             _ => Ok(Vec::new()),
         }

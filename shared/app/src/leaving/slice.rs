@@ -166,7 +166,7 @@ impl<'a> Slice<'a> {
         self.ended(marks).map(drop)
     }
 
-    /// Removes follows, mutes and blocks in both directions, at first without the users whom the user blocks.
+    /// Removes follows, requests, mutes and blocks in both directions, at first without the users whom the user blocks.
     async fn relations(&mut self, blocks_too: bool) -> Result<(), Stop> {
         let mut left = HashSet::from([self.user]);
         if !blocks_too {
@@ -343,7 +343,7 @@ impl<'a> Slice<'a> {
         Ok(stores.views.clear_user(user).await?)
     }
 
-    /// Removes the views of the posts, then the tombstones.
+    /// Removes the views of the posts, the privacy that has kept the posts, then the tombstones.
     async fn clear(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let latest = stores.facts.head_of(user).await?.latest_seq;
@@ -354,6 +354,8 @@ impl<'a> Slice<'a> {
             self.erasure.cleared = last;
             self.in_time()?;
         }
+        stores.facts.forget_privacy(user).await?;
+        stores.views.clear_user(user).await?;
         while stores.facts.remove_tombstones(user, STEP).await? > 0 {
             self.in_time()?;
         }

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use futures::FutureExt;
 use tidemark_domain::{
-    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, Store, UserId, store::Result, visibility::may_see_author,
+    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, Standing, Store, UserId, Viewer, store::Result,
+    visibility::may_see_author,
 };
 use tidemark_views::{KnownFollow, KnownReader, PageParts};
 use tracing::warn;
@@ -66,10 +67,11 @@ pub struct AuthorPage {
 
 impl Readers {
     /// Returns one page of a timeline. A page that is read often costs two round trips to Redis.
-    pub async fn author_page(&self, reader: UserId, query: AuthorQuery) -> Result<Seen<AuthorPage>> {
+    pub async fn author_page(&self, viewer: impl Into<Viewer>, query: AuthorQuery) -> Result<Seen<AuthorPage>> {
+        let viewer = viewer.into();
         let page = async {
-            let (head, known) = self.outage.checked(self.stores.views.known_timeline(reader, query.author)).await?;
-            self.known_author_page(reader, query, head, &known).await
+            let (head, known) = self.outage.checked(self.stores.views.known_timeline(viewer.user, query.author)).await?;
+            self.known_author_page(viewer, query, head, known).await
         };
         let degraded = match page.boxed().await {
             Ok(Some(page)) => return Ok(page),
@@ -80,22 +82,23 @@ impl Readers {
             }
             Err(error) => return Err(error),
         };
-        self.author_page_of_facts(reader, query, degraded).await
+        self.author_page_of_facts(viewer, query, degraded).await
     }
 
     /// Returns the page that the views imply; `None` if they do not know all of it.
     async fn known_author_page(
         &self,
-        reader: UserId,
+        viewer: Viewer,
         query: AuthorQuery,
         head: Option<AuthorHead>,
-        known: &KnownReader,
+        mut known: KnownReader,
     ) -> Result<Option<Seen<AuthorPage>>> {
-        let AuthorQuery { author, parts, .. } = query;
+        let (AuthorQuery { author, parts, .. }, reader) = (query, viewer.user);
         let head = match head {
             Some(head) => head,
             None => self.heads_of_facts(&[author]).await?.remove(&author).unwrap_or_default().for_views(),
         };
+        known.private = Some(head.is_private());
         // The head in Redis does not have the archived posts.
         if head.posts != head.implied_posts() {
             return Ok(None);
@@ -119,7 +122,7 @@ impl Readers {
         let ids: Vec<PostId> = seqs.iter().map(|&seq| PostId::new(author, seq)).collect();
         let page = self.stores.views.known_page(reader, &ids, parts).await?;
         let (mut posts, _) = self.fill_summaries(&ids, page.summaries).await?;
-        let sight = self.sight(reader, author, known, &seqs).await?;
+        let sight = self.sight(viewer, author, &known, &seqs).await?;
         if let Err(withheld) = may_see_author(sight.standing) {
             return Ok(Some(Err(withheld)));
         }
@@ -136,11 +139,11 @@ impl Readers {
         Ok(Some(Ok(AuthorPage { items, next, total, cards: page.cards, bodies, degraded: false })))
     }
 
-    async fn author_page_of_facts(&self, reader: UserId, query: AuthorQuery, degraded: bool) -> Result<Seen<AuthorPage>> {
-        let AuthorQuery { author, parts, .. } = query;
-        let ((flags, standing), reactions) =
+    async fn author_page_of_facts(&self, viewer: Viewer, query: AuthorQuery, degraded: bool) -> Result<Seen<AuthorPage>> {
+        let (AuthorQuery { author, parts, .. }, reader) = (query, viewer.user);
+        let ((flags, blocks), reactions) =
             futures::try_join!(self.flags_of_facts(reader, author), self.reactions_to(reader, author))?;
-        if let Err(withheld) = may_see_author(standing) {
+        if let Err(withheld) = may_see_author(Standing::of(blocks, flags.facts.is_kept_out(viewer))) {
             return Ok(Err(withheld));
         }
         let (mut seqs, total) = match query.status {

@@ -18,7 +18,8 @@ mod unread;
 use std::{collections::HashMap, sync::Arc};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Edge, HalfLife, ReadState, ReaderState, Store, StoreError, UserId, feed::FeedCap, store::Result,
+    AuthorHead, AuthorState, Edge, HalfLife, ReadState, ReaderState, Store, StoreError, UserId, Viewer, feed::FeedCap,
+    store::Result,
 };
 use tracing::warn;
 
@@ -85,6 +86,11 @@ impl PairFacts {
 
     pub fn live_edge(&self) -> Option<&Edge> {
         self.edge.as_ref().filter(|edge| edge.following)
+    }
+
+    /// Returns whether the author's posts are kept from the viewer, who is the user of this pair.
+    pub(crate) fn is_kept_out(&self, viewer: Viewer) -> bool {
+        self.head.is_private() && viewer.is_stranger_to(self.author, self.live_edge().is_some())
     }
 
     /// Returns the state that the facts imply; `None` if the user does not follow the author.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use tidemark_domain::{
-    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store, StoreError, UserId, Withheld,
+    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store, StoreError, UserId, Viewer,
+    Withheld,
     store::Result,
-    visibility::{may_see, retain_seen},
+    visibility::{gone, may_see, retain_seen},
 };
 use tidemark_views::{KnownFollow, KnownPage, KnownPost, KnownReader, PageParts};
 use tracing::{error, warn};
@@ -58,12 +59,13 @@ pub(crate) fn shorten<T>(items: &mut Vec<T>, text_bytes: impl Fn(&T) -> usize) -
 
 impl Readers {
     /// Returns those of these posts that are live and that the reader may see, in order. Damaged posts are left out.
-    pub async fn posts(&self, reader: UserId, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>> {
-        let found = match self.known_posts(reader, ids).boxed().await {
+    pub async fn posts(&self, viewer: impl Into<Viewer>, ids: &[PostId]) -> Result<Result<Vec<PostDetails>, TooMuchText>> {
+        let viewer = viewer.into();
+        let found = match self.known_posts(viewer, ids).boxed().await {
             // Each of the others may be found alone.
             Err(error) if error.store() == Store::Views || matches!(error, StoreError::DamagedItem { .. }) => {
-                warn!(%reader, error = &error as &dyn std::error::Error, "posts are read one by one");
-                let posts: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.post_unless_damaged(reader, id).boxed()).collect();
+                warn!(reader = %viewer.user, error = &error as &dyn std::error::Error, "posts are read one by one");
+                let posts: Vec<BoxFuture<'_, _>> = ids.iter().map(|&id| self.post_unless_damaged(viewer, id).boxed()).collect();
                 let posts: Vec<Option<PostDetails>> = stream::iter(posts).buffered(PARALLEL).try_collect().await?;
                 posts.into_iter().flatten().collect()
             }
@@ -74,7 +76,8 @@ impl Readers {
     }
 
     /// The same, in as many trips for many posts as for one, if Redis knows them.
-    async fn known_posts(&self, reader: UserId, ids: &[PostId]) -> Result<Vec<PostDetails>> {
+    async fn known_posts(&self, viewer: Viewer, ids: &[PostId]) -> Result<Vec<PostDetails>> {
+        let reader = viewer.user;
         let distinct: Vec<PostId> = ids.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let (page, mut of_reader) = self.outage.checked(self.stores.views.known_posts(reader, &distinct)).await?;
         let KnownPage { mut summaries, reactions, cards, mut texts, mut counts } = page;
@@ -95,7 +98,7 @@ impl Readers {
         live.retain(|post| texts.contains_key(&post.id));
         retain_seen(&mut live, |_| Standing::Open);
         let (sights, reactions) = futures::try_join!(
-            self.sights(reader, &live, &mut of_reader),
+            self.sights(viewer, &live, &mut of_reader),
             self.reactions_of_page(reader, &live, Some(reactions))
         )?;
         let nothing = ReactionState::default();
@@ -123,10 +126,11 @@ impl Readers {
     /// Returns what the reader sees of the authors of these posts. A missing view is rebuilt once.
     async fn sights(
         &self,
-        reader: UserId,
+        viewer: Viewer,
         posts: &[PostSummary],
         known: &mut HashMap<UserId, KnownReader>,
     ) -> Result<HashMap<UserId, Sight>> {
+        let reader = viewer.user;
         let mut by_author: BTreeMap<UserId, Vec<Seq>> = BTreeMap::new();
         for post in posts {
             by_author.entry(post.id.author).or_default().push(post.id.seq);
@@ -140,19 +144,27 @@ impl Readers {
                 known.entry(author).or_default().follow = states.remove(&author).into();
             }
         }
+        let lacks_privacy = |author: &&UserId| {
+            **author != reader
+                && known.get(author).is_some_and(|known| known.follow == KnownFollow::NotFollowing && known.private.is_none())
+        };
+        let strangers: Vec<UserId> = by_author.keys().filter(lacks_privacy).copied().collect();
+        for (author, head) in self.heads_of_facts(&strangers).await? {
+            known.entry(author).or_default().private = Some(head.is_private());
+        }
         let (known, nothing) = (&*known, KnownReader::default());
         let sights: Vec<BoxFuture<'_, Result<(UserId, Sight)>>> = by_author
             .iter()
             .map(|(&author, seqs)| {
                 let known = known.get(&author).unwrap_or(&nothing);
-                async move { Ok((author, self.sight(reader, author, known, seqs).await?)) }.boxed()
+                async move { Ok((author, self.sight(viewer, author, known, seqs).await?)) }.boxed()
             })
             .collect();
         stream::iter(sights).buffered(PARALLEL).try_collect().await
     }
 
-    async fn post_unless_damaged(&self, reader: UserId, id: PostId) -> Result<Option<PostDetails>> {
-        match self.post(reader, id).await {
+    async fn post_unless_damaged(&self, viewer: Viewer, id: PostId) -> Result<Option<PostDetails>> {
+        match self.post(viewer, id).await {
             Err(error @ StoreError::DamagedItem { .. }) => {
                 error!(%id, error = &error as &dyn std::error::Error, "a damaged post is left out");
                 Ok(None)
@@ -162,18 +174,20 @@ impl Readers {
     }
 
     /// Returns a live post. A post that Redis has costs one round trip.
-    pub async fn post(&self, reader: UserId, id: PostId) -> FoundPost {
-        match self.cached_post(reader, id).boxed().await {
+    pub async fn post(&self, viewer: impl Into<Viewer>, id: PostId) -> FoundPost {
+        let viewer = viewer.into();
+        match self.cached_post(viewer, id).boxed().await {
             Err(error) if error.store() == Store::Views => {
                 warn!(%id, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
-                self.post_of_facts(reader, id, error.is_unavailable()).await
+                self.post_of_facts(viewer, id, error.is_unavailable()).await
             }
             found => found,
         }
     }
 
     /// Reads what Redis knows of a post, and completes it.
-    async fn cached_post(&self, reader: UserId, id: PostId) -> FoundPost {
+    async fn cached_post(&self, viewer: Viewer, id: PostId) -> FoundPost {
+        let reader = viewer.user;
         let (known, of_reader) = self.outage.checked(self.stores.views.known_post(reader, id)).await?;
         let KnownPost { summary, text, counts, counts_in_motion, cards } = known;
         // A deleted post has no text.
@@ -182,19 +196,19 @@ impl Readers {
             Some(known) => known,
             None => {
                 let lease = self.lease_posts(&[id]).await;
-                let Some((post, text)) = self.fact_of(id).await? else { return Ok(Err(Withheld::Gone)) };
+                let Some((post, text)) = self.fact_of(id).await? else { return Ok(Err(self.gone(viewer, id).await?)) };
                 self.store_posts(&[(post.clone(), Some(text.clone()))], lease).await;
                 (post, text)
             }
         };
-        if let Err(withheld) = may_see(post.state(), Standing::Open) {
-            return Ok(Err(withheld));
+        if post.deleted {
+            return Ok(Err(self.gone(viewer, id).await?));
         }
         let seqs = [id.seq];
         let (counts, sight, reactions) = futures::try_join!(
             // A reader who has just reacted sees the exact counts.
             self.counts_of(id, counts.filter(|_| !(counts_in_motion && of_reader.changed_lately))),
-            self.sight(reader, id.author, &of_reader, &seqs),
+            self.sight(viewer, id.author, &of_reader, &seqs),
             self.reactions_of_page(reader, std::slice::from_ref(&post), Some(of_reader.reactions.clone()))
         )?;
         if let Err(withheld) = may_see(post.state(), sight.standing) {
@@ -205,14 +219,17 @@ impl Readers {
         Ok(Ok(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
     }
 
-    async fn post_of_facts(&self, reader: UserId, id: PostId, degraded: bool) -> FoundPost {
-        let Some((post, text)) = self.fact_of(id).await? else { return Ok(Err(Withheld::Gone)) };
-        if let Err(withheld) = may_see(post.state(), Standing::Open) {
-            return Ok(Err(withheld));
-        }
+    /// Returns the reason why the viewer does not see a post that is gone.
+    async fn gone(&self, viewer: Viewer, id: PostId) -> Result<Withheld> {
+        Ok(gone(self.stores.facts.standing(viewer, id.author).await?))
+    }
+
+    async fn post_of_facts(&self, viewer: Viewer, id: PostId, degraded: bool) -> FoundPost {
+        let live = self.fact_of(id).await?.filter(|(post, _)| !post.deleted);
+        let Some((post, text)) = live else { return Ok(Err(self.gone(viewer, id).await?)) };
         let (sight, reactions, counts) = futures::try_join!(
-            self.sight_of_facts(reader, id.author),
-            self.reactions_to(reader, id.author),
+            self.sight_of_facts(viewer, id.author),
+            self.reactions_to(viewer.user, id.author),
             self.stores.facts.reaction_counts(id)
         )?;
         if let Err(withheld) = may_see(post.state(), sight.standing) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    Blocks, Card, FeedKey, Post, PostId, PostState, PostSummary, Reaction, ReactionState, Relation, Seen, Store, UserId,
+    Blocks, Card, FeedKey, Post, PostId, PostState, PostSummary, Reaction, ReactionState, Relation, Seen, Store, UserId, Viewer,
     store::Result,
     visibility::{may_see, retain_seen},
 };
@@ -17,7 +17,7 @@ use crate::cut;
 /// A page, newest reaction first.
 #[derive(Debug, Clone)]
 pub struct ReactedPage {
-    /// Live posts. A page may be short because posts were deleted, or because authors block the reader.
+    /// Live posts. A page may be short because posts were deleted, or because the reader may not see some.
     pub items: Vec<FeedItem>,
     /// The next page begins below this reaction. `None` only at the end.
     pub next: Option<FeedKey>,
@@ -39,21 +39,21 @@ impl Readers {
     /// Returns one page of the users who have reacted to a live post, below `before`, from the facts.
     pub async fn likers_page(
         &self,
-        reader: UserId,
+        viewer: Viewer,
         id: PostId,
         reaction: Reaction,
         before: Option<Relation>,
         limit: usize,
     ) -> Result<Seen<LikersPage>> {
         let (facts, ids) = (&self.stores.facts, [id]);
-        let (posts, standing) = futures::try_join!(facts.posts(&ids), facts.standing(reader, id.author))?;
+        let (posts, standing) = futures::try_join!(facts.posts(&ids), facts.standing(viewer, id.author))?;
         if let Err(withheld) = may_see(posts.get(&id).map_or(PostState::Gone, Post::state), standing) {
             return Ok(Err(withheld));
         }
         let mut items = facts.likers(id, reaction, before, limit + 1).await?;
         let next = cut(&mut items, limit);
         let users: Vec<UserId> = items.iter().map(|liker| liker.user).collect();
-        let blocks = facts.blocks_between(reader, &users).await?;
+        let blocks = facts.blocks_between(viewer.user, &users).await?;
         items.retain(|liker| !blocks.get(&liker.user).copied().is_some_and(Blocks::are_apart));
         Ok(Ok(LikersPage { items, next }))
     }
@@ -108,12 +108,14 @@ impl Readers {
     /// Returns one page below `before`.
     pub async fn reacted_page(
         &self,
-        reader: UserId,
+        viewer: impl Into<Viewer>,
         reaction: Reaction,
         before: Option<FeedKey>,
         limit: usize,
         parts: PageParts,
     ) -> Result<ReactedPage> {
+        let viewer = viewer.into();
+        let reader = viewer.user;
         // One more than requested shows whether there is a next page.
         let mut keys = self.stores.facts.reacted(reader, reaction, before, limit + 1).await?;
         let mut next = cut(&mut keys, limit);
@@ -140,7 +142,7 @@ impl Readers {
             posts.iter().filter(|post| followed(post.id).is_none()).map(|post| post.id.author).collect();
         let mut sights: HashMap<UserId, Sight> = HashMap::new();
         for author in others {
-            sights.insert(author, self.sight_of_facts(reader, author).await?);
+            sights.insert(author, self.sight_of_facts(viewer, author).await?);
         }
         retain_seen(&mut posts, |author| sights.get(&author).map(|sight| sight.standing).unwrap_or_default());
         let nothing = ReactionState::default();

@@ -1,6 +1,6 @@
 //! What one reader sees of an author's posts, from the views or the facts.
 
-use tidemark_domain::{AuthorState, Seq, SeqSet, Standing, UserId, store::Result};
+use tidemark_domain::{AuthorHead, AuthorState, Blocks, Seq, SeqSet, Standing, UserId, Viewer, store::Result};
 use tidemark_views::{KnownFollow, KnownReader, Marks};
 
 use super::{PairFacts, Readers};
@@ -61,13 +61,14 @@ enum ReadPosts {
 }
 
 impl Sight {
-    /// A block has ended the follow, and nobody blocks themselves.
+    /// A block has ended the follow, followers of a private author are accepted, and nobody is kept from their own posts.
     fn open(read: ReadPosts) -> Self {
         Self { standing: Standing::Open, read }
     }
 
-    fn of_marks(marks: &Marks) -> Self {
-        Self { standing: marks.standing, read: ReadPosts::Marked(marks.read.clone()) }
+    fn of_marks(marks: &Marks, is_kept_out: bool) -> Self {
+        let blocks = Blocks { by_author: marks.blocked, ..Blocks::default() };
+        Self { standing: Standing::of(blocks, is_kept_out), read: ReadPosts::Marked(marks.read.clone()) }
     }
 
     /// The same as [`Flags::is_read`].
@@ -87,7 +88,8 @@ impl Readers {
     }
 
     /// Returns what a reader sees of the posts `seqs` of an author. A missing view is rebuilt.
-    pub(super) async fn sight(&self, reader: UserId, author: UserId, known: &KnownReader, seqs: &[Seq]) -> Result<Sight> {
+    pub(super) async fn sight(&self, viewer: Viewer, author: UserId, known: &KnownReader, seqs: &[Seq]) -> Result<Sight> {
+        let reader = viewer.user;
         if reader == author {
             return Ok(Sight::open(ReadPosts::Own));
         }
@@ -98,40 +100,54 @@ impl Readers {
         };
         match (state, &known.marks) {
             (Some(state), _) if seqs.iter().all(|&seq| state.knows(seq)) => Ok(Sight::open(ReadPosts::Following(state))),
-            (None, Some(marks)) => Ok(Sight::of_marks(marks)),
-            (Some(_), _) => self.sight_of_facts(reader, author).await,
-            (None, None) => self.marks(reader, author).await,
+            (None, Some(marks)) => Ok(Sight::of_marks(marks, !viewer.moderates && self.is_private(author, known.private).await?)),
+            (Some(_), _) => self.sight_of_facts(viewer, author).await,
+            (None, None) => self.marks(viewer, author).await,
+        }
+    }
+
+    /// Returns whether an author is private. `known` is what the head in Redis says.
+    async fn is_private(&self, author: UserId, known: Option<bool>) -> Result<bool> {
+        match known {
+            Some(known) => Ok(known),
+            None => Ok(self.heads_of_facts(&[author]).await?.get(&author).is_some_and(AuthorHead::is_private)),
         }
     }
 
     /// Reads the marks of an author without a follow, and stores them under a lease, which a mark removes.
-    async fn marks(&self, reader: UserId, author: UserId) -> Result<Sight> {
-        let (views, token) = (&self.stores.views, (self.stores.random)());
+    async fn marks(&self, viewer: Viewer, author: UserId) -> Result<Sight> {
+        let (reader, views, token) = (viewer.user, &self.stores.views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
-        let (flags, standing) = self.flags_of_facts(reader, author).await?;
+        let (flags, blocks) = self.flags_of_facts(reader, author).await?;
+        let is_kept_out = flags.facts.is_kept_out(viewer);
         if flags.state.is_some() {
+            let standing = Standing::of(blocks, is_kept_out);
             return Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) });
         }
-        let marks = Marks::new(flags.facts.reads, standing);
+        let marks = Marks::new(flags.facts.reads, blocks.by_author);
         logged!(views.fill_marks(reader, author, &marks, token).await, "marks not stored", user = %reader);
-        Ok(Sight::of_marks(&marks))
+        Ok(Sight::of_marks(&marks, is_kept_out))
     }
 
     /// Returns the marks that the facts imply for a reader who does not follow the author.
     pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks> {
         let authors = [author];
-        let (mut reads, standing) =
-            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.standing(reader, author))?;
-        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), standing))
+        let (mut reads, blocks) =
+            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.blocks(reader, &authors))?;
+        let blocked = blocks.get(&author).is_some_and(|blocks| blocks.by_author);
+        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocked))
     }
 
-    pub(super) async fn flags_of_facts(&self, reader: UserId, author: UserId) -> Result<(Flags, Standing)> {
-        futures::try_join!(self.flags(reader, author), self.stores.facts.standing(reader, author))
+    pub(super) async fn flags_of_facts(&self, reader: UserId, author: UserId) -> Result<(Flags, Blocks)> {
+        let authors = [author];
+        let (flags, mut blocks) = futures::try_join!(self.flags(reader, author), self.stores.facts.blocks(reader, &authors))?;
+        Ok((flags, blocks.remove(&author).unwrap_or_default()))
     }
 
     /// Returns what a reader sees of an author's posts, from the facts.
-    pub(super) async fn sight_of_facts(&self, reader: UserId, author: UserId) -> Result<Sight> {
-        let (flags, standing) = self.flags_of_facts(reader, author).await?;
+    pub(super) async fn sight_of_facts(&self, viewer: Viewer, author: UserId) -> Result<Sight> {
+        let (flags, blocks) = self.flags_of_facts(viewer.user, author).await?;
+        let standing = Standing::of(blocks, flags.facts.is_kept_out(viewer));
         Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) })
     }
 }

@@ -54,11 +54,12 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, ref lists, preference } = edge;
+    let &Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, ref lists, preference, requested } =
+        edge;
     let expires_at = edge.expires_at();
-    let kept = expires_at.is_none().then_some(since.ms());
+    let kept = edge.is_kept().then_some(since.ms());
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
-    let [muted_at, blocked_at] = [muted, blocked].map(|since| since.map(Timestamp::ms));
+    let [muted_at, blocked_at, requested_at] = [muted, blocked, requested].map(|since| since.map(Timestamp::ms));
     let lists = (!lists.is_empty()).then(|| lists.iter().copied().collect());
     let preference = (preference != 0).then_some(preference);
     encode(&EdgeItem {
@@ -74,6 +75,7 @@ pub fn edge_item(edge: &Edge) -> Item {
         blocked_at,
         lists,
         preference,
+        requested_at,
         expires_at,
         kept,
         named: (!edge.following && kept.is_some()).then(|| edge.author.get()),
@@ -99,6 +101,29 @@ pub fn follower(author: UserId, user: UserId) -> Item {
 pub fn follower_item(user: UserId, author: UserId, since: Timestamp) -> Item {
     let (shard, since) = (follower_shard(author, user.shard()), follower_since(user, since));
     encode(&FollowerItem { shard, follower: follower_key(user), since })
+}
+
+/// followers: the partition of the requests of one shard of users to an author.
+pub fn request_shard(author: UserId, shard: u16) -> String {
+    format!("{}#requests", follower_shard(author, shard))
+}
+
+/// followers: the partition of a user's own requests.
+pub fn sent_requests(user: UserId) -> String {
+    format!("{user}#sent")
+}
+
+/// followers: the two entries of a request: by author, and by user.
+pub fn requests(user: UserId, author: UserId) -> [Item; 2] {
+    [(request_shard(author, user.shard()), user), (sent_requests(user), author)].map(|(partition, other)| {
+        key([(FollowerItem::shard, string(partition)), (FollowerItem::follower, string(follower_key(other)))])
+    })
+}
+
+/// followers: the same with the time of the request.
+pub fn request_items(user: UserId, author: UserId, at: Timestamp) -> [Item; 2] {
+    [(request_shard(author, user.shard()), user), (sent_requests(user), author)]
+        .map(|(shard, other)| encode(&FollowerItem { shard, follower: follower_key(other), since: follower_since(other, at) }))
 }
 
 /// followers: the lowest and highest possible sort key of these buckets.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidemark_app::Exported;
-use tidemark_domain::{self as domain, ListId, PostId, Removed, Seq, Timestamp, UserId};
+use tidemark_domain::{self as domain, ListId, PostId, Removed, RequestSide, Seq, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::values::{NextCursor, raw};
@@ -38,8 +38,10 @@ impl From<domain::Erasure> for Erasure {
 #[serde(tag = "kind", rename_all = "lowercase")]
 #[schema(examples(json!({ "kind": "follow", "user": "42", "since": "2026-11-20T08:00:00.123Z", "preference": 0 })))]
 pub enum ExportItem {
+    /// `name` and `updated_at` are null if the caller is private and has no profile.
     Profile {
-        name: String,
+        #[schema(required)]
+        name: Option<String>,
         #[schema(required)]
         handle: Option<String>,
         #[schema(required)]
@@ -48,7 +50,10 @@ pub enum ExportItem {
         bio: Option<String>,
         #[schema(required, value_type = Option<Object>)]
         data: Option<Box<RawValue>>,
-        updated_at: Timestamp,
+        #[schema(required)]
+        updated_at: Option<Timestamp>,
+        /// Only accepted followers see the caller's posts.
+        private: bool,
     },
     /// An author whom the caller follows.
     Follow {
@@ -102,16 +107,27 @@ pub enum ExportItem {
         user: UserId,
         since: Timestamp,
     },
+    /// A request to follow the caller, `received`, or of the caller, `sent`.
+    Request {
+        user: UserId,
+        #[schema(pattern = "^(received|sent)$")]
+        direction: &'static str,
+        since: Timestamp,
+    },
 }
 
 impl ExportItem {
     /// An object of the export of `user`.
     pub fn new(user: UserId, exported: Exported) -> Self {
         match exported {
-            Exported::Profile(profile) => {
+            Exported::Profile(Some(profile), private) => {
                 let domain::ProfileContent { card: domain::Card { name, handle, picture }, bio, data } = profile.content;
-                let handle = handle.map(|handle| handle.to_string());
-                Self::Profile { name, handle, picture, bio, data: raw(data), updated_at: profile.updated_at }
+                let (handle, updated_at) = (handle.map(|handle| handle.to_string()), Some(profile.updated_at));
+                Self::Profile { name: Some(name), handle, picture, bio, data: raw(data), updated_at, private }
+            }
+            Exported::Profile(None, private) => {
+                let (handle, picture, bio, data) = (None, None, None, None);
+                Self::Profile { name: None, handle, picture, bio, data, updated_at: None, private }
             }
             Exported::Follow(of, preference) => Self::Follow { user: of.user, since: of.since, preference },
             Exported::Follower(of) => Self::Follower { user: of.user, since: of.since },
@@ -131,6 +147,13 @@ impl ExportItem {
             Exported::List { number, name, authors } => Self::List { id: ListId { user, number }, name, authors },
             Exported::Mute(of) => Self::Mute { user: of.user, since: of.since },
             Exported::Block(of) => Self::Block { user: of.user, since: of.since },
+            Exported::Request(of, side) => {
+                let direction = match side {
+                    RequestSide::Received => "received",
+                    RequestSide::Sent => "sent",
+                };
+                Self::Request { user: of.user, direction, since: of.since }
+            }
         }
     }
 }

@@ -145,10 +145,29 @@ impl From<domain::Profile> for Profile {
     }
 }
 
+#[derive(Debug, ToSchema)]
+#[schema(examples(json!({ "private": true })))]
+pub struct PrivacyRequest {
+    pub private: bool,
+}
+
+impl RequestBody for PrivacyRequest {
+    fn read(body: &Body) -> Result<Self, Problem> {
+        Ok(Self { private: body.required_flag("private")? })
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "private": true })))]
+pub struct Privacy {
+    /// Only accepted followers see the caller's posts.
+    pub private: bool,
+}
+
 /// The caller as the API knows them.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
-    "id": "2", "profile": null,
+    "id": "2", "profile": null, "private": false,
     "counters": { "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 },
     "rollout": "on",
 })))]
@@ -157,6 +176,8 @@ pub struct Me {
     /// Null until it is set.
     #[schema(required)]
     pub profile: Option<Profile>,
+    /// Only accepted followers see the caller's posts.
+    pub private: bool,
     pub counters: Counters,
     /// Whether an application should serve this user from here, `on`, or from the system before it, `off`.
     #[schema(value_type = Rollout)]
@@ -184,15 +205,17 @@ pub struct UserRelation {
     pub muted: bool,
     /// The caller has blocked the user.
     pub blocked: bool,
+    /// The caller has asked to follow the user, who is private or was.
+    pub requested: bool,
     /// The caller's lists that have the user.
     #[schema(max_items = 50)]
     pub lists: Vec<ListId>,
 }
 
 impl From<RelationTo> for UserRelation {
-    fn from(RelationTo { status, muted, blocked, lists }: RelationTo) -> Self {
+    fn from(RelationTo { status, muted, blocked, requested, lists }: RelationTo) -> Self {
         let Status { following, followed_by } = status;
-        Self { following, followed_by, mutual: following && followed_by, muted, blocked, lists }
+        Self { following, followed_by, mutual: following && followed_by, muted, blocked, requested, lists }
     }
 }
 
@@ -216,10 +239,11 @@ impl From<Vec<Relation>> for KnownFollowers {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
-    "id": "2", "profile": null,
+    "id": "2", "profile": null, "private": false,
     "counters": { "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 },
     "relation": {
-        "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false, "lists": ["1-1"],
+        "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false, "requested": false,
+        "lists": ["1-1"],
     },
     "known_followers": { "count": 1, "users": ["3"] },
     "profiles": { "3": { "name": "Ada", "handle": "ada", "picture": null } },
@@ -229,6 +253,8 @@ pub struct User {
     /// Null if the user has none.
     #[schema(required)]
     pub profile: Option<Profile>,
+    /// Only accepted followers see the user's posts.
+    pub private: bool,
     pub counters: Counters,
     pub relation: UserRelation,
     pub known_followers: KnownFollowers,

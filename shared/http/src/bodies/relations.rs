@@ -8,15 +8,22 @@ use super::{NextCursor, Profiles, RequestBody, UserRelation};
 use crate::{Problem, body::Body, problem::ItemProblem};
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(examples(json!({ "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true, "preference": 0 })))]
+#[schema(examples(
+    json!({ "following": true, "requested": false, "since": "2026-11-20T08:00:00.123Z", "created": true, "preference": 0 }),
+    json!({ "following": false, "requested": true, "since": null, "created": false, "preference": 0 }),
+))]
 pub struct Following {
-    /// Always true in this response.
+    /// False if the author is private and has not accepted the caller.
     pub following: bool,
-    /// The time at which this follow began.
-    pub since: Timestamp,
-    /// False if the caller already followed the author.
+    /// The caller has asked to follow the author.
+    pub requested: bool,
+    /// The time at which this follow began. Null for a request.
+    #[schema(required)]
+    pub since: Option<Timestamp>,
+    /// False if the caller already followed the author, and for a request.
     pub created: bool,
-    /// The points that the caller's ranked feed adds to the scores of the author's posts.
+    /// The points that the caller's ranked feed adds to the scores of the author's posts. A request keeps them for the
+    /// follow.
     #[schema(minimum = -10, maximum = 10)]
     pub preference: i8,
 }
@@ -120,10 +127,11 @@ pub struct FollowResults {
     pub results: Vec<FollowResult>,
 }
 
-/// The result for one author: `since` and `created` if the caller follows the author, `error` if not.
+/// The result for one author: `requested`, `since` and `created` if the caller follows the author or has asked to,
+/// `error` if not.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(
-    json!({ "author": "2", "following": true, "since": "2026-11-20T08:00:00.123Z", "created": true }),
+    json!({ "author": "2", "following": true, "requested": false, "since": "2026-11-20T08:00:00.123Z", "created": true }),
     json!({ "author": "1", "following": false, "error": {
         "type": "/problems/self-follow", "title": "Users cannot follow themselves", "status": 422,
         "detail": "an author is not their own follower",
@@ -132,11 +140,15 @@ pub struct FollowResults {
 pub struct FollowResult {
     pub author: UserId,
     pub following: bool,
-    /// The time at which this follow began.
+    /// The caller has asked to follow the author, who is private.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub since: Option<Timestamp>,
-    /// False if the caller already followed the author.
+    pub requested: Option<bool>,
+    /// The time at which this follow began. Null for a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub since: Option<Option<Timestamp>>,
+    /// False if the caller already followed the author, and for a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub created: Option<bool>,
@@ -177,6 +189,28 @@ pub struct RelationPage {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub profiles: Option<Profiles>,
+}
+
+/// A page of requests to follow.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "items": [{ "user": "2", "since": "2026-11-20T08:00:00.123Z" }], "next_cursor": null, "total": 1 })))]
+pub struct FollowRequestPage {
+    /// The other user of each request, and the time of the request.
+    #[schema(max_items = 100)]
+    pub items: Vec<RelationEntry>,
+    pub next_cursor: NextCursor,
+    /// The number of requests on all pages.
+    pub total: u64,
+    /// The users on the page who have a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "accepted": true })))]
+pub struct Accepted {
+    pub accepted: bool,
 }
 
 /// The relation between the caller and a user. With `only=following`, it has that direction only.

@@ -139,6 +139,17 @@ pub struct UserFacts {
     /// The listed followers who have a live edge, and those whose edges are not looked at today.
     pub live_followers: HashSet<UserId>,
     pub follower_counts: [StoredCount; SHARDS as usize],
+    pub requests_sent: StoredCount,
+    /// The user's own requests, as they are listed by user.
+    pub sent: ListedShard,
+    /// The time since which each author whom the user asks lists the request; `None` if it cannot be read or is not
+    /// looked at today.
+    pub asked: HashMap<UserId, Option<Timestamp>>,
+    /// The requests that the user has received, by shard.
+    pub requests: Vec<ListedShard>,
+    /// The users of `requests` whose pairs have the request, and those whose pairs are not looked at today.
+    pub live_requests: HashSet<UserId>,
+    pub request_counts: [StoredCount; SHARDS as usize],
     /// The user's head as an author; `None` if it cannot be read.
     pub head: Option<StoredHead>,
     /// The newest posts, deleted ones included.
@@ -165,16 +176,31 @@ impl UserFacts {
         self.edges.iter().filter(|edge| edge.following)
     }
 
-    /// The edges (user, author) that the author does not list.
-    pub fn missing(&self) -> impl Iterator<Item = (UserId, UserId)> {
-        self.following().filter(|edge| !self.listed.contains_key(&edge.author)).map(|edge| (edge.user, edge.author))
+    pub fn asking(&self) -> impl Iterator<Item = &Edge> {
+        self.edges.iter().filter(|edge| edge.asks())
+    }
+
+    /// The edges and requests that the author does not list.
+    pub fn missing(&self) -> impl Iterator<Item = Unlisted> {
+        let follows = self.following().filter(|edge| !self.listed.contains_key(&edge.author));
+        let requests = self.asking().filter(|edge| !self.asked.contains_key(&edge.author));
+        let follows = follows.map(|edge| Unlisted::Follow(edge.user, edge.author));
+        follows.chain(requests.map(|edge| Unlisted::Request(edge.user, edge.author)))
     }
 }
 
-/// `missing` are edges (user, author) that are known not to be listed. The right counts of their authors include them.
-pub fn differences(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Difference> {
+/// What an author does not list of a pair (user, author).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unlisted {
+    Follow(UserId, UserId),
+    Request(UserId, UserId),
+}
+
+/// `missing` is what is known not to be listed. The right counts of its authors include it.
+pub fn differences(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
     let user = facts.user;
     let mut found = edges(facts, missing);
+    found.extend(requests(facts, missing));
     found.extend(posts(facts));
     found.extend(facts.damaged.iter().cloned().map(Difference::from));
     found.extend(facts.reads.iter().filter_map(|(&author, reads)| {
@@ -218,7 +244,7 @@ pub(crate) fn wrongly_indexed(kind: Kind, post: PostId) -> Difference {
     Difference::new(kind, Subject::Post { post }, Correction::SetUnfinished { post, unfinished })
 }
 
-fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Difference> {
+fn edges(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
     let user = facts.user;
     let mirror = |kind, user, author, edge| {
         Difference::new(kind, Subject::Pair { user, author }, Correction::MirrorEdge { user, author, edge })
@@ -242,11 +268,56 @@ fn edges(facts: &UserFacts, missing: &BTreeSet<(UserId, UserId)>) -> Vec<Differe
         // If the user follows again before the second look, the entry has another time.
         let ghost = |ghost: &Relation| mirror(Kind::FollowerGhost, ghost.user, user, None).in_version(ghost.since.ms());
         found.extend(ghosts.into_iter().map(ghost));
-        let missing = missing.iter().filter(|(follower, author)| *author == user && usize::from(follower.shard()) == shard);
-        let right = (live.len() + missing.count()) as u64;
+        let is_of_shard = |missing: &&Unlisted| match missing {
+            Unlisted::Follow(follower, author) => *author == user && usize::from(follower.shard()) == shard,
+            Unlisted::Request(..) => false,
+        };
+        let right = (live.len() + missing.iter().filter(is_of_shard).count()) as u64;
         if *whole {
             let of = Counter::Followers { author: user, shard: shard as u16 };
             found.extend(facts.follower_counts[shard].differs(Kind::FollowersCount, of, right));
+        }
+    }
+    found
+}
+
+fn requests(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
+    let user = facts.user;
+    let pair = |kind, user, author, correction| Difference::new(kind, Subject::Pair { user, author }, correction);
+    let mirror = |kind, user, author, request| pair(kind, user, author, Correction::MirrorRequest { user, author, request });
+    let mut found = Vec::new();
+    for &Edge { author, requested, rev, .. } in facts.edges.iter().filter(|edge| edge.requested.is_some() && !edge.asks()) {
+        let end = pair(Kind::RequestBeside, user, author, Correction::EndRequest { user, author, rev });
+        found.push(end.in_version(requested.map(Timestamp::ms)));
+    }
+    let sent: HashMap<UserId, Timestamp> = facts.sent.followers.iter().map(|entry| (entry.user, entry.since)).collect();
+    for &Edge { author, requested, rev, .. } in facts.asking() {
+        let by_author = facts.asked.get(&author).map(|listed| listed.or(requested));
+        let is_listed = by_author == Some(requested) && (!facts.sent.whole || sent.get(&author).copied() == requested);
+        if !is_listed {
+            found.push(mirror(Kind::RequestMissing, user, author, requested.map(|at| (at, rev))));
+        }
+    }
+    // If the user asks again before the second look, the entry has another time.
+    let ghost = |user, author, at: Timestamp| mirror(Kind::RequestGhost, user, author, None).in_version(at.ms());
+    if facts.edges_whole {
+        let asked: HashSet<UserId> = facts.asking().map(|edge| edge.author).collect();
+        let ghosts = facts.sent.followers.iter().filter(|entry| !asked.contains(&entry.user));
+        found.extend(ghosts.map(|entry| ghost(user, entry.user, entry.since)));
+        found.extend(facts.requests_sent.differs(Kind::RequestsCount, Counter::RequestsSent { user }, asked.len() as u64));
+    }
+    for (shard, ListedShard { followers, whole }) in facts.requests.iter().enumerate() {
+        let (live, ghosts): (Vec<&Relation>, Vec<&Relation>) =
+            followers.iter().partition(|entry| facts.live_requests.contains(&entry.user));
+        found.extend(ghosts.into_iter().map(|entry| ghost(entry.user, user, entry.since)));
+        let is_of_shard = |missing: &&Unlisted| match missing {
+            Unlisted::Request(asking, author) => *author == user && usize::from(asking.shard()) == shard,
+            Unlisted::Follow(..) => false,
+        };
+        let right = (live.len() + missing.iter().filter(is_of_shard).count()) as u64;
+        if *whole {
+            let of = Counter::RequestsReceived { author: user, shard: shard as u16 };
+            found.extend(facts.request_counts[shard].differs(Kind::RequestsCount, of, right));
         }
     }
     found

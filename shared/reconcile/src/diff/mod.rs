@@ -140,6 +140,10 @@ pub enum Remedy {
 pub enum Correction {
     /// Makes the author's list agree with an edge of this time and revision, or with no edge.
     MirrorEdge { user: UserId, author: UserId, edge: Option<(Timestamp, u32)> },
+    /// Makes the two entries of a request agree with a pair with a request of this time and revision, or with none.
+    MirrorRequest { user: UserId, author: UserId, request: Option<(Timestamp, u32)> },
+    /// Removes a request that stands beside a follow or a block, if the pair has this revision.
+    EndRequest { user: UserId, author: UserId, rev: u32 },
     /// Sets a count, if its change number is the same.
     SetCount(Recount),
     /// Sets the number of live posts, if the head has this latest post and this number of deletions.
@@ -206,7 +210,7 @@ impl Correction {
             Self::SetCount(Recount { of, .. }) => match of {
                 Counter::Followings { user } => vec![View::Counters(user)],
                 Counter::Followers { author, .. } | Counter::AuthorReactions { author, .. } => vec![View::Counters(author)],
-                Counter::PostReactions { .. } => Vec::new(),
+                Counter::PostReactions { .. } | Counter::RequestsSent { .. } | Counter::RequestsReceived { .. } => Vec::new(),
             },
             Self::SetPosts { author, .. } => vec![View::Counters(author)],
             Self::SetDeleted { post, .. } => vec![View::Head(post.author)],
@@ -217,6 +221,8 @@ impl Correction {
             Self::ListReaction { .. }
             | Self::AddLiker { .. }
             | Self::DeleteLiker { .. }
+            | Self::MirrorRequest { .. }
+            | Self::EndRequest { .. }
             | Self::ClaimHandle { .. }
             | Self::SetUnfinished { .. }
             | Self::DeleteBody { .. }
@@ -241,6 +247,8 @@ pub struct DamagedItem {
 pub enum Counter {
     Followings { user: UserId },
     Followers { author: UserId, shard: u16 },
+    RequestsSent { user: UserId },
+    RequestsReceived { author: UserId, shard: u16 },
     PostReactions { post: PostId, shard: u16, reaction: Reaction },
     AuthorReactions { author: UserId, shard: u16, reaction: Reaction },
 }

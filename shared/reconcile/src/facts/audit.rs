@@ -51,12 +51,16 @@ const RECEIPTS_FOR_ONE: usize = 8;
 const MOST_POSTS: usize = 1_000;
 
 impl StoredFacts {
-    /// The counts of followed authors, and of followers by shard.
-    pub(crate) async fn counts(&self, user: UserId) -> Result<(StoredCount, [StoredCount; SHARDS as usize]), StoreError> {
+    /// The counts of followed authors and of the user's requests, and of followers and of received requests by shard.
+    pub(crate) async fn counts(
+        &self,
+        user: UserId,
+    ) -> Result<([StoredCount; 2], [[StoredCount; SHARDS as usize]; 2]), StoreError> {
         let followings = self.get_one("counts", &self.tables.counters, schema::followings_counter(user));
         let (followings, followers) = futures::try_join!(followings, self.follower_parts(user))?;
         let followings = followings.map(|item| read(item, Ok::<CounterItem, _>)).transpose()?;
-        Ok((count_of_parts(followings.as_slice()), followers.map(|parts| count_of_parts(&parts))))
+        let own = COUNTS.map(|of| count_of_parts(followings.as_slice(), of));
+        Ok((own, COUNTS.map(|of| followers.each_ref().map(|parts| count_of_parts(parts, of)))))
     }
 
     /// The heads of these authors. A head that does not exist is an empty one.
@@ -106,9 +110,32 @@ impl StoredFacts {
         author: UserId,
         shard: u16,
     ) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
-        let partition = schema::follower_shard(author, shard);
-        let items = self.partition("listed_followers", &self.tables.followers, &partition, None).await?;
+        self.entries("listed_followers", schema::follower_shard(author, shard)).await
+    }
+
+    /// The requests that one shard of an author lists; `None` if there are more than [`MOST_IN_SHARD`].
+    pub(crate) async fn listed_requests(&self, author: UserId, shard: u16) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
+        self.entries("listed_requests", schema::request_shard(author, shard)).await
+    }
+
+    /// The same of a user's own requests, with the authors.
+    pub(crate) async fn sent_requests(&self, user: UserId) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
+        self.entries("sent_requests", schema::sent_requests(user)).await
+    }
+
+    async fn entries(&self, operation: &'static str, partition: String) -> Result<Option<Decoded<Vec<Relation>>>, StoreError> {
+        let items = self.partition(operation, &self.tables.followers, &partition, None).await?;
         items.map(|items| listing(items, |item| read_follower(&item))).transpose()
+    }
+
+    /// Returns the time since which each author lists the user's request. Authors who do not are left out.
+    pub(crate) async fn asked_by(&self, user: UserId, authors: &[UserId]) -> Result<ByKey<UserId, Timestamp>, StoreError> {
+        let keys = distinct(authors).into_iter().map(|author| {
+            let [by_author, _] = schema::requests(user, author);
+            by_author
+        });
+        let items = self.get("asked_by", &self.tables.followers, keys.collect()).await?;
+        by_key(items, author_of(FollowerItem::shard), |item| read_follower(&item).map(|relation| relation.since))
     }
 
     /// Returns the time since which each author lists the user. Authors who do not are left out.
@@ -118,16 +145,17 @@ impl StoredFacts {
         by_key(items, author_of(FollowerItem::shard), |item| read_follower(&item).map(|relation| relation.since))
     }
 
-    /// The users among these who follow the author.
-    pub(crate) async fn live_followers(
+    /// The users among these whose pair with the author is `live`.
+    pub(crate) async fn live_pairs_with(
         &self,
         author: UserId,
         users: &[UserId],
+        live: impl Fn(&Edge) -> bool,
     ) -> Result<Decoded<HashSet<UserId>, UserId>, StoreError> {
         let keys = distinct(users).into_iter().map(|user| schema::edge(user, author)).collect();
-        let items = self.get("live_followers", &self.tables.following, keys).await?;
+        let items = self.get("live_pairs_with", &self.tables.following, keys).await?;
         let Decoded { found, damaged } = by_key(items, |item| EdgeItem::user.user(item), read_edge)?;
-        let live = found.into_iter().filter(|(_, edge)| edge.following).map(|(user, _)| user);
+        let live = found.into_iter().filter(|(_, edge)| live(edge)).map(|(user, _)| user);
         Ok(Decoded { found: live.collect(), damaged })
     }
 
@@ -520,10 +548,16 @@ fn decoded<K: Copy, T, A: Default + Extend<T>>(
     Ok(decoded)
 }
 
-/// The count of all parts of a counter. Its change number is the sum of theirs, because each only grows.
-pub(super) fn count_of_parts(parts: &[CounterItem]) -> StoredCount {
+/// One of the counts in a counter.
+pub(super) type CountOf = fn(&CounterItem) -> Option<Count<i64>>;
+
+/// Follows, and requests.
+pub(super) const COUNTS: [CountOf; 2] = [|counter| counter.count, |counter| counter.requests];
+
+/// A count of all parts of a counter. Its change number is the sum of theirs, because each only grows.
+pub(super) fn count_of_parts(parts: &[CounterItem], of: CountOf) -> StoredCount {
     let changes = parts.iter().map(|part| part.changes.map_or(Some(0), |Count(changes)| changes));
-    StoredCount { count: CounterItem::total(parts), changes: changes.sum() }
+    StoredCount { count: CounterItem::total(parts, of), changes: changes.sum() }
 }
 
 fn stored_count(count: Option<Count>, changes: Option<Count>) -> StoredCount {

@@ -21,7 +21,7 @@ use tidemark_facts::{
 use super::StoredFacts;
 use crate::{
     diff::{Correction, Counter, ListedReaction, Recount, StoredRecord},
-    facts::audit::{count_of_parts, said},
+    facts::audit::{COUNTS, CountOf, count_of_parts, said},
 };
 
 const OPERATION: &str = "repair";
@@ -32,6 +32,14 @@ impl StoredFacts {
     pub async fn correct(&self, correction: &Correction) -> Result<bool, StoreError> {
         match *correction {
             Correction::MirrorEdge { user, author, edge } => self.mirror_edge(user, author, edge).await,
+            Correction::MirrorRequest { user, author, request } => self.mirror_request(user, author, request).await,
+            Correction::EndRequest { user, author, rev } => {
+                let update = Write::update(&self.tables.following, schema::edge(user, author))
+                    .remove([EdgeItem::requested_at])
+                    .set(EdgeItem::rev, number(rev.saturating_add(1)))
+                    .when(is(EdgeItem::rev, number(rev)));
+                self.send(OPERATION, update).await
+            }
             Correction::SetCount(count) => self.recount(count).await,
             Correction::SetPosts { author, right, latest, deletions } => {
                 let update = Write::update(&self.tables.posts, schema::head(author))
@@ -97,7 +105,15 @@ impl StoredFacts {
             Counter::Followings { user } => {
                 (counters, schema::followings_counter(user), CounterItem::count, CounterItem::changes)
             }
-            Counter::Followers { author, shard } => return self.recount_followers(author, shard, found).await,
+            Counter::RequestsSent { user } => {
+                (counters, schema::followings_counter(user), CounterItem::requests, CounterItem::changes)
+            }
+            Counter::Followers { author, shard } => {
+                return self.recount_shard(author, shard, (CounterItem::count, COUNTS[0]), found).await;
+            }
+            Counter::RequestsReceived { author, shard } => {
+                return self.recount_shard(author, shard, (CounterItem::requests, COUNTS[1]), found).await;
+            }
             Counter::PostReactions { post, shard, reaction } => {
                 (reactions, schema::post_reactions(post, shard), counted(reaction), ReactionCountsItem::changes)
             }
@@ -122,10 +138,16 @@ impl StoredFacts {
         self.send(OPERATION, update).await
     }
 
-    /// The same for a shard of followers: all its parts must be as they were before the followers were listed, and
+    /// The same for a shard of followers or of requests: all its parts must be as they were before these were listed, and
     /// their sum becomes right. If one of several parts has a change number that is not a number, it is unknown whether
     /// the others have changed. Then only that number begins again, and the next look finds the count.
-    async fn recount_followers(&self, author: UserId, shard: u16, found: Recount) -> Result<bool, StoreError> {
+    async fn recount_shard(
+        &self,
+        author: UserId,
+        shard: u16,
+        (count, of): (Attribute, CountOf),
+        found: Recount,
+    ) -> Result<bool, StoreError> {
         let counters = &self.tables.counters;
         let key = |part| schema::followers_part(author, shard, part);
         let decoded = |item: &Item| read(item.clone(), Ok::<CounterItem, _>);
@@ -133,7 +155,7 @@ impl StoredFacts {
         let number_of_parts = stored.first().map(decoded).transpose()?.map_or(1, |first| first.number_of_parts());
         stored.extend(self.get(OPERATION, counters, (1..number_of_parts).map(key).collect()).await?);
         let parts: Vec<CounterItem> = stored.iter().map(decoded).collect::<Result<_, _>>()?;
-        let now = count_of_parts(&parts);
+        let now = count_of_parts(&parts, of);
         if (now.count, now.changes) != (found.seen, found.changes) {
             return Ok(false);
         }
@@ -143,10 +165,10 @@ impl StoredFacts {
         for part in (0..number_of_parts).rev() {
             let at = stored.iter().position(|item| CounterItem::counter.of(item) == CounterItem::counter.of(&key(part)));
             let (item, counted) = (at.map(|at| &stored[at]), at.map(|at| &parts[at]));
-            let [count, changes] = [CounterItem::count, CounterItem::changes];
+            let changes = CounterItem::changes;
             let update = Write::update(counters, key(part));
             let mut write = Write::check(counters, key(part));
-            let counts = counted.and_then(|part| part.count).map_or(Some(0), |Count(count)| count);
+            let counts = counted.and_then(of).map_or(Some(0), |Count(count)| count);
             if is_counted && part == 0 {
                 write = update.clone().set(count, number(rest));
             } else if is_counted && counts.is_none() {
@@ -178,6 +200,22 @@ impl StoredFacts {
             ],
         };
         self.send_all(OPERATION, writes).await
+    }
+
+    async fn mirror_request(&self, user: UserId, author: UserId, request: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {
+        let followers = &self.tables.followers;
+        let check = Write::check(&self.tables.following, schema::edge(user, author));
+        let (check, entries) = match request {
+            Some((at, rev)) => {
+                let entries = schema::request_items(user, author, at).map(|entry| Write::put(followers, entry));
+                (check.when(present(EdgeItem::requested_at)).when(is(EdgeItem::rev, number(rev))), entries)
+            }
+            None => {
+                let entries = schema::requests(user, author).map(|entry| Write::delete(followers, entry));
+                (check.when(absent(EdgeItem::requested_at)), entries)
+            }
+        };
+        self.send_all(OPERATION, [vec![check], entries.to_vec()].concat()).await
     }
 
     /// The write fails if the head has changed since it was read here, or if the post is not as the look found it.

@@ -136,7 +136,7 @@ impl Reconcile {
         }
         if stored.head != Stored::Absent {
             let right = self.app.stores.facts.head_of(user).await?;
-            let versions = (right.latest_seq, right.deletions());
+            let versions = (right.latest_seq, right.deletions(), right.privacy);
             found.extend(of_copy(View::Head(user), &stored.head, &right.for_views(), versions));
         }
         if stored.card != Stored::Absent {

@@ -28,7 +28,10 @@ pub use report::Report;
 pub use walk::{Position, Segment};
 
 use crate::{
-    diff::{DamagedItem, Difference, Kind, Subject, facts},
+    diff::{
+        DamagedItem, Difference, Kind, Subject,
+        facts::{self, Unlisted},
+    },
     facts::StoredFacts,
     views::StoredViews,
 };
@@ -213,7 +216,7 @@ impl Reconcile {
             Ok(Loaded::Facts(facts)) => Some(facts),
             _ => None,
         });
-        let missing: BTreeSet<(UserId, UserId)> = known.flat_map(|facts| facts.missing()).collect();
+        let missing: BTreeSet<Unlisted> = known.flat_map(|facts| facts.missing()).collect();
         let mut looked = Looked::default();
         for (target, loaded) in loaded {
             match loaded {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures::future::try_join_all;
-use tidemark_domain::{PostId, Reaction, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{Edge, PostId, Reaction, Timestamp, UserId, ids::SHARDS};
 
 use super::{
     Reconcile, ReconcileError,
@@ -43,12 +43,15 @@ impl Reconcile {
 
     async fn own_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
         let (audit, own, shards) = (&self.facts, [user], || 0..SHARDS);
-        let ((followings, follower_counts), mut heads) = futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
-        let (edges, posts, reads, followers, reactions, likes, favorites, handle) = futures::try_join!(
+        let (([followings, requests_sent], [follower_counts, request_counts]), mut heads) =
+            futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
+        let (edges, posts, reads, followers, requests, sent, reactions, likes, favorites, handle) = futures::try_join!(
             audit.edges_of(user),
             audit.newest_posts(user),
             audit.stored_reads(user),
             try_join_all(shards().map(|shard| audit.listed_followers(user, shard))),
+            try_join_all(shards().map(|shard| audit.listed_requests(user, shard))),
+            audit.sent_requests(user),
             try_join_all(shards().map(|shard| audit.reactions_in(user, shard))),
             audit.reacted_by(user, Reaction::Like),
             audit.reacted_by(user, Reaction::Favorite),
@@ -58,8 +61,13 @@ impl Reconcile {
         let head = heads.found.remove(&user);
         readable(heads, &mut damaged);
         let (edges, edges_whole) = shard(Some(edges), &mut damaged);
-        let followers = followers.into_iter().map(|stored| shard(stored, &mut damaged));
-        let followers = followers.map(|(followers, whole)| ListedShard { followers, whole }).collect();
+        let mut listed = |stored| {
+            let (followers, whole) = shard(stored, &mut damaged);
+            ListedShard { followers, whole }
+        };
+        let followers = followers.into_iter().map(&mut listed).collect();
+        let requests = requests.into_iter().map(&mut listed).collect();
+        let sent = listed(sent);
         let reactions = reactions.into_iter().map(|stored| shard(stored, &mut damaged));
         let reactions = reactions.map(|(shard, whole)| ReactionShard { whole, ..shard }).collect();
         Ok(UserFacts {
@@ -71,6 +79,12 @@ impl Reconcile {
             followers,
             live_followers: HashSet::new(),
             follower_counts,
+            requests_sent,
+            sent,
+            asked: HashMap::new(),
+            requests,
+            live_requests: HashSet::new(),
+            request_counts,
             head,
             posts: readable(posts, &mut damaged),
             bodies: HashSet::new(),
@@ -100,6 +114,9 @@ impl Reconcile {
                 if all || is_due(follower) { due.push(follower) } else { others.push(follower) }
             }
         }
+        let asked: Vec<UserId> = facts.asking().map(|edge| edge.author).collect();
+        let mut asking: Vec<UserId> = facts.requests.iter().flat_map(|shard| &shard.followers).map(|entry| entry.user).collect();
+        self.only_todays(&mut asking, MOST_LISTED);
         let read: Vec<UserId> = facts.reads.keys().copied().collect();
         let [tombstones, mut with_text] = [true, false].map(|deleted| -> Vec<PostId> {
             facts.posts.iter().filter(|stored| stored.post.deleted == deleted).map(|stored| stored.post.id).collect()
@@ -109,9 +126,11 @@ impl Reconcile {
         let mut blocks: Vec<(UserId, UserId)> = blocked.chain(flagged).collect::<BTreeSet<_>>().into_iter().collect();
         self.only_todays(&mut with_text, MOST_TEXTS);
         self.only_todays(&mut blocks, MOST_LISTED);
-        let (listed, live_followers, read_heads, bodies, texts, blocks) = futures::try_join!(
+        let (listed, live_followers, asked, live_requests, read_heads, bodies, texts, blocks) = futures::try_join!(
             audit.listed_by(user, &compared),
-            audit.live_followers(user, &due),
+            audit.live_pairs_with(user, &due, |edge| edge.following),
+            audit.asked_by(user, &asked),
+            audit.live_pairs_with(user, &asking, Edge::asks),
             audit.stored_heads(&read),
             audit.bodies(&tombstones),
             self.app.stores.facts.posts_with_texts(&with_text),
@@ -122,6 +141,19 @@ impl Reconcile {
             shard.whole &= shard.followers.iter().all(|follower| !unsure.contains(&follower.user));
             shard.followers.retain(|follower| !unsure.contains(&follower.user));
         }
+        let unsure: HashSet<UserId> = live_requests.damaged.iter().map(|(asking, _)| *asking).collect();
+        for shard in &mut facts.requests {
+            shard.whole &= shard.followers.iter().all(|entry| !unsure.contains(&entry.user));
+            shard.followers.retain(|entry| !unsure.contains(&entry.user));
+        }
+        let looked_at: HashSet<UserId> = asking.into_iter().collect();
+        let listed_requests: Vec<UserId> =
+            facts.requests.iter().flat_map(|shard| &shard.followers).map(|entry| entry.user).collect();
+        facts.live_requests = readable(live_requests, &mut facts.damaged);
+        facts.live_requests.extend(listed_requests.into_iter().filter(|asking| !looked_at.contains(asking)));
+        let unknown: Vec<UserId> = asked.damaged.iter().map(|(author, _)| *author).collect();
+        facts.asked = readable(asked, &mut facts.damaged).into_iter().map(|(author, at)| (author, Some(at))).collect();
+        facts.asked.extend(unknown.into_iter().map(|author| (author, None)));
         let unknown: Vec<UserId> = listed.damaged.iter().map(|(author, _)| *author).chain(not_compared).collect();
         facts.listed = readable(listed, &mut facts.damaged).into_iter().map(|(author, since)| (author, Some(since))).collect();
         facts.listed.extend(unknown.into_iter().map(|author| (author, None)));
