@@ -25,10 +25,7 @@ pub(crate) async fn page(app: &App, request: &Request, list: impl FnOnce(UserId)
     };
     let (profiles, with_relation) = (request.wants_profiles()?, request.flag("relation", false)?);
     let list = list(user);
-    let followed_only = request.flag(match list {
-        List::Following(_) => "common",
-        List::Followers(_) => "known",
-    })?;
+    let followed_only = request.flag(if matches!(list, List::Following(_)) { "common" } else { "known" }, false)?;
     let found = match followed_only {
         true => app.relations.page_of_followed(caller, list, start, page.limit).await?,
         false => app.relations.page(caller, list, start, page.limit).await?,

@@ -2,7 +2,7 @@
 
 use tidemark::{
     App,
-    domain::{Cursor, Relation, RequestSide, UserId},
+    domain::{Cursor, RequestSide, UserId},
     facts::Followed,
     http::{
         Page, Problem, Request, Response,
@@ -20,8 +20,7 @@ pub(crate) async fn page(app: &App, request: &Request) -> Result<Response, Probl
     // One more than requested shows whether there is a next page.
     let (mut found, total) = app.following.requests(caller, side, page.below_relation()?, page.limit + 1).await?;
     let next = page.cut(&mut found).map(Cursor::Relation);
-    let entry = |Relation { user, since }: Relation| RelationEntry { user, since, preference: None };
-    let items: Vec<RelationEntry> = found.into_iter().map(entry).collect();
+    let items: Vec<RelationEntry> = found.into_iter().map(RelationEntry::from).collect();
     let (profiles, without_views) = app.profiles(profiles, &items, None).await?;
     let response = Page::response(request, next, |next_cursor| FollowRequestPage { items, next_cursor, total, profiles });
     Ok(response.degraded(without_views))

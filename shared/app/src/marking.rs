@@ -100,7 +100,7 @@ impl Marking {
         let posts = [(post.author, vec![post.seq])].into();
         let (live, blocks, mut pairs) = futures::try_join!(
             self.readers.live_posts(&ids),
-            self.stores.facts.blocks(user, &authors),
+            self.stores.facts.blocks_between(user, &authors),
             self.readers.pairs_of_posts(user, &posts)
         )?;
         let Some(pair) = pairs.pop() else { return Ok(Err(Withheld::Gone)) };
@@ -188,7 +188,7 @@ impl Marking {
         let is_stranger = |pair: &&PairFacts| pair.author != viewer.user && pair.live_edge().is_none();
         let strangers: Vec<&PairFacts> = pairs.iter().filter(is_stranger).collect();
         let authors: Vec<UserId> = strangers.iter().map(|pair| pair.author).collect();
-        let blocks = self.stores.facts.blocks(viewer.user, &authors).await?;
+        let blocks = self.stores.facts.blocks_between(viewer.user, &authors).await?;
         let standing =
             |pair: &PairFacts| Standing::of(blocks.get(&pair.author).copied().unwrap_or_default(), pair.is_kept_out(viewer));
         let withheld = strangers.into_iter().filter(|pair| may_see_author(standing(pair)).is_err());

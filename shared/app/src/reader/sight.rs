@@ -133,14 +133,14 @@ impl Readers {
     pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks> {
         let authors = [author];
         let (mut reads, blocks) =
-            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.blocks(reader, &authors))?;
+            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.blocks_between(reader, &authors))?;
         let blocked = blocks.get(&author).is_some_and(|blocks| blocks.by_author);
         Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocked))
     }
 
     pub(super) async fn flags_of_facts(&self, reader: UserId, author: UserId) -> Result<(Flags, Blocks)> {
         let authors = [author];
-        let (flags, mut blocks) = futures::try_join!(self.flags(reader, author), self.stores.facts.blocks(reader, &authors))?;
+        let (flags, mut blocks) = futures::try_join!(self.flags(reader, author), self.stores.facts.blocks_between(reader, &authors))?;
         Ok((flags, blocks.remove(&author).unwrap_or_default()))
     }
 
