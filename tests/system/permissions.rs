@@ -266,6 +266,7 @@ async fn people(world: &World) {
     for path in ["/v1/me", "/v1/users/10", "/v1/users?user=1", "/v1/handles/second", "/v1/me/likes", "/v1/feed?include=body"] {
         reader.get(path).await.ok();
     }
+    reader.get("/v1/posts/10-2/likes").await.ok();
     reader.delete("/v1/posts/10-2/like").await.ok();
     reader.put("/v1/posts/10-2/like").await.ok();
     reader.put("/v1/blocks/9").await.ok();
