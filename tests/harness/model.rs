@@ -339,6 +339,12 @@ impl Model {
         self.order.iter().rev().filter(shown).map(|&post| (post, !self.is_unread(user, post))).collect()
     }
 
+    /// The same with the posts of `user`, which are read.
+    pub fn feed_with_own(&self, user: u64) -> Vec<(Post, bool)> {
+        let own = self.order.iter().filter(|post| post.0 == user).map(|&post| (post, true));
+        self.feed(user).into_iter().chain(own).collect()
+    }
+
     /// The live posts of `author`, whom `user` follows, newest first: each post, and true if it is read.
     pub fn timeline(&self, user: u64, author: u64) -> Vec<(Post, bool)> {
         let live = self.authors.get(&author).into_iter().flat_map(|posts| posts.live.iter().rev());

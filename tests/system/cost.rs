@@ -131,8 +131,19 @@ fn no_old_cursor_and_no_old_time_costs_more_than_the_stated_units() {
             println!("{what}: {units:.1} units, at most {most:.0}");
             assert!(units <= most, "{what}: {units} units");
         };
+        reader.publish_all(0..POSTS).await;
         proxy.meter();
-        for (order, pages) in [("order=time", usize::MAX), ("status=unread", 4), ("order=ranked", 4), ("include=body", 12)] {
+        for (order, pages) in [
+            ("order=time", usize::MAX),
+            ("order=oldest", usize::MAX),
+            ("status=unread", 4),
+            ("order=oldest&status=unread", 4),
+            ("order=ranked", 4),
+            ("own=true", 4),
+            ("order=oldest&own=true", 4),
+            ("order=ranked&own=true", 4),
+            ("include=body", 12),
+        ] {
             let mut path = format!("/v1/feed?limit=100&{order}");
             for page in 1..=pages {
                 let response = reader.get(&path).await.ok();

@@ -106,6 +106,30 @@ fn a_post_a_deletion_and_a_mark_of_another_device_reach_every_connection() {
     });
 }
 
+/// The last post that a mark names is of an author who blocks the reader.
+#[test]
+fn a_message_after_a_mark_names_no_post_of_an_author_who_blocks_the_reader() {
+    const BLOCKER: u64 = 43;
+    world(async |world| {
+        reader(world).await;
+        world.follow([READER], BLOCKER).await;
+        let seen = world.user(AUTHOR).publish_all(["one", "two", "three"]).await;
+        let hidden = world.user(BLOCKER).publish("hidden").await;
+        world.user(BLOCKER).put(&format!("/v1/blocks/{READER}")).await.ok();
+        world.idle().await;
+        let mut connection = world.live(READER).await;
+        let marking = world.user(READER);
+        let both = json!({ "posts": [&seen[0], &hidden] });
+        marking.post("/v1/reads", &both).await.has(json!({ "changed": 1, "total": 2 }));
+        assert_eq!(connection.unread().await, told(2, 2, &seen[0]));
+        for mark in [json!({ "author": BLOCKER.to_string(), "through": 1 }), json!({ "posts": [&hidden] })] {
+            marking.post("/v1/reads", &mark).await.has(json!({ "changed": 0, "total": 2 }));
+        }
+        world.idle().await;
+        assert!(connection.is_silent().await);
+    });
+}
+
 #[test]
 fn there_is_at_most_one_message_a_second_and_the_last_state_arrives() {
     const POSTS: u64 = 30;

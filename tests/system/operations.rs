@@ -352,6 +352,7 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     assert_eq!(caller.unread_total().await, model.unread_total(user), "seed {seed}, total of {user}");
     assert_items(&feed, model, user, seed);
     compare_list(caller, model, user, seed, page, &feed).await;
+    compare_own_and_oldest(caller, model, (user, seed), (page, cap), &feed).await;
     let ranked = match early {
         Some(early) => early,
         None => ranked_feeds(caller, model, user, page).await,
@@ -430,6 +431,41 @@ async fn compare_list(caller: &User, model: &Model, user: u64, seed: u64, page: 
     let members = caller.walk(&format!("/v1/lists/{list}/authors"), page).await;
     let members: BTreeSet<u64> = members.iter().map(|member| member["user"].as_str().unwrap().parse().unwrap()).collect();
     assert_eq!(members, *authors, "seed {seed}, authors on the list of {user}");
+}
+
+/// Compares the feed with own posts, and the feeds from the oldest post on, with the model and the feed by time.
+async fn compare_own_and_oldest(
+    caller: &User,
+    model: &Model,
+    (user, seed): (u64, u64),
+    (page, cap): (usize, FeedCap),
+    feed: &[Value],
+) {
+    let own = caller.walk("/v1/feed?own=true", page).await;
+    let (mut found, mut expected) = (posts_and_flags(&own), model.feed_with_own(user));
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "seed {seed}, feed of {user} with own posts");
+    assert_items(&own, model, user, seed);
+    assert_eq!(with(&own, |item| post_of(item).0 != user), feed, "seed {seed}, feed of {user} with own posts");
+    let (id, listed) = model.list(user).map_or(("", BTreeSet::new()), |(id, authors)| (id, authors.clone()));
+    let mut walks = vec![
+        (String::new(), feed.to_vec()),
+        ("&status=unread&own=true".to_owned(), with(feed, |item| item["read"] == false)),
+        ("&own=true".to_owned(), own.clone()),
+    ];
+    if !id.is_empty() {
+        let of_list = with(&own, |item| listed.contains(&post_of(item).0) || post_of(item).0 == user);
+        assert_eq!(caller.walk(&format!("/v1/feed?list={id}&own=true"), page).await, of_list, "seed {seed}, own list of {user}");
+        walks.push((format!("&list={id}&own=true"), of_list));
+    }
+    for (selection, mut by_time) in walks {
+        by_time.reverse();
+        let oldest = caller.walk(&format!("/v1/feed?order=oldest{selection}"), page).await;
+        assert_eq!(oldest, by_time, "seed {seed}, oldest{selection} of {user}");
+    }
+    let ranked = caller.walk("/v1/feed?order=ranked&own=true", page).await;
+    assert_ranked(ranked, &own, model, (user, seed), cap);
 }
 
 /// The ranked feed and its unread posts, of all followed authors and of the user's list.

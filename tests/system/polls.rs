@@ -13,6 +13,7 @@ use crate::{damage::proxy::world_behind_a_proxy, publish_and_deliver_all, reques
 
 const READER: u64 = 7;
 const FEEDS: [&str; 3] = ["/v1/feed?", "/v1/feed?status=unread&", "/v1/feed?order=ranked&"];
+const OWN: [&str; 2] = ["/v1/feed?own=true&", "/v1/feed?order=ranked&own=true&"];
 const LISTED: &str = "/v1/feed?list=7-1&";
 const UNREAD_OF_10: &str = "/v1/authors/10/posts?status=unread&";
 
@@ -80,11 +81,12 @@ async fn nothing_is_lost(world: &World, weather: Weather) {
     for author in [10, 11] {
         reader.put(&format!("/v1/lists/7-1/authors/{author}")).await.ok();
     }
-    let mut polls = polls(&reader, FEEDS.into_iter().chain([LISTED, UNREAD_OF_10])).await;
+    let mut polls = polls(&reader, FEEDS.into_iter().chain([LISTED, UNREAD_OF_10]).chain(OWN)).await;
     world.stack.set_weather(weather, 1);
     let over = Cell::new(false);
     let publishing = async {
-        let published = join_all((10..15).map(async |author| world.user(author).publish_all(["x"; 8]).await)).await;
+        let authors = (10..15).chain([READER]);
+        let published = join_all(authors.map(async |author| world.user(author).publish_all(["x"; 8]).await)).await;
         over.set(true);
         published.concat()
     };
@@ -100,7 +102,8 @@ async fn nothing_is_lost(world: &World, weather: Weather) {
         let authors: &[&str] = match poll.path {
             LISTED => &["10-", "11-"],
             UNREAD_OF_10 => &["10-"],
-            _ => &[""],
+            path if OWN.contains(&path) => &[""],
+            _ => &["10-", "11-", "12-", "13-", "14-"],
         };
         let is_of_poll = |post: &&String| authors.iter().any(|author| post.starts_with(author));
         let lost: Vec<&String> = published.iter().filter(is_of_poll).filter(|post| !poll.got.contains(post)).collect();
@@ -184,6 +187,31 @@ fn a_post_that_becomes_visible_below_others_is_in_the_next_poll_and_in_no_other(
         assert_new(&mut polls, &["30-1"]).await;
         world.resume("fan-out").await;
         assert_new(&mut polls, &[]).await;
+    });
+}
+
+/// A walk from the oldest post on, and the polls that go on with it.
+#[test]
+fn a_walk_from_the_oldest_post_has_a_post_that_becomes_visible_below_its_place() {
+    world(async |world| {
+        let reader = held_back(world).await;
+        world.user(20).publish("x").await;
+        deliver(world, "20-2").await;
+        let page = async |cursor: &str| reader.get(&format!("/v1/feed?order=oldest&limit=1{cursor}")).await.ok();
+        let mut last = page("").await;
+        let mut walked = ids(last["items"].as_array().unwrap());
+        deliver(world, "10-1").await;
+        while let Some(next) = last["next_cursor"].as_str() {
+            last = page(&format!("&cursor={next}")).await;
+            walked.extend(ids(last["items"].as_array().unwrap()));
+        }
+        assert_eq!(walked, ["20-1", "10-1", "20-2"]);
+        let since = last["first_cursor"].as_str().unwrap().to_owned();
+        let mut poll = Poll { user: &reader, path: FEEDS[0], since, got: walked };
+        assert_new(std::slice::from_mut(&mut poll), &[]).await;
+        deliver(world, "30-1").await;
+        assert_new(std::slice::from_mut(&mut poll), &["30-1"]).await;
+        world.resume("fan-out").await;
     });
 }
 

@@ -61,6 +61,8 @@ fn requests() -> Vec<Row> {
         ("a page of the feed", "/v1/feed?limit=100"),
         ("a page of the feed with texts", "/v1/feed?limit=100&include=body"),
         ("a page of the ranked feed", "/v1/feed?limit=100&order=ranked"),
+        ("a page of the feed, oldest first", "/v1/feed?limit=100&order=oldest"),
+        ("a page of the feed with own posts", "/v1/feed?limit=100&own=true"),
         ("unread counts", "/v1/unread"),
         ("a post of a followed author", "/v1/posts/100-1"),
         ("a post of another author", "/v1/posts/220-1"),

@@ -26,6 +26,7 @@ struct Chain {
     user: u64,
     list: Option<String>,
     ranked: bool,
+    own: bool,
     since: String,
     /// The posts of the walk and of all polls.
     got: BTreeSet<Post>,
@@ -37,11 +38,14 @@ impl Chain {
     fn path(&self) -> String {
         let order = if self.ranked { "ranked" } else { "time" };
         let list = self.list.as_ref().map_or(String::new(), |list| format!("&list={list}"));
-        format!("/v1/feed?order={order}{list}")
+        format!("/v1/feed?order={order}&own={}{list}", self.own)
     }
 
     /// Whether the feed has the posts of this author.
     fn has(&self, model: &Model, author: u64) -> bool {
+        if author == self.user {
+            return self.own;
+        }
         let is_selected = self.list.is_none() || model.list(self.user).is_some_and(|(_, authors)| authors.contains(&author));
         is_selected && model.hears(self.user, author)
     }
@@ -88,7 +92,8 @@ impl Polls {
             let user = users[rng.random_range(0..users.len())];
             let list = model.list(user).map(|(list, _)| list.to_owned()).filter(|_| rng.random());
             let (since, got, owed) = Default::default();
-            self.chains.push(Chain { user, list, ranked: rng.random_ratio(1, 3), since, got, owed });
+            let (ranked, own) = (rng.random_ratio(1, 3), rng.random_ratio(1, 3));
+            self.chains.push(Chain { user, list, ranked, own, since, got, owed });
             self.chains.len() - 1
         } else {
             rng.random_range(0..self.chains.len())

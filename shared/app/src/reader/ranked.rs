@@ -125,10 +125,11 @@ impl Readers {
             if selects {
                 shown.extend(self.below_selected(&state, query, &ranked, shown.len()).await?);
             }
-            if counts {
+            if query.has_own() {
                 shown.sort_unstable_by_key(|&(key, _)| Reverse(key));
-                let end = shown.get(self.feed_cap.filled()).map(|(key, _)| *key);
-                shown.retain(|(key, _)| key.post.author != user || end.is_none_or(|end| *key > end));
+                shown.truncate(self.feed_cap.filled());
+            }
+            if counts {
                 shown.sort_unstable_by_key(|&(key, score)| Reverse((score, key)));
             }
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
