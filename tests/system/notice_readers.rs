@@ -4,11 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt, stream};
-use rand::{
-    Rng, SeedableRng,
-    rngs::StdRng,
-    seq::{IndexedRandom, SliceRandom},
-};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use serde_json::{Value, json};
 use tidemark_tests::{LiveConnection, User, World, world};
 
@@ -151,7 +147,9 @@ impl History<'_> {
             assert_eq!(found, json!({ "unread": sums.0, "read": sums.1, "platforms": each }), "{reader}");
         }));
         counts.buffer_unordered(LANES).collect::<Vec<()>>().await;
-        let listed: Vec<u64> = self.readers.sample(&mut self.rng, LISTED).copied().collect();
+        let mut listed = self.readers.clone();
+        listed.shuffle(&mut self.rng);
+        listed.truncate(LISTED);
         self.compared += listed.len();
         let lists = stream::iter(listed.into_iter().zip(PLATFORMS.into_iter().cycle()).map(async |(reader, platform)| {
             let path = format!("/v1/notices?platform={platform}&status=unread&include=body");

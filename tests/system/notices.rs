@@ -291,7 +291,8 @@ fn concurrent_edits_of_many_notices_leave_one_of_them_on_every_notice() {
         let ids = many_notices(world).await;
         let contents = [content("one", None), content("two", None), content("three", None)];
         let edits = contents.iter().map(|content| app.notices.edit_many(user_id(900), &ids, content, false, None));
-        let deletes = app.notices.remove(&[NoticeId { platform: platform(9), seq: 2 }]);
+        let deleted = [NoticeId { platform: platform(9), seq: 2 }];
+        let deletes = app.notices.remove(&deleted);
         let (edited, deleted) = futures::join!(join_all(edits), deletes);
         deleted.unwrap();
         for edited in edited {
@@ -329,7 +330,7 @@ fn counts_of_several_platforms_come_from_facts_without_redis() {
         let response = reader.get(path).await;
         assert_eq!((response.header("degraded"), response.clone().ok()), (Some("redis"), expected.clone()));
         let response = reader.get(page).await;
-        assert_eq!((response.header("degraded"), response.items()), (Some("redis"), items));
+        assert_eq!((response.header("degraded"), response.clone().items()), (Some("redis"), items));
         outage.end(world).await;
         world.redis_recovers().await;
         assert_eq!(reader.get(path).await.ok(), expected);
