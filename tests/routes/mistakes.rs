@@ -7,7 +7,7 @@ const ID: &str = "must be a decimal number from 1 to 18446744073709551615, witho
 const POST_ID: &str = "must be {author}-{seq}, two decimal numbers without sign or leading zeros";
 const PLATFORM: &str = "must be a decimal number from 1 to 65535, without sign or leading zeros";
 const NOTICE_ID: &str = "must be {platform}-{seq}, two decimal numbers without sign or leading zeros, the first at most 65535";
-const HANDLE: &str = "must be 3 to 30 characters of a-z, 0-9 and _";
+const HANDLE: &str = "must be 3 to 30 characters of a-z, 0-9 and _, with a letter";
 const CURSOR: &str = "is not a cursor of this list";
 const LIMIT: &str = "must be 1 to 100";
 const TIMES: &str = "must be given 1 to 100 times";
@@ -93,7 +93,7 @@ fn wrong_ids_parameters_paths_and_methods_are_named() {
             ("post", POST_ID, "PUT /v1/posts/", &["2-1-1/like", "10/like", "10-0/like", "x-1/like", "ten/read"]),
             ("post", POST_ID, "PUT /v1/posts/", &["10/favorite", "10-0/favorite", "x-1/favorite"]),
             ("post", TIMES, "GET /v1/posts?", &["", &too_many("post=1-1")]),
-            ("handle", HANDLE, "GET /v1/handles/", &["Ada", "AB"]),
+            ("handle", HANDLE, "GET /v1/handles/", &["Ada-1", "AB", "123", "@_1_"]),
             ("limit", LIMIT, "GET /v1/feed?limit=", &["0", "101", "-1", "x", "", "1.0", "010"]),
             ("limit", LIMIT, "GET /v1/feed?order=ranked&limit=", &["101"]),
             ("limit", "must be given once", "GET /v1/feed?limit=1&limit=", &["2"]),

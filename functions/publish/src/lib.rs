@@ -88,7 +88,7 @@ routes!(|app: &App, request| [
         "GET /v1/posts/{post}/likes",
         Policy::takes(Budget::Reads),
         posts::likers(app, &request, Reaction::Like),
-        operation("posts", "listLikes", "List the users who like a post, newest first")
+        operation("posts", "listPostLikes", "List the users who like a post, newest first")
             .describe("As many as `likes` of the post, less the users in a block with the caller.")
             .returns::<RelationPage>("A page. `since` is the time of the like.")
             .refuses(Kind::Blocked, "the author blocks the caller")
@@ -100,7 +100,7 @@ routes!(|app: &App, request| [
         "GET /v1/posts/{post}/favorites",
         Policy::takes(Budget::Reads),
         posts::likers(app, &request, Reaction::Favorite),
-        operation("posts", "listFavorites", "List the users who have a post as a favorite, newest first")
+        operation("posts", "listPostFavorites", "List the users who have a post as a favorite, newest first")
             .describe("As many as `favorites` of the post, less the users in a block with the caller.")
             .returns::<RelationPage>("A page. `since` is the time of the favorite.")
             .refuses(Kind::Blocked, "the author blocks the caller")
