@@ -13,6 +13,7 @@ mod notices;
 mod openapi;
 mod people;
 mod posts;
+mod private;
 mod profiles;
 mod ranked;
 mod reactions;

@@ -32,6 +32,7 @@ mod outage;
 mod pages;
 mod permissions;
 mod polls;
+mod privacy;
 mod pull;
 mod ranked;
 mod rebuild;

@@ -17,6 +17,9 @@ const READER: u64 = 1;
 const FOLLOWED: u64 = 100;
 const AUTHORS: u64 = 250;
 
+/// The first of the last two of them, who are private.
+const PRIVATE: u64 = 348;
+
 /// Read units, write units and Redis commands.
 type Cost = [f64; 3];
 
@@ -62,6 +65,7 @@ fn requests() -> Vec<Row> {
         ("a timeline", "/v1/authors/100/posts?limit=100"),
         ("counters", "/v1/users/100/counters"),
         ("a page of followers", "/v1/users/100/followers?limit=100"),
+        ("a page of follow requests", "/v1/follow-requests?limit=100"),
     ] {
         row(name, 1, Box::new(move |_| format!("GET {path}")));
     }
@@ -86,6 +90,8 @@ fn requests() -> Vec<Row> {
         Box::new(move |turn| format!("POST /v1/following {}", json!({ "authors": users(5_000 + turn * 50, 50) }))),
     );
     row("a follow", 1, Box::new(move |turn| format!("PUT /v1/following/{}", other + turn)));
+    row("a request to follow", 1, Box::new(move |turn| format!("PUT /v1/following/{}", PRIVATE + turn)));
+    row("a change of privacy", 1, Box::new(|turn| format!("PUT /v1/me/privacy {}", json!({ "private": turn == 0 }))));
     row("an unfollow", 1, Box::new(move |turn| format!("DELETE /v1/following/{}", other + turn)));
     row("a like", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/like", other + 10 + turn)));
     row(
@@ -118,6 +124,9 @@ fn a_token_costs_what_the_page_says() {
             world.user(author).post("/v1/posts", &json!({ "title": "one", "body": "text" })).await.ok();
         })
         .await;
+        for author in [PRIVATE, PRIVATE + 1] {
+            world.user(author).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+        }
         for from in [100, 150] {
             reader.post("/v1/following", &json!({ "authors": ids(from) })).await.ok();
         }
