@@ -16,6 +16,7 @@ mod openapi;
 mod own;
 mod people;
 mod posts;
+mod private;
 mod profiles;
 mod ranked;
 mod reactions;

@@ -1,5 +1,5 @@
 //! Who sees whose posts, route by route: a user whom the author blocks, one who blocks the author, and anybody, of a
-//! live post, of a deleted one, and of an author who has left.
+//! live post, of a deleted one, of an author who has left, and of a private author whom the user does not follow.
 
 use std::collections::BTreeSet;
 
@@ -10,90 +10,145 @@ use crate::openapi;
 
 const AUTHOR: u64 = 1;
 const LEAVING: u64 = 5;
+const PRIVATE: u64 = 6;
 
 /// A request, and its outcome for each of [`CASES`]: a status, and the problem or some fields of the body. `-` stands
 /// for a case that is none, because the request names no post.
-type Row = (&'static str, [&'static str; 5]);
+type Row = (&'static str, [&'static str; 6]);
 
-/// The user whom the author blocks, the user who blocks the author, and a reader of a live post, of a deleted post, and
-/// of a post whose author has left.
-const CASES: [&str; 5] = ["blocked", "blocking", "live", "deleted", "left"];
+/// The user whom the author blocks, the user who blocks the author, and a reader of a live post, of a deleted post, of a
+/// post whose author has left, and of a post of a private author.
+const CASES: [&str; 6] = ["blocked", "blocking", "live", "deleted", "left", "private"];
 
 const ROWS: &[Row] = &[
-    ("GET /v1/posts/{post}", ["403 blocked", r#"200 {"id": "1-1"}"#, r#"200 {"id": "1-1"}"#, "404 not-found", "404 not-found"]),
+    (
+        "GET /v1/posts/{post}",
+        ["403 blocked", r#"200 {"id": "1-1"}"#, r#"200 {"id": "1-1"}"#, "404 not-found", "404 not-found", "403 private"],
+    ),
     (
         "GET /v1/posts?post={post}",
-        [NO_ITEMS, r#"200 {"items": [{"id": "1-1"}]}"#, r#"200 {"items": [{"id": "1-1"}]}"#, NO_ITEMS, NO_ITEMS],
+        [NO_ITEMS, r#"200 {"items": [{"id": "1-1"}]}"#, r#"200 {"items": [{"id": "1-1"}]}"#, NO_ITEMS, NO_ITEMS, NO_ITEMS],
     ),
-    ("GET /v1/posts/{post}/delivery", ["403 blocked", "200", "200", "200", "404 not-found"]),
+    ("GET /v1/posts/{post}/delivery", ["403 blocked", "200", "200", "200", "404 not-found", "403 private"]),
     (
         "PUT /v1/posts/{post}/read",
-        ["403 blocked", r#"200 {"read": true}"#, r#"200 {"read": true}"#, "404 not-found", "404 not-found"],
+        ["403 blocked", r#"200 {"read": true}"#, r#"200 {"read": true}"#, "404 not-found", "404 not-found", "403 private"],
     ),
     (
         "DELETE /v1/posts/{post}/read",
-        ["403 blocked", r#"200 {"read": false}"#, r#"200 {"read": false}"#, "404 not-found", "404 not-found"],
+        ["403 blocked", r#"200 {"read": false}"#, r#"200 {"read": false}"#, "404 not-found", "404 not-found", "403 private"],
     ),
-    ("GET /v1/posts/{post}/likes", ["403 blocked", "200", "200", "404 not-found", "404 not-found"]),
-    ("GET /v1/posts/{post}/favorites", ["403 blocked", "200", "200", "404 not-found", "404 not-found"]),
-    ("PUT /v1/posts/{post}/like", ["403 blocked", "403 blocked", r#"200 {"liked": true}"#, "404 not-found", "404 not-found"]),
+    (
+        "PUT /v1/posts/{post}/like",
+        ["403 blocked", "403 blocked", r#"200 {"liked": true}"#, "404 not-found", "404 not-found", "403 private"],
+    ),
+    ("GET /v1/posts/{post}/likes", ["403 blocked", "200", "200", "404 not-found", "404 not-found", "403 private"]),
+    ("GET /v1/posts/{post}/favorites", ["403 blocked", "200", "200", "404 not-found", "404 not-found", "403 private"]),
     (
         "PUT /v1/posts/{post}/favorite",
-        ["403 blocked", "403 blocked", r#"200 {"favorited": true}"#, "404 not-found", "404 not-found"],
+        ["403 blocked", "403 blocked", r#"200 {"favorited": true}"#, "404 not-found", "404 not-found", "403 private"],
     ),
     // A reaction that stands can be taken back. The author who left has taken it along.
-    ("DELETE /v1/posts/{post}/like", [UNLIKED, UNLIKED, UNLIKED, UNLIKED, "404 not-found"]),
-    ("DELETE /v1/posts/{post}/favorite", [UNFAVORITED, UNFAVORITED, UNFAVORITED, UNFAVORITED, "404 not-found"]),
+    ("DELETE /v1/posts/{post}/like", [UNLIKED, UNLIKED, UNLIKED, UNLIKED, "404 not-found", "403 private"]),
+    ("DELETE /v1/posts/{post}/favorite", [UNFAVORITED, UNFAVORITED, UNFAVORITED, UNFAVORITED, "404 not-found", "403 private"]),
     (
         r#"PUT /v1/posts/{post} {"title": "x"}"#,
-        ["403 forbidden", "403 forbidden", "403 forbidden", "404 not-found", "404 not-found"],
+        ["403 forbidden", "403 forbidden", "403 forbidden", "404 not-found", "404 not-found", "403 forbidden"],
     ),
-    ("DELETE /v1/posts/{post}", ["403 forbidden", "403 forbidden", "403 forbidden", "403 forbidden", "404 not-found"]),
-    ("GET /v1/authors/{author}/posts", ["403 blocked", ONE_POST, ONE_POST, "-", r#"200 {"items": [], "total": 0}"#]),
+    (
+        "DELETE /v1/posts/{post}",
+        ["403 forbidden", "403 forbidden", "403 forbidden", "403 forbidden", "404 not-found", "403 forbidden"],
+    ),
+    (
+        "GET /v1/authors/{author}/posts",
+        ["403 blocked", ONE_POST, ONE_POST, "-", r#"200 {"items": [], "total": 0}"#, "403 private"],
+    ),
     (
         "GET /v1/authors/{author}/posts?status=unread&include=body",
-        ["403 blocked", NO_ITEMS, ONE_POST, "-", r#"200 {"items": [], "total": 0}"#],
+        ["403 blocked", NO_ITEMS, ONE_POST, "-", r#"200 {"items": [], "total": 0}"#, "403 private"],
     ),
-    ("GET /v1/unread/{author}", [NOT_UNREAD, NOT_UNREAD, r#"200 {"unread": 1}"#, "-", NOT_UNREAD]),
+    ("GET /v1/unread/{author}", [NOT_UNREAD, NOT_UNREAD, r#"200 {"unread": 1}"#, "-", NOT_UNREAD, NOT_UNREAD]),
     (
         r#"POST /v1/reads {"posts": ["{post}"]}"#,
-        [UNCHANGED, r#"200 {"changed": 1}"#, r#"200 {"changed": 1}"#, UNCHANGED, UNCHANGED],
+        [UNCHANGED, r#"200 {"changed": 1}"#, r#"200 {"changed": 1}"#, UNCHANGED, UNCHANGED, UNCHANGED],
     ),
-    (r#"POST /v1/reads {"author": "{author}", "through": 9}"#, [UNCHANGED, UNCHANGED, r#"200 {"changed": 1}"#, "-", UNCHANGED]),
-    ("PUT /v1/following/{author}", ["403 blocked", "403 blocked", r#"200 {"created": false}"#, "-", "404 not-found"]),
-    ("DELETE /v1/following/{author}", [UNFOLLOWED, UNFOLLOWED, UNFOLLOWED, "-", UNFOLLOWED]),
-    ("DELETE /v1/followers/{user}", [REMOVED, REMOVED, REMOVED, "-", REMOVED]),
+    (
+        r#"POST /v1/reads {"author": "{author}", "through": 9}"#,
+        [UNCHANGED, UNCHANGED, r#"200 {"changed": 1}"#, "-", UNCHANGED, UNCHANGED],
+    ),
+    (
+        "PUT /v1/following/{author}",
+        [
+            "403 blocked",
+            "403 blocked",
+            r#"200 {"created": false}"#,
+            "-",
+            "404 not-found",
+            r#"200 {"following": false, "requested": true, "since": null}"#,
+        ],
+    ),
+    ("DELETE /v1/following/{author}", [UNFOLLOWED, UNFOLLOWED, UNFOLLOWED, "-", UNFOLLOWED, UNFOLLOWED]),
+    ("DELETE /v1/followers/{user}", [REMOVED, REMOVED, REMOVED, "-", REMOVED, REMOVED]),
     (
         r#"POST /v1/following {"authors": ["{author}"]}"#,
-        [REFUSED, REFUSED, r#"200 {"results": [{"following": true}]}"#, "-", r#"200 {"results": [{"error": {"status": 404}}]}"#],
+        [
+            REFUSED,
+            REFUSED,
+            r#"200 {"results": [{"following": true}]}"#,
+            "-",
+            r#"200 {"results": [{"error": {"status": 404}}]}"#,
+            r#"200 {"results": [{"following": false, "requested": true, "since": null}]}"#,
+        ],
     ),
+    // Nobody has asked the callers.
+    (
+        "PUT /v1/follow-requests/{user}",
+        ["404 not-found", "404 not-found", "404 not-found", "-", "404 not-found", "404 not-found"],
+    ),
+    ("DELETE /v1/follow-requests/{user}", [NOT_ACCEPTED, NOT_ACCEPTED, NOT_ACCEPTED, "-", NOT_ACCEPTED, NOT_ACCEPTED]),
     (
         "PUT /v1/lists/{list}/authors/{author}",
-        ["422 not-following", "422 not-following", r#"200 {"member": true}"#, "-", "422 not-following"],
+        ["422 not-following", "422 not-following", r#"200 {"member": true}"#, "-", "422 not-following", "422 not-following"],
     ),
-    ("DELETE /v1/lists/{list}/authors/{author}", [NO_MEMBER, NO_MEMBER, NO_MEMBER, "-", NO_MEMBER]),
-    ("PUT /v1/mutes/{user}", [MUTED, MUTED, MUTED, "-", "404 not-found"]),
-    ("DELETE /v1/mutes/{user}", [UNMUTED, UNMUTED, UNMUTED, "-", UNMUTED]),
-    ("PUT /v1/blocks/{user}", [BLOCKED, BLOCKED, BLOCKED, "-", "404 not-found"]),
-    ("DELETE /v1/blocks/{user}", [UNBLOCKED, UNBLOCKED, UNBLOCKED, "-", UNBLOCKED]),
+    ("DELETE /v1/lists/{list}/authors/{author}", [NO_MEMBER, NO_MEMBER, NO_MEMBER, "-", NO_MEMBER, NO_MEMBER]),
+    ("PUT /v1/mutes/{user}", [MUTED, MUTED, MUTED, "-", "404 not-found", MUTED]),
+    ("DELETE /v1/mutes/{user}", [UNMUTED, UNMUTED, UNMUTED, "-", UNMUTED, UNMUTED]),
+    ("PUT /v1/blocks/{user}", [BLOCKED, BLOCKED, BLOCKED, "-", "404 not-found", BLOCKED]),
+    ("DELETE /v1/blocks/{user}", [UNBLOCKED, UNBLOCKED, UNBLOCKED, "-", UNBLOCKED, UNBLOCKED]),
     // A block hides posts. Neither users nor relations are hidden, and the blocked user is not told.
-    ("GET /v1/users/{user}", [NAMED, r#"200 {"relation": {"blocked": true}}"#, NAMED, "-", r#"200 {"profile": null}"#]),
-    ("GET /v1/users?user={user}", [LISTED, LISTED, LISTED, "-", r#"200 {"items": [{"profile": null}]}"#]),
+    (
+        "GET /v1/users/{user}",
+        [
+            NAMED,
+            r#"200 {"relation": {"blocked": true}}"#,
+            NAMED,
+            "-",
+            r#"200 {"profile": null}"#,
+            r#"200 {"private": true, "relation": {"requested": false}}"#,
+        ],
+    ),
+    (
+        "GET /v1/users?user={user}",
+        [LISTED, LISTED, LISTED, "-", r#"200 {"items": [{"profile": null}]}"#, r#"200 {"items": [{"profile": null}]}"#],
+    ),
     (
         "GET /v1/users/{user}/counters",
-        [r#"200 {"posts": 1}"#, r#"200 {"posts": 1}"#, r#"200 {"posts": 1}"#, "-", r#"200 {"posts": 0}"#],
+        [r#"200 {"posts": 1}"#, r#"200 {"posts": 1}"#, r#"200 {"posts": 1}"#, "-", r#"200 {"posts": 0}"#, r#"200 {"posts": 1}"#],
     ),
-    ("GET /v1/users/{user}/followers", ["200", "200", "200", "-", NO_ITEMS]),
-    ("GET /v1/users/{user}/following", [NO_ITEMS, NO_ITEMS, NO_ITEMS, "-", NO_ITEMS]),
-    ("GET /v1/relations/{user}", [UNFOLLOWED, UNFOLLOWED, r#"200 {"following": true}"#, "-", UNFOLLOWED]),
-    ("GET /v1/relations?user={user}", [STRANGERS, STRANGERS, r#"200 {"items": [{"following": true}]}"#, "-", STRANGERS]),
+    ("GET /v1/users/{user}/followers", ["200", "200", "200", "-", NO_ITEMS, NO_ITEMS]),
+    ("GET /v1/users/{user}/following", [NO_ITEMS, NO_ITEMS, NO_ITEMS, "-", NO_ITEMS, NO_ITEMS]),
+    ("GET /v1/relations/{user}", [UNFOLLOWED, UNFOLLOWED, r#"200 {"following": true}"#, "-", UNFOLLOWED, UNFOLLOWED]),
+    (
+        "GET /v1/relations?user={user}",
+        [STRANGERS, STRANGERS, r#"200 {"items": [{"following": true}]}"#, "-", STRANGERS, STRANGERS],
+    ),
     // These name no post and no author, and show posts.
-    ("GET /v1/feed", [NO_ITEMS, NO_ITEMS, ONE_POST, "-", "-"]),
-    ("GET /v1/feed?order=ranked", [NO_ITEMS, NO_ITEMS, ONE_POST, "-", "-"]),
-    ("GET /v1/feed?status=unread", [NO_ITEMS, NO_ITEMS, ONE_POST, "-", "-"]),
-    ("GET /v1/unread", [r#"200 {"total": 0}"#, r#"200 {"total": 0}"#, r#"200 {"total": 1}"#, "-", "-"]),
-    ("GET /v1/me/likes", [NO_ITEMS, ONE_POST, ONE_POST, "-", "-"]),
-    ("GET /v1/me/favorites?include=body", [NO_ITEMS, ONE_POST, ONE_POST, "-", "-"]),
+    ("GET /v1/feed", [NO_ITEMS, NO_ITEMS, ONE_POST, "-", "-", "-"]),
+    ("GET /v1/feed?order=ranked", [NO_ITEMS, NO_ITEMS, ONE_POST, "-", "-", "-"]),
+    ("GET /v1/feed?status=unread", [NO_ITEMS, NO_ITEMS, ONE_POST, "-", "-", "-"]),
+    ("GET /v1/unread", [r#"200 {"total": 0}"#, r#"200 {"total": 0}"#, r#"200 {"total": 1}"#, "-", "-", "-"]),
+    ("GET /v1/me/likes", [NO_ITEMS, ONE_POST, ONE_POST, "-", "-", "-"]),
+    ("GET /v1/me/favorites?include=body", [NO_ITEMS, ONE_POST, ONE_POST, "-", "-", "-"]),
 ];
 
 const NO_ITEMS: &str = r#"200 {"items": []}"#;
@@ -105,6 +160,7 @@ const UNCHANGED: &str = r#"200 {"changed": 0}"#;
 const UNFOLLOWED: &str = r#"200 {"following": false}"#;
 const REMOVED: &str = r#"200 {"follower": false}"#;
 const REFUSED: &str = r#"200 {"results": [{"error": {"type": "/problems/blocked"}}]}"#;
+const NOT_ACCEPTED: &str = r#"200 {"accepted": false}"#;
 const NO_MEMBER: &str = r#"200 {"member": false}"#;
 const MUTED: &str = r#"200 {"muted": true}"#;
 const UNMUTED: &str = r#"200 {"muted": false}"#;
@@ -150,17 +206,19 @@ async fn prepare(world: &World) {
     }
     author.publish_all(["one", "two"]).await;
     leaving.publish("three").await;
+    world.user(PRIVATE).publish("four").await;
     world.idle().await;
     for user in (0..rows).flat_map(callers) {
         let user = world.user(user);
         user.post("/v1/lists", &json!({ "name": "list" })).await.ok();
-        for post in ["1-1", "1-2", "5-1"] {
+        for post in ["1-1", "1-2", "5-1", "6-1"] {
             user.put(&format!("/v1/posts/{post}/like")).await.ok();
             user.put(&format!("/v1/posts/{post}/favorite")).await.ok();
         }
     }
     author.delete("/v1/posts/1-2").await.ok();
     leaving.delete("/v1/me").await.ok();
+    world.user(PRIVATE).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
     for row in 0..rows {
         let [blocked, blocking, _] = callers(row);
         author.put(&format!("/v1/blocks/{blocked}")).await.ok();
@@ -188,11 +246,12 @@ fn every_route_withholds_what_a_caller_may_not_see() {
         let mut wrong = Vec::new();
         for (row, (request, outcomes)) in (0..).zip(ROWS) {
             let [blocked, blocking, reader] = callers(row);
-            let users = [blocked, blocking, reader, reader, reader];
+            let users = [blocked, blocking, reader, reader, reader, reader];
             for ((case, expected), user) in CASES.iter().zip(outcomes).zip(users) {
                 let (author, post) = match *case {
                     "deleted" => (AUTHOR, "1-2"),
                     "left" => (LEAVING, "5-1"),
+                    "private" => (PRIVATE, "6-1"),
                     _ => (AUTHOR, "1-1"),
                 };
                 if *expected == "-" {

@@ -16,8 +16,8 @@ use crate::{
     publish_notices, request,
 };
 
-/// An operation: its name, the disturbed call to DynamoDB (function, operation and table), an undisturbed step before
-/// it or nothing, its step, and the status of the last response with a part of the body.
+/// An operation: its name, the disturbed call to DynamoDB (function, operation and table), undisturbed steps before it,
+/// separated by ` && `, or nothing, its step, and the status of the last response with a part of the body.
 ///
 /// A step is a request, `token: METHOD path body`, in which `$reader`, `$author`, `$other`, `$new` and `$platform` are
 /// those of the cast, or one of these words:
@@ -33,6 +33,7 @@ const MAKE_LIST: &str = r#"$reader: POST /v1/lists {"name": "friends"}"#;
 const SET_PROFILE: &str = r#"$author: PUT /v1/me/profile {"name": "Ann", "handle": "ann$author"}"#;
 const MUTE: &str = "$reader: PUT /v1/mutes/$author";
 const BLOCK: &str = "$author: PUT /v1/blocks/$reader";
+const ASKED: &str = r#"$new: PUT /v1/me/privacy {"private": true} && $reader: PUT /v1/following/$new"#;
 const MARK_ONE: &str = "$reader: PUT /v1/posts/$author-1/read";
 const FAVORITE: &str = "$reader: PUT /v1/posts/$author-3/favorite";
 
@@ -42,6 +43,7 @@ const LIST: [&str; 3] = ["follow", "TransactWriteItems", "CountersTable"];
 const DELETE_LIST: [&str; 3] = ["follow", "PutItem", "CountersTable"];
 const POST: [&str; 3] = ["publish", "TransactWriteItems", "PostsTable"];
 const REACT: [&str; 3] = ["publish", "TransactWriteItems", "ReactionsTable"];
+const PRIVACY: [&str; 3] = ["profile", "UpdateItem", "PostsTable"];
 const PROFILE: [&str; 3] = ["profile", "TransactWriteItems", "ProfilesTable"];
 const EDIT_NOTICES: &str = r#"9 notices:write: PUT /v1/notices?id=$platform-2&id=$platform-1 {"title": "new", "renotify": true}"#;
 const NOTICE: [&str; 3] = ["notice", "TransactWriteItems", "NoticesTable"];
@@ -52,7 +54,7 @@ const PROJECT_MARK: [&str; 3] = ["projector", "BatchGetItem", "ReadsTable"];
 const MIGRATE: [&str; 3] = ["migrate", "TransactWriteItems", "PostsTable"];
 
 /// The reader follows an author with three posts and another with one. Four posts are unread.
-const OPERATIONS: [Operation; 30] = [
+const OPERATIONS: [Operation; 35] = [
     ("mark one read", MARK, "", MARK_ONE, r#"200 {"total":3}"#),
     ("mark one unread", MARK, MARK_ONE, "$reader: DELETE /v1/posts/$author-1/read", r#"200 {"total":4}"#),
     ("mark many", MARK, "", r#"$reader: POST /v1/reads {"posts": ["$author-1", "$other-1"]}"#, r#"200 {"total":2}"#),
@@ -61,6 +63,17 @@ const OPERATIONS: [Operation; 30] = [
     ("follow", RELATE, "", "$reader: PUT /v1/following/$new", r#"200 {"following": true}"#),
     ("unfollow", RELATE, "", "$reader: DELETE /v1/following/$author", r#"200 {"following": false}"#),
     ("remove a follower", RELATE, "", "$author: DELETE /v1/followers/$reader", r#"200 {"follower": false}"#),
+    ("turn private", PRIVACY, "", r#"$new: PUT /v1/me/privacy {"private": true}"#, r#"200 {"private": true}"#),
+    (
+        "ask",
+        RELATE,
+        r#"$new: PUT /v1/me/privacy {"private": true}"#,
+        "$reader: PUT /v1/following/$new",
+        r#"200 {"following": false, "requested": true}"#,
+    ),
+    ("withdraw", RELATE, ASKED, "$reader: DELETE /v1/following/$new", r#"200 {"following": false}"#),
+    ("accept", RELATE, ASKED, "$new: PUT /v1/follow-requests/$reader", r#"200 {"accepted": true}"#),
+    ("reject", RELATE, ASKED, "$new: DELETE /v1/follow-requests/$reader", r#"200 {"accepted": false}"#),
     ("mute", RELATE, "", MUTE, r#"200 {"muted": true}"#),
     ("unmute", RELATE, MUTE, "$reader: DELETE /v1/mutes/$author", r#"200 {"muted": false}"#),
     ("block by the author", RELATE, "", BLOCK, r#"200 {"blocked": true}"#),
@@ -102,7 +115,7 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
             }
         }
         println!("{platform} cells");
-        assert_eq!(platform, 90);
+        assert_eq!(platform, 105);
     });
 }
 
@@ -121,8 +134,8 @@ fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
             let [reader, author, other, new] = [1, 2, 3, 4].map(|number| 1_000_000 + u64::from(platform) * 10 + number);
             let cell = Cell { world, legacy: &legacy, reader, author, other, new, platform };
             cell.prepare().await;
-            if !before.is_empty() {
-                cell.take(before).await.ok();
+            for step in steps(before) {
+                cell.take(step).await.ok();
                 world.idle().await;
             }
             let planted = world.stack.faults().add(Fault::new(operation, FaultAction::Kill).of(function).on(table));
@@ -141,6 +154,10 @@ fn a_change_whose_process_was_killed_reaches_its_views_within_seconds() {
     });
 }
 
+fn steps(before: &str) -> impl Iterator<Item = &str> {
+    before.split(" && ").filter(|step| !step.is_empty())
+}
+
 /// A cell has users and a platform of its own.
 struct Cell<'a> {
     world: &'a World,
@@ -157,8 +174,8 @@ impl Cell<'_> {
     async fn run(&self, (name, call, before, step, expected): &Operation, action: FaultAction) {
         let (world, cell) = (self.world, format!("{name}, {action:?}"));
         self.prepare().await;
-        if !before.is_empty() {
-            self.take(before).await.ok();
+        for step in steps(before) {
+            self.take(step).await.ok();
         }
         let [function, operation, table] = *call;
         let planted = world.stack.faults().add(Fault::new(operation, action).of(function).on(table));
@@ -246,9 +263,11 @@ impl Cell<'_> {
         let followers = [self.author, self.new].map(|author| format!("/v1/users/{author}/followers?limit=100"));
         let counters = [self.reader, self.author, self.other, self.new].map(|user| format!("/v1/users/{user}/counters"));
         let notices = ["", "/unread"].map(|what| format!("/v1/notices{what}?platform={}", self.platform));
-        for path in [following].into_iter().chain(followers).chain(counters).chain(notices) {
+        let requests = ["/v1/follow-requests?direction=sent".to_owned(), format!("/v1/users/{}", self.new)];
+        for path in [following].into_iter().chain(followers).chain(counters).chain(notices).chain(requests) {
             seen.push(reader.get(&path).await.ok());
         }
+        seen.push(self.world.user(self.new).get("/v1/follow-requests").await.ok());
         json!(seen)
     }
 }

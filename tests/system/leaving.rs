@@ -49,6 +49,13 @@ pub(crate) async fn live(world: &World) {
     {
         put(one, format!("/v1/{what}/{other}")).await;
     }
+    for (private, asking) in [(LEAVING, 67), (66, LEAVING)] {
+        let privacy =
+            async |is_private: bool| world.user(private).put_body("/v1/me/privacy", &json!({ "private": is_private })).await.ok();
+        privacy(true).await;
+        put(asking, format!("/v1/following/{private}")).await;
+        privacy(false).await;
+    }
     for (owner, author) in [(LEAVING, 60), (3, LEAVING)] {
         let list = world.user(owner).post_with_key("/v1/lists", "leaving", &json!({ "name": "all" })).await.ok();
         put(owner, format!("/v1/lists/{}/authors/{author}", list["id"].as_str().unwrap())).await;
@@ -142,6 +149,10 @@ async fn check_others(world: &World) {
     for (user, list) in [(3, "/v1/mutes"), (64, "/v1/blocks"), (2, "/v1/me/likes"), (2, &posts)] {
         assert!(world.user(user).walk(list, 20).await.is_empty(), "{list}");
     }
+    for (user, direction) in [(67, "sent"), (66, "received")] {
+        let page = world.user(user).get(&format!("/v1/follow-requests?direction={direction}")).await;
+        page.has(json!({ "items": [], "total": 0 }));
+    }
     let reader = world.user(2);
     for path in [format!("posts/{LEAVING}-1"), "handles/ada_leaves".to_owned()] {
         assert_eq!(reader.get(&format!("/v1/{path}")).await.problem(), NOT_FOUND, "{path}");
@@ -168,6 +179,7 @@ fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         }
         let expected = json!({
             "profile": 1, "follow": 2, "follower": 5, "post": 2, "like": 2, "favorite": 1, "read": 1, "list": 1, "mute": 1, "block": 1,
+            "request": 2,
         });
         assert_eq!(json!(kinds), expected);
         assert_eq!(user.get("/v1/me/erasure").await.problem(), NOT_FOUND);

@@ -33,6 +33,7 @@ mod outage;
 mod pages;
 mod permissions;
 mod polls;
+mod privacy;
 mod pull;
 mod ranked;
 mod rebuild;

@@ -21,6 +21,8 @@ const AUTHORS: u64 = 250;
 const BIG_AUTHOR: u64 = 400;
 const FOLLOWERS: std::ops::Range<u64> = 10_000..11_100;
 const LIKERS: u64 = 110;
+/// The first of the last two of them, who are private.
+const PRIVATE: u64 = 348;
 
 /// Read units, write units and Redis commands.
 type Cost = [f64; 3];
@@ -75,6 +77,7 @@ fn requests() -> Vec<Row> {
         ("a user", "/v1/users/100"),
         ("a user who is a big author", "/v1/users/400"),
         ("a page of likers", "/v1/posts/400-1/likes?limit=100"),
+        ("a page of follow requests", "/v1/follow-requests?limit=100"),
     ] {
         row(name, 1, Box::new(move |_| format!("GET {path}")));
     }
@@ -103,6 +106,8 @@ fn requests() -> Vec<Row> {
         Box::new(move |turn| format!("POST /v1/following {}", json!({ "authors": users(5_000 + turn * 50, 50) }))),
     );
     row("a follow", 1, Box::new(move |turn| format!("PUT /v1/following/{}", other + turn)));
+    row("a request to follow", 1, Box::new(move |turn| format!("PUT /v1/following/{}", PRIVATE + turn)));
+    row("a change of privacy", 1, Box::new(|turn| format!("PUT /v1/me/privacy {}", json!({ "private": turn == 0 }))));
     row("an unfollow", 1, Box::new(move |turn| format!("DELETE /v1/following/{}", other + turn)));
     row("a like", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/like", other + 10 + turn)));
     row(
@@ -135,6 +140,9 @@ fn a_token_costs_what_the_page_says() {
             world.user(author).post("/v1/posts", &json!({ "title": "one", "body": "text" })).await.ok();
         })
         .await;
+        for author in [PRIVATE, PRIVATE + 1] {
+            world.user(author).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+        }
         for from in [100, 150] {
             reader.post("/v1/following", &json!({ "authors": ids(from) })).await.ok();
             world.user(FOLLOWERS.start + 1).post("/v1/following", &json!({ "authors": ids(from + 50) })).await.ok();

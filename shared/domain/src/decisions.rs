@@ -194,6 +194,22 @@ mod tests {
     use crate::model::TOMBSTONE_SECONDS;
 
     #[test]
+    fn a_request_becomes_a_follow_or_ends_and_keeps_nothing() {
+        let [user, author] = [1, 2].map(|id| UserId::new(id).unwrap());
+        let now = Timestamp::from_ms(1_700_000_000_000);
+        let asked = Edge { preference: 3, ..Edge::never(user, author).requesting(now) };
+        assert_eq!((asked.requested, asked.following, asked.asks(), asked.is_kept()), (Some(now), false, true, false));
+        assert_eq!(asked.expires_at(), None);
+        let follow = NewFollow::from_now(author, &AuthorHead::default(), now).edge(user, Some(&asked), now);
+        assert_eq!((follow.requested, follow.following, follow.preference, follow.asks()), (None, true, 3, false));
+        for ended in [asked.parted(now), asked.with_block(Some(now), now)] {
+            assert_eq!((ended.requested, ended.following, ended.preference), (None, false, 0));
+            assert!(ended.rev > asked.rev);
+        }
+        assert_eq!(asked.parted(now).expires_at(), Some(u64::from(asked.parted(now).rev) + TOMBSTONE_SECONDS));
+    }
+
+    #[test]
     fn revisions_grow_within_a_second_and_past_an_expired_tombstone() {
         let now = Timestamp::from_ms(1_700_000_000_500);
         let first = NewFollow::from_now(UserId::MIN, &AuthorHead::default(), now).edge(UserId::MIN, None, now);

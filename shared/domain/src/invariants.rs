@@ -5,7 +5,7 @@
 //!
 //! | id | invariant |
 //! |---|---|
-//! | F1 | An edge exists in both directions or in neither. Both counters agree with the edges. |
+//! | F1 | An edge exists in both directions or in neither, and so does a request. Both counters agree with them. A pair has an edge, a request or a block, and never two of them. |
 //! | F2 | An author's sequence numbers are 1, 2, 3, … without gaps. Their times never decrease, except those of archived posts. |
 //! | F3 | A read state never covers a post that does not exist. |
 //! | F4 | No mark lowers a watermark. Only the repair of F3 does. |

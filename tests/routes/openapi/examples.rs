@@ -55,6 +55,14 @@ const STORY: &str = r#"
 1: GET /v1/lists/1-1/authors
 1: DELETE /v1/lists/1-1/authors/2
 1: DELETE /v1/lists/1-1
+4: PUT /v1/me/privacy {"private": true}
+1: PUT /v1/following/4
+4: GET /v1/follow-requests
+4: PUT /v1/follow-requests/1
+3: PUT /v1/following/4
+4: DELETE /v1/follow-requests/3
+1: DELETE /v1/following/4
+4: PUT /v1/me/privacy {"private": false}
 1: PUT /v1/mutes/4
 1: GET /v1/mutes
 1: DELETE /v1/mutes/4

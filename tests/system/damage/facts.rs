@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
-    domain::{Edge, Erasure, FanOutKind, Post, Reaction, Relation},
+    domain::{Edge, Erasure, FanOutKind, Post, Reaction, Relation, UserId},
     facts::{Deleted, Look, schema},
     queue::{FanOut, Task},
     views::keys,
@@ -17,6 +17,13 @@ use crate::delivery::publish_in_facts;
 /// Publishes a post. The function dies after the transaction.
 pub(super) async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut) {
     publish_in_facts(scene.app, scene.author, followers, scene.now()).await
+}
+
+/// The follower asks the stranger, who becomes private.
+async fn ask(scene: &Scene<'_>) -> (UserId, UserId) {
+    scene.caller(scene.stranger).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+    scene.caller(scene.follower).follow([scene.stranger]).await;
+    (scene.follower, scene.stranger)
 }
 
 pub(super) const ALL: &[Damage] = &[
@@ -33,6 +40,41 @@ pub(super) const ALL: &[Damage] = &[
         let since = s(schema::follower_since(scene.follower, scene.now().plus_ms(1_000)));
         scene.set("FollowersTable", schema::follower(scene.author, scene.follower), &[("since", since)]).await;
         json!({ "kind": "follower-since", "user": scene.follower, "author": scene.author })
+    }),
+    ("a request that the author does not list", &async |scene: &Scene| {
+        let (user, author) = ask(scene).await;
+        let [by_author, _] = schema::requests(user, author);
+        scene.world.delete_item("FollowersTable", by_author).await;
+        json!({ "kind": "request-missing", "user": user, "author": author })
+    }),
+    ("a request that its user does not list", &async |scene: &Scene| {
+        let (user, author) = ask(scene).await;
+        let [_, by_user] = schema::requests(user, author);
+        scene.world.delete_item("FollowersTable", by_user).await;
+        json!({ "kind": "request-missing", "user": user, "author": author })
+    }),
+    ("an author lists a request that is none", &async |scene: &Scene| {
+        let [by_author, _] = schema::request_items(scene.stranger, scene.author, scene.now());
+        scene.world.put_item("FollowersTable", by_author).await;
+        json!({ "kind": "request-ghost", "user": scene.stranger, "author": scene.author })
+    }),
+    ("a user lists a request that is none", &async |scene: &Scene| {
+        let [_, by_user] = schema::request_items(scene.follower, scene.other, scene.now());
+        scene.world.put_item("FollowersTable", by_user).await;
+        json!({ "kind": "request-ghost", "user": scene.follower, "author": scene.other })
+    }),
+    ("a request beside a follow", &async |scene: &Scene| {
+        scene.set("FollowingTable", schema::edge(scene.follower, scene.author), &[("requested_at", n(5))]).await;
+        json!({ "kind": "request-beside", "user": scene.follower, "author": scene.author })
+    }),
+    ("a user's requests counted too high", &async |scene: &Scene| {
+        scene.set("CountersTable", schema::followings_counter(scene.reader), &[("requests", n(3))]).await;
+        json!({ "kind": "requests-count", "user": scene.reader, "seen": 3, "right": 0 })
+    }),
+    ("an author's requests counted too high", &async |scene: &Scene| {
+        let (author, shard) = (scene.author, scene.follower.shard());
+        scene.set("CountersTable", schema::followers_counter(author, shard), &[("requests", n(3))]).await;
+        json!({ "kind": "requests-count", "author": author, "shard": shard, "seen": 3, "right": 0 })
     }),
     ("half an unfollow: without the edge, with the list and both counts", &async |scene: &Scene| {
         let (user, author) = (scene.follower, scene.author);

@@ -80,7 +80,7 @@ fn requests_that_were_let_in_before_an_erasure_leave_nothing_after_it() {
 }
 
 /// Facts that name the erased user: the kind, the table, the attributes of its key, and the item.
-fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 14] {
+fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 16] {
     let user = user_id(LEAVING);
     let live = |one, other| Edge { following: true, ..Edge::never(user_id(one), user_id(other)) };
     let muted = |one, other| {
@@ -93,6 +93,7 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 14] {
         let marked = AttributeValue::Ns(vec!["1".to_owned()]);
         with_attributes(schema::reads(user_id(one), user_id(other)), &[("version", n(1)), ("marked", marked), ("by", s(by))])
     };
+    let ([received, _], [_, sent]) = (schema::request_items(user_id(3), user, at), schema::request_items(user, user_id(3), at));
     let like = tidemark::domain::FeedKey { at, post: PostId::new(user_id(60), 1) };
     let profile = [("version", n(1)), ("name", s("back")), ("updated_at", n(1))];
     let notices = [("version", n(1)), ("through", n(0)), ("through_slot", n(0))];
@@ -101,6 +102,8 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 14] {
         ("relation", "FollowingTable", ["user", "author"], schema::edge_item(&muted(3, LEAVING))),
         ("relation", "FollowingTable", ["user", "author"], schema::edge_item(&muted(LEAVING, 3))),
         ("relation", "FollowersTable", ["shard", "follower"], schema::follower_item(user_id(3), user, at)),
+        ("relation", "FollowersTable", ["shard", "follower"], received),
+        ("relation", "FollowersTable", ["shard", "follower"], sent),
         (
             "reaction",
             "ReactionsTable",
@@ -158,7 +161,7 @@ fn a_fact_that_names_an_erased_user_is_found_and_the_erasure_starts_again() {
             until("the indexes lack the fact", async || left().await.is_empty()).await;
             kinds.push(kind);
         }
-        assert_eq!(kinds.len(), 14);
+        assert_eq!(kinds.len(), 16);
         kinds.dedup();
         for (_, table, _, item) in planted() {
             world.put_item(table, item).await;

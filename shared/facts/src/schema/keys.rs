@@ -660,6 +660,10 @@ mod tests {
         assert_eq!(key_text("following", &edge(user, author)), "1042 7");
         assert_eq!(key_text("counters", &followers_counter(author, 3)), "f#7#03");
         assert_eq!((unfinished_shard(2), given_up_shard(2)), ("2".into(), "given-up#2".into()));
+        let [by_author, by_user] = requests(user, author).map(|key| (text(&key, "shard"), text(&key, "follower")));
+        assert_eq!(by_author, ("7#03#requests".into(), text(&follower(author, user), "follower")));
+        assert_eq!(by_user, ("1042#sent".into(), text(&follower(user, author), "follower")));
+        assert_eq!(shard_author("7#03#requests"), Some(author));
         assert_eq!(follower_range(&(0..4096)), ("0000#".into(), "0fff$".into()));
     }
 
@@ -685,6 +689,12 @@ mod tests {
         let since = Some(Timestamp::from_ms(1));
         let (muted, blocked) = (Edge { muted: since, ..tombstone.clone() }, Edge { blocked: since, ..tombstone.clone() });
         assert!([muted, blocked].iter().all(|kept| !edge_item(kept).contains_key("expires_at")));
+        // The index of kept pairs is read as a whole, and a user may ask many authors.
+        let requested = edge_item(&Edge { requested: since, ..tombstone });
+        assert_eq!(
+            (text(&requested, "requested_at"), requested.get("expires_at"), requested.get("kept")),
+            ("1".into(), None, None)
+        );
         assert_eq!(counter_item(followings_counter(user), 4)["count"], number(4_u64));
     }
 }
