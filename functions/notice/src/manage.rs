@@ -52,12 +52,12 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
 /// `PUT /v1/notices?id=…&id=…`.
 pub(crate) async fn edit_many(app: &App, request: &Request) -> Result<Response, Problem> {
     let caller = request.caller()?;
+    let (EditNoticeRequest { title, body, expires_at, renotify }, key) = request.keyed_body()?;
     let ids: Vec<NoticeId> = request.many("id", MAX_NOTICES)?;
     let platforms: BTreeSet<Platform> = ids.iter().map(|id| id.platform).collect();
     if platforms.len() > MAX_PLATFORMS {
         return Err(Problem::invalid("id", format!("must name at most {MAX_PLATFORMS} platforms")));
     }
-    let (EditNoticeRequest { title, body, expires_at, renotify }, key) = request.keyed_body()?;
     let most = MOST_TEXT / ids.len();
     if body.as_ref().is_some_and(|body| body.len() > most) {
         return Err(Problem::invalid("body", format!("must have at most {most} bytes for {} notices", ids.len())));
