@@ -155,7 +155,7 @@ fn a_fact_that_names_an_erased_user_is_found_and_the_erasure_starts_again() {
             until("the indexes lack the fact", async || left().await.is_empty()).await;
             kinds.push(kind);
         }
-        assert_eq!(kinds.len(), 13);
+        assert_eq!(kinds.len(), 15);
         kinds.dedup();
         for (_, table, _, item) in planted() {
             world.put_item(table, item).await;
