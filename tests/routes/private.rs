@@ -122,6 +122,20 @@ fn requests_are_withdrawn_rejected_and_ended_by_blocks() {
 }
 
 #[test]
+fn an_author_without_posts_can_be_private_and_publish() {
+    world(async |world| {
+        let (author, reader) = (world.user(AUTHOR), world.user(7));
+        set_private(&author, true).await;
+        is_kept_out(&reader).await;
+        ask(&reader).await;
+        author.put("/v1/follow-requests/7").await.ok();
+        author.get("/v1/users/1/counters").await.has(json!({ "posts": 0, "followers": 1 }));
+        assert_eq!(world.publish_and_deliver(AUTHOR, "first").await, "1-1");
+        assert_eq!((reader.feed_ids().await, reader.unread_total().await), (vec!["1-1".to_owned()], 1));
+    });
+}
+
+#[test]
 fn followers_stay_and_requests_outlive_privacy() {
     world(async |world| {
         let author = world.user(AUTHOR);

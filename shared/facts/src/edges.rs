@@ -18,11 +18,11 @@ use super::{
     Facts, Result, attempts,
     counters::{Changed, FollowerShard, HeldUp},
     distinct,
-    heads::read_head_of,
+    heads::{read_head_of, still_latest},
     item::{Attribute, Item, Stored, number, string},
     read,
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
-    write::{Cancelled, Write, absent, at_most, between, is, only, queried, still, still_number},
+    write::{Cancelled, Write, absent, at_most, between, is, only, queried, still},
 };
 use crate::retry::Attempts;
 
@@ -557,7 +557,7 @@ impl Facts {
                     writes.push(shard.add_behind_fences(self, change));
                     if shard.importing {
                         let head = Write::check(&self.tables.posts, schema::head(edge.author));
-                        writes.push(head.when(still_number(HeadItem::latest_seq, edge.base)));
+                        writes.push(head.when(still_latest(edge.base)));
                     }
                 }
             }

@@ -1,14 +1,21 @@
 //! Heads of authors: how they are read and written, and an author's privacy.
 
-use tidemark_domain::{AuthorHead, Modes, Timestamp, UserId};
+use tidemark_domain::{AuthorHead, Modes, Seq, Timestamp, UserId};
 
 use super::{
     Facts, Result, attempts,
     item::{Count, Item, number},
     read,
     schema::{self, HeadItem},
-    write::{Write, present, still_number},
+    write::{Condition, Write, absent, is, present, still_number},
 };
+
+/// The author's latest post is still this one. Before the first post there is no head, or one of an author who has
+/// changed privacy.
+pub fn still_latest(seq: Seq) -> Condition {
+    let same = is(HeadItem::latest_seq, number(seq));
+    if seq == 0 { absent(HeadItem::latest_seq).or(same) } else { same }
+}
 
 /// Sets the latest post and the modes of a head.
 pub fn with_modes(head: Write, after: &AuthorHead) -> Write {

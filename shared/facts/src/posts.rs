@@ -12,7 +12,7 @@ use tracing::error;
 
 use super::{
     Facts, Result, attempts, distinct,
-    heads::{read_head, read_head_of, with_modes},
+    heads::{read_head, read_head_of, still_latest, with_modes},
     item::{Item, encode, flag, number, string, variant},
     post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
     records::{new_record, valid_record},
@@ -393,10 +393,8 @@ impl Facts {
         let head = with_modes(Write::update(posts, schema::head(new.id.author)), after).add(HeadItem::posts, 1);
         let mut item = post_item(new, new.created_at);
         item.write_token = Some(publish.token);
-        let mut writes = vec![
-            head.when(still_number(HeadItem::latest_seq, before.latest_seq)),
-            Write::put(posts, encode(&item)).when(absent(PostItem::item)),
-        ];
+        let mut writes =
+            vec![head.when(still_latest(before.latest_seq)), Write::put(posts, encode(&item)).when(absent(PostItem::item))];
         if publish.post.text != PostText::default() {
             writes.push(Write::put(posts, encode(&text_item(new.id, &publish.post.text, None))));
         }

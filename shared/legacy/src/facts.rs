@@ -15,7 +15,7 @@ use tidemark_facts::{
     Facts, attempts,
     decode::read,
     distinct,
-    heads::{read_head, with_modes},
+    heads::{read_head, still_latest, with_modes},
     item::{Bits, Count, Item, encode, number, string},
     post_items::post_item,
     reads::read_reads,
@@ -360,7 +360,7 @@ impl Imports {
         let update = with_modes(Write::update(&self.tables.posts, head(author)), after)
             .add(HeadItem::posts, written.len() as i64)
             .add(HeadItem::archived, archived as i64)
-            .when(still_number(HeadItem::latest_seq, before.latest_seq))
+            .when(still_latest(before.latest_seq))
             .when(absent(HeadItem::erased));
         let mut writes = if archived > 0 {
             let sets = [(HeadItem::deleted, &after.deleted), (HeadItem::archived_seqs, &after.archive)];

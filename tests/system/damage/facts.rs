@@ -19,11 +19,11 @@ pub(super) async fn publish(scene: &Scene<'_>, followers: u64) -> (Post, FanOut)
     publish_in_facts(scene.app, scene.author, followers, scene.now()).await
 }
 
-/// The follower asks the stranger, who becomes private.
+/// The reader asks the stranger, who becomes private.
 async fn ask(scene: &Scene<'_>) -> (UserId, UserId) {
     scene.caller(scene.stranger).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
-    scene.caller(scene.follower).follow([scene.stranger]).await;
-    (scene.follower, scene.stranger)
+    scene.caller(scene.reader).follow([scene.stranger]).await;
+    (scene.reader, scene.stranger)
 }
 
 pub(super) const ALL: &[Damage] = &[

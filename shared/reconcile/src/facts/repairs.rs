@@ -6,7 +6,7 @@ use tidemark_domain::{
 };
 use tidemark_facts::{
     decode::read,
-    heads::read_head,
+    heads::{read_head, still_latest},
     item::{Attribute, Count, Item, flag, number, string},
     post_items::unfinished_shard,
     reactions::counted,
@@ -44,7 +44,7 @@ impl StoredFacts {
             Correction::SetPosts { author, right, latest, deletions } => {
                 let update = Write::update(&self.tables.posts, schema::head(author))
                     .set(HeadItem::posts, number(right))
-                    .when(still_number(HeadItem::latest_seq, latest))
+                    .when(still_latest(latest))
                     .when(still(HeadItem::deletions, deletions.map(number)));
                 self.send(OPERATION, update).await
             }

@@ -143,9 +143,11 @@ impl Reconcile {
         report.looked_at += (facts.len() + views.len()) as u64;
         let here: BTreeSet<Target> = facts.iter().cloned().collect();
         let repaired = self.settle(facts, plan, report).await;
-        // If another step has looked at the author, it counted the followers without the missing edge.
+        // If another step has looked at the author, it counted the followers without the missing edge, or the requests.
         let authors = repaired.iter().filter_map(|difference| match difference {
-            Difference { kind: Kind::FollowerMissing, subject: Subject::Pair { author, .. }, .. } => Some(Target::Facts(*author)),
+            Difference { kind: Kind::FollowerMissing | Kind::RequestMissing, subject: Subject::Pair { author, .. }, .. } => {
+                Some(Target::Facts(*author))
+            }
             _ => None,
         });
         let authors: BTreeSet<Target> = authors.filter(|author| !here.contains(author)).collect();
