@@ -247,8 +247,6 @@ pub struct AuthorizerSettings {
     pub scope: Option<String>,
     /// `USER_CLAIM` (`sub`): the claim that says who the caller is.
     pub user_claim: String,
-    /// `PLATFORMS_CLAIM`: the claim that lists the caller's platforms; may be absent.
-    pub platforms_claim: Option<String>,
     /// `METRICS_NAMESPACE` (`Tidemark`).
     pub metrics_namespace: String,
 }
@@ -264,7 +262,6 @@ impl AuthorizerSettings {
             audiences: required(&lookup, "JWT_AUDIENCE")?.split(',').map(|name| name.trim().to_owned()).collect(),
             scope: lookup("JWT_SCOPE").filter(|scope| !scope.is_empty()),
             user_claim: lookup("USER_CLAIM").unwrap_or_else(|| "sub".to_owned()),
-            platforms_claim: lookup("PLATFORMS_CLAIM").filter(|name| !name.is_empty()),
             metrics_namespace: lookup("METRICS_NAMESPACE").unwrap_or_else(|| "Tidemark".to_owned()),
         })
     }

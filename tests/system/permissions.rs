@@ -131,7 +131,7 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
         follow_publish_and_read(world, || world.flush_redis()).await;
         mark(world, || world.flush_redis()).await;
         live(world).await;
-        notices(world).await;
+        notices(world, || world.flush_redis()).await;
         people(world).await;
         without_redis(world).await;
         crate::leaving::leave(world).await;
@@ -231,7 +231,7 @@ async fn live(world: &World) {
     world.publish_and_deliver(10, "to nobody").await;
 }
 
-async fn notices(world: &World) {
+async fn notices(world: &World, forget: impl AsyncFn()) {
     let (editor, reader) = (world.stranger(Some("7 notices:write")), world.user(1));
     for _ in 0..2 {
         let notice = json!({ "platforms": [3], "title": "maintenance" });
@@ -244,7 +244,7 @@ async fn notices(world: &World) {
     let mut connection = world.live(1).await;
     connection.ping_platforms(&[3]).await;
     reader.delete("/v1/notices/3-1/read").await.ok();
-    world.flush_redis().await;
+    forget().await;
     connection.ping_platforms(&[3]).await;
     editor.delete("/v1/notices/3-1").await;
     // More notices than one transaction takes.
@@ -401,7 +401,7 @@ async fn the_redis_user_of_the_functions_allows_exactly_their_commands() {
     World::run_with(configure, async |world| {
         follow_publish_and_read(world, forget).await;
         mark(world, forget).await;
-        notices(world).await;
+        notices(world, forget).await;
         several_readers(world).await;
         world.user(1).delete("/v1/following/10").await.ok();
         world.idle().await;

@@ -73,11 +73,7 @@ fn policy(effect: &str, method: &str, verified: Option<&Verified>) -> Value {
         },
     });
     if let Some(Verified { claim, platforms }) = verified {
-        response["context"] = json!({ CLAIM: claim });
-        // API Gateway takes no null.
-        if let Some(platforms) = platforms {
-            response["context"][PLATFORMS] = json!(platforms);
-        }
+        response["context"] = json!({ CLAIM: claim, PLATFORMS: platforms });
     }
     response
 }

@@ -2,7 +2,7 @@
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
-use tidemark::{AuthorizerSettings, domain::Timestamp};
+use tidemark::{AuthorizerSettings, domain::Timestamp, http::live::listed_platforms};
 
 use crate::keys::{Keys, KeysError};
 
@@ -33,8 +33,8 @@ pub(crate) enum Refused {
 pub(crate) struct Verified {
     /// The claim that says who the caller is.
     pub(crate) claim: String,
-    /// The caller's platforms, if a claim lists them.
-    pub(crate) platforms: Option<String>,
+    /// The platforms that its claims list.
+    pub(crate) platforms: String,
 }
 
 pub(crate) async fn verify(token: &str, keys: &Keys, settings: &AuthorizerSettings, now: Timestamp) -> Result<Verified, Refused> {
@@ -74,10 +74,7 @@ fn check(claims: &Map<String, Value>, settings: &AuthorizerSettings, now: u64) -
         Some(Value::Number(user)) => user.to_string(),
         _ => return Err(Refused::Claim("of the user")),
     };
-    // A list is written as JSON, which `platforms_in` reads.
-    let platforms = settings.platforms_claim.as_ref().and_then(|name| claims.get(name));
-    let platforms = platforms.map(|listed| listed.as_str().map_or_else(|| listed.to_string(), str::to_owned));
-    Ok(Verified { claim, platforms })
+    Ok(Verified { claim, platforms: listed_platforms(claims) })
 }
 
 /// The strings of a claim: a list, or a text that is split at these characters.

@@ -5,10 +5,7 @@ use serde_json::{Value, json};
 use tidemark::{
     App, Denied, ErasedCallers, Price,
     domain::{Budget, Platform, Store, StoreError, UserId},
-    http::{
-        live::{CLAIM, PLATFORMS, Ping, Refusal, ServerMessage, parse_ping},
-        platforms_in,
-    },
+    http::live::{CLAIM, PLATFORMS, Ping, Refusal, ServerMessage, parse_ping, platforms_of},
 };
 use tracing::{info, warn};
 
@@ -64,7 +61,8 @@ pub(crate) async fn response(app: &App, event: ApiGatewayWebsocketProxyRequest) 
             Response::status(200)
         }
         _ => {
-            let visible = app.admission.platforms_claim.is_some().then(|| platforms_in(authorized(PLATFORMS)));
+            let counts = app.admission.platforms_claim.as_deref();
+            let visible = counts.map(|claim| platforms_of(authorized(PLATFORMS), claim));
             let text = event.body.as_deref().unwrap_or_default();
             receive(app, user, &connection, (text, visible.as_deref())).await
         }

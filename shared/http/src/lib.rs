@@ -17,7 +17,7 @@ pub use operation::{Operation, Route, Schemas, operation};
 pub use page::Page;
 pub use policy::Policy;
 pub use problem::{FieldError, Kind, Problem};
-pub use request::{Request, platforms_in};
+pub use request::Request;
 pub use response::Response;
 pub use tidemark_domain::Budget;
 

@@ -1,18 +1,18 @@
 //! The messages of live connections, as JSON, and what the authorizer tells about their caller.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tidemark_domain::{Platform, PostId, Timestamp, UnreadNotices, UserId};
 use tidemark_queue::LivePost;
 
-use crate::body::parse_platform;
+use crate::{body::parse_platform, request::platforms_in};
 
 /// The key in the authorizer's context that has the caller's claim.
 pub const CLAIM: &str = "claim";
 
-/// The key in the authorizer's context that lists the caller's platforms, if a claim of the token does.
+/// The key in the authorizer's context that has the platforms that the claims of the token list, as JSON.
 pub const PLATFORMS: &str = "platforms";
 
 /// The most platforms that one connection names.
@@ -52,6 +52,21 @@ pub enum Refusal {
     Forbidden,
     /// A store is unavailable. The connection is not renewed; the client should send the ping again.
     Unavailable,
+}
+
+/// Returns the platforms that each of these claims lists, as JSON. The authorizer does not know which claim counts: the
+/// description of its version, which AWS limits, has no room for the name.
+pub fn listed_platforms(claims: &Map<String, Value>) -> String {
+    let listed = |value: &Value| platforms_in(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let mut of_claims: BTreeMap<&String, Vec<Platform>> = claims.iter().map(|(name, value)| (name, listed(value))).collect();
+    of_claims.retain(|_, platforms| !platforms.is_empty());
+    serde_json::to_string(&of_claims).unwrap_or_default()
+}
+
+/// Returns the platforms that this claim lists; none if the authorizer has told none.
+pub fn platforms_of(listed: &str, claim: &str) -> Vec<Platform> {
+    let mut listed: BTreeMap<String, Vec<Platform>> = serde_json::from_str(listed).unwrap_or_default();
+    listed.remove(claim).unwrap_or_default()
 }
 
 /// The only message of a client.
@@ -128,6 +143,18 @@ mod tests {
         assert_eq!(ServerMessage::Pong.to_json(), r#"{"type":"pong"}"#);
         let error = ServerMessage::error(Refusal::TooManyRequests, "wait").to_json();
         assert_eq!(error, r#"{"type":"error","error":"too-many-requests","detail":"wait"}"#);
+    }
+
+    #[test]
+    fn platforms_are_those_of_one_claim() {
+        let claims = serde_json::json!({
+            "sub": "70000", "exp": 1_800_000_600, "platforms": [7, "8"], "other": "9 x 10", "api": "[11 12]", "none": null,
+        });
+        let listed = listed_platforms(claims.as_object().unwrap());
+        assert_eq!(listed, r#"{"api":[11,12],"other":[9,10],"platforms":[7,8]}"#);
+        let numbers = |claim| platforms_of(&listed, claim).into_iter().map(Platform::get).collect::<Vec<u16>>();
+        assert_eq!([numbers("platforms"), numbers("other"), numbers("sub")], [vec![7, 8], vec![9, 10], vec![]]);
+        assert_eq!(platforms_of("", "platforms"), []);
     }
 
     #[test]

@@ -340,7 +340,7 @@ fn claim<'a>(event: &'a ApiGatewayV2httpRequest, name: &str) -> Option<&'a str> 
 }
 
 /// The platforms that a claim lists. What is not a platform is left out.
-pub fn platforms_in(claim: &str) -> Vec<Platform> {
+pub(crate) fn platforms_in(claim: &str) -> Vec<Platform> {
     words(claim).iter().filter_map(|word| word.parse().ok()).collect()
 }
 

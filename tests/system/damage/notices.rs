@@ -98,6 +98,10 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     ("a notice that is not in the head", &async |scene: &Scene| put(scene, 2, 2, &[]).await),
     ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| put(scene, 5, 9, &[]).await),
     ("an edit of many notices that nobody has written to them", &async |scene: &Scene| {
+        let edited = scene.app.notices.edit(scene.author, scene.notice(1), &content("new", None), false, None).await.unwrap();
+        assert!(matches!(edited, NoticesEdited::Stand(_)));
+        // The notice as it was before the edit.
+        scene.set("NoticesTable", schema::notice(scene.notice(1)), &[("title", s("one")), ("revision", n(1))]).await;
         let (head, _) = fact(scene).await;
         let pending = [("title", s("new"))];
         scene.put("NoticesTable", with_attributes(schema::pending_edit(scene.platform, head.version), &pending), &[]).await;

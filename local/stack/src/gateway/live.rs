@@ -14,6 +14,7 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
+use tidemark::http::live::listed_platforms;
 use tokio::{sync::mpsc::unbounded_channel, time::Instant};
 
 use super::{Gateway, api, event, refusal::Refusal};
@@ -38,8 +39,8 @@ struct Connection {
     id: String,
     connected_at: u64,
     claim: String,
-    /// The caller's platforms, if a claim lists them.
-    platforms: Option<String>,
+    /// The platforms that the claims list, as JSON.
+    platforms: String,
     host: String,
     user_agent: String,
 }
@@ -62,19 +63,10 @@ impl Connection {
             "accountId": ACCOUNT,
             "domainName": self.host,
             "identity": { "sourceIp": "127.0.0.1", "userAgent": self.user_agent },
-            "authorizer": self.authorizer(),
+            "authorizer": {
+                "principalId": self.claim, "claim": self.claim, "platforms": self.platforms, "integrationLatency": 0,
+            },
         })
-    }
-}
-
-impl Connection {
-    /// What the authorizer has returned.
-    fn authorizer(&self) -> Value {
-        let mut context = json!({ "principalId": self.claim, "claim": self.claim, "integrationLatency": 0 });
-        if let Some(platforms) = &self.platforms {
-            context["platforms"] = json!(platforms);
-        }
-        context
     }
 }
 
@@ -90,13 +82,12 @@ pub(super) async fn open(State(gateway): State<Arc<Gateway>>, request: Request) 
         Ok(caller) => caller,
         Err(refusal) => return refusal.response(),
     };
-    let platforms_claim = gateway.core.template.parameters.get("PlatformsClaim");
-    let platforms = caller.claims.iter().find(|(name, _)| Some(name) == platforms_claim).map(|(_, value)| value.clone());
+    let claims = caller.claims.into_iter().map(|(name, value)| (name, Value::String(value)));
     let connection = Connection {
         id: new_id().replace('-', "")[..15].to_owned() + "=",
         connected_at: clock::now_ms(),
         claim: caller.user,
-        platforms,
+        platforms: listed_platforms(&claims.collect()),
         host: event::text(&parts.headers, &header::HOST).to_owned(),
         user_agent: event::text(&parts.headers, &header::USER_AGENT).to_owned(),
     };
