@@ -44,7 +44,10 @@ impl Facts {
         let load = |partition: &str, before: Option<Relation>, limit| {
             let end = before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
             let query = self
-                .query(&self.tables.followers, [is(FollowerItem::shard, string(partition)), below(FollowerItem::since, string(end))])
+                .query(
+                    &self.tables.followers,
+                    [is(FollowerItem::shard, string(partition)), below(FollowerItem::since, string(end))],
+                )
                 .index_name(schema::BY_TIME)
                 .consistent_read(true)
                 .scan_index_forward(false)

@@ -140,7 +140,8 @@ impl Readers {
 
     pub(super) async fn flags_of_facts(&self, reader: UserId, author: UserId) -> Result<(Flags, Blocks)> {
         let authors = [author];
-        let (flags, mut blocks) = futures::try_join!(self.flags(reader, author), self.stores.facts.blocks_between(reader, &authors))?;
+        let (flags, mut blocks) =
+            futures::try_join!(self.flags(reader, author), self.stores.facts.blocks_between(reader, &authors))?;
         Ok((flags, blocks.remove(&author).unwrap_or_default()))
     }
 
