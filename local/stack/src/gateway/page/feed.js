@@ -58,7 +58,8 @@ export class Feed {
   /** Reads a page. Returns null if a later read has overtaken it. */
   async load(cursor) {
     const { order, status, list } = this.part;
-    const parameters = { limit: PAGE, include: "body", order: order.value, status: status.value, list: list.value, cursor };
+    const choices = { order: order.value, status: status.value, list: list.value };
+    const parameters = { limit: PAGE, include: "body", own: "true", ...choices, cursor };
     const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
     const mine = (this.loading = {});
     try {
@@ -94,6 +95,7 @@ export class Feed {
 
   post(item) {
     const name = this.person.named(item.author);
+    const own = item.author === this.person.id;
     const title = { class: "title", "aria-expanded": String(item.open) };
     const more = { class: "more", "aria-label": `More about ${name}`, "aria-expanded": String(item.menu) };
     return h("li", { class: item.read ? "post read" : "post" },
@@ -101,14 +103,14 @@ export class Feed {
       h("article", { "aria-label": `${item.title}, by ${name}` },
         h("p", { class: "by" }, h("strong", {}, name), ago(item.created_at), !item.read && h("span", { class: "new" }, "unread"),
           item.score !== undefined && h("span", { class: "score", title: "Rank" }, item.score.toFixed(1)),
-          button("⋯", () => this.flip(this.menus, item), more)),
+          !own && button("⋯", () => this.flip(this.menus, item), more)),
         item.menu && this.choices(item, name),
         h("h3", {}, button(item.title, () => this.read(item), title)),
         item.open && h("p", { class: "text" }, item.body ?? "This post has no text."),
         h("p", { class: "row" },
           this.reaction("Like", item, "like", "liked", "likes"),
           this.reaction("Favorite", item, "favorite", "favorited", "favorites"),
-          button(item.read ? "Mark unread" : "Mark read", () => this.mark(item, !item.read), { class: "quiet" }))));
+          !own && button(item.read ? "Mark unread" : "Mark read", () => this.mark(item, !item.read), { class: "quiet" }))));
   }
 
   choices(item, name) {
@@ -131,7 +133,7 @@ export class Feed {
   reaction(text, item, kind, flag, count) {
     const react = async () => {
       const done = await this.api[item[flag] ? "delete" : "put"](`/v1/posts/${item.id}/${kind}`);
-      return { [flag]: done[flag], [count]: item[count] + done[flag] - item[flag] };
+      return { [flag]: done[flag], [count]: done[count] };
     };
     return button(text, () => this.change(item, react), { "aria-pressed": String(item[flag]) },
       " ", h("span", { class: "number" }, String(item[count])));

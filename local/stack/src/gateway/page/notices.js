@@ -8,7 +8,7 @@ const EVERY = 3000;
 export class Notices {
   constructor(person) {
     const { part } = person;
-    Object.assign(this, { person, part, api: person.api, items: [], bodies: {} });
+    Object.assign(this, { person, part, api: person.api, items: [], opened: new Set() });
     part.platform.addEventListener("change", () => part.platform.checkValidity() && this.watch());
     part.readNotices.addEventListener("click", () => person.run(() => this.markAll()));
     submit(part.notify, () => person.run(() => this.publish(part.notify.elements.namedItem("title"))));
@@ -30,17 +30,17 @@ export class Notices {
   }
 
   async refresh() {
-    this.items = (await this.api.get(`/v1/notices?platform=${this.part.platform.value}&limit=50`)).items;
+    this.items = (await this.api.get(`/v1/notices?platform=${this.part.platform.value}&include=body&limit=50`)).items;
     this.draw();
   }
 
   draw() {
-    const shown = this.items.map((item) => ({ ...item, body: this.bodies[item.id] }));
+    const shown = this.items.map((item) => ({ ...item, open: this.opened.has(item.id) }));
     show(this.part.notices, shown, (item) => item.id, (item) => this.notice(item));
   }
 
   notice(item) {
-    const open = item.body !== undefined;
+    const { open } = item;
     const mark = item.read ? "Mark unread" : "Mark read";
     const title = { class: "title", "aria-expanded": String(open) };
     return h("li", { class: item.read ? "read" : "" },
@@ -52,10 +52,9 @@ export class Notices {
 
   /** Opens or closes a notice. An opened one is read. */
   async open(item) {
-    if (item.id in this.bodies) delete this.bodies[item.id];
-    else this.bodies[item.id] = (await this.api.get(`/v1/notices/${item.id}`)).body;
+    if (!this.opened.delete(item.id)) this.opened.add(item.id);
     this.draw();
-    if (item.id in this.bodies && !item.read) await this.mark(item, true);
+    if (this.opened.has(item.id) && !item.read) await this.mark(item, true);
   }
 
   async mark(item, read) {

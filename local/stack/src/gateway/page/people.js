@@ -24,11 +24,11 @@ export class People {
     const { api, person } = this;
     const who = input.value.trim().replace(/^@/, "");
     const id = /^\d+$/.test(who) ? who : (await api.get(`/v1/handles/${encodeURIComponent(who)}`)).id;
-    await api.put(`/v1/following/${id}`);
+    const { requested } = await api.put(`/v1/following/${id}`);
     const { profile } = await api.get(`/v1/users/${id}`);
     if (profile) person.learn({ [id]: profile });
     input.value = "";
-    await person.changed(`You follow ${person.named(id)}.`);
+    await person.changed(requested ? `You have asked to follow ${person.named(id)}.` : `You follow ${person.named(id)}.`);
   }
 
   async refresh() {
@@ -40,7 +40,26 @@ export class People {
       this.act("Unfollow", `Unfollow ${name}`, `You no longer follow ${name}.`, () => this.api.delete(`/v1/following/${id}`)),
       this.act("Mute", `Mute ${name}`, `${name} is muted.`, () => this.api.put(`/v1/mutes/${id}`)),
       this.act("Block", `Block ${name}`, `${name} is blocked.`, () => this.api.put(`/v1/blocks/${id}`))));
-    await Promise.all([this.lists(following), this.hidden()]);
+    await Promise.all([this.lists(following), this.hidden(), this.requests()]);
+  }
+
+  /** Shows who asks to follow the person, and whom the person has asked. */
+  async requests() {
+    const directions = ["received", "sent"];
+    const pages = await Promise.all(directions.map((direction) => this.api.get(`/v1/follow-requests?direction=${direction}&limit=100`)));
+    for (const page of pages) this.person.learn(page.profiles);
+    const requests = pages.flatMap((page, index) =>
+      page.items.map(({ user }) => ({ direction: directions[index], user, name: this.person.named(user) })));
+    this.part.requestsTitle.hidden = requests.length === 0;
+    show(this.part.requests, requests, ({ direction, user }) => direction + user, ({ direction, user, name }) => {
+      const path = `/v1/follow-requests/${user}`;
+      const hint = h("span", { class: "hint" }, direction === "sent" ? "asked by you" : "asks to follow you");
+      const answers = direction === "sent"
+        ? [this.act("Withdraw", `Withdraw the request to ${name}`, "The request is withdrawn.", () => this.api.delete(`/v1/following/${user}`))]
+        : [this.act("Accept", `Accept ${name}`, `${name} follows you.`, () => this.api.put(path)),
+          this.act("Reject", `Reject ${name}`, `The request of ${name} is rejected.`, () => this.api.delete(path))];
+      return h("li", {}, h("span", { class: "grow" }, name, " ", hint), ...answers);
+    });
   }
 
   async lists(following) {

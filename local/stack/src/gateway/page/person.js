@@ -114,9 +114,10 @@ export class Person {
     this.counters ??= watch(this.api, `/v1/users/${id}`, COUNTERS_EVERY, (user) => this.card(user));
   }
 
-  card({ id, profile, counters }) {
+  card({ id, profile, counters, private: isPrivate }) {
     const name = profile?.name ?? `User ${id}`;
-    const who = profile?.handle ? `@${profile.handle} · id ${id}` : `id ${id}`;
+    const who = [profile?.handle && `@${profile.handle}`, `id ${id}`, isPrivate && "private"].filter(Boolean).join(" · ");
+    this.part.private.checked = isPrivate;
     const counts = `${plural(counters.followers, "follower")} · ${counters.followings} following`;
     Object.assign(this, { id, name, profile });
     this.part.name.textContent = name;

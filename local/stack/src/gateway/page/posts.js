@@ -28,6 +28,10 @@ export class Posts {
       await api.put("/v1/me/profile", { ...Object.fromEntries(values), data: person.profile?.data });
       await person.changed("The profile is saved.");
     }));
+    part.private.addEventListener("change", () => person.run(async () => {
+      const { private: now } = await api.put("/v1/me/privacy", { private: part.private.checked });
+      await person.changed(now ? "Only followers whom you accept see your posts." : "Everybody sees your posts.");
+    }));
   }
 
   stop() {
@@ -67,7 +71,7 @@ export class Posts {
       person.run(() => this.follow(published));
     }
     this.compose(null);
-    await this.own();
+    await Promise.all([this.own(), person.tell("arrived")]);
   }
 
   /** Follows a delivery to its end, with longer pauses the longer it takes. */
