@@ -16,8 +16,8 @@ const PRIVATE: u64 = 6;
 /// for a case that is none, because the request names no post.
 type Row = (&'static str, [&'static str; 6]);
 
-/// The user whom the author blocks, the user who blocks the author, and a reader of a live post, of a deleted post, of a
-/// post whose author has left, and of a post of a private author.
+/// The user whom the author blocks, the user who blocks the author, and a reader of a live post, of a deleted post,
+/// of a post whose author has left, and of a post of a private author.
 const CASES: [&str; 6] = ["blocked", "blocking", "live", "deleted", "left", "private"];
 
 const ROWS: &[Row] = &[

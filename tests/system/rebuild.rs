@@ -64,8 +64,8 @@ fn a_head_that_is_older_than_the_follow_or_a_mark_is_not_relied_on() {
     }
 }
 
-/// Redis has an old head and no view of the reader when a page is handled, and the projector is late. The page skips the
-/// reader, and the rebuild takes the head.
+/// Redis has an old head and no view of the reader when a page is handled, and the projector is late. The page skips
+/// the reader, and the rebuild takes the head.
 #[test]
 fn a_rebuild_after_a_page_does_not_rely_on_a_head_without_its_change() {
     for deletes in [false, true] {

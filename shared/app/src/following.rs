@@ -60,8 +60,9 @@ impl Following {
         self.sync.edges(user, edges).await
     }
 
-    /// Follows each of these authors independently, or asks them if they are private, with this preference if there is one. Without one, an edge that
-    /// exists keeps its own. Returns one outcome for each element of `authors`, in order; `None` for the caller.
+    /// Follows each of these authors independently, or asks them if they are private, with this preference if there
+    /// is one. Without one, an edge that exists keeps its own. Returns one outcome for each element of `authors`, in
+    /// order; `None` for the caller.
     pub async fn follow(&self, caller: UserId, authors: &[UserId], preference: Option<i8>) -> Result<Vec<Option<Followed>>> {
         let mut seen = HashSet::from([caller]);
         let distinct: Vec<UserId> = authors.iter().copied().filter(|&author| seen.insert(author)).collect();
@@ -131,7 +132,8 @@ impl Following {
         self.stores.facts.end_request(user, caller, self.stores.clock.now()).await.map(drop)
     }
 
-    /// Returns at most `limit` of the caller's requests of one side below `below`, newest first, and how many there are.
+    /// Returns at most `limit` of the caller's requests of one side below `below`, newest first, and how many there
+    /// are.
     pub async fn requests(
         &self,
         caller: UserId,

@@ -126,8 +126,8 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
-    /// who reacted to a post that is deleted now; not a stranger to a private author. Returns the post's counts after the
-    /// change, which they include.
+    /// who reacted to a post that is deleted now; not a stranger to a private author. Returns the post's counts after
+    /// the change, which they include.
     pub async fn react(
         &self,
         viewer: impl Into<Viewer>,

@@ -247,8 +247,8 @@ mod tests {
     }
 
     proptest! {
-        /// Posts arrive up to ten minutes below the newest one while a client walks from the oldest post on, and goes on
-        /// with a poll.
+        /// Posts arrive up to ten minutes below the newest one while a client walks from the oldest post on, and goes
+        /// on with a poll.
         #[test]
         fn a_walk_from_the_oldest_post_lists_each_post_once(
             old in btree_set((0..5_000_000_u64, 1..4_u64), 0..40),

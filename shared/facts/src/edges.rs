@@ -1,5 +1,5 @@
-//! Follow edges, requests to follow private authors, and their counts. A transaction writes both directions of an edge or
-//! of a request, and both counters.
+//! Follow edges, requests to follow private authors, and their counts. A transaction writes both directions of an
+//! edge or of a request, and both counters.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -51,8 +51,8 @@ pub type ChangeOfPair<'a> = &'a (dyn Fn(Option<&Edge>) -> Option<Edge> + Sync);
 /// The origin of a follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The follower makes it now. It is later than any earlier state of the pair. If the author is private, it becomes a
-    /// request.
+    /// The follower makes it now. It is later than any earlier state of the pair. If the author is private, it
+    /// becomes a request.
     Made,
     /// The author accepts the follower's request now.
     Accepted,
@@ -78,8 +78,8 @@ const BLOCK_CHECK: usize = 1;
 /// The indexes of the checks that neither user has left, in the transaction of one imported follow, and of a request.
 const ERASURE_CHECKS: [usize; 2] = [5, 6];
 
-/// The indexes of the first author's counter and of the edge in the transaction of a follow or of a request, and in that
-/// of their end.
+/// The indexes of the first author's counter and of the edge in the transaction of a follow or of a request, and in
+/// that of their end.
 const FOLLOWED: [usize; 2] = [4, 2];
 const PARTED: [usize; 2] = [2, 0];
 

@@ -192,7 +192,8 @@ impl Facts {
         Ok(items.into_iter().map(|item| read_reactions(item).map(|(user, _, state)| (user, state))).collect())
     }
 
-    /// Removes a user's reactions to an author whose posts are all deleted. The counts and the entries of the posts stay.
+    /// Removes a user's reactions to an author whose posts are all deleted. The counts and the entries of the posts
+    /// stay.
     pub async fn remove_reactions_to(&self, author: UserId, user: UserId, state: &ReactionState) -> Result<()> {
         let given =
             |reaction, seqs: Vec<u64>| seqs.into_iter().map(move |seq| schema::reacted(user, reaction, PostId::new(author, seq)));

@@ -23,8 +23,8 @@ struct Lane<P, E> {
     loaded: Part<P, E>,
 }
 
-/// Returns at most `limit` entries of all partitions below `before`, the greatest place first. `load` returns at most so
-/// many entries of a partition below a place.
+/// Returns at most `limit` entries of all partitions below `before`, the greatest place first. `load` returns at most
+/// so many entries of a partition below a place.
 pub(crate) async fn merged<'a, P: Ord + Copy, E>(
     partitions: impl IntoIterator<Item = String>,
     before: Option<P>,

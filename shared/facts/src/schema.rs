@@ -49,8 +49,8 @@
 //! - for a read state of notices, the state, the counters of the slots that changed and, for the last ones, the
 //!   idempotency record;
 //! - for a new list, the lists and idempotency record;
-//! - for a reaction, the reaction, its two counts and its entry among those of the post, which lie in one partition, and
-//!   its entry among those of the user; a given reaction requires that its item has no block;
+//! - for a reaction, the reaction, its two counts and its entry among those of the post, which lie in one partition,
+//!   and its entry among those of the user; a given reaction requires that its item has no block;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.

@@ -70,8 +70,8 @@ impl Views {
 }
 
 /// Version and record of a head. Every publish raises the first summand, every deletion the second, and every change of
-/// privacy the third. Two heads of one version may differ: those of a publish and a deletion at the same time. Each lacks the other's change, so a
-/// caller reads the head again after its change.
+/// privacy the third. Two heads of one version may differ: those of a publish and a deletion at the same time. Each
+/// lacks the other's change, so a caller reads the head again after its change.
 fn encode(head: &AuthorHead) -> (u64, Vec<u8>) {
     let version = head.latest_seq + u64::from(head.deletions()) + u64::from(head.privacy);
     let Modes { changes, pulled } = head.modes;

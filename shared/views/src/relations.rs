@@ -75,7 +75,8 @@ impl Views {
         self.read_slice(list, start, limit, Consistency::Strong).await
     }
 
-    /// Returns those of these users who are in a cached list; `None` if it is not cached. As old as [`Self::list_slice`].
+    /// Returns those of these users who are in a cached list; `None` if it is not cached. As old as
+    /// [`Self::list_slice`].
     pub async fn among(&self, caller: UserId, list: List, users: &[UserId]) -> Result<Option<Among>> {
         let (List::Following(owner) | List::Followers(owner)) = list;
         if self.may_be_old(caller, owner).await

@@ -1,5 +1,5 @@
-//! A reader's reactions to the posts of a page; pages of the posts that a reader likes, or has as favorites; and pages of
-//! the users who have reacted to a post.
+//! A reader's reactions to the posts of a page; pages of the posts that a reader likes, or has as favorites; and
+//! pages of the users who have reacted to a post.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -61,7 +61,8 @@ enum ReadPosts {
 }
 
 impl Sight {
-    /// A block has ended the follow, followers of a private author are accepted, and nobody is kept from their own posts.
+    /// A block has ended the follow, followers of a private author are accepted, and nobody is kept from their own
+    /// posts.
     fn open(read: ReadPosts) -> Self {
         Self { standing: Standing::Open, read }
     }

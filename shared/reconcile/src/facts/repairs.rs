@@ -138,9 +138,9 @@ impl StoredFacts {
         self.send(OPERATION, update).await
     }
 
-    /// The same for a shard of followers or of requests: all its parts must be as they were before these were listed, and
-    /// their sum becomes right. If one of several parts has a change number that is not a number, it is unknown whether
-    /// the others have changed. Then only that number begins again, and the next look finds the count.
+    /// The same for a shard of followers or of requests: all its parts must be as they were before these were listed,
+    /// and their sum becomes right. If one of several parts has a change number that is not a number, it is unknown
+    /// whether the others have changed. Then only that number begins again, and the next look finds the count.
     async fn recount_shard(
         &self,
         author: UserId,
@@ -243,7 +243,8 @@ impl StoredFacts {
         self.send_all(OPERATION, [layout.writes(update), vec![check]].concat()).await
     }
 
-    /// If the list of the post lacks the reaction too, its time is not stored, and the added entry gets that of the post.
+    /// If the list of the post lacks the reaction too, its time is not stored, and the added entry gets that of the
+    /// post.
     async fn list_reaction(
         &self,
         of: ListedReaction,

@@ -165,7 +165,8 @@ impl Reconcile {
         Ok(())
     }
 
-    /// Returns the reactions that the users' lists lack, and the times of the others, of as many as are looked at today.
+    /// Returns the reactions that the users' lists lack, and the times of the others, of as many as are looked at
+    /// today.
     async fn listed(
         &self,
         mut entries: Vec<(ListedReaction, u32)>,
