@@ -28,7 +28,7 @@ use repeats::Repeats;
 
 /// The number of histories of one test.
 fn histories() -> u64 {
-    number_from("TIDEMARK_HISTORIES", 60)
+    number_from("TIDEMARK_HISTORIES", 40)
 }
 
 /// The number of concurrent histories that share a stack, and the operations in each.

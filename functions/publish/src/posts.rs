@@ -13,8 +13,6 @@ use tidemark::{
 /// The most posts in one `GET /v1/posts`.
 const MAX_POSTS: usize = 100;
 
-/// The scope that a caller needs to delete posts of others.
-
 /// `POST /v1/posts`.
 pub(crate) async fn publish(app: &App, request: &Request) -> Result<Response, Problem> {
     let author = request.caller()?;
