@@ -248,7 +248,10 @@ impl Model {
 
     /// Whether a reaction may be given or taken back. It may be taken back whatever became of the post.
     pub fn may_react(&self, user: u64, post: Post, given: bool) -> bool {
-        if given { self.is_live(post) && !self.are_apart(user, post.0) } else { post.1 <= self.latest(post.0) }
+        match given {
+            true => self.is_live(post) && !self.are_apart(user, post.0),
+            false => post.1 <= self.latest(post.0) && !self.blocks(post.0, user),
+        }
     }
 
     /// Adds or removes a reaction of `user`.

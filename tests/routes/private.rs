@@ -63,7 +63,16 @@ fn a_follow_of_a_private_author_is_a_request_until_it_is_accepted() {
         assert_eq!((&page["items"][0]["user"], &page["total"], &page["next_cursor"]), (&json!("7"), &json!(1), &Value::Null));
         assert_eq!(page["profiles"], json!({ "7": { "name": "Seven", "handle": null, "picture": null } }));
         assert_eq!(author.get("/v1/follow-requests?profiles=false").await.ok().get("profiles"), None);
-        assert_eq!(requests(&author, "?direction=received", 1).await, ["7"]);
+        author.delete("/v1/followers/7").await.ok();
+        assert_eq!(requests(&author, "?direction=received", 1).await, ["7"], "it is no follow that ends");
+        for post in ["1-1", "1-9"] {
+            let path = format!("/v1/posts/{post}");
+            assert_eq!(reader.delete(&path).await.status, 403, "{post}");
+            assert_eq!(reader.put_body(&path, &json!({ "title": "x" })).await.status, 403, "{post}");
+            for list in ["likes", "favorites"] {
+                assert_eq!(reader.get(&format!("{path}/{list}")).await.problem(), (403, "/problems/private"));
+            }
+        }
         assert_eq!(requests(&reader, "?direction=sent", 1).await, ["1"]);
         assert!(requests(&reader, "", 1).await.is_empty() && requests(&author, "?direction=sent", 1).await.is_empty());
 

@@ -49,8 +49,8 @@ const ROWS: &[Row] = &[
         ["403 blocked", "403 blocked", r#"200 {"favorited": true}"#, "404 not-found", "404 not-found", "403 private"],
     ),
     // A reaction that stands can be taken back. The author who left has taken it along.
-    ("DELETE /v1/posts/{post}/like", [UNLIKED, UNLIKED, UNLIKED, UNLIKED, "404 not-found", "403 private"]),
-    ("DELETE /v1/posts/{post}/favorite", [UNFAVORITED, UNFAVORITED, UNFAVORITED, UNFAVORITED, "404 not-found", "403 private"]),
+    ("DELETE /v1/posts/{post}/like", ["403 blocked", UNLIKED, UNLIKED, UNLIKED, "404 not-found", "403 private"]),
+    ("DELETE /v1/posts/{post}/favorite", ["403 blocked", UNFAVORITED, UNFAVORITED, UNFAVORITED, "404 not-found", "403 private"]),
     (
         r#"PUT /v1/posts/{post} {"title": "x"}"#,
         ["403 forbidden", "403 forbidden", "403 forbidden", "404 not-found", "404 not-found", "403 forbidden"],

@@ -92,6 +92,7 @@ routes!(|app: &App, request| [
             .describe("As many as `likes` of the post, less the users in a block with the caller.")
             .returns::<RelationPage>("A page. `since` is the time of the like.")
             .refuses(Kind::Blocked, "the author blocks the caller")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound")
             .parameters(["profiles"])
             .page(),
@@ -104,6 +105,7 @@ routes!(|app: &App, request| [
             .describe("As many as `favorites` of the post, less the users in a block with the caller.")
             .returns::<RelationPage>("A page. `since` is the time of the favorite.")
             .refuses(Kind::Blocked, "the author blocks the caller")
+            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
             .responds("404", "NotFound")
             .parameters(["profiles"])
             .page(),
@@ -125,6 +127,7 @@ routes!(|app: &App, request| [
         operation("posts", "unlikePost", "Remove a like")
             .describe("It works for a deleted post too.")
             .returns::<Liked>("The caller does not like the post.")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .responds("404", "NotFound"),
     ),
     (
@@ -144,6 +147,7 @@ routes!(|app: &App, request| [
         operation("posts", "unfavoritePost", "Remove a post from the favorites")
             .describe("It works for a deleted post too.")
             .returns::<Favorited>("The post is not a favorite of the caller.")
+            .refuses(Kind::Blocked, "the author blocks the caller")
             .responds("404", "NotFound"),
     ),
 ]);

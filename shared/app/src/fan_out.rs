@@ -187,7 +187,7 @@ impl FanOuts {
 
     /// Updates the author's head from the facts, and removes the author's counters. The head of the facts: a publish
     /// and a delete at the same time know heads of the same version, each without the other's change.
-    pub(crate) async fn show_head(&self, author: UserId) -> Result<()> {
+    pub async fn show_head(&self, author: UserId) -> Result<()> {
         let stores = &self.stores;
         let head = async { stores.views.replace_head(author, &stores.facts.head_of(author).await?).await };
         let (shown, forgotten) = futures::join!(head, stores.views.forget_counters(author, None));

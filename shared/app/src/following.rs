@@ -147,18 +147,23 @@ impl Following {
 
     /// Ends a follow, or withdraws a request, if there is one.
     pub async fn unfollow(&self, caller: UserId, author: UserId) -> Result<()> {
-        let facts = &self.stores.facts;
-        let tombstone = match facts.unfollow(caller, author, self.stores.clock.now()).await? {
-            Some(tombstone) => Some(tombstone),
-            // An earlier request may have ended between its fact and the views.
-            None => facts.edges(caller, &[author]).await?.remove(&author).filter(|edge| !edge.following),
-        };
-        self.sync.edges(caller, tombstone.as_slice()).await
+        let ended = self.stores.facts.unfollow(caller, author, self.stores.clock.now()).await?;
+        self.show_end(caller, author, ended).await
     }
 
-    /// Ends the follow of a user who follows the caller, if there is one. The user is not told.
+    /// Shows the end of a follow, also if an earlier request has ended between its fact and the views.
+    async fn show_end(&self, user: UserId, author: UserId, ended: Option<Edge>) -> Result<()> {
+        let tombstone = match ended {
+            Some(tombstone) => Some(tombstone),
+            None => self.stores.facts.edges(user, &[author]).await?.remove(&author).filter(|edge| !edge.following),
+        };
+        self.sync.edges(user, tombstone.as_slice()).await
+    }
+
+    /// Ends the follow of a user who follows the caller, if there is one. The user is not told. A request stays.
     pub async fn remove_follower(&self, caller: UserId, follower: UserId) -> Result<()> {
-        self.unfollow(follower, caller).await?;
+        let ended = self.stores.facts.remove_follower(caller, follower, self.stores.clock.now()).await?;
+        self.show_end(follower, caller, ended).await?;
         // The unfollow notes a change of the follower only.
         logged!(self.stores.views.note_change(caller).await, "the caller may see the follow for a second", %follower);
         Ok(())

@@ -12,7 +12,7 @@ use crate::{
     outage::Outage,
 };
 use tidemark_domain::{
-    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionCounts, Seen, UserId, Viewer,
+    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionCounts, Seen, UserId, Viewer, Withheld,
     store::Result,
     visibility::{gone, may_see_author},
 };
@@ -73,8 +73,7 @@ impl Publishing {
     /// Deletes a post of `caller`, or of any author if `caller` is a moderator, and starts its retraction.
     pub async fn delete(&self, caller: UserId, moderator: bool, post: PostId) -> Result<PostChange<()>> {
         if post.author != caller && !moderator {
-            let known = self.stores.facts.posts(&[post]).await?.contains_key(&post);
-            return Ok(if known { PostChange::NotAuthor } else { PostChange::Unknown });
+            return self.not_author(caller, post, |_| true).await;
         }
         let counts = self.stores.facts.follower_counts(post.author).await?;
         match self.stores.facts.delete_post(post, counts.iter().sum()).await? {
@@ -93,8 +92,7 @@ impl Publishing {
     pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<PostChange<Post>> {
         let stores = &self.stores;
         if id.author != caller {
-            let live = stores.facts.posts(&[id]).await?.get(&id).is_some_and(|post| !post.deleted);
-            return Ok(if live { PostChange::NotAuthor } else { PostChange::Unknown });
+            return self.not_author(caller, id, |post| !post.deleted).await;
         }
         let Some(post) = stores.facts.edit_post(id, title, text, stores.clock.now()).await? else {
             return Ok(PostChange::Unknown);
@@ -103,6 +101,15 @@ impl Publishing {
         let shown = stores.views.remember_posts(&[(post.clone().into(), Some(text.clone()))], None).await;
         self.outage.or_later(shown).await?;
         Ok(PostChange::Stands(post))
+    }
+
+    /// The outcome for another caller than the author. A stranger to a private author does not learn whether there is
+    /// such a post.
+    async fn not_author<T>(&self, caller: UserId, id: PostId, is_there: fn(&Post) -> bool) -> Result<PostChange<T>> {
+        let (ids, facts) = ([id], &self.stores.facts);
+        let (posts, standing) = futures::try_join!(facts.posts(&ids), facts.standing(caller, id.author))?;
+        let is_known = posts.get(&id).is_some_and(is_there) || gone(standing) != Withheld::Gone;
+        Ok(if is_known { PostChange::NotAuthor } else { PostChange::Unknown })
     }
 
     /// Returns how far the delivery of a post is, also of a deleted one.
@@ -125,8 +132,7 @@ impl Publishing {
         Ok(Ok(PostDelivery { post, status, degraded }))
     }
 
-    /// Gives a reaction to a live post, or removes one. A user who is blocked may still remove one, and so may a user
-    /// who reacted to a post that is deleted now; not a stranger to a private author. Returns the post's counts after
+    /// Gives a reaction to a live post, or removes one, if the viewer may see the author's posts. So may a user who reacted to a post that is deleted now; not a stranger to a private author. Returns the post's counts after
     /// the change, which they include.
     pub async fn react(
         &self,

@@ -164,9 +164,13 @@ impl Since {
 
     /// Returns the state after a page of a walk from the oldest post on: a client had `before` it, and gets these posts
     /// with it, newest first. What is new then is what the walk has not returned. `newest_at` is the time of the feed's
-    /// newest post: a post that becomes visible from now on is not much older.
-    pub fn walked(before: Option<&Self>, posts: &[FeedKey], newest_at: Timestamp) -> Self {
-        let from = Timestamp::from_ms(newest_at.ms().saturating_sub(LENGTH_MS));
+    /// newest post: a post that becomes visible from now on is not much older. If the walk goes `on`, posts that are
+    /// visible now, and newer than these, are still to be returned.
+    pub fn walked(before: Option<&Self>, posts: &[FeedKey], newest_at: Timestamp, on: bool) -> Self {
+        let mut from = Timestamp::from_ms(newest_at.ms().saturating_sub(LENGTH_MS));
+        if let Some(newest) = posts.first().filter(|_| on) {
+            from = from.min(newest.at);
+        }
         let mut trail = Trail { from, ..Trail::default() };
         for key in posts {
             if !trail.extend(key) {
@@ -266,13 +270,26 @@ mod tests {
                     prop_assert!(listed.insert(*key), "twice: {:?}", key);
                 }
                 let newest_at = feed(&posts).next().map_or(Timestamp::default(), |key| key.at);
-                let next = Since::walked(since.as_ref(), page, newest_at);
+                let next = Since::walked(since.as_ref(), page, newest_at, left.len() > limit);
                 prop_assert!(feed(&posts).all(|key| next.is_new(&key) != listed.contains(&key)));
                 since = Some(next);
                 now += pause;
                 posts.extend(arriving.into_iter().map(|(age, author)| (now - age, author)));
             }
         }
+    }
+
+    #[test]
+    fn a_walk_from_the_oldest_post_keeps_late_posts_for_its_next_pages() {
+        let (first, late) = (key(1_000_000, 1), [950_000, 960_000, 970_000].map(|at| key(at, 2)));
+        let since = Since::walked(None, &[first], first.at, true);
+        assert!(late.iter().all(|key| since.is_new(key)));
+        // So much later that none of them would be new, if the walk had returned all.
+        let newest = key(1_000_000 + LENGTH_MS, 3);
+        let since = Since::walked(Some(&since), &late[..1], newest.at, true);
+        assert_eq!([late[0], late[1], late[2], newest].map(|key| since.is_new(&key)), [false, true, true, true]);
+        let since = Since::walked(Some(&since), &late[1..2], newest.at, true);
+        assert_eq!([late[1], late[2], newest].map(|key| since.is_new(&key)), [false, true, true]);
     }
 
     #[test]

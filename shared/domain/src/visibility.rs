@@ -123,9 +123,10 @@ pub fn may_react(post: PostState, blocks: Blocks, is_kept_out: bool) -> Seen<()>
     if blocks.are_apart() { Err(Withheld::Blocked) } else { Ok(()) }
 }
 
-/// Returns whether a user may take back a reaction that stands: from every post but those of private authors.
+/// Returns whether a user may take back a reaction that stands: from every post of an author whose posts the user may
+/// see, also if it is deleted, or the user blocks the author.
 pub fn may_take_back(blocks: Blocks, is_kept_out: bool) -> Seen<()> {
-    if is_kept_out { may_see_author(Standing::of(blocks, true)) } else { Ok(()) }
+    may_see_author(Standing::of(blocks, is_kept_out))
 }
 
 /// Leaves out the posts of a list that a user may not see. `standing` returns the user's standing with an author.
@@ -169,7 +170,7 @@ mod tests {
                 assert_eq!(may_see_author(standing), if by_author { blocked } else { Ok(()) }, "{blocks:?}");
                 assert_eq!(may_see(PostState::Live, standing), may_see_author(standing));
                 assert_eq!(may_react(PostState::Live, blocks, false), if apart { blocked } else { Ok(()) }, "{blocks:?}");
-                assert_eq!(may_take_back(blocks, false), Ok(()));
+                assert_eq!(may_take_back(blocks, false), may_see_author(standing));
             }
         }
     }

@@ -156,6 +156,11 @@ impl Facts {
         self.part(user, author, |edge| Some(edge.parted(now))).await
     }
 
+    /// Ends a follow. Returns the tombstone, or `None` if there was none. A request stays as it is.
+    pub async fn remove_follower(&self, author: UserId, follower: UserId, now: Timestamp) -> Result<Option<Edge>> {
+        self.end_follow(follower, author, |edge| Some(edge.ended(now))).await
+    }
+
     /// Ends a request. Returns the tombstone, or `None` if there was none. A follow stays as it is.
     pub async fn end_request(&self, user: UserId, author: UserId, now: Timestamp) -> Result<Option<Edge>> {
         self.part(user, author, |edge| edge.requested.map(|_| edge.parted(now))).await

@@ -226,7 +226,8 @@ async fn import_some(
     tally.found((blogs.len() - written.len()) as u64);
     match unsettled {
         Some((first, last)) => settle(run, author, &head, first, last).await?,
-        None => run.app.stores.views.replace_head(author, &head).await?,
+        // Not the head of the import: the author may have become private since it was read.
+        None => run.app.fan_outs.show_head(author).await?,
     }
     Ok(run.app.stores.views.forget_counters(author, None).await?)
 }
@@ -236,7 +237,7 @@ async fn import_some(
 /// import: a follow from before the import is found, and a later follow has the posts already.
 async fn settle(run: &Run<'_>, author: UserId, head: &AuthorHead, first: Seq, last: Seq) -> Result<(), MigrateError> {
     let (stores, imports) = (&run.app.stores, &run.imports);
-    stores.views.replace_head(author, head).await?;
+    run.app.fan_outs.show_head(author).await?;
     let mut page = stores.facts.followers_by_time(author, None, FOLLOWERS).await?;
     if page.is_empty() {
         return Ok(imports.settle(author, last).await?);

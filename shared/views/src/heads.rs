@@ -29,8 +29,17 @@ const NUMBERS: usize = 5;
 impl Views {
     /// Returns the known heads of these authors. They may be a moment old.
     pub async fn heads(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
+        self.heads_as_of(authors, Consistency::Eventual).await
+    }
+
+    /// Returns the known heads as they are now: they say who is private.
+    pub async fn heads_now(&self, authors: &[UserId]) -> Result<HashMap<UserId, AuthorHead>> {
+        self.heads_as_of(authors, Consistency::Strong).await
+    }
+
+    async fn heads_as_of(&self, authors: &[UserId], consistency: Consistency) -> Result<HashMap<UserId, AuthorHead>> {
         let keys: Vec<String> = authors.iter().map(|&author| keys::head(author)[0].clone()).collect();
-        let values = self.strings("heads", &keys, Consistency::Eventual).await?;
+        let values = self.strings("heads", &keys, consistency).await?;
         // A value that cannot be read counts as unknown and comes from the facts.
         Ok(authors.iter().zip(values).filter_map(|(&author, value)| Some((author, current(value, decode)?))).collect())
     }

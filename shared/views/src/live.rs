@@ -74,7 +74,8 @@ impl Views {
     /// Registers a connection, or renews it, and marks the reader's view as watched, if there is one.
     pub async fn watch(&self, user: UserId, connection: &str) -> Result<Watched> {
         let args = (connection, ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS);
-        let [known, built]: [Vec<u8>; 2] = self.call(Function::Watch, &own_keys(user), args).await?;
+        let [known, built]: [Vec<u8>; 2] =
+            self.call(Function::Watch, &[own_keys(user), vec![keys::told_notices(user)]].concat(), args).await?;
         Ok(Watched { known: decode_digest(&known), built: decode_ms(&built).unwrap_or_default() })
     }
 

@@ -70,7 +70,7 @@ impl Readers {
         let Shown { items, cards, bodies, more } = self.shown(user, page, &snapshot.state).await?;
         let mut returned: Vec<FeedKey> = items.iter().map(|item| item.post.key()).collect();
         returned.sort_unstable_by(|a, b| b.cmp(a));
-        let walked = Since::walked(query.since.as_ref(), &returned, snapshot.state.newest_at());
+        let walked = Since::walked(query.since.as_ref(), &returned, snapshot.state.newest_at(), more);
         let (next, first) = match more {
             true => (Some(walked), query.is_first().then(|| Since::after(None, start.newest, start.trail))),
             false => (None, Some(walked)),

@@ -133,7 +133,7 @@ impl Readers {
     pub(crate) async fn pairs_of_posts(&self, user: UserId, posts: &BTreeMap<UserId, Vec<Seq>>) -> Result<Vec<PairFacts>> {
         let authors: Vec<UserId> = posts.keys().copied().collect();
         let (known, edges, reads) = futures::join!(
-            self.outage.checked(self.stores.views.heads(&authors)),
+            self.outage.checked(self.stores.views.heads_now(&authors)),
             self.stores.facts.edges(user, &authors),
             self.stores.facts.reads(user, &authors),
         );

@@ -549,9 +549,13 @@ pub fn pending_edit_revision(sort_key: &str) -> Option<u64> {
     sort_key.strip_prefix("edit#")?.parse().ok()
 }
 
-/// notices: the second from which DynamoDB may remove a notice: after the notice has expired, and never before.
+/// The least time from the end of a notice until DynamoDB removes it. An edit that lets it live longer may wait in the
+/// projector's stream for a day.
+const NOTICE_STAYS_SECONDS: u64 = 2 * 24 * 3_600;
+
+/// notices: the second from which DynamoDB may remove a notice. The head alone says whether it has expired.
 pub fn notice_expires_at(at: Timestamp) -> u64 {
-    at.seconds() + 1
+    at.seconds() + NOTICE_STAYS_SECONDS
 }
 
 /// notice_reads: the read state of a user on a platform.

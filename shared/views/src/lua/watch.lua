@@ -1,6 +1,6 @@
 -- watch: registers a connection of a reader, or renews it, and marks the reader's view as watched.
 --
--- KEYS     [1] connections  [2] state hash  [3] feed
+-- KEYS     [1] connections  [2] state hash  [3] feed  [4] unread notices that connections were told
 -- ARGV     [1] connection  [2] lifetime ms  [3] most connections of a reader
 -- Returns  the digest of the counts that this connection was told, or ''; and when the last message was built (ms)
 -- Keeps    The hash lives as long as its last connection. Of too many connections, the one that expires first is
@@ -30,6 +30,7 @@ local function watch(keys, argv, epoch)
   redis.call('HSET', keys[1], argv[1], struct.pack(EXPIRY, now + tonumber(argv[2])) .. digest)
   redis.call('HSETNX', keys[1], META, struct.pack(NOTES, 0, 0, 0))
   redis.call('PEXPIRE', keys[1], argv[2])
+  redis.call('PEXPIRE', keys[4], argv[2])
   local meta = meta_of(epoch, keys[2], keys[3])
   if meta and not has_flag(meta, WATCHED) then redis.call('HSET', keys[2], META, with_flag(meta, WATCHED)) end
   local _, built = notes_of(notes)

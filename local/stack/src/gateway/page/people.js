@@ -12,6 +12,8 @@ export class People {
     const { part, api } = person;
     Object.assign(this, { person, part, api });
     submit(part.follow, () => person.run(() => this.follow(part.follow.elements.namedItem("who"))));
+    // Nobody tells the person of a new request.
+    part.follow.closest("[data-tab]").addEventListener("shown", () => person.id && person.run(() => this.requests()));
     submit(part.makeList, () => person.run(async () => {
       const input = part.makeList.elements.namedItem("name"), name = input.value;
       await api.post("/v1/lists", { name });

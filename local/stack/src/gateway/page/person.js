@@ -117,7 +117,7 @@ export class Person {
   card({ id, profile, counters, private: isPrivate }) {
     const name = profile?.name ?? `User ${id}`;
     const who = [profile?.handle && `@${profile.handle}`, `id ${id}`, isPrivate && "private"].filter(Boolean).join(" · ");
-    this.part.private.checked = isPrivate;
+    if (!this.part.private.disabled) this.part.private.checked = isPrivate;
     const counts = `${plural(counters.followers, "follower")} · ${counters.followings} following`;
     Object.assign(this, { id, name, profile });
     this.part.name.textContent = name;

@@ -28,10 +28,14 @@ export class Posts {
       await api.put("/v1/me/profile", { ...Object.fromEntries(values), data: person.profile?.data });
       await person.changed("The profile is saved.");
     }));
-    part.private.addEventListener("change", () => person.run(async () => {
-      const { private: now } = await api.put("/v1/me/privacy", { private: part.private.checked });
-      await person.changed(now ? "Only followers whom you accept see your posts." : "Everybody sees your posts.");
-    }));
+    part.private.addEventListener("change", async () => {
+      const wanted = part.private.checked;
+      part.private.disabled = true;
+      const done = await person.run(() => api.put("/v1/me/privacy", { private: wanted }));
+      part.private.disabled = false;
+      part.private.checked = done ? wanted : !wanted;
+      if (done) await person.changed(wanted ? "Only followers whom you accept see your posts." : "Everybody sees your posts.");
+    });
   }
 
   stop() {
@@ -112,7 +116,7 @@ export class Posts {
       }, { "aria-label": `Edit ${post.title}` }),
       button("Delete", () => this.person.run(async () => {
         await this.api.delete(`/v1/posts/${post.id}`);
-        await this.own();
+        await Promise.all([this.own(), this.person.tell("refresh")]);
         this.person.message.say(`“${post.title}” is deleted.`);
       }), { "aria-label": `Delete ${post.title}` })));
   }
