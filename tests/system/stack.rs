@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction, RedisData};
-use tidemark_tests::{LegacyRedis, files, repository, world};
+use tidemark_tests::{LegacyRedis, World, files, repository, world};
 
 #[test]
 fn a_lost_response_means_a_done_write_and_a_repeated_request() {
@@ -99,12 +99,21 @@ fn a_test_can_act_during_a_request() {
     });
 }
 
+/// User 2 has asked to follow user 1, who has become public again.
+async fn request_to_follow(world: &World) {
+    let author = world.user(1);
+    author.put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+    world.user(2).put("/v1/following/1").await.has(json!({ "requested": true }));
+    author.put_body("/v1/me/privacy", &json!({ "private": false })).await.ok();
+}
+
 #[test]
 fn every_function_accepts_its_sample_events() {
     world(async |world| {
         // The legacy server is empty.
         let legacy = LegacyRedis::start().await;
         world.live_reader(1, [2]).await;
+        request_to_follow(world).await;
         // So that the posts remain after the sample that erases their author.
         world.stack.pause("fan-out").await.unwrap();
         for author in [1, 2] {
@@ -174,6 +183,7 @@ fn a_retraction_of_a_live_post_changes_nothing() {
 fn every_function_finds_the_route_of_an_event_that_has_none() {
     world(async |world| {
         world.user(1).put("/v1/following/2").await.ok();
+        request_to_follow(world).await;
         for author in [1, 2] {
             world.user(author).publish("for the samples").await;
         }

@@ -205,7 +205,7 @@ impl<'a> Show<'a> {
     async fn mark(&self, reader: Person, what: impl Display, call: Call) -> anyhow::Result<()> {
         let started = Instant::now();
         let body = self.api.fetch(call.caller(reader.id), 200).await?;
-        let total = body["unread"]["total"].as_u64().unwrap_or_default();
+        let total = body["total"].as_u64().unwrap_or_default();
         let took = self.screen.dim(short(started.elapsed()));
         self.screen.row(reader.name, format!("{what}: {total} left unread  {took}"));
         Ok(())

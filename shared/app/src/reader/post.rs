@@ -196,13 +196,15 @@ impl Readers {
             Some(known) => known,
             None => {
                 let lease = self.lease_posts(&[id]).await;
-                let Some((post, text)) = self.fact_of(id).await? else { return Ok(Err(self.gone(viewer, id).await?)) };
+                let Some((post, text)) = self.fact_of(id).await? else {
+                    return Ok(Err(self.gone(viewer, id, of_reader.private).await?));
+                };
                 self.store_posts(&[(post.clone(), Some(text.clone()))], lease).await;
                 (post, text)
             }
         };
         if post.deleted {
-            return Ok(Err(self.gone(viewer, id).await?));
+            return Ok(Err(self.gone(viewer, id, of_reader.private).await?));
         }
         let seqs = [id.seq];
         let (counts, sight, reactions) = futures::try_join!(
@@ -219,14 +221,17 @@ impl Readers {
         Ok(Ok(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
     }
 
-    /// Returns the reason why the viewer does not see a post that is gone.
-    async fn gone(&self, viewer: Viewer, id: PostId) -> Result<Withheld> {
-        Ok(gone(self.stores.facts.standing(viewer, id.author).await?))
+    /// Returns the reason why the viewer does not see a post that is gone. `private` is what Redis knows of the author.
+    async fn gone(&self, viewer: Viewer, id: PostId, private: Option<bool>) -> Result<Withheld> {
+        match private {
+            Some(false) => Ok(Withheld::Gone),
+            _ => Ok(gone(self.stores.facts.standing(viewer, id.author).await?)),
+        }
     }
 
     async fn post_of_facts(&self, viewer: Viewer, id: PostId, degraded: bool) -> FoundPost {
         let live = self.fact_of(id).await?.filter(|(post, _)| !post.deleted);
-        let Some((post, text)) = live else { return Ok(Err(self.gone(viewer, id).await?)) };
+        let Some((post, text)) = live else { return Ok(Err(self.gone(viewer, id, None).await?)) };
         let (sight, reactions, counts) = futures::try_join!(
             self.sight_of_facts(viewer, id.author),
             self.reactions_to(viewer.user, id.author),

@@ -224,7 +224,7 @@ fn damaged_keys_are_reported_with_reasons_and_do_not_stop_the_run() {
         ] {
             assert_eq!(reasons(layout), expected, "{layout}");
         }
-        assert_eq!(world.user(3).get("/v1/notices/unread?platform=1").await.ok(), json!({ "unread": 0, "read": 1 }));
+        world.user(3).get("/v1/notices/unread?platform=1").await.has(json!({ "unread": 0, "read": 1 }));
         let example = &response["layouts"]["fans"]["reasons"]["time-ahead"]["examples"][0];
         assert_eq!(*example, json!({ "key": "uf:fans:7", "member": "2" }));
         for tally in response["layouts"].as_object().unwrap().values() {
