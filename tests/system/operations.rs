@@ -83,11 +83,12 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     match dice {
         0..16 if user != author => follow(callers, rng, model, user, author).await,
         16..18 => follow_many(callers, model, user, users).await,
-        18..26 => {
-            match rng.random_ratio(1, 4) {
-                true => callers.user(author).delete(&format!("/v1/followers/{user}")).await.ok(),
-                false => caller.delete(&format!("/v1/following/{author}")).await.ok(),
-            };
+        18..20 => {
+            callers.user(author).delete(&format!("/v1/followers/{user}")).await.ok();
+            model.unfollow(user, author);
+        }
+        20..26 => {
+            caller.delete(&format!("/v1/following/{author}")).await.ok();
             model.unfollow(user, author);
         }
         26..46 => publish(callers, rng, model, user).await,
