@@ -47,7 +47,8 @@ fn a_profile_is_set_replaced_and_shown() {
 
         bob.follow([1042]).await;
         let relation = json!({
-            "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false, "lists": [],
+            "following": true, "followed_by": false, "mutual": false, "muted": false, "blocked": false, "requested": false,
+            "lists": [],
         });
         let seen = bob.get("/v1/users/1042").await.has(json!({ "id": "1042", "counters": { "followers": 1 } }));
         assert_eq!((&seen["profile"], &seen["relation"]), (&profile, &relation));

@@ -176,9 +176,11 @@ fn a_reaction_to_a_deleted_post_can_be_taken_back() {
         let exported = reader.walk("/v1/me/export", 100).await;
         assert!(exported.iter().all(|item| item["post"] != "10-2"), "{exported:?}");
 
-        // A blocked user, and the deletion of a post while the block stands.
+        // The deletion of a post while a block stands, which keeps the reaction until it ends.
         other.put("/v1/blocks/1").await.ok();
         other.delete("/v1/posts/3-1").await.ok();
+        assert_eq!(reader.delete("/v1/posts/3-1/like").await.problem(), (403, "/problems/blocked"));
+        other.delete("/v1/blocks/1").await.ok();
         assert_eq!(reader.delete("/v1/posts/3-1/like").await.ok()["liked"], false);
         assert_eq!(received(3).await, json!([1, 2]));
         world.idle().await;
