@@ -17,6 +17,7 @@ export const RETRIES: Retries = { limit: 4, baseMs: 200, maxMs: 10_000, maxRetry
 const KEYED = new Set([
   "POST /v1/posts",
   "POST /v1/notices",
+  "PUT /v1/notices",
   "PUT /v1/notices/{notice}",
   "POST /v1/reads",
   "POST /v1/notices/reads",

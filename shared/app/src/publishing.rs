@@ -132,8 +132,8 @@ impl Publishing {
         Ok(Ok(PostDelivery { post, status, degraded }))
     }
 
-    /// Gives a reaction to a live post, or removes one, if the viewer may see the author's posts. So may a user who reacted to a post that is deleted now; not a stranger to a private author. Returns the post's counts after
-    /// the change, which they include.
+    /// Gives a reaction to a live post, or removes one, also from a post that is deleted now, if the viewer may see the
+    /// author's posts. Returns the post's counts, which include the change.
     pub async fn react(
         &self,
         viewer: impl Into<Viewer>,

@@ -123,8 +123,8 @@ fn listed(reports: &[Value]) -> BTreeSet<String> {
     reports.iter().flat_map(|report| report["differences"].as_array().unwrap()).map(Value::to_string).collect()
 }
 
-/// The walk may reach an author and the reader whose edge or request the author does not list in different steps. Then it
-/// reports a wrong count too.
+/// The walk may reach an author and the reader whose edge or request the author does not list in different steps.
+/// Then it reports a wrong count too.
 fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static str>) {
     let difference = |text: &String| serde_json::from_str::<Value>(text).unwrap();
     let counts = [("follower-missing", "followers-count"), ("request-missing", "requests-count")];
