@@ -33,13 +33,7 @@ impl StoredFacts {
         match *correction {
             Correction::MirrorEdge { user, author, edge } => self.mirror_edge(user, author, edge).await,
             Correction::MirrorRequest { user, author, request } => self.mirror_request(user, author, request).await,
-            Correction::EndRequest { user, author, rev } => {
-                let update = Write::update(&self.tables.following, schema::edge(user, author))
-                    .remove([EdgeItem::requested_at])
-                    .set(EdgeItem::rev, number(rev.saturating_add(1)))
-                    .when(is(EdgeItem::rev, number(rev)));
-                self.send(OPERATION, update).await
-            }
+            Correction::EndRequest { user, author, rev } => self.end_request_beside(user, author, rev).await,
             Correction::SetCount(count) => self.recount(count).await,
             Correction::SetPosts { author, right, latest, deletions } => {
                 let update = Write::update(&self.tables.posts, schema::head(author))
@@ -94,6 +88,15 @@ impl StoredFacts {
                 self.send(OPERATION, delete).await
             }
         }
+    }
+
+    /// Ends a request that is beside a follow or a block.
+    async fn end_request_beside(&self, user: UserId, author: UserId, rev: u32) -> Result<bool, StoreError> {
+        let update = Write::update(&self.tables.following, schema::edge(user, author))
+            .remove([EdgeItem::requested_at])
+            .set(EdgeItem::rev, number(rev.saturating_add(1)))
+            .when(is(EdgeItem::rev, number(rev)));
+        self.send(OPERATION, update).await
     }
 
     /// Sets a count if its change number is the one that was read before its items were listed: then the items are

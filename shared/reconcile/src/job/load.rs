@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tidemark_domain::{PostId, UserId};
+use tidemark_domain::{Platform, PostId, Timestamp, UserId};
 use tidemark_facts::{
     item::Stored as _,
     schema::{self, BodyItem},
@@ -57,14 +57,7 @@ impl Reconcile {
                     futures::try_join!(self.views.of_marks(user, author), self.app.readers.exact_marks(user, author))?;
                 of_keys(&keys).chain(of_copy(View::Marks(user, author), &stored, &right, right.version)).collect()
             }
-            Target::Platform(platform) => {
-                let Decoded { found, damaged } = self.facts.stored_notices(platform).await?;
-                let differences = notices::of_platform(platform, &facts.platform_head(platform).await?, &found, now);
-                let pending = self.facts.pending_edits_of(platform).await?.into_iter();
-                let pending = pending.map(|revision| notices::of_pending(platform, revision));
-                let damaged: BTreeSet<DamagedItem> = damaged.into_iter().map(|(_, item)| item).collect();
-                differences.into_iter().chain(pending).chain(damaged.into_iter().map(Difference::from)).collect()
-            }
+            Target::Platform(platform) => self.platform_differences(platform, now).await?,
             Target::NoticeReads(user, platform) => {
                 let (head, reads) = facts.notice_state(platform, user).await?;
                 let counted = self.facts.counted_slots(user, platform, &notices::above(&head, &reads)).await?;
@@ -97,6 +90,16 @@ impl Reconcile {
             }
         };
         Ok(Loaded::Compared(found))
+    }
+
+    async fn platform_differences(&self, platform: Platform, now: Timestamp) -> Result<Vec<Difference>, ReconcileError> {
+        let Decoded { found, damaged } = self.facts.stored_notices(platform).await?;
+        let head = self.app.stores.facts.platform_head(platform).await?;
+        let pending = self.facts.pending_edits_of(platform).await?.into_iter();
+        let pending = pending.map(|revision| notices::of_pending(platform, revision));
+        let damaged: BTreeSet<DamagedItem> = damaged.into_iter().map(|(_, item)| item).collect();
+        let differences = notices::of_platform(platform, &head, &found, now).into_iter();
+        Ok(differences.chain(pending).chain(damaged.into_iter().map(Difference::from)).collect())
     }
 
     async fn post_differences(&self, post: PostId) -> Result<Vec<Difference>, ReconcileError> {

@@ -24,6 +24,14 @@ const MOST_LISTED: usize = 1_000;
 /// The live posts of an author whose texts are read. A text may have 64 KiB, that is 16 read units.
 const MOST_TEXTS: usize = 50;
 
+/// Leaves out entries of users whose own pairs cannot be read. Their shards are not whole.
+fn leave_out(shards: &mut [ListedShard], unsure: HashSet<UserId>) {
+    for shard in shards {
+        shard.whole &= shard.followers.iter().all(|entry| !unsure.contains(&entry.user));
+        shard.followers.retain(|entry| !unsure.contains(&entry.user));
+    }
+}
+
 impl Reconcile {
     /// Loads counts first, then the items that they count. The other side of an edge costs a read unit of its own. It
     /// is loaded if one of the two users is in the sample, or the count differs from the list. Otherwise it counts as
@@ -136,16 +144,8 @@ impl Reconcile {
             self.app.stores.facts.posts_with_texts(&with_text),
             audit.blocks(&blocks),
         )?;
-        let unsure: HashSet<UserId> = live_followers.damaged.iter().map(|(follower, _)| *follower).collect();
-        for shard in &mut facts.followers {
-            shard.whole &= shard.followers.iter().all(|follower| !unsure.contains(&follower.user));
-            shard.followers.retain(|follower| !unsure.contains(&follower.user));
-        }
-        let unsure: HashSet<UserId> = live_requests.damaged.iter().map(|(asking, _)| *asking).collect();
-        for shard in &mut facts.requests {
-            shard.whole &= shard.followers.iter().all(|entry| !unsure.contains(&entry.user));
-            shard.followers.retain(|entry| !unsure.contains(&entry.user));
-        }
+        leave_out(&mut facts.followers, live_followers.damaged.iter().map(|(follower, _)| *follower).collect());
+        leave_out(&mut facts.requests, live_requests.damaged.iter().map(|(asking, _)| *asking).collect());
         let looked_at: HashSet<UserId> = asking.into_iter().collect();
         let listed_requests: Vec<UserId> =
             facts.requests.iter().flat_map(|shard| &shard.followers).map(|entry| entry.user).collect();
