@@ -388,17 +388,21 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
         let counts = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(post_of(item), kind));
         assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
-        for (kind, list) in [(Kind::Like, "likes"), (Kind::Favorite, "favorites")] {
-            let likers = caller.walk(&format!("/v1/posts/{}/{list}", item["id"].as_str().unwrap()), page).await;
-            let likers: Vec<u64> = likers.iter().map(|liker| liker["user"].as_str().unwrap().parse().unwrap()).collect();
-            let expected = model.likers(user, post_of(item), kind);
-            assert_eq!(likers.len(), expected.len(), "seed {seed}, {list} of {} for {user}: {likers:?}", item["id"]);
-            assert_eq!(BTreeSet::from_iter(likers), expected, "seed {seed}, {list} of {} for {user}", item["id"]);
-        }
+        compare_likers(caller, model, (user, seed), item, page).await;
         assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
         assert_items(&[post], model, user, seed);
     }
     compare_authors(caller, model, user, seed).await;
+}
+
+async fn compare_likers(caller: &User, model: &Model, (user, seed): (u64, u64), item: &Value, page: usize) {
+    for (kind, list) in [(Kind::Like, "likes"), (Kind::Favorite, "favorites")] {
+        let likers = caller.walk(&format!("/v1/posts/{}/{list}", item["id"].as_str().unwrap()), page).await;
+        let likers: Vec<u64> = likers.iter().map(|liker| liker["user"].as_str().unwrap().parse().unwrap()).collect();
+        let expected = model.likers(user, post_of(item), kind);
+        assert_eq!(likers.len(), expected.len(), "seed {seed}, {list} of {} for {user}: {likers:?}", item["id"]);
+        assert_eq!(BTreeSet::from_iter(likers), expected, "seed {seed}, {list} of {} for {user}", item["id"]);
+    }
 }
 
 async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {

@@ -52,6 +52,7 @@ fn listed(name: &str, values: impl Iterator<Item = String>) -> String {
 type Row = (&'static str, u64, Box<dyn Fn(u64) -> String>);
 
 /// The rows of the table.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn requests() -> Vec<Row> {
     let posts = |from: u64, count: u64| (from..from + count).map(|author| format!("{author}-1"));
     let first = 100;

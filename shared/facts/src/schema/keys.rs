@@ -643,6 +643,13 @@ mod tests {
         );
         assert_eq!((window_name(ReadsItem::read, 12), named_window("read#12")), ("read#12".into(), Some(("read", 12))));
         assert_eq!(text(&record(&request_record(user, "lists", "k")), "key"), "1042#lists#k");
+        assert_eq!((unfinished_shard(2), given_up_shard(2)), ("2".into(), "given-up#2".into()));
+    }
+
+    #[test]
+    fn keys_of_users_of_a_shard_have_exactly_this_format() {
+        let (user, author) = (UserId::new(1042).unwrap(), UserId::new(7).unwrap());
+        let id = PostId::new(author, 3);
         let item = reaction(user, author);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "user#00000000000000001042".into()));
         assert_eq!((shard_author("7#03"), reacting_user("user#00000000000000001042")), (Some(author), Some(user)));
@@ -663,7 +670,6 @@ mod tests {
         assert_eq!(key_text("posts", &post(id)), "7 post#0000000000000003");
         assert_eq!(key_text("following", &edge(user, author)), "1042 7");
         assert_eq!(key_text("counters", &followers_counter(author, 3)), "f#7#03");
-        assert_eq!((unfinished_shard(2), given_up_shard(2)), ("2".into(), "given-up#2".into()));
         let [by_author, by_user] = requests(user, author).map(|key| (text(&key, "shard"), text(&key, "follower")));
         assert_eq!(by_author, ("7#03#requests".into(), text(&follower(author, user), "follower")));
         assert_eq!(by_user, ("1042#sent".into(), text(&follower(user, author), "follower")));
