@@ -21,8 +21,8 @@ async fn assert_feed(reader: &User, rest: &str, expected: &[&str], unread: u64) 
     for order in ORDERS {
         let items = walk(reader, order, rest).await;
         assert_eq!(sorted(ids(&items)), sorted(expected.iter().map(|post| (*post).to_owned()).collect()), "{order}{rest}");
-        let reader = READER.to_string();
-        let own: Vec<&Value> = items.iter().filter(|item| item["author"] == reader.as_str()).collect();
+        let author = READER.to_string();
+        let own: Vec<&Value> = items.iter().filter(|item| item["author"] == author.as_str()).collect();
         assert!(own.iter().all(|item| item["read"] == true), "{own:?}");
         let page = reader.get(&format!("/v1/feed?order={order}&own=true{rest}")).await.ok();
         assert_eq!(page["unread_total"], unread, "{order}{rest}");
