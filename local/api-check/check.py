@@ -41,6 +41,9 @@ LISTS = {
     "/v1/me/favorites": "/v1/me/favorites?limit=1",
     "/v1/users/{user}/followers": "/v1/users/2/followers?limit=1",
     "/v1/users/{user}/following": "/v1/users/2/following?limit=1",
+    "/v1/follow-requests": "/v1/follow-requests?limit=1",
+    "/v1/posts/{post}/likes": "/v1/posts/1-1/likes?limit=1",
+    "/v1/posts/{post}/favorites": "/v1/posts/1-1/favorites?limit=1",
     "/v1/notices": "/v1/notices?platform=1&limit=2",
     "/v1/mutes": "/v1/mutes?limit=1",
     "/v1/blocks": "/v1/blocks?limit=1",
@@ -201,17 +204,21 @@ def seed(url):
     for number in range(25):
         admin("POST", "/v1/notices", {"platforms": [1, 2, 65535], "title": f"Notice {number}"})
     for user, call in calls.items():
-        for post in posts[:3]:
+        for post in [*posts[:3], "1-1"]:
             call("PUT", f"/v1/posts/{post}/like")
             call("PUT", f"/v1/posts/{post}/favorite")
         call("PUT", f"/v1/posts/{posts[0]}/read")
         for path in ("/v1/feed", "/v1/unread", f"/v1/unread/{users[0]}", "/v1/notices/unread?platform=1"):
             tags.append(call("GET", path)[1]["ETag"])
+    calls["1"]("PUT", "/v1/me/privacy", {"private": True})
     for number in range(3):
+        Caller(url, str(6001 + number))("PUT", "/v1/following/1")
         calls["1"]("PUT", f"/v1/mutes/{4001 + number}")
         calls["1"]("PUT", f"/v1/blocks/{5001 + number}")
         calls["1"]("POST", "/v1/lists", {"name": f"List {number}"})
         calls["1"]("PUT", f"/v1/lists/1-1/authors/{[user for user in users if user != '1'][number]}")
+    # The requests stay.
+    calls["1"]("PUT", "/v1/me/privacy", {"private": False})
     notices = [f"{platform}-{number}" for platform in (1, 2, 65535) for number in range(1, 26)]
     kinds = {"users": users, "posts": posts, "notices": notices, "platforms": [1, 2, 65535]}
     dictionaries = {**kinds, "tags": [*tags, "*"], "keys": ["key"]}

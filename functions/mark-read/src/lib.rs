@@ -7,7 +7,7 @@ mod marks;
 
 use tidemark::{
     App,
-    http::{Budget, Kind, Policy, bodies::*, operation, routes},
+    http::{Budget, Policy, bodies::*, operation, routes},
 };
 
 routes!(|app: &App, request| [
@@ -17,8 +17,7 @@ routes!(|app: &App, request| [
         marks::one(app, &request),
         operation("read state", "markPostRead", "Mark a post read")
             .returns::<PostMarked>("The read state, and the counts after the change.")
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .of_author()
             .responds("404", "NotFound"),
     ),
     (
@@ -28,8 +27,7 @@ routes!(|app: &App, request| [
         operation("read state", "markPostUnread", "Mark a post unread again")
             .describe("The caller's own posts, and posts from before the follow, stay read.")
             .returns::<PostMarked>("The read state, and the counts after the change.")
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .of_author()
             .responds("404", "NotFound"),
     ),
     (

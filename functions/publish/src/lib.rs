@@ -36,8 +36,7 @@ routes!(|app: &App, request| [
         operation("posts", "getPost", "Get a post, with the caller's flags")
             .returns::<Post>("The post.")
             .parameters(["profiles"])
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .of_author()
             .responds("404", "NotFound"),
     ),
     (
@@ -80,8 +79,7 @@ routes!(|app: &App, request| [
         operation("posts", "getDelivery", "Get the progress of a post's delivery")
             .describe("It works for a deleted post too. The rest of its delivery is cancelled.")
             .returns::<Delivery>("The number of followers handled, and of pages done.")
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .of_author()
             .responds("404", "NotFound"),
     ),
     (
@@ -91,8 +89,7 @@ routes!(|app: &App, request| [
         operation("posts", "listPostLikes", "List the users who like a post, newest first")
             .describe("As many as `likes` of the post, less the users in a block with the caller.")
             .returns::<RelationPage>("A page. `since` is the time of the like.")
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .of_author()
             .responds("404", "NotFound")
             .parameters(["profiles"])
             .page(),
@@ -104,8 +101,7 @@ routes!(|app: &App, request| [
         operation("posts", "listPostFavorites", "List the users who have a post as a favorite, newest first")
             .describe("As many as `favorites` of the post, less the users in a block with the caller.")
             .returns::<RelationPage>("A page. `since` is the time of the favorite.")
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .of_author()
             .responds("404", "NotFound")
             .parameters(["profiles"])
             .page(),
@@ -117,7 +113,7 @@ routes!(|app: &App, request| [
         operation("posts", "likePost", "Like a post")
             .returns::<Liked>("The caller likes the post. Repeated requests count once.")
             .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .refuses_strangers()
             .responds("404", "NotFound"),
     ),
     (
@@ -127,7 +123,7 @@ routes!(|app: &App, request| [
         operation("posts", "unlikePost", "Remove a like")
             .describe("It works for a deleted post too.")
             .returns::<Liked>("The caller does not like the post.")
-            .refuses(Kind::Blocked, "the author blocks the caller")
+            .of_author()
             .responds("404", "NotFound"),
     ),
     (
@@ -137,7 +133,7 @@ routes!(|app: &App, request| [
         operation("posts", "favoritePost", "Add a post to the favorites")
             .returns::<Favorited>("The post is a favorite of the caller. Repeated requests count once.")
             .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+            .refuses_strangers()
             .responds("404", "NotFound"),
     ),
     (
@@ -147,7 +143,7 @@ routes!(|app: &App, request| [
         operation("posts", "unfavoritePost", "Remove a post from the favorites")
             .describe("It works for a deleted post too.")
             .returns::<Favorited>("The post is not a favorite of the caller.")
-            .refuses(Kind::Blocked, "the author blocks the caller")
+            .of_author()
             .responds("404", "NotFound"),
     ),
 ]);

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use tidemark::{
     App,
     domain::{Card, PostId, Reaction, Score, UserId},
-    http::{Budget, Kind, Policy, Problem, Request, bodies::*, operation, routes},
+    http::{Budget, Policy, Problem, Request, bodies::*, operation, routes},
     reader::{Body, FeedItem},
     views::PageParts,
 };
@@ -50,8 +50,7 @@ routes!(|app: &App, request| [
             .parameters(["status"])
             .page()
             .parameters(["since", "include", "profiles"])
-            .refuses(Kind::Blocked, "the author blocks the caller")
-            .refuses(Kind::Private, "the author is private, and the caller is not an accepted follower"),
+            .of_author(),
     ),
     (
         "GET /v1/me/likes",

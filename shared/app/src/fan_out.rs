@@ -198,7 +198,7 @@ impl FanOuts {
     /// view relies on the head. [`Self::show`] has failed to replace it, and the projector is late.
     async fn renew_head(&self, fan_out: FanOut) -> Result<()> {
         let PostId { author, seq } = fan_out.post;
-        let known = self.stores.views.known_authors(&[author]).await?.remove(&author).and_then(|known| known.head);
+        let known = self.stores.views.heads_now(&[author]).await?.remove(&author);
         let lacks = |head: AuthorHead| match fan_out.kind {
             FanOutKind::Deliver => head.latest_seq < seq,
             FanOutKind::Retract => !head.deleted.contains(seq),

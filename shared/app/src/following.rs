@@ -101,12 +101,11 @@ impl Following {
             return Ok(false);
         }
         let now = self.stores.clock.now();
-        let stands = |edge: &Edge| edge.following || edge.requested.is_some();
         let prefer = |known: Option<&Edge>| {
-            let known = known.filter(|edge| stands(edge) && edge.preference != preference)?;
+            let known = known.filter(|edge| edge.is_counted() && edge.preference != preference)?;
             Some(Edge { preference, ..known.changed(now) })
         };
-        let next = self.stores.facts.change_pair(caller, edge.author, &prefer).await?.filter(stands);
+        let next = self.stores.facts.change_pair(caller, edge.author, &prefer).await?.filter(Edge::is_counted);
         let changed = next.is_some();
         *edge = next.unwrap_or_else(|| edge.clone());
         Ok(changed)

@@ -20,7 +20,7 @@ use crate::{
     reader::{Flags, Origin, PairFacts, Readers, Snapshot},
 };
 use tidemark_domain::{
-    IdempotencyKey, PostId, PostState, ReadState, Seen, Seq, Standing, Timestamp, UserId, Viewer, Withheld,
+    IdempotencyKey, PostId, PostState, ReadState, Seen, Seq, Timestamp, UserId, Viewer, Withheld,
     store::Result,
     visibility::{may_see, may_see_author},
 };
@@ -95,18 +95,17 @@ impl Marking {
 
     /// Marks one live post read or unread.
     pub async fn mark_post(&self, viewer: impl Into<Viewer>, post: PostId, read: bool) -> Result<Seen<MarkedPost>> {
-        let (viewer, ids, authors) = (viewer.into(), [post], [post.author]);
+        let (viewer, ids) = (viewer.into(), [post]);
         let user = viewer.user;
         let posts = [(post.author, vec![post.seq])].into();
         let (live, blocks, mut pairs) = futures::try_join!(
             self.readers.live_posts(&ids),
-            self.stores.facts.blocks_between(user, &authors),
+            self.stores.facts.blocks(user, post.author),
             self.readers.pairs_of_posts(user, &posts)
         )?;
         let Some(pair) = pairs.pop() else { return Ok(Err(Withheld::Gone)) };
         let state = if live.is_empty() { PostState::Gone } else { PostState::Live };
-        let blocks = blocks.get(&post.author).copied().unwrap_or_default();
-        if let Err(withheld) = may_see(state, Standing::of(blocks, pair.is_kept_out(viewer))) {
+        if let Err(withheld) = may_see(state, pair.standing(viewer, blocks)) {
             return Ok(Err(withheld));
         }
         let changed = self.mark(user, pair, &[post.seq], read, (self.stores.random)()).await?;
@@ -189,8 +188,7 @@ impl Marking {
         let strangers: Vec<&PairFacts> = pairs.iter().filter(is_stranger).collect();
         let authors: Vec<UserId> = strangers.iter().map(|pair| pair.author).collect();
         let blocks = self.stores.facts.blocks_between(viewer.user, &authors).await?;
-        let standing =
-            |pair: &PairFacts| Standing::of(blocks.get(&pair.author).copied().unwrap_or_default(), pair.is_kept_out(viewer));
+        let standing = |pair: &PairFacts| pair.standing(viewer, blocks.get(&pair.author).copied().unwrap_or_default());
         let withheld = strangers.into_iter().filter(|pair| may_see_author(standing(pair)).is_err());
         Ok(withheld.map(|pair| pair.author).collect())
     }

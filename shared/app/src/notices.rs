@@ -8,16 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use futures::{
-    FutureExt, StreamExt,
-    future::{join_all, try_join_all},
-    stream,
-};
+use futures::{FutureExt, StreamExt, future::join_all, stream};
 use tidemark_domain::{
     IdempotencyKey, LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Seq, SeqSet,
     Slot, Store, StoreError, Timestamp, UserId, store::Result,
 };
-use tidemark_facts::{KeyedEdit, NoticesPublished, NoticesWritten, PlatformChange};
+use tidemark_facts::{KeyedEdit, NoticesPublished, NoticesWritten};
 use tidemark_views::{NoticeRecord, NoticeView, Notified};
 use tracing::warn;
 
@@ -381,11 +377,8 @@ impl NoticeBoard {
             NoticesWritten::Repeated(notices) => {
                 // The first request may have ended before it updated the views.
                 let platforms: BTreeSet<Platform> = ids.iter().map(|id| id.platform).collect();
-                let heads = platforms.into_iter().map(|platform| {
-                    let head = self.stores.facts.platform_head(platform);
-                    async move { Ok::<PlatformChange, StoreError>((platform, head.await?)) }.boxed()
-                });
-                (notices, try_join_all(heads).await?)
+                let platforms: Vec<Platform> = platforms.into_iter().collect();
+                (notices, self.stores.facts.platform_heads(&platforms).await?.into_iter().collect())
             }
             NoticesWritten::KeyReused => return Ok(NoticesEdited::KeyReused),
             NoticesWritten::Expired => return Ok(NoticesEdited::Expired),

@@ -73,6 +73,11 @@ impl Edge {
         }
     }
 
+    /// Returns whether the pair has a follow or a request: what lists and counters have of it.
+    pub fn is_counted(&self) -> bool {
+        self.following || self.requested.is_some()
+    }
+
     /// Returns whether the pair has a request that may be accepted. A follow or a block ends it.
     pub fn asks(&self) -> bool {
         self.requested.is_some() && !self.following && self.blocked.is_none()

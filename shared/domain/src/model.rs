@@ -389,9 +389,9 @@ pub struct Relation {
 /// One of the two sides of a request to follow a private author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestSide {
-    /// The author, whom others ask.
+    /// The author, to whom it is sent.
     Received,
-    /// The user who asks.
+    /// The user who has sent the request.
     Sent,
 }
 

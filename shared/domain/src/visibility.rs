@@ -22,7 +22,7 @@ impl Blocks {
     }
 }
 
-/// A user who asks for posts.
+/// The user of a request for posts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Viewer {
     pub user: UserId,

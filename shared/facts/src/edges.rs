@@ -106,7 +106,7 @@ impl Making {
             Kind::Imported => stored.since >= follow.since,
             Kind::Restored { ended_at } => stored.since > ended_at,
         };
-        let is_unasked = self.kind == Kind::Accepted && !stored.following && stored.requested.is_none();
+        let is_unasked = self.kind == Kind::Accepted && !stored.is_counted();
         if is_unasked {
             self.outcomes.insert(stored.author, Followed::NoRequest);
         } else if stored.blocked.is_some() {
@@ -224,8 +224,7 @@ impl Facts {
             if let Some(own) = own.as_ref().filter(|_| blocked) {
                 writes.extend(self.uncount(own, &FollowerShard::new(other, user)));
             }
-            let stands = |edge: &&Edge| blocked && (edge.following || edge.requested.is_some());
-            let ended = reverse.as_ref().filter(stands).map(|edge| (edge, edge.parted(now)));
+            let ended = reverse.as_ref().filter(|edge| blocked && edge.is_counted()).map(|edge| (edge, edge.parted(now)));
             match &ended {
                 Some((before, ended)) => {
                     writes.push(self.put_edge(ended, rev));
@@ -527,9 +526,8 @@ impl Facts {
 
     /// Writes edges of one user on the condition that none of their pairs has changed. For a follow that begins now,
     /// neither an import of the author's posts may have begun since the shard was read, nor may the author have become
-    /// private. During an import, `base` must still be
-    /// the author's latest post. An import may take long after it has read that both users are here, so its
-    /// transaction checks that neither has asked to leave since.
+    /// private. During an import, `base` must still be the author's latest post. An import may take long after it has
+    /// read that both users are here, so its transaction checks that neither has asked to leave since.
     async fn write_follows(
         &self,
         edges: &[Edge],
@@ -591,7 +589,7 @@ impl Facts {
                 return Ok(tried);
             }
             attempts.outcome()?;
-            let Some(known) = known.filter(|edge| edge.following || edge.requested.is_some()) else { return Ok(None) };
+            let Some(known) = known.filter(Edge::is_counted) else { return Ok(None) };
             let Some(tombstone) = end(&known) else { return Ok(None) };
             let shard = shards[&author];
             let mut writes = vec![self.put_edge(&tombstone, Some(known.rev))];

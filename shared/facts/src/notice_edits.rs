@@ -176,7 +176,8 @@ impl Facts {
 }
 
 impl Facts {
-    async fn platform_heads(&self, platforms: &[Platform]) -> Result<HashMap<Platform, PlatformHead>> {
+    /// Returns the heads of these distinct platforms. Those on which nothing was ever published are left out.
+    pub async fn platform_heads(&self, platforms: &[Platform]) -> Result<HashMap<Platform, PlatformHead>> {
         let keys = platforms.iter().map(|&platform| schema::platform_head(platform)).collect();
         let heads = self.get("platform_heads", &self.tables.notices, keys).await?;
         heads.into_iter().map(|item| Ok((PlatformHeadItem::platform.read(&item)?, read_head(item)?))).collect()

@@ -88,6 +88,11 @@ impl Facts {
         items.into_iter().map(|item| read_item(item).map(|(_, other, _, blocks)| (other, blocks))).collect()
     }
 
+    /// Returns the blocks between two users.
+    pub async fn blocks(&self, user: UserId, other: UserId) -> Result<Blocks> {
+        Ok(self.blocks_between(user, &[other]).await?.remove(&other).unwrap_or_default())
+    }
+
     /// Returns the standings of a viewer with these authors.
     pub async fn standings(&self, viewer: impl Into<Viewer>, authors: &[UserId]) -> Result<HashMap<UserId, Standing>> {
         let viewer = viewer.into();

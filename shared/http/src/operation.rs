@@ -139,6 +139,16 @@ impl Operation {
         self
     }
 
+    /// The author's posts may be kept from the caller.
+    pub fn of_author(self) -> Self {
+        self.refuses(Kind::Blocked, "the author blocks the caller").refuses_strangers()
+    }
+
+    /// The author may be private.
+    pub fn refuses_strangers(self) -> Self {
+        self.refuses(Kind::Private, "the author is private, and the caller is not an accepted follower")
+    }
+
     /// A value of the request or the response, by a runtime expression, is a parameter of these operations.
     pub fn links<const N: usize>(mut self, operations: [&str; N], parameter: &str, expression: &str) -> Self {
         for operation in operations {

@@ -169,7 +169,7 @@ impl Request {
         self.caller.ok_or_else(Problem::unauthorized)
     }
 
-    /// The caller, who asks for posts; 401 without an identity.
+    /// The caller, as a viewer of posts; 401 without an identity.
     pub fn viewer(&self) -> Result<Viewer, Problem> {
         Ok(Viewer { user: self.caller()?, moderates: self.moderates() })
     }

@@ -53,12 +53,12 @@ pub(super) const ALL: &[Damage] = &[
         scene.world.delete_item("FollowersTable", by_user).await;
         json!({ "kind": "request-missing", "user": user, "author": author })
     }),
-    ("an author lists a request that is none", &async |scene: &Scene| {
+    ("an author lists a request that does not exist", &async |scene: &Scene| {
         let [by_author, _] = schema::request_items(scene.stranger, scene.author, scene.now());
         scene.world.put_item("FollowersTable", by_author).await;
         json!({ "kind": "request-ghost", "user": scene.stranger, "author": scene.author })
     }),
-    ("a user lists a request that is none", &async |scene: &Scene| {
+    ("a user lists a request that does not exist", &async |scene: &Scene| {
         let [_, by_user] = schema::request_items(scene.follower, scene.other, scene.now());
         scene.world.put_item("FollowersTable", by_user).await;
         json!({ "kind": "request-ghost", "user": scene.follower, "author": scene.other })

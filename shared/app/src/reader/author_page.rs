@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use futures::FutureExt;
 use tidemark_domain::{
-    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, Standing, Store, UserId, Viewer, store::Result,
+    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, Store, UserId, Viewer, store::Result,
     visibility::may_see_author,
 };
 use tidemark_views::{KnownFollow, KnownReader, PageParts};
@@ -143,7 +143,7 @@ impl Readers {
         let (AuthorQuery { author, parts, .. }, reader) = (query, viewer.user);
         let ((flags, blocks), reactions) =
             futures::try_join!(self.flags_of_facts(reader, author), self.reactions_to(reader, author))?;
-        if let Err(withheld) = may_see_author(Standing::of(blocks, flags.facts.is_kept_out(viewer))) {
+        if let Err(withheld) = may_see_author(flags.facts.standing(viewer, blocks)) {
             return Ok(Err(withheld));
         }
         let (mut seqs, total) = match query.status {

@@ -18,8 +18,8 @@ mod unread;
 use std::{collections::HashMap, sync::Arc};
 
 use tidemark_domain::{
-    AuthorHead, AuthorState, Edge, HalfLife, ReadState, ReaderState, Store, StoreError, UserId, Viewer, feed::FeedCap,
-    store::Result,
+    AuthorHead, AuthorState, Blocks, Edge, HalfLife, ReadState, ReaderState, Standing, Store, StoreError, UserId, Viewer,
+    feed::FeedCap, store::Result,
 };
 use tracing::warn;
 
@@ -88,9 +88,10 @@ impl PairFacts {
         self.edge.as_ref().filter(|edge| edge.following)
     }
 
-    /// Returns whether the author's posts are kept from the viewer, who is the user of this pair.
-    pub(crate) fn is_kept_out(&self, viewer: Viewer) -> bool {
-        self.head.is_private() && viewer.is_stranger_to(self.author, self.live_edge().is_some())
+    /// Returns the standing of the viewer, who is the user of this pair, with its author.
+    pub(crate) fn standing(&self, viewer: Viewer, blocks: Blocks) -> Standing {
+        let is_kept_out = self.head.is_private() && viewer.is_stranger_to(self.author, self.live_edge().is_some());
+        Standing::of(blocks, is_kept_out)
     }
 
     /// Returns the state that the facts imply; `None` if the user does not follow the author.

@@ -67,9 +67,8 @@ impl Sight {
         Self { standing: Standing::Open, read }
     }
 
-    fn of_marks(marks: &Marks, is_kept_out: bool) -> Self {
-        let blocks = Blocks { by_author: marks.blocked, ..Blocks::default() };
-        Self { standing: Standing::of(blocks, is_kept_out), read: ReadPosts::Marked(marks.read.clone()) }
+    fn of_marks(marks: &Marks, standing: Standing) -> Self {
+        Self { standing, read: ReadPosts::Marked(marks.read.clone()) }
     }
 
     /// The same as [`Flags::is_read`].
@@ -101,7 +100,11 @@ impl Readers {
         };
         match (state, &known.marks) {
             (Some(state), _) if seqs.iter().all(|&seq| state.knows(seq)) => Ok(Sight::open(ReadPosts::Following(state))),
-            (None, Some(marks)) => Ok(Sight::of_marks(marks, !viewer.moderates && self.is_private(author, known.private).await?)),
+            (None, Some(marks)) => {
+                let is_kept_out = !viewer.moderates && self.is_private(author, known.private).await?;
+                let blocks = Blocks { by_author: marks.blocked, ..Blocks::default() };
+                Ok(Sight::of_marks(marks, Standing::of(blocks, is_kept_out)))
+            }
             (Some(_), _) => self.sight_of_facts(viewer, author).await,
             (None, None) => self.marks(viewer, author).await,
         }
@@ -120,36 +123,29 @@ impl Readers {
         let (reader, views, token) = (viewer.user, &self.stores.views, (self.stores.random)());
         views.lease_marks(reader, author, token).await?;
         let (flags, blocks) = self.flags_of_facts(reader, author).await?;
-        let is_kept_out = flags.facts.is_kept_out(viewer);
+        let standing = flags.facts.standing(viewer, blocks);
         if flags.state.is_some() {
-            let standing = Standing::of(blocks, is_kept_out);
             return Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) });
         }
         let marks = Marks::new(flags.facts.reads, blocks.by_author);
         logged!(views.fill_marks(reader, author, &marks, token).await, "marks not stored", user = %reader);
-        Ok(Sight::of_marks(&marks, is_kept_out))
+        Ok(Sight::of_marks(&marks, standing))
     }
 
     /// Returns the marks that the facts imply for a reader who does not follow the author.
     pub async fn exact_marks(&self, reader: UserId, author: UserId) -> Result<Marks> {
-        let authors = [author];
-        let (mut reads, blocks) =
-            futures::try_join!(self.stores.facts.reads(reader, &authors), self.stores.facts.blocks_between(reader, &authors))?;
-        let blocked = blocks.get(&author).is_some_and(|blocks| blocks.by_author);
-        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocked))
+        let (facts, authors) = (&self.stores.facts, [author]);
+        let (mut reads, blocks) = futures::try_join!(facts.reads(reader, &authors), facts.blocks(reader, author))?;
+        Ok(Marks::new(reads.remove(&author).unwrap_or_default(), blocks.by_author))
     }
 
     pub(super) async fn flags_of_facts(&self, reader: UserId, author: UserId) -> Result<(Flags, Blocks)> {
-        let authors = [author];
-        let (flags, mut blocks) =
-            futures::try_join!(self.flags(reader, author), self.stores.facts.blocks_between(reader, &authors))?;
-        Ok((flags, blocks.remove(&author).unwrap_or_default()))
+        futures::try_join!(self.flags(reader, author), self.stores.facts.blocks(reader, author))
     }
 
     /// Returns what a reader sees of an author's posts, from the facts.
     pub(super) async fn sight_of_facts(&self, viewer: Viewer, author: UserId) -> Result<Sight> {
         let (flags, blocks) = self.flags_of_facts(viewer.user, author).await?;
-        let standing = Standing::of(blocks, flags.facts.is_kept_out(viewer));
-        Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) })
+        Ok(Sight { standing: flags.facts.standing(viewer, blocks), read: ReadPosts::Facts(Box::new(flags)) })
     }
 }

@@ -113,16 +113,20 @@ pub fn sent_requests(user: UserId) -> String {
     format!("{user}#sent")
 }
 
+/// The partitions of the two entries of a request, each with the other user: by author, and by user.
+fn request_places(user: UserId, author: UserId) -> [(String, UserId); 2] {
+    [(request_shard(author, user.shard()), user), (sent_requests(user), author)]
+}
+
 /// followers: the two entries of a request: by author, and by user.
 pub fn requests(user: UserId, author: UserId) -> [Item; 2] {
-    [(request_shard(author, user.shard()), user), (sent_requests(user), author)].map(|(partition, other)| {
-        key([(FollowerItem::shard, string(partition)), (FollowerItem::follower, string(follower_key(other)))])
-    })
+    request_places(user, author)
+        .map(|(shard, other)| key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower_key(other)))]))
 }
 
 /// followers: the same with the time of the request.
 pub fn request_items(user: UserId, author: UserId, at: Timestamp) -> [Item; 2] {
-    [(request_shard(author, user.shard()), user), (sent_requests(user), author)]
+    request_places(user, author)
         .map(|(shard, other)| encode(&FollowerItem { shard, follower: follower_key(other), since: follower_since(other, at) }))
 }
 

@@ -45,7 +45,7 @@ export class People {
     await Promise.all([this.lists(following), this.hidden(), this.requests()]);
   }
 
-  /** Shows who asks to follow the person, and whom the person has asked. */
+  /** Shows the requests to follow the person, and those of the person. */
   async requests() {
     const directions = ["received", "sent"];
     const pages = await Promise.all(directions.map((direction) => this.api.get(`/v1/follow-requests?direction=${direction}&limit=100`)));
