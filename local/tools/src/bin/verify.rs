@@ -8,7 +8,7 @@ use tidemark_tools::{
     StackArgs, exit, load,
     text::{short, thousands},
     verify::{
-        followers, latency,
+        followers, latency, people,
         run::{Options, run},
     },
 };
@@ -38,6 +38,9 @@ struct Args {
     /// Only check the follower list of a new author with this number of followers, while others come and go.
     #[arg(long, value_name = "N", conflicts_with = "publish_latency")]
     followers: Option<u64>,
+    /// Only compare common followees and known followers, for all pairs of so many of the most followed readers.
+    #[arg(long, value_name = "N", conflicts_with = "publish_latency", conflicts_with = "followers")]
+    people: Option<usize>,
     /// With --publish-latency: the number of publishes of each author.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     publishes: u32,
@@ -74,6 +77,11 @@ async fn verify(args: Args) -> anyhow::Result<bool> {
         if !report.is_good() {
             anyhow::bail!("the graph was not loaded completely");
         }
+    }
+    if let Some(count) = args.people {
+        let report = people::verify(&api, &edges, count, &args.options).await?;
+        println!("{report}");
+        return Ok(report.is_good());
     }
     let started = Instant::now();
     let ledger = run(&api, &edges, &args.options, seed).await?;

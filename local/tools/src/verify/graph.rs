@@ -68,6 +68,13 @@ impl Graph {
     pub(crate) fn most_followed(&self, count: usize) -> Vec<u64> {
         largest(&self.followers, count).into_iter().map(|(author, _)| author).collect()
     }
+
+    /// The same of the accounts that follow somebody.
+    pub(crate) fn most_followed_readers(&self, count: usize) -> Vec<u64> {
+        let readers = self.followers.iter().filter(|(user, _)| self.following.contains_key(user));
+        let readers = readers.map(|(user, followers)| (*user, *followers)).collect();
+        largest(&readers, count).into_iter().map(|(reader, _)| reader).collect()
+    }
 }
 
 #[cfg(test)]
@@ -96,6 +103,7 @@ mod tests {
         let graph = graph([(1, 10), (2, 10), (1, 30), (2, 20), (3, 20), (3, 10)]);
         assert_eq!(graph.most_followed(2), [10, 20]);
         assert_eq!(graph.most_followed(9), [10, 20, 30]);
+        assert!(graph.most_followed_readers(9).is_empty());
         assert_eq!(graph.readers(), [1, 2, 3]);
     }
 }

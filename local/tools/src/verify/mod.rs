@@ -17,5 +17,6 @@ pub mod latency;
 pub mod ledger;
 pub mod marks;
 pub mod model;
+pub mod people;
 pub mod publish;
 pub mod run;

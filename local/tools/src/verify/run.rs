@@ -30,7 +30,7 @@ use crate::{
     text::{short, thousands},
 };
 
-const PAGE: u32 = 100;
+pub(super) const PAGE: u32 = 100;
 /// One reader in ten reads pages of this small size, so that cursors are used on small graphs too.
 const SMALL_PAGE: u32 = 7;
 const KILLS: u32 = 5;
