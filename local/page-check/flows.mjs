@@ -91,6 +91,31 @@ export function flows(size, withPage) {
     await view.post(0, "Popular").getByRole("button", { name: "Like 0", pressed: false }).waitFor();
   });
 
+  flow("a repost and a quote show their original until it is deleted", async ({ stack, view, first, second, another }) => {
+    const author = another();
+    await stack.follow(first, second);
+    await stack.follow(second, author);
+    const { id } = await stack.publish(author, "Original");
+    await stack.idle();
+    await view.choose(1);
+    await view.post(1, "Original").getByRole("button", { name: "Repost 0", pressed: false }).click();
+    await view.post(1, "Original").getByRole("button", { name: "Repost 1", pressed: true }).first().waitFor();
+    await view.choose(0);
+    await view.post(0, "reposts").filter({ hasText: `User ${author}` }).filter({ hasText: "Original" }).waitFor();
+    await view.badge(0, 1);
+    const section = await view.choose(1);
+    await view.post(1, "Original").getByRole("button", { name: "Quote Original" }).first().click();
+    await section.getByLabel("Title", { exact: true }).fill("Look at this");
+    await section.getByRole("button", { name: "Quote", exact: true }).first().click();
+    await view.choose(0);
+    await view.post(0, "Look at this").locator("blockquote").filter({ hasText: "Original" }).waitFor();
+    await stack.call(author, "DELETE", `/v1/posts/${id}`);
+    await stack.idle();
+    await view.select(0, "Status").selectOption("unread");
+    await view.post(0, "Look at this").locator("blockquote").filter({ hasText: "unavailable" }).waitFor();
+    await view.shows(0, "Look at this", "This post is unavailable.");
+  });
+
   flow("the ranked order puts a favorite first", async ({ stack, view, first, second }) => {
     await stack.follow(first, second);
     const older = await stack.publish(second, "Older");

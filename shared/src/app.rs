@@ -132,7 +132,8 @@ impl App {
         if !wanted {
             return Ok((None, false));
         }
-        let users: BTreeSet<UserId> = items.iter().map(NamesUser::user).collect();
+        let users: BTreeSet<UserId> =
+            items.iter().flat_map(|item| [Some(item.user()), item.original_author()]).flatten().collect();
         let cards = self.people.cards(users, known).await?;
         Ok((Some(cards.of.into()), cards.degraded))
     }

@@ -45,6 +45,8 @@ pub struct Model {
     read: BTreeSet<(u64, Post)>,
     through: BTreeMap<(u64, u64), u64>,
     reactions: BTreeSet<(u64, Post, Kind)>,
+    /// The original of each repost and quote, and whether it is a repost. Deleted ones are among them.
+    references: BTreeMap<Post, (Post, bool)>,
     /// Live posts in the order of publication.
     order: Vec<Post>,
     /// Titles and revisions of edited posts.
@@ -163,9 +165,69 @@ impl Model {
     /// Replaces the title of a live post.
     pub fn edit(&mut self, post: Post, title: &str) {
         let (known, revision) = self.title(post);
-        if self.is_live(post) && known != title {
+        if self.is_live(post) && !self.is_repost(post) && known != title {
             self.edits.insert(post, (title.to_owned(), revision + 1));
         }
+    }
+
+    /// Publishes a quote of a post. Returns its sequence number.
+    pub fn quote(&mut self, author: u64, of: Post) -> u64 {
+        let (original, seq) = (self.target(of), self.publish(author));
+        self.references.insert((author, seq), (original, false));
+        seq
+    }
+
+    /// Publishes a repost of a post. Returns its sequence number.
+    pub fn repost(&mut self, author: u64, of: Post) -> u64 {
+        let (original, seq) = (self.target(of), self.publish(author));
+        self.references.insert((author, seq), (original, true));
+        seq
+    }
+
+    /// The original of a repost, or the post itself.
+    pub fn target(&self, post: Post) -> Post {
+        self.references.get(&post).filter(|(_, reposts)| *reposts).map_or(post, |(original, _)| *original)
+    }
+
+    pub fn is_repost(&self, post: Post) -> bool {
+        self.target(post) != post
+    }
+
+    /// The original of a repost or a quote.
+    pub fn original(&self, post: Post) -> Option<Post> {
+        self.references.get(&post).map(|(original, _)| *original)
+    }
+
+    /// Whether the original is shown to `user` in reposts and quotes of it.
+    pub fn is_available(&self, user: u64, original: Post) -> bool {
+        self.is_live(original) && !self.are_apart(user, original.0)
+    }
+
+    /// Whether `user` may repost or quote a post.
+    pub fn may_refer(&self, user: u64, post: Post) -> bool {
+        self.may_see(user, post) && self.is_available(user, self.target(post))
+    }
+
+    /// Whether `user` sees a post.
+    pub fn may_see(&self, user: u64, post: Post) -> bool {
+        self.is_live(post) && !self.blocks(post.0, user)
+    }
+
+    /// The standing repost of a post by `user`.
+    pub fn repost_by(&self, user: u64, original: Post) -> Option<Post> {
+        let of = |post: &&Post| post.0 == user && self.is_live(**post) && self.is_repost(**post);
+        self.references.keys().filter(of).find(|post| self.target(**post) == original).copied()
+    }
+
+    /// The users who repost a post, as `user` sees them.
+    pub fn reposters(&self, user: u64, original: Post) -> BTreeSet<u64> {
+        let live = self.order.iter().filter(|post| self.is_repost(**post) && self.target(**post) == original);
+        live.map(|post| post.0).filter(|by| !self.are_apart(user, *by)).collect()
+    }
+
+    /// The number of standing reposts of a post.
+    pub fn reposts_of(&self, original: Post) -> usize {
+        self.order.iter().filter(|post| self.is_repost(**post) && self.target(**post) == original).count()
     }
 
     /// Title and revision of a post.
@@ -248,16 +310,17 @@ impl Model {
 
     /// Whether a reaction may be given or taken back. It may be taken back whatever became of the post.
     pub fn may_react(&self, user: u64, post: Post, given: bool) -> bool {
+        let target = self.target(post);
         match given {
-            true => self.is_live(post) && !self.are_apart(user, post.0),
-            false => post.1 <= self.latest(post.0) && !self.blocks(post.0, user),
+            true => self.may_see(user, post) && self.is_available(user, target),
+            false => [post, target].iter().all(|post| post.1 <= self.latest(post.0) && !self.blocks(post.0, user)),
         }
     }
 
     /// Adds or removes a reaction of `user`.
     pub fn react(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
         if self.may_react(user, post, given) {
-            self.react_before_deletion(user, post, kind, given);
+            self.react_before_deletion(user, self.target(post), kind, given);
         }
     }
 

@@ -23,8 +23,8 @@ fn cases() -> Vec<Case> {
     let case =
         |route: &'static str, path, forms: &[(Value, Value)]| Case { route, path, other_path: None, forms: forms.to_vec() };
     let (early, late) = ("2098-01-01T00:00:00Z", "2099-01-01T00:00:00Z");
-    let post = json!({ "title": "a", "body": "b", "data": { "c": 1 }, "weight": 2 });
-    let other_post = json!({ "title": "x", "body": "x", "data": { "c": 2 }, "weight": 3 });
+    let post = json!({ "title": "a", "body": "b", "data": { "c": 1 }, "weight": 2, "of": "3-1" });
+    let other_post = json!({ "title": "x", "body": "x", "data": { "c": 2 }, "weight": 3, "of": "3-2" });
     let notices = json!({ "platforms": [1, 2], "title": "a", "body": "b", "expires_at": late });
     let other_notices = json!({ "platforms": [2, 1], "title": "x", "body": "x", "expires_at": early });
     let edit = json!({ "title": "a", "body": "b", "expires_at": late, "renotify": true });
@@ -82,6 +82,7 @@ fn owned(forms: Vec<BTreeSet<&str>>) -> Vec<BTreeSet<String>> {
 fn a_key_with_any_other_content_is_refused_and_changes_nothing() {
     world(async |world| {
         let caller = world.stranger(Some("1 notices:write"));
+        world.user(3).publish_all(["quoted", "not quoted"]).await;
         for Case { route, path, other_path, forms } in cases() {
             let method = route.split(' ').next().unwrap();
             for (index, (body, other)) in forms.iter().enumerate() {

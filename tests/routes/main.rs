@@ -22,6 +22,7 @@ mod ranked;
 mod reactions;
 mod reads;
 mod relations;
+mod reposts;
 mod smoke;
 mod strict;
 mod template;

@@ -51,6 +51,17 @@ const ROWS: &[Row] = &[
     // A reaction that stands can be taken back. The author who left has taken it along.
     ("DELETE /v1/posts/{post}/like", ["403 blocked", UNLIKED, UNLIKED, UNLIKED, "404 not-found", "403 private"]),
     ("DELETE /v1/posts/{post}/favorite", ["403 blocked", UNFAVORITED, UNFAVORITED, UNFAVORITED, "404 not-found", "403 private"]),
+    // The callers repost none of the posts. Of those that they may not see, they do not see the count.
+    ("DELETE /v1/posts/{post}/repost", [WITHDRAWN; 6]),
+    (
+        "PUT /v1/posts/{post}/repost",
+        ["403 blocked", "403 blocked", r#"200 {"reposted": true}"#, "404 not-found", "404 not-found", "403 private"],
+    ),
+    ("GET /v1/posts/{post}/reposts", ["403 blocked", "200", "200", "404 not-found", "404 not-found", "403 private"]),
+    (
+        r#"POST /v1/posts {"title": "x", "of": "{post}"}"#,
+        ["403 blocked", "403 blocked", r#"201 {"of": {"id": "1-1"}}"#, "404 not-found", "404 not-found", "403 private"],
+    ),
     (
         r#"PUT /v1/posts/{post} {"title": "x"}"#,
         ["403 forbidden", "403 forbidden", "403 forbidden", "404 not-found", "404 not-found", "403 forbidden"],
@@ -154,6 +165,7 @@ const ROWS: &[Row] = &[
 const NO_ITEMS: &str = r#"200 {"items": []}"#;
 const ONE_POST: &str = r#"200 {"items": [{"id": "1-1"}]}"#;
 const UNLIKED: &str = r#"200 {"liked": false}"#;
+const WITHDRAWN: &str = r#"200 {"reposted": false, "post": null, "reposts": 0}"#;
 const UNFAVORITED: &str = r#"200 {"favorited": false}"#;
 const NOT_UNREAD: &str = r#"200 {"unread": 0}"#;
 const UNCHANGED: &str = r#"200 {"changed": 0}"#;

@@ -39,6 +39,7 @@ mod ranked;
 mod rebuild;
 mod refill;
 mod repeats;
+mod reposts;
 mod restore;
 mod resumption;
 #[path = "../../shared/legacy/tests/rollout/mod.rs"]

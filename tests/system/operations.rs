@@ -13,7 +13,7 @@ use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{Timestamp, feed::FeedCap, reader_state::RECENT_FIELDS};
-use tidemark_tests::{Kind, Model, Post, Response, TITLE, User, World, ids};
+use tidemark_tests::{Kind, Model, Post, Response, TITLE, User, World, has, ids};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
@@ -171,15 +171,17 @@ async fn follow_many(callers: &Callers<'_>, model: &mut Model, user: u64, users:
     users.iter().for_each(|&author| model.follow(user, author));
 }
 
-/// A change of a title, a profile, a mute, a block or a list, or a deletion by a moderator.
+/// A change of a title, a profile, a mute, a block or a list, a repost or a quote, or a deletion by a moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: Post, users: &[u64]) {
     let caller = callers.user(user);
-    match rng.random_range(0..21) {
+    match rng.random_range(0..27) {
+        21..27 => refer(callers, rng, model, user, post).await,
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
             let response = caller.put_body(&path, &json!({ "title": title })).await;
-            callers.check_response((response.status == 200) == model.is_live(post), &path, user, &response);
+            let possible = model.is_live(post) && !model.is_repost(post);
+            callers.check_response((response.status == 200) == possible, &path, user, &response);
             model.edit(post, &title);
         }
         5..9 => {
@@ -222,6 +224,53 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
             let (response, known) = (moderator.delete(&path).await, post.1 <= model.latest(post.0));
             callers.check_response((response.status == 204) == known, &path, 900, &response);
             model.delete(post);
+        }
+    }
+}
+
+/// A repost of a post or its withdrawal, or a quote.
+async fn refer(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: Post) {
+    let (caller, target) = (callers.user(user), model.target(post));
+    let path = format!("/v1/posts/{}-{}/repost", post.0, post.1);
+    let possible = model.may_refer(user, post);
+    match rng.random_range(0..3) {
+        0 => {
+            let (key, body) =
+                (format!("{:x}", rng.random::<u64>()), json!({ "title": TITLE, "of": format!("{}-{}", post.0, post.1) }));
+            let response = caller.post_with_key("/v1/posts", &key, &body).await;
+            callers.check_response((response.status == 201) == possible, &format!("quote of {post:?}"), user, &response);
+            if possible {
+                let seq = model.quote(user, post);
+                callers.check_response(response.body["seq"] == seq, &format!("quote of {post:?}"), user, &response);
+            }
+        }
+        1 => {
+            let response = caller.put(&path).await;
+            callers.check_response((response.status == 200) == possible, &path, user, &response);
+            if possible {
+                let repost = model.repost_by(user, target).unwrap_or_else(|| (user, model.repost(user, target)));
+                let expected = json!({
+                    "reposted": true, "post": format!("{}-{}", repost.0, repost.1), "reposts": model.reposts_of(target),
+                });
+                callers.check_response(response.body == expected, &path, user, &response);
+            }
+        }
+        _ => {
+            let response = caller.delete(&path).await;
+            // Of a repost whose author blocks the user, the user does not learn what it is of.
+            let possible = !(model.is_repost(post) && model.blocks(post.0, user));
+            if possible && let Some(repost) = model.repost_by(user, target) {
+                model.delete(repost);
+            }
+            let known = target.1 <= model.latest(target.0);
+            let status = if !possible {
+                403
+            } else if known {
+                200
+            } else {
+                404
+            };
+            callers.check_response(response.status == status, &path, user, &response);
         }
     }
 }
@@ -283,7 +332,8 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
         // A concurrent deletion may come first.
         let put = async |what: &str| {
             let status = reader.put(&format!("/v1/posts/{author}-{seq}/{what}")).await.status;
-            assert!(matches!(status, 200 | 404), "{status}");
+            // A repost stands for its original, whose author may be in a block with the user.
+            assert!(matches!(status, 200 | 403 | 404), "{status}");
             status == 200
         };
         match kind {
@@ -296,7 +346,7 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     }))
     .await;
     for seq in liked.into_iter().flatten() {
-        model.react_before_deletion(user, (author, seq), Kind::Like, true);
+        model.react_before_deletion(user, model.target((author, seq)), Kind::Like, true);
     }
 }
 
@@ -365,7 +415,11 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         assert_ranked(unread, &unread_of_list, model, (user, seed), cap);
     }
     let page_of_feed = caller.get("/v1/feed?limit=100").await.ok();
-    let shown: BTreeSet<u64> = feed.iter().take(100).map(|item| post_of(item).0).collect();
+    let named = |item: &Value| {
+        let original = model.original(post_of(item)).filter(|original| model.is_available(user, *original));
+        [Some(post_of(item).0), original.map(|original| original.0)]
+    };
+    let shown: BTreeSet<u64> = feed.iter().take(100).flat_map(named).flatten().collect();
     assert_profiles(&page_of_feed, model, shown, seed);
     for (kind, list) in [(Kind::Like, "likes"), (Kind::Favorite, "favorites")] {
         let items = caller.walk(&format!("/v1/me/{list}"), page).await;
@@ -385,24 +439,37 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
     });
     assert_eq!(counters, expected, "seed {seed}, counters of {user}");
     if let Some(item) = feed.first() {
-        let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
-        let counts = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(post_of(item), kind));
-        assert_eq!(json!([post["likes"], post["favorites"]]), json!(counts), "seed {seed}, {}", item["id"]);
-        compare_likers(caller, model, (user, seed), item, page).await;
-        assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
-        assert_items(&[post], model, user, seed);
+        compare_post(caller, model, (user, seed), item, page).await;
     }
     compare_authors(caller, model, user, seed).await;
+}
+
+async fn compare_post(caller: &User, model: &Model, (user, seed): (u64, u64), item: &Value, page: usize) {
+    let post = caller.get(&format!("/v1/posts/{}", item["id"].as_str().unwrap())).await.ok();
+    let target = model.target(post_of(item));
+    let is_shown = target == post_of(item) || model.is_available(user, target);
+    let [likes, favorites] = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(target, kind));
+    let counts = if is_shown { [likes, favorites, model.reposts_of(target)] } else { [0; 3] };
+    assert_eq!(json!([post["likes"], post["favorites"], post["reposts"]]), json!(counts), "seed {seed}, {}", item["id"]);
+    if model.may_see(user, target) {
+        compare_likers(caller, model, (user, seed), item, page).await;
+    }
+    assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
+    assert_items(&[post], model, user, seed);
 }
 
 async fn compare_likers(caller: &User, model: &Model, (user, seed): (u64, u64), item: &Value, page: usize) {
     for (kind, list) in [(Kind::Like, "likes"), (Kind::Favorite, "favorites")] {
         let likers = caller.walk(&format!("/v1/posts/{}/{list}", item["id"].as_str().unwrap()), page).await;
         let likers: Vec<u64> = likers.iter().map(|liker| liker["user"].as_str().unwrap().parse().unwrap()).collect();
-        let expected = model.likers(user, post_of(item), kind);
+        let expected = model.likers(user, model.target(post_of(item)), kind);
         assert_eq!(likers.len(), expected.len(), "seed {seed}, {list} of {} for {user}: {likers:?}", item["id"]);
         assert_eq!(BTreeSet::from_iter(likers), expected, "seed {seed}, {list} of {} for {user}", item["id"]);
     }
+    let reposters = caller.walk(&format!("/v1/posts/{}/reposts", item["id"].as_str().unwrap()), page).await;
+    let users: Vec<u64> = reposters.iter().map(|entry| entry["user"].as_str().unwrap().parse().unwrap()).collect();
+    let expected = model.reposters(user, model.target(post_of(item)));
+    assert_eq!((users.len(), BTreeSet::from_iter(users)), (expected.len(), expected), "seed {seed}, reposts of {}", item["id"]);
 }
 
 async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
@@ -516,9 +583,23 @@ fn assert_profiles(page: &Value, model: &Model, users: BTreeSet<u64>, seed: u64)
 
 fn assert_items(items: &[Value], model: &Model, user: u64, seed: u64) {
     for item in items {
-        let expected = [Kind::Like, Kind::Favorite].map(|kind| model.has_reacted(user, post_of(item), kind));
+        let (post, target) = (post_of(item), model.target(post_of(item)));
+        let is_shown = target == post || model.is_available(user, target);
+        let expected = [Kind::Like, Kind::Favorite].map(|kind| is_shown && model.has_reacted(user, target, kind));
         assert_eq!(json!([item["liked"], item["favorited"]]), json!(expected), "seed {seed}, {} for {user}", item["id"]);
-        assert_eq!(item["title"], model.title(post_of(item)).0, "seed {seed}, {} for {user}", item["id"]);
+        let title = if target == post { json!(model.title(post).0) } else { Value::Null };
+        assert_eq!(item["title"], title, "seed {seed}, {} for {user}", item["id"]);
+        let of = model.original(post).map_or(Value::Null, |original| {
+            let (id, (title, revision)) = (format!("{}-{}", original.0, original.1), model.title(original));
+            match model.is_available(user, original) {
+                true => json!({ "id": id, "title": title, "revision": revision, "author": original.0.to_string() }),
+                false => json!({ "id": id, "unavailable": true }),
+            }
+        });
+        let found = &item["of"];
+        let is_right = if found.is_null() || of.is_null() { *found == of } else { has(found, &of) };
+        let has_no_more = found["unavailable"] != true || found.get("title").is_none();
+        assert!(is_right && has_no_more, "seed {seed}, original of {} for {user}: {found}, not {of}", item["id"]);
     }
 }
 

@@ -269,6 +269,11 @@ async fn people(world: &World) {
     reader.get("/v1/posts/10-2/likes").await.ok();
     reader.delete("/v1/posts/10-2/like").await.ok();
     reader.put("/v1/posts/10-2/like").await.ok();
+    // A repost, its page and its withdrawal, and a quote.
+    reader.put("/v1/posts/10-2/repost").await.ok();
+    reader.get("/v1/posts/10-2/reposts").await.ok();
+    reader.delete("/v1/posts/10-2/repost").await.ok();
+    reader.post("/v1/posts", &json!({ "title": "quote", "of": "10-2" })).await.ok();
     reader.put("/v1/blocks/9").await.ok();
     let list = reader.post("/v1/lists", &json!({ "name": "friends" })).await.ok()["id"].as_str().unwrap().to_owned();
     reader.put(&format!("/v1/lists/{list}/authors/10")).await.ok();

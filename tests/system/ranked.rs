@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use tidemark::{
-    domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Step, Timestamp, UserId, feed::FEED_CAP},
+    domain::{FeedKey, HalfLife, Modes, PostId, PostSummary, Rank, Reference, Step, Timestamp, UserId, feed::FEED_CAP},
     queue::{MovedPost, Task},
     views::{NotedStep, Rebuild, Views, keys},
 };
@@ -214,6 +214,7 @@ fn an_edit_and_a_step_of_a_summary_do_not_undo_each_other() {
         let summary = |title: &str, revision: u32, changes: u32| PostSummary {
             id,
             title: title.to_owned(),
+            of: Some(Reference::Quote(PostId::new(user_id(AUTHOR + 1), 7))),
             created_at: Timestamp::from_ms(5),
             revision,
             rank: Rank { weight: -7, step: Step { level: changes as u8 + 1, changes } },

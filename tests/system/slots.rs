@@ -106,7 +106,7 @@ fn head(latest_seq: u64) -> AuthorHead {
 
 fn summary(revision: u32) -> PostSummary {
     let title = format!("title {revision}");
-    PostSummary { id: post(1), title, created_at: at(1), revision, rank: Rank::default(), deleted: false }
+    PostSummary { id: post(1), title, of: None, created_at: at(1), revision, rank: Rank::default(), deleted: false }
 }
 
 fn reactions(liked: u64) -> ReactionState {
@@ -191,7 +191,7 @@ impl Kind {
             Head => redis.fill_heads(&[(author(), head(1))], TOKEN).await.unwrap(),
             Summary => redis.remember_posts(&[(summary(1), None)], Some(TOKEN)).await.unwrap(),
             Counts => {
-                let counts = CountsVersion { version: 1, counts: ReactionCounts { likes: 1, favorites: 0 } };
+                let counts = CountsVersion { version: 1, counts: ReactionCounts { likes: 1, ..ReactionCounts::default() } };
                 redis.store_counts(post(1), counts, TOKEN).await.unwrap();
             }
             Marks => redis.fill_marks(reader(), author(), &tidemark::views::Marks::default(), TOKEN).await.unwrap(),

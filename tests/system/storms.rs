@@ -330,7 +330,7 @@ fn repeating_a_request_that_died_after_its_transaction_updates_the_views() {
         let facts = world.stack.app("publish").unwrap().stores.facts.clone();
         world.stack.pause("projector").await.unwrap();
         let reacted = facts.react(UserId::MIN, post.parse().unwrap(), Reaction::Like, true, Timestamp::default()).await.unwrap();
-        assert!(matches!(reacted, Ok(state) if state.version == 1));
+        assert!(matches!(reacted, Ok((_, state)) if state.version == 1));
         assert_eq!(seen().await, json!([false, [0, 0]]), "the views are stale");
         reader.put(&format!("/v1/posts/{post}/like")).await.ok();
         assert_eq!(seen().await, json!([true, [1, 0]]));

@@ -17,8 +17,10 @@ const READER: u64 = 1;
 const FOLLOWED: u64 = 100;
 const AUTHORS: u64 = 250;
 
-/// An author with so many followers that Redis does not have all of them, and a post that some of them like.
+/// An author with so many followers that Redis does not have all of them, and a post that some of them like and repost.
 const BIG_AUTHOR: u64 = 400;
+/// An author with 20 reposts of posts of others.
+const REPOSTING_AUTHOR: u64 = 401;
 const FOLLOWERS: std::ops::Range<u64> = 10_000..11_100;
 const LIKERS: u64 = 110;
 /// The first of the last two of them, who are private.
@@ -78,6 +80,8 @@ fn requests() -> Vec<Row> {
         ("a user", "/v1/users/100"),
         ("a user who is a big author", "/v1/users/400"),
         ("a page of likers", "/v1/posts/400-1/likes?limit=100"),
+        ("a page of reposters", "/v1/posts/400-1/reposts?limit=100"),
+        ("a timeline of 20 reposts", "/v1/authors/401/posts?limit=100&include=counts"),
         ("a page of follow requests", "/v1/follow-requests?limit=100"),
     ] {
         row(name, 1, Box::new(move |_| format!("GET {path}")));
@@ -111,6 +115,7 @@ fn requests() -> Vec<Row> {
     row("a change of privacy", 1, Box::new(|turn| format!("PUT /v1/me/privacy {}", json!({ "private": turn == 0 }))));
     row("an unfollow", 1, Box::new(move |turn| format!("DELETE /v1/following/{}", other + turn)));
     row("a like", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/like", other + 10 + turn)));
+    row("a repost", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/repost", other + 20 + turn)));
     row(
         "a post",
         1,
@@ -152,8 +157,12 @@ fn a_token_costs_what_the_page_says() {
         world.user(BIG_AUTHOR).publish("liked").await;
         at_once(8, FOLLOWERS.take(LIKERS as usize), async |liker| {
             world.user(liker).put(&format!("/v1/posts/{BIG_AUTHOR}-1/like")).await.ok();
+            world.user(liker).put(&format!("/v1/posts/{BIG_AUTHOR}-1/repost")).await.ok();
         })
         .await;
+        for author in 100..120 {
+            world.user(REPOSTING_AUTHOR).put(&format!("/v1/posts/{author}-1/repost")).await.ok();
+        }
         for _ in 0..100 {
             let notice = json!({ "platforms": [1], "title": "one", "body": "text" });
             world.administrator().post("/v1/notices", &notice).await.ok();

@@ -1,4 +1,4 @@
-//! Publishes, reads and deletes posts; likes and favorites; delivery status.
+//! Publishes, reads and deletes posts; reposts; likes and favorites; delivery status.
 
 mod posts;
 
@@ -21,6 +21,9 @@ routes!(|app: &App, request| [
             .header("Location", "PostLocation")
             .idempotent()
             .refuses(Kind::PostLimit, "the author has published 4,294,967,295 posts, the maximum; nothing was published")
+            .refuses(Kind::Blocked, "one of the caller and the author of the quoted post blocks the other")
+            .refuses(Kind::Private, "the author of the quoted post is private: only this author may quote it")
+            .responds("404", "NotFound")
             .links(
                 ["getPost", "getDelivery", "likePost", "favoritePost", "markPostRead", "markPostUnread"],
                 "post",
@@ -59,6 +62,7 @@ routes!(|app: &App, request| [
             )
             .accepts::<EditPostRequest>()
             .returns::<EditedPost>("The post after the change.")
+            .refuses(Kind::RepostText, "the post is a repost, which has neither title nor text")
             .responds("403", "Forbidden")
             .responds("404", "NotFound"),
     ),
@@ -101,6 +105,43 @@ routes!(|app: &App, request| [
         operation("posts", "listPostFavorites", "List the users who have a post as a favorite, newest first")
             .describe("As many as `favorites` of the post, less the users in a block with the caller.")
             .returns::<RelationPage>("A page. `since` is the time of the favorite.")
+            .of_author()
+            .responds("404", "NotFound")
+            .parameters(["profiles"])
+            .page(),
+    ),
+    (
+        "PUT /v1/posts/{post}/repost",
+        Policy::takes(Budget::Posts),
+        posts::repost(app, &request),
+        operation("posts", "repostPost", "Repost a post")
+            .describe(
+                "The repost is a post of the caller without a title, with a number, a delivery and read states of its own. A \
+                caller has one repost of a post. That of a repost goes to its original."
+            )
+            .returns::<Reposted>("The caller reposts the post. Repeated requests count once.")
+            .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
+            .refuses(Kind::Private, "the author is private: only the author may repost the post")
+            .refuses(Kind::PostLimit, "the caller has published 4,294,967,295 posts, the maximum; nothing was published")
+            .responds("404", "NotFound"),
+    ),
+    (
+        "DELETE /v1/posts/{post}/repost",
+        Policy::takes(Budget::Posts),
+        posts::repost(app, &request),
+        operation("posts", "withdrawRepost", "Delete the caller's repost of a post")
+            .describe("It works although the caller does not see the post any more.")
+            .returns::<Reposted>("The caller does not repost the post.")
+            .of_author()
+            .responds("404", "NotFound"),
+    ),
+    (
+        "GET /v1/posts/{post}/reposts",
+        Policy::takes(Budget::Reads),
+        posts::reposters(app, &request),
+        operation("posts", "listReposts", "List the users who repost a post, newest first")
+            .describe("As many as `reposts` of the post, less the users in a block with the caller. Quotes are not among them.")
+            .returns::<RepostPage>("A page. `since` is the time of the repost.")
             .of_author()
             .responds("404", "NotFound")
             .parameters(["profiles"])

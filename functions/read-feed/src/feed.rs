@@ -70,7 +70,7 @@ async fn rendered<Next>(
     feed: reader::FeedPage<Next>,
     cursor: impl FnOnce(Next) -> Cursor,
 ) -> Result<Response, Problem> {
-    let shown = crate::shown(app, feed.items, feed.bodies, feed.cards, parts).await?;
+    let shown = crate::shown(app, request.viewer()?, feed.items, feed.bodies, feed.cards, parts).await?;
     let response = Page::response(request, feed.next.map(cursor), |next_cursor| FeedPage {
         items: shown.items,
         next_cursor,

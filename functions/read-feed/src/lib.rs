@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use tidemark::{
     App,
-    domain::{Card, PostId, Reaction, Score, UserId},
+    domain::{Card, PostId, Reaction, Score, UserId, Viewer},
     http::{Budget, Policy, Problem, Request, bodies::*, operation, routes},
     reader::{Body, FeedItem},
     views::PageParts,
@@ -132,25 +132,33 @@ struct Shown {
     degraded: bool,
 }
 
-/// Renders the items of a page, and the cards of their authors.
+/// Renders the items of a page with their originals, and the cards of the authors.
 async fn shown(
     app: &App,
+    viewer: Viewer,
     items: Vec<FeedItem>,
     mut bodies: HashMap<PostId, Body>,
-    known: HashMap<UserId, Option<Card>>,
+    mut known: HashMap<UserId, Option<Card>>,
     parts: PageParts,
 ) -> Result<Shown, Problem> {
-    let item = |FeedItem { post, read, liked, favorited, score }: FeedItem| {
+    let references = items.iter().filter_map(|item| item.post.of);
+    let mut originals = app.readers.originals(viewer, references, parts).await?;
+    known.extend(std::mem::take(&mut originals.cards));
+    let item = |item: FeedItem| {
+        let (content, counts) = bodies.remove(&item.post.id).map(|Body { text, counts }| (text, counts)).unzip();
+        let (item, of_item) = originals.shown(item, counts.unwrap_or_default());
+        let FeedItem { post, read, liked, favorited, score } = item;
+        let counts = counts.map(|_| of_item);
         let PostId { author, seq } = post.id;
         let revision = post.revision.into();
-        let (content, counts) = bodies.remove(&post.id).map(|Body { text, counts }| (text, counts)).unzip();
         let (body, data) = content.flatten().map(|text| (text.body, raw(text.data))).unzip();
         PostItem {
             id: post.id,
             author,
             seq,
-            title: post.title,
+            title: post.shown_title(),
             created_at: post.created_at,
+            of: post.of.map(|of| Original::new(of, &originals)),
             read,
             liked,
             favorited,
@@ -160,9 +168,10 @@ async fn shown(
             data,
             likes: counts.map(|counts| counts.likes),
             favorites: counts.map(|counts| counts.favorites),
+            reposts: counts.map(|counts| counts.reposts),
         }
     };
     let items: Vec<PostItem> = items.into_iter().map(item).collect();
     let (profiles, degraded) = app.profiles(parts.cards, &items, Some(known)).await?;
-    Ok(Shown { items, profiles, degraded })
+    Ok(Shown { items, profiles, degraded: degraded || originals.degraded })
 }

@@ -22,7 +22,7 @@ pub(crate) async fn of_author(app: &App, request: &Request) -> Result<Response, 
     let found = app.readers.author_page(viewer, query).await?;
     let found = found.map_err(|withheld| Problem::withheld(withheld, format_args!("of {author}")))?;
     let first = before.is_none().then(|| found.items.first().map_or(since.unwrap_or(0), |item| item.post.id.seq));
-    let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
+    let shown = crate::shown(app, viewer, found.items, found.bodies, found.cards, parts).await?;
     let response = Page::response(request, found.next.map(Cursor::Author), |next_cursor| TimelinePage {
         items: shown.items,
         next_cursor,
@@ -40,7 +40,7 @@ pub(crate) async fn of_reaction(app: &App, request: &Request, reaction: Reaction
     let before = page.position(|cursor| if let Cursor::Reacted(key) = cursor { Some(key) } else { None })?;
     let parts = crate::parts(request)?;
     let found = app.readers.reacted_page(viewer, reaction, before, page.limit, parts).await?;
-    let shown = crate::shown(app, found.items, found.bodies, found.cards, parts).await?;
+    let shown = crate::shown(app, viewer, found.items, found.bodies, found.cards, parts).await?;
     let next = found.next.map(Cursor::Reacted);
     let response =
         Page::response(request, next, |next_cursor| ReactedPage { items: shown.items, next_cursor, profiles: shown.profiles });

@@ -194,8 +194,9 @@ impl Following {
             Hiding::Block => {
                 let [own, reverse] = facts.set_blocked(caller, user, hidden, now).await?;
                 let own = self.sync.edges(caller, own.as_slice());
-                let (own, reverse) = futures::join!(own, self.sync.edges(user, reverse.as_slice()));
-                own.and(reverse)
+                let (own, reverse, blocks) =
+                    futures::join!(own, self.sync.edges(user, reverse.as_slice()), self.sync.blocks(caller, user));
+                own.and(reverse).and(blocks)
             }
         };
         shown.map(|()| Hide::Done)

@@ -1,6 +1,6 @@
 //! Use cases.
 //!
-//! - [`Publishing`]: publish, edit and delete posts; likes and favorites.
+//! - [`Publishing`]: publish, edit and delete posts; reposts; likes and favorites.
 //! - [`Following`]: follows, mutes, blocks; lists of followed authors.
 //! - [`Marking`]: marks posts read and unread.
 //! - [`reader::Readers`]: feeds, timelines, single posts and unread counts; rebuilds of views.
@@ -77,7 +77,7 @@ pub use limits::{AccessCheck, Denied, ErasedCallers, OverLimit, PerMinute, Price
 pub use live::Live;
 pub use marking::{MarkForm, MarkedPost, MarkedPosts, Marking};
 pub use people::{Callers, Cards, People};
-pub use publishing::{PostChange, PostDelivery, Publishing};
+pub use publishing::{PostChange, PostDelivery, Publishing, Reposting};
 pub use recorder::{Invocation, Recorder};
 pub use stores::Stores;
 pub use tidemark_facts::work;

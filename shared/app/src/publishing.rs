@@ -1,4 +1,4 @@
-//! [`Publishing`]: publish, edit and delete a post; likes and favorites; the delivery status of a post.
+//! [`Publishing`]: publish, edit and delete a post; reposts; likes and favorites; the delivery status of a post.
 //!
 //! [`tidemark_domain::AuthorHead::publish`] gives the sequence number, in the transaction of the facts.
 
@@ -12,9 +12,10 @@ use crate::{
     outage::Outage,
 };
 use tidemark_domain::{
-    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostText, Reaction, ReactionCounts, Seen, UserId, Viewer, Withheld,
+    DeliveryState, IdempotencyKey, NewPost, Post, PostId, PostState, PostText, Reaction, ReactionCounts, Seen, UserId, Viewer,
+    Withheld,
     store::Result,
-    visibility::{gone, may_see_author},
+    visibility::{gone, may_see, may_see_author},
 };
 use tidemark_facts::{Deleted, Published};
 use tidemark_queue::FanOut;
@@ -38,6 +39,17 @@ pub enum PostChange<T> {
     Unknown,
 }
 
+/// The outcome of a request to repost a post.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reposting {
+    /// This post of the caller reposts it, by this request or an earlier one, and so many users do.
+    Stands { repost: PostId, reposts: u64 },
+    /// The caller may not repost it.
+    Withheld(Withheld),
+    /// The caller has used all sequence numbers.
+    Full,
+}
+
 #[derive(Debug, Clone)]
 pub struct PostDelivery {
     /// The post, or its tombstone.
@@ -56,18 +68,61 @@ impl Publishing {
     pub async fn publish(&self, new: &NewPost, idempotency: Option<&IdempotencyKey>) -> Result<Published> {
         let counts = self.stores.facts.follower_counts(new.author).await?;
         let published = self.stores.facts.publish_post(new, counts.iter().sum(), idempotency, self.stores.clock.now()).await?;
-        let fan_out = match &published {
-            Published::Created(post, head) => FanOut::of(post, head),
+        let (post, fan_out) = match &published {
+            Published::Created(post, head) => (post, Some(FanOut::of(post, head))),
             // A fan-out that is done is not started again.
             Published::Repeated(post) if !post.deleted && post.delivery.state == DeliveryState::Pending => {
                 let head = self.stores.facts.head_of(new.author).await?;
-                FanOut::of(post, &head)
+                (post, Some(FanOut::of(post, &head)))
             }
-            Published::Repeated(_) | Published::KeyReused | Published::Full => return Ok(published),
+            Published::Repeated(post) => (post, None),
+            Published::KeyReused | Published::Full | Published::Withheld(_) => return Ok(published),
         };
         // The post is published although its followers and counters do not know of it yet.
-        logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
+        if let Some(fan_out) = fan_out {
+            logged!(self.fan_outs.start(fan_out).await, "fan-out is left to reconcile", post = %fan_out.post);
+        }
+        if let Some(original) = post.reposted() {
+            self.sync.reposted(post.id.author, original).await?;
+        }
         Ok(published)
+    }
+
+    /// Publishes the caller's repost of a post, or of the original of a repost, unless there is one.
+    pub async fn repost(&self, caller: UserId, id: PostId) -> Result<Reposting> {
+        let repost = match self.publish(&NewPost::repost(caller, id), None).await? {
+            Published::Created(repost, _) | Published::Repeated(repost) => repost,
+            Published::Withheld(withheld) => return Ok(Reposting::Withheld(withheld)),
+            Published::Full | Published::KeyReused => return Ok(Reposting::Full),
+        };
+        let counts = self.stores.facts.reaction_counts(repost.reposted().unwrap_or(id)).await?;
+        Ok(Reposting::Stands { repost: repost.id, reposts: counts.counts.reposts })
+    }
+
+    /// Deletes the caller's repost of a post, or of the original of a repost, if there is one, also if the caller does
+    /// not see the original any more. Returns how many users repost it then; 0 if the caller does not see it.
+    pub async fn withdraw(&self, viewer: Viewer, id: PostId) -> Result<Seen<u64>> {
+        let (facts, user) = (&self.stores.facts, viewer.user);
+        let original = match facts.target_of(viewer, id).await? {
+            Ok(original) => original,
+            Err(withheld) => return Ok(Err(withheld)),
+        };
+        if let Some(entry) = facts.repost_of(user, original).await? {
+            match facts.standing_repost(user, original, entry).await? {
+                Some(repost) => self.delete(user, false, repost.id).await.map(drop)?,
+                None => facts.forget_repost(user, original, entry).await?,
+            }
+        }
+        self.sync.reposted(user, original).await?;
+        let ids = [original];
+        let (posts, standing, head) =
+            futures::try_join!(facts.posts(&ids), facts.standing(viewer, original.author), facts.head_of(original.author))?;
+        match may_see(posts.get(&original).map_or(PostState::Gone, Post::state), standing) {
+            Ok(()) => Ok(Ok(facts.reaction_counts(original).await?.counts.reposts)),
+            // Posts are numbered without gaps, so there never was such a post.
+            Err(Withheld::Gone) if original.seq > head.latest_seq => Ok(Err(Withheld::Gone)),
+            Err(_) => Ok(Ok(0)),
+        }
     }
 
     /// Deletes a post of `caller`, or of any author if `caller` is a moderator, and starts its retraction.
@@ -76,11 +131,17 @@ impl Publishing {
             return self.not_author(caller, post, |_| true).await;
         }
         let counts = self.stores.facts.follower_counts(post.author).await?;
-        match self.stores.facts.delete_post(post, counts.iter().sum()).await? {
+        let reposted = match self.stores.facts.delete_post(post, counts.iter().sum()).await? {
             // Views may show the post until they know of the deletion.
-            Deleted::Deleted(post, head) => self.fan_outs.start(FanOut::of(&post, &head)).await?,
-            Deleted::Already(_) => {}
+            Deleted::Deleted(post, head) => {
+                self.fan_outs.start(FanOut::of(&post, &head)).await?;
+                post.reposted()
+            }
+            Deleted::Already(post) => post.reposted(),
             Deleted::Unknown => return Ok(PostChange::Unknown),
+        };
+        if let Some(original) = reposted {
+            self.sync.reposted(post.author, original).await?;
         }
         if post.author != caller {
             logged!(self.stores.views.note_change(caller).await, "the moderator may see the post for a second", %post);
@@ -88,7 +149,8 @@ impl Publishing {
         Ok(PostChange::Stands(()))
     }
 
-    /// Replaces title and text of a post of `caller`, also in feeds. Its place and its read state stay.
+    /// Replaces title and text of a post of `caller`, also in feeds. Its place and its read state stay. Changes nothing
+    /// in a repost.
     pub async fn edit(&self, caller: UserId, id: PostId, title: &str, text: &PostText) -> Result<PostChange<Post>> {
         let stores = &self.stores;
         if id.author != caller {
@@ -97,6 +159,9 @@ impl Publishing {
         let Some(post) = stores.facts.edit_post(id, title, text, stores.clock.now()).await? else {
             return Ok(PostChange::Unknown);
         };
+        if post.reposted().is_some() {
+            return Ok(PostChange::Stands(post));
+        }
         // Even if the facts had the text: an earlier request may have ended before its view.
         let shown = stores.views.remember_posts(&[(post.clone().into(), Some(text.clone()))], None).await;
         self.outage.or_later(shown).await?;
@@ -133,7 +198,7 @@ impl Publishing {
     }
 
     /// Gives a reaction to a live post, or removes one, also from a post that is deleted now, if the viewer may see the
-    /// author's posts. Returns the post's counts, which include the change.
+    /// author's posts. A repost stands for its original. Returns the post's counts, which include the change.
     pub async fn react(
         &self,
         viewer: impl Into<Viewer>,
@@ -142,8 +207,8 @@ impl Publishing {
         given: bool,
     ) -> Result<Seen<ReactionCounts>> {
         let viewer = viewer.into();
-        let state = match self.stores.facts.react(viewer, post, reaction, given, self.stores.clock.now()).await? {
-            Ok(state) => state,
+        let (post, state) = match self.stores.facts.react(viewer, post, reaction, given, self.stores.clock.now()).await? {
+            Ok(reacted) => reacted,
             Err(withheld) => return Ok(Err(withheld)),
         };
         // The views are updated even if the counts cannot be read.

@@ -20,7 +20,7 @@ const RELIED_ON: Duration = Duration::from_millis(900);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `reads`, `reads_of` and `reaction` leave an update that fails to the projector. They fail if the
+/// `edges`, `choices`, `blocks`, `reads`, `reads_of`, `reaction` and `reposted` leave an update that fails to the projector. They fail if the
 /// outage note cannot be written. `post`, `reacted`, `follows` and `choices_of` return the error, and the projector
 /// repeats them.
 #[derive(Clone)]
@@ -75,6 +75,20 @@ impl ViewSync {
             stores.views.expire_counts(post, 1)
         );
         self.outage.or_later(shown.and(forgotten).and(counted.map(drop))).await
+    }
+
+    /// Updates the counts of a post after a repost of this user or its withdrawal.
+    pub(crate) async fn reposted(&self, user: UserId, original: PostId) -> Result<()> {
+        let views = &self.stores.views;
+        let (counted, noted) = futures::join!(views.expire_counts(original, 1), views.note_change(user));
+        self.outage.or_later(counted.map(drop).and(noted)).await
+    }
+
+    /// Updates what the reactions of two users say of blocks between them.
+    pub(crate) async fn blocks(&self, user: UserId, other: UserId) -> Result<()> {
+        let readers = &self.readers;
+        let (own, reverse) = futures::join!(readers.sync_reactions(user, other), readers.sync_reactions(other, user));
+        self.outage.or_later(own.and(reverse)).await
     }
 
     /// Updates the counts of a post after reactions that requests have noted, and has a worker compute its step. May be

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Seq, Step, Timestamp, UserId, ids::LAST_POST,
-    model::TOMBSTONE_SECONDS, pages::page_count,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Edge, NewPost, Post, PostId, Reference, Seq, Step, Timestamp, UserId,
+    ids::LAST_POST, model::TOMBSTONE_SECONDS, pages::page_count,
 };
 
 /// A follow whose edge is not written yet, with fields of the [`Edge`].
@@ -141,7 +141,7 @@ impl AuthorHead {
         }
         let (seq, at, mode) = (self.latest_seq + 1, now.max(self.latest_at), self.modes.current());
         let (id, delivery) = (PostId::new(new.author, seq), Delivery::planned(mode, followers, at));
-        let post = Post { weight: new.weight, ..Post::new(id, new.title.clone(), at, delivery) };
+        let post = Post { weight: new.weight, of: new.of, ..Post::new(id, new.title.clone(), at, delivery) };
         let modes = self.modes.after(seq, followers, pull_threshold);
         Some((post, Self { latest_seq: seq, latest_at: at, posts: self.posts + 1, modes, ..self.clone() }))
     }
@@ -150,6 +150,7 @@ impl AuthorHead {
     pub fn delete(&mut self, post: &mut Post, followers: u64) {
         post.deleted = true;
         post.title.clear();
+        post.of = post.of.and_then(Reference::after_deletion);
         let delivery = &mut post.delivery;
         (delivery.attempts, delivery.seen_pages) = (0, 0);
         (delivery.sent_at, delivery.sending) = (None, false);
@@ -174,6 +175,7 @@ impl Post {
         Self {
             id,
             title,
+            of: None,
             created_at,
             revision: 1,
             edited_at: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FeedKey, PostId, Rank, Seq, SeqSet, Step, Timestamp, UserId, feed::BACKFILL};
+use crate::{FeedKey, PostId, Rank, Reference, Seq, SeqSet, Step, Timestamp, UserId, feed::BACKFILL};
 
 /// The time that the tombstone of an unfollow is kept: much longer than a stream record lives.
 pub const TOMBSTONE_SECONDS: u64 = 7 * 24 * 3600;
@@ -189,8 +189,10 @@ impl ReadState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
     pub id: PostId,
-    /// 1 to 200 characters.
+    /// 1 to 200 characters; empty in a repost and in a tombstone.
     pub title: String,
+    /// The post that a repost or a quote names. It never changes. The tombstone of a quote has none.
+    pub of: Option<Reference>,
     pub created_at: Timestamp,
     /// 1 when it is published. Every edit raises it by one.
     pub revision: u32,
@@ -227,8 +229,10 @@ impl Post {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostSummary {
     pub id: PostId,
-    /// 1 to 200 characters; empty if the post is deleted.
+    /// 1 to 200 characters; empty in a repost, and if the post is deleted.
     pub title: String,
+    /// The post that a repost or a quote names; `None` if the post is deleted.
+    pub of: Option<Reference>,
     pub created_at: Timestamp,
     /// The revision of the title.
     pub revision: u32,
@@ -244,7 +248,15 @@ impl PostSummary {
 
     /// Returns what remains of a deleted post.
     pub fn tombstone(post: FeedKey) -> Self {
-        Self { id: post.post, title: String::new(), created_at: post.at, revision: 1, rank: Rank::default(), deleted: true }
+        Self {
+            id: post.post,
+            title: String::new(),
+            of: None,
+            created_at: post.at,
+            revision: 1,
+            rank: Rank::default(),
+            deleted: true,
+        }
     }
 }
 
@@ -254,8 +266,8 @@ impl From<Post> for PostSummary {
             return Self::tombstone(post.key());
         }
         let rank = post.rank();
-        let Post { id, title, created_at, revision, deleted, .. } = post;
-        Self { id, title, created_at, revision, rank, deleted }
+        let Post { id, title, of, created_at, revision, deleted, .. } = post;
+        Self { id, title, of, created_at, revision, rank, deleted }
     }
 }
 
@@ -263,15 +275,23 @@ impl From<Post> for PostSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPost {
     pub author: UserId,
+    /// Empty for a repost.
     pub title: String,
     pub text: PostText,
     pub weight: i8,
+    /// The post that it names. If that is a repost, its original takes its place.
+    pub of: Option<Reference>,
 }
 
 impl NewPost {
     /// A post with nothing but a title.
     pub fn titled(author: UserId, title: &str) -> Self {
-        Self { author, title: title.to_owned(), text: PostText::default(), weight: 0 }
+        Self { author, title: title.to_owned(), text: PostText::default(), weight: 0, of: None }
+    }
+
+    /// A repost of a post.
+    pub fn repost(author: UserId, of: PostId) -> Self {
+        Self { of: Some(Reference::Repost(of)), ..Self::titled(author, "") }
     }
 }
 

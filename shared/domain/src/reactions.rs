@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ids::Seq, seq_set::SeqSet};
+use super::{ids::Seq, seq_set::SeqSet, visibility::Blocks};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -22,10 +22,16 @@ pub struct ReactionState {
     pub version: u32,
     pub liked: SeqSet,
     pub favorited: SeqSet,
+    /// The blocks between the user and the author. A change of them is a change of the state.
+    pub blocks: Blocks,
 }
 
-/// Bytes before the sets: the version, and the length of the first set.
-const HEADER: usize = 8;
+/// Bytes before the sets: the version, the length of the first set, and the blocks.
+const HEADER: usize = 9;
+
+/// The blocks as bits of the last byte of the header.
+const BY_AUTHOR: u8 = 1;
+const BY_USER: u8 = 2;
 
 impl ReactionState {
     pub fn of(&self, reaction: Reaction) -> &SeqSet {
@@ -48,14 +54,20 @@ impl ReactionState {
         changed.then_some(state)
     }
 
+    /// Returns whether the user has reacted to none of the author's posts.
+    pub fn is_empty(&self) -> bool {
+        self.liked.is_empty() && self.favorited.is_empty()
+    }
+
     /// Encodes the value of one field of a reader's reactions in Redis: the version and the length of `liked` (4 bytes
-    /// each, little-endian; `shared/views/src/lua/react.lua` reads the version), then both sets in roaring's format. An
-    /// empty set has no bytes.
+    /// each, little-endian; `shared/views/src/lua/react.lua` reads the version), the blocks, then both sets in
+    /// roaring's format. An empty set has no bytes.
     pub fn encode(&self) -> Vec<u8> {
         let bytes = |set: &SeqSet| if set.is_empty() { Vec::new() } else { set.to_bytes() };
         let (liked, favorited) = (bytes(&self.liked), bytes(&self.favorited));
         let length = u32::try_from(liked.len()).unwrap_or(u32::MAX);
-        [&self.version.to_le_bytes()[..], &length.to_le_bytes(), &liked, &favorited].concat()
+        let blocks = if self.blocks.by_author { BY_AUTHOR } else { 0 } | if self.blocks.by_user { BY_USER } else { 0 };
+        [&self.version.to_le_bytes()[..], &length.to_le_bytes(), &[blocks], &liked, &favorited].concat()
     }
 
     /// Decodes the result of [`encode`](Self::encode); `None` if the bytes are damaged.
@@ -64,15 +76,19 @@ impl ReactionState {
         let [version, length] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
         let (liked, favorited) = sets.split_at_checked(length as usize)?;
         let set = |bytes| SeqSet::from_bytes(bytes).ok();
-        Some(Self { version, liked: set(liked)?, favorited: set(favorited)? })
+        let flags = header[HEADER - 1];
+        let blocks = Blocks { by_author: flags & BY_AUTHOR != 0, by_user: flags & BY_USER != 0 };
+        (flags <= BY_AUTHOR | BY_USER).then_some(Self { version, liked: set(liked)?, favorited: set(favorited)?, blocks })
     }
 }
 
-/// The numbers of users who have reacted to one post, or to all posts of an author.
+/// The numbers of users who have reacted to one post and who repost it, or have reacted to all posts of an author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReactionCounts {
     pub likes: u64,
     pub favorites: u64,
+    /// Standing reposts of the post. Always 0 of all posts of an author.
+    pub reposts: u64,
 }
 
 impl ReactionCounts {
@@ -86,7 +102,11 @@ impl ReactionCounts {
 
 impl std::iter::Sum for ReactionCounts {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |sum, one| Self { likes: sum.likes + one.likes, favorites: sum.favorites + one.favorites })
+        counts.fold(Self::default(), |sum, one| Self {
+            likes: sum.likes + one.likes,
+            favorites: sum.favorites + one.favorites,
+            reposts: sum.reposts + one.reposts,
+        })
     }
 }
 
@@ -107,8 +127,11 @@ mod tests {
         #[test]
         fn an_encoded_state_decodes_to_itself(
             version: u32, liked in btree_set(1..1u64 << 53, 0..20), favorited in btree_set(1..90u64, 0..40),
+            by_author: bool, by_user: bool,
         ) {
-            let state = ReactionState { version, liked: liked.into_iter().collect(), favorited: favorited.into_iter().collect() };
+            let blocks = Blocks { by_author, by_user };
+            let (liked, favorited) = (liked.into_iter().collect(), favorited.into_iter().collect());
+            let state = ReactionState { version, liked, favorited, blocks };
             prop_assert_eq!(ReactionState::decode(&state.encode()), Some(state));
         }
     }
@@ -125,15 +148,17 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_state_takes_eight_bytes_and_damaged_bytes_are_rejected() {
-        assert_eq!(ReactionState::default().encode().len(), 8);
+    fn an_empty_state_takes_nine_bytes_and_damaged_bytes_are_rejected() {
+        assert_eq!(ReactionState::default().encode().len(), 9);
         let bytes = ReactionState::default().changed(5, Reaction::Favorite, true).unwrap().encode();
         assert!(bytes.len() < 40, "{}", bytes.len());
-        for cut in [0, 3, 7, 9, bytes.len() - 1] {
+        for cut in [0, 3, 7, 8, 10, bytes.len() - 1] {
             assert!(ReactionState::decode(&bytes[..cut]).is_none(), "{cut}");
         }
-        let mut long = bytes;
-        long[4] = 200;
-        assert!(ReactionState::decode(&long).is_none());
+        for (at, damage) in [(4, 200), (8, 4)] {
+            let mut damaged = bytes.clone();
+            damaged[at] = damage;
+            assert!(ReactionState::decode(&damaged).is_none(), "{at}");
+        }
     }
 }

@@ -123,6 +123,18 @@ pub fn may_react(post: PostState, blocks: Blocks, is_kept_out: bool) -> Seen<()>
     if blocks.are_apart() { Err(Withheld::Blocked) } else { Ok(()) }
 }
 
+/// Returns whether a user may repost or quote a post. `is_kept_out`: its author is private and not the user: accepted
+/// followers see the post, and show it to nobody.
+pub fn may_refer(post: PostState, blocks: Blocks, is_kept_out: bool) -> Seen<()> {
+    may_react(post, blocks, is_kept_out)
+}
+
+/// Returns whether a user sees the original of a repost or a quote in its place. It is not enough that the user may see
+/// the post: neither side of a block is shown the other's posts by others.
+pub fn may_see_original(post: PostState, blocks: Blocks, is_kept_out: bool) -> bool {
+    may_react(post, blocks, is_kept_out).is_ok()
+}
+
 /// Returns whether a user may take back a reaction that stands: from every post of an author whose posts the user may
 /// see, also if it is deleted, or the user blocks the author.
 pub fn may_take_back(blocks: Blocks, is_kept_out: bool) -> Seen<()> {

@@ -475,7 +475,7 @@ impl Facts {
 
     fn flags(&self, user: UserId, other: UserId, blocked: bool) -> [Write; 2] {
         flags(user, other).map(|(key, attribute)| {
-            let update = Write::update(&self.tables.reactions, key);
+            let update = Write::update(&self.tables.reactions, key).add(ReactionItem::version, 1);
             if blocked { update.set(attribute, AttributeValue::Bool(true)) } else { update.remove([attribute]) }
         })
     }

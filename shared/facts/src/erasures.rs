@@ -279,14 +279,14 @@ impl Facts {
         self.delete_all(&self.tables.posts, items.iter().map(schema::windowed_key).collect()).await
     }
 
-    /// Whether there are entries of users who have reacted to posts of an author.
-    pub async fn has_likers(&self, author: UserId) -> Result<bool> {
-        Ok(!self.of_shards("has_likers", author, schema::LIKERS, 1).await?.is_empty())
+    /// Whether there are counts, or entries of users who have reacted to posts of an author or repost them.
+    pub async fn has_reaction_counts(&self, author: UserId) -> Result<bool> {
+        Ok(!self.of_shards("has_reaction_counts", author, schema::ENTRIES_AND_COUNTS, 1).await?.is_empty())
     }
 
-    /// Removes at most `limit` counts and entries of reactions in each shard, and returns how many there were.
+    /// Removes at most `limit` counts and entries of reactions and reposts in each shard, and returns how many there were.
     pub async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize> {
-        let items = self.of_shards("remove_reaction_counts", user, schema::LIKERS_AND_COUNTS, limit).await?;
+        let items = self.of_shards("remove_reaction_counts", user, schema::ENTRIES_AND_COUNTS, limit).await?;
         let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
         self.delete_all(&self.tables.reactions, keys).await
     }
@@ -359,7 +359,7 @@ impl Facts {
         let key = schema::reaction(user, author);
         let Some(item) = self.get_one("remove_reactions", &self.tables.reactions, key.clone()).await? else { return Ok(()) };
         let (_, _, state) = read_reactions(item)?;
-        if !state.liked.is_empty() || !state.favorited.is_empty() {
+        if !state.is_empty() {
             return Ok(());
         }
         let item = Write::delete(&self.tables.reactions, key).when(still_number(ReactionItem::version, state.version));

@@ -22,6 +22,7 @@ pub mod posts;
 pub mod reactions;
 pub mod reads;
 mod records;
+pub mod reposts;
 pub mod retry;
 pub mod schema;
 mod stream;

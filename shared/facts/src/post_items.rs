@@ -1,6 +1,6 @@
 //! The items of posts and texts: how they are encoded and decoded.
 
-use tidemark_domain::{Delivery, DeliveryState, Post, PostId, PostText, Step, Timestamp, UserId};
+use tidemark_domain::{Delivery, DeliveryState, Post, PostId, PostText, Reference, Step, Timestamp, UserId};
 
 use super::{
     Result,
@@ -29,7 +29,7 @@ pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
         mode,
         state,
         followers,
-        title: Some(post.title.clone()),
+        title: post.reposted().is_none().then(|| post.title.clone()),
         time: Some(schema::post_time(order, post.id.seq)),
         tombstone: None,
         pages: Some(pages.into()),
@@ -50,6 +50,8 @@ pub fn post_item(post: &Post, order: Timestamp) -> PostItem {
         step: None,
         step_changes: None,
         step_by: None,
+        repost_of: post.of.and_then(Reference::reposted).map(|original| original.to_string()),
+        quote_of: post.of.filter(|of| of.reposted().is_none()).map(|of| of.original().to_string()),
     }
 }
 
@@ -69,9 +71,14 @@ impl TryFrom<PostItem> for Post {
         let deleted = post.tombstone.unwrap_or(false);
         let pages = |pages: Option<u64>| u16::try_from(pages.unwrap_or(0)).unwrap_or(u16::MAX);
         let created_at = Timestamp::from_ms(post.at);
+        let original = |of: Option<String>, attribute| of.map(|of| of.parse().map_err(|_| attribute)).transpose();
+        let repost_of = original(post.repost_of, PostItem::repost_of)?.map(Reference::Repost);
+        let quote_of = original(post.quote_of, PostItem::quote_of)?.map(Reference::Quote);
+        let has_title = !deleted && repost_of.is_none();
         Ok(Self {
             id: PostId::new(post.author.into(), schema::post_seq(&post.item).ok_or(PostItem::item)?),
-            title: if deleted { String::new() } else { post.title.ok_or(PostItem::title)? },
+            title: if has_title { post.title.ok_or(PostItem::title)? } else { String::new() },
+            of: repost_of.or(quote_of),
             created_at,
             revision: post.revision.unwrap_or(1),
             edited_at: post.edited_at.map(Timestamp::from_ms),
@@ -120,11 +127,14 @@ mod tests {
     use super::*;
     use crate::item::{encode, string, variant};
 
+    fn post_of_one(author: UserId, at: Timestamp) -> Post {
+        Post::new(PostId::new(author, 9), "one".to_owned(), at, Delivery::planned(DeliveryMode::Push, 3, at))
+    }
+
     #[test]
     fn a_post_has_the_stored_names_of_its_mode_and_state_and_decodes_to_itself() {
         let (author, at) = (UserId::new(6).unwrap(), Timestamp::from_ms(5_000));
-        let delivery = Delivery::planned(DeliveryMode::Push, 3, at);
-        let post = Post::new(PostId::new(author, 9), "one".to_owned(), at, delivery);
+        let post = post_of_one(author, at);
         let item = encode(&post_item(&post, at));
         let mut names: Vec<&str> = item.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -140,5 +150,13 @@ mod tests {
         assert_eq!([PostItem::mode, PostItem::state, PostItem::unfinished].map(text), [Some("pull"), Some("done"), None]);
         assert_eq!(variant(DeliveryState::Cancelled), string("cancelled"));
         assert_eq!(read_post(item).unwrap(), archived);
+        let original = PostId::new(author, 4);
+        let quote = Post { of: Some(Reference::Quote(original)), ..post_of_one(author, at) };
+        let repost = Post { of: Some(Reference::Repost(original)), title: String::new(), ..quote.clone() };
+        for post in [quote, repost] {
+            let item = encode(&post_item(&post, at));
+            assert_eq!(PostItem::title.of(&item).is_some(), post.reposted().is_none());
+            assert_eq!(read_post(item).unwrap(), post);
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use tidemark_domain::{
-    AuthorHead, DeliveryState, FanOutKind, FeedKey, IdempotencyKey, NewPost, Post, PostId, PostText, Seq, Step, Timestamp, UserId,
+    AuthorHead, DeliveryState, FanOutKind, FeedKey, IdempotencyKey, NewPost, Post, PostId, PostText, Seq, Step, Timestamp,
+    UserId, Withheld,
 };
 use tracing::error;
 
@@ -16,6 +17,7 @@ use super::{
     item::{Item, encode, flag, number, string, variant},
     post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
     records::{new_record, valid_record},
+    reposts::{Named, Naming, RepostEntry},
     schema::{self, HeadItem, PostItem, RecordItem},
     windows::Layout,
     write::{Cancelled, Write, absent, below, between, is, present, queried, still, still_number, unchanged},
@@ -25,12 +27,14 @@ use super::{
 pub enum Published {
     /// The new post, and its author's head after it.
     Created(Post, AuthorHead),
-    /// An earlier request with the same key and body published this post.
+    /// An earlier request with the same key and body published this post, or it is the standing repost.
     Repeated(Post),
     /// An earlier request with the same key published something else.
     KeyReused,
     /// The author has used all sequence numbers.
     Full,
+    /// The author may not name the post that the new one names.
+    Withheld(Withheld),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -78,12 +82,12 @@ impl Facts {
         now: Timestamp,
     ) -> Result<Published> {
         let record = idempotency.map(|of| (schema::publish_record(post.author, &of.key), of.fingerprint.clone()));
-        let publish = Publish { post, record, token: rand::random(), now };
+        let mut publish = Publish { post: post.clone(), record, token: rand::random(), now };
         let mut tried: Option<(Post, AuthorHead)> = None;
         let mut attempts = attempts("publish");
         loop {
             attempts.next().await?;
-            let (head, repeated) = self.head_and_record(&publish).await?;
+            let (head, repeated, named) = self.head_and_record(&publish).await?;
             // A write with an unknown outcome may have created the author's post of that number.
             if let Some((own, after)) = tried.take_if(|(own, _)| own.id.seq <= head.latest_seq)
                 && self.token_of(own.id).await? == Some(publish.token)
@@ -94,7 +98,12 @@ impl Facts {
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
-            let Some((new, after)) = head.publish(post, followers, self.limits.pull_threshold, now) else {
+            match self.name(&mut publish.post, named).await? {
+                Naming::Done => {}
+                Naming::Again => continue,
+                Naming::Ends(published) => return Ok(published),
+            }
+            let Some((new, after)) = head.publish(&publish.post, followers, self.limits.pull_threshold, now) else {
                 return Ok(Published::Full);
             };
             // If a condition fails, another publish has written first, or this one has and its response was lost.
@@ -119,13 +128,19 @@ impl Facts {
             let unfinished = PostItem::unfinished.of(&item).is_some();
             let mut head = heads.first().cloned().map(read_head).transpose()?.unwrap_or_default();
             let mut known = read_post(item)?;
+            let reposted = known.reposted();
             if known.deleted {
                 // An earlier attempt of this call has deleted it, or another request that has not retracted it yet.
                 return Ok(if tried || unfinished { Deleted::Deleted(known, head) } else { Deleted::Already(known) });
             }
             attempts.outcome()?;
+            let entry = RepostEntry { seq: post.seq, at: known.created_at };
+            let unlisted = match reposted {
+                Some(original) => self.repost_removal(post.author, original, entry).await?,
+                None => Vec::new(),
+            };
             head.delete(&mut known, followers);
-            if attempts.done(self.write_tombstone(&known, &head, heads.first()).await) {
+            if attempts.done(self.write_tombstone(&known, &head, heads.first(), unlisted).await) {
                 return Ok(Deleted::Deleted(known, head));
             }
             tried = true;
@@ -181,14 +196,14 @@ impl Facts {
     }
 
     /// Replaces title and text of a live post, also a damaged text: post and body in one transaction. Writes nothing if
-    /// they are equal. Returns the post after it; `None` if there is no such live post.
+    /// they are equal, or if it is a repost. Returns the post after it; `None` if there is no such live post.
     pub async fn edit_post(&self, id: PostId, title: &str, text: &PostText, now: Timestamp) -> Result<Option<Post>> {
         let mut attempts = attempts("edit");
         loop {
             attempts.next().await?;
             let found = self.posts_with_texts(&[id]).await?.remove(&id).filter(|(post, _)| !post.deleted);
             let Some((post, known)) = found else { return Ok(None) };
-            if post.title == title && known.as_ref() == Some(text) {
+            if post.reposted().is_some() || (post.title == title && known.as_ref() == Some(text)) {
                 return Ok(Some(post));
             }
             attempts.outcome()?;
@@ -314,8 +329,8 @@ impl Facts {
 }
 
 /// A post that has no number yet.
-struct Publish<'a> {
-    post: &'a NewPost,
+struct Publish {
+    post: NewPost,
     /// Key and fingerprint of the idempotency record.
     record: Option<(String, String)>,
     /// Tells a publish whether a stored post is its own.
@@ -345,16 +360,23 @@ impl Facts {
         update.when(is(PostItem::state, variant(state))).when(absent(PostItem::tombstone))
     }
 
-    /// The head, and the outcome that an earlier publish with the same key implies.
-    async fn head_and_record(&self, publish: &Publish<'_>) -> Result<(AuthorHead, Option<Published>)> {
+    /// The head, the outcome that an earlier publish with the same key implies, and the post that the new one names.
+    async fn head_and_record(&self, publish: &Publish) -> Result<(AuthorHead, Option<Published>, Named)> {
+        let (tables, author) = (&self.tables, publish.post.author);
         let records = publish.record.iter().map(|(key, _)| schema::record(key)).collect();
-        let head = (self.tables.posts.as_str(), vec![schema::head(publish.post.author)]);
-        let [head, records] = self.batch_get("publish", [head, (&self.tables.idempotency, records)]).await?;
+        let [mut posts, reactions, entries] = Self::named_keys(&publish.post);
+        posts.push(schema::head(author));
+        let wanted =
+            [(&tables.posts, posts), (&tables.idempotency, records), (&tables.reactions, reactions), (&tables.reacted, entries)];
+        let wanted = wanted.map(|(table, keys)| (table.as_str(), keys));
+        let [posts, records, reactions, entries] = self.batch_get("publish", wanted).await?;
+        let is_own_head = |item: &Item| schema::is_head(item) && HeadItem::author.user(item).is_ok_and(|of| of == author);
+        let (head, posts): (Vec<Item>, Vec<Item>) = posts.into_iter().partition(is_own_head);
         let head = head.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
-        Ok((head, self.published_before(publish, records).await?))
+        Ok((head, self.published_before(publish, records).await?, Self::read_named(posts, reactions, &entries)?))
     }
 
-    async fn published_before(&self, publish: &Publish<'_>, records: Vec<Item>) -> Result<Option<Published>> {
+    async fn published_before(&self, publish: &Publish, records: Vec<Item>) -> Result<Option<Published>> {
         let (Some(record), Some((_, fingerprint))) = (valid_record(records, publish.now)?, &publish.record) else {
             return Ok(None);
         };
@@ -384,7 +406,7 @@ impl Facts {
     /// Writes a post and its text, the author's head `after` it, and the idempotency record.
     async fn write_post(
         &self,
-        publish: &Publish<'_>,
+        publish: &Publish,
         before: &AuthorHead,
         new: &Post,
         after: &AuthorHead,
@@ -402,6 +424,7 @@ impl Facts {
             let record = new_record(key.clone(), fingerprint, publish.now);
             writes.push(self.record_item_write(&RecordItem { post: Some(new.id.to_string()), ..record }, publish.now));
         }
+        writes.extend(self.reference_writes(new));
         self.transact("publish", writes).await
     }
 
@@ -420,8 +443,15 @@ impl Facts {
         self.transact("edit", vec![post, text]).await
     }
 
-    /// Writes a tombstone and the head `after` the deletion. `stored` is the head's item before it.
-    async fn write_tombstone(&self, post: &Post, after: &AuthorHead, stored: Option<&Item>) -> Result<Result<(), Cancelled>> {
+    /// Writes a tombstone and the head `after` the deletion, and what removes the entries of a repost. `stored` is the
+    /// head's item before it.
+    async fn write_tombstone(
+        &self,
+        post: &Post,
+        after: &AuthorHead,
+        stored: Option<&Item>,
+        unlisted: Vec<Write>,
+    ) -> Result<Result<(), Cancelled>> {
         let (posts, head) = (&self.tables.posts, schema::head(post.id.author));
         let mut sets = vec![(HeadItem::deleted, &after.deleted)];
         if post.archived {
@@ -435,6 +465,7 @@ impl Facts {
             .set(PostItem::unfinished, string(unfinished_shard(post.id.author)))
             .remove([
                 PostItem::title,
+                PostItem::quote_of,
                 PostItem::attempts,
                 PostItem::seen_pages,
                 PostItem::sent_at,
@@ -451,7 +482,7 @@ impl Facts {
             .when(unchanged(HeadItem::deletions, stored))
             .when(unchanged(HeadItem::archived, stored));
         let post = vec![tombstone, Write::delete(posts, schema::body(post.id))];
-        self.transact("delete", [post, layout.writes(head)].concat()).await
+        self.transact("delete", [post, layout.writes(head), unlisted].concat()).await
     }
 
     /// The index by time lags. Continues from its result to the last post at or before `at`, with consistent reads.

@@ -19,7 +19,7 @@ use super::{
     read,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem},
     unavailable,
-    write::{Write, absent, below, between, is, only, present, queried, still, still_number},
+    write::{Write, below, between, is, only, queried, still, still_number},
 };
 
 impl Facts {
@@ -31,7 +31,8 @@ impl Facts {
     }
 
     /// Gives a reaction to a post, or removes one, also from a deleted post: state and counts in one transaction. May
-    /// be repeated. Returns the user's reactions to the author's posts after it, whether or not it changed them.
+    /// be repeated. Returns the post, which is the original of a repost, and the user's reactions to its author's posts
+    /// after it, whether or not it changed them.
     ///
     /// The transaction does not check the post: all likes of a popular post would lock one item, and delay its
     /// deletion. A reaction that overlaps the deletion counts as one from before it, and so does one that overlaps a
@@ -43,7 +44,7 @@ impl Facts {
         reaction: Reaction,
         given: bool,
         now: Timestamp,
-    ) -> Result<Seen<ReactionState>> {
+    ) -> Result<Seen<(PostId, ReactionState)>> {
         let (mut attempts, viewer) = (attempts("react"), viewer.into());
         let user = viewer.user;
         loop {
@@ -56,11 +57,16 @@ impl Facts {
             let [mut reactions, posts, mut entries] = self.batch_get("react", [reactions, posts, entries]).await?;
             let (heads, posts): (Vec<Item>, Vec<Item>) = posts.into_iter().partition(schema::is_head);
             let found = posts.into_iter().next().map(read_post).transpose()?;
+            if found.as_ref().is_some_and(|post| post.reposted().is_some() && !(given && post.deleted)) {
+                return match self.target_of(viewer, post).await? {
+                    Ok(original) => Box::pin(self.react(viewer, original, reaction, given, now)).await,
+                    Err(withheld) => Ok(Err(withheld)),
+                };
+            }
             let head = heads.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
             let is_kept_out = head.is_private() && !self.kept_out(viewer, &[post.author]).await?.is_empty();
-            let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
-            let (known, blocks) = known.unwrap_or_default();
-            let next = known.changed(post.seq, reaction, given);
+            let known = reactions.pop().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
+            let (blocks, next) = (known.blocks, known.changed(post.seq, reaction, given));
             let may = match given {
                 true => may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks, is_kept_out),
                 // A reaction that stands can be taken back, whatever became of the post.
@@ -72,11 +78,11 @@ impl Facts {
             if let Err(withheld) = may {
                 return Ok(Err(withheld));
             }
-            let Some(next) = next else { return Ok(Ok(known)) };
+            let Some(next) = next else { return Ok(Ok((post, known))) };
             // Otherwise another device of the user, another user of the same shard, or a block has been first.
             let entry = if given { Entry::New(now) } else { Entry::Old(entries.pop()) };
-            if self.transact("react", self.reaction_writes(user, post, &next, blocks, reaction, entry)?).await?.is_ok() {
-                return Ok(Ok(next));
+            if self.transact("react", self.reaction_writes(user, post, &next, reaction, entry)?).await?.is_ok() {
+                return Ok(Ok((post, next)));
             }
         }
     }
@@ -85,7 +91,7 @@ impl Facts {
     pub async fn blocks_between(&self, user: UserId, others: &[UserId]) -> Result<HashMap<UserId, Blocks>> {
         let keys = distinct(others).into_iter().map(|other| schema::reaction(user, other)).collect();
         let items = self.get("blocks_between", &self.tables.reactions, keys).await?;
-        items.into_iter().map(|item| read_item(item).map(|(_, other, _, blocks)| (other, blocks))).collect()
+        items.into_iter().map(|item| read_reactions(item).map(|(_, other, state)| (other, state.blocks))).collect()
     }
 
     /// Returns the blocks between two users.
@@ -166,7 +172,7 @@ impl Facts {
 
 impl Facts {
     /// Returns those of these private authors to whom the viewer is a stranger.
-    async fn kept_out(&self, viewer: Viewer, private: &[UserId]) -> Result<HashSet<UserId>> {
+    pub async fn kept_out(&self, viewer: Viewer, private: &[UserId]) -> Result<HashSet<UserId>> {
         let authors: Vec<UserId> = private.iter().copied().filter(|&author| viewer.is_stranger_to(author, false)).collect();
         let edges = self.edges(viewer.user, &authors).await?;
         let follows = |author: &UserId| edges.get(author).is_some_and(|edge| edge.following);
@@ -181,8 +187,7 @@ impl Facts {
             let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(user, post.author)]);
             let entries = (self.tables.reacted.as_str(), vec![schema::reacted(user, reaction, post)]);
             let [mut reactions, mut entries] = self.batch_get("unreact", [reactions, entries]).await?;
-            let known = reactions.pop().map(read_item).transpose()?.map(|(_, _, state, blocks)| (state, blocks));
-            let (known, blocks) = known.unwrap_or_default();
+            let known = reactions.pop().map(read_reactions).transpose()?.map(|(_, _, state)| state).unwrap_or_default();
             let Some(next) = known.changed(post.seq, reaction, false) else {
                 // The lists of reactions may still have it.
                 let entries = self.entry_writes(user, post, reaction, Entry::Old(entries.pop()))?;
@@ -191,8 +196,8 @@ impl Facts {
                 }
                 continue;
             };
-            let mut writes = self.reaction_writes(user, post, &next, blocks, reaction, Entry::Old(entries.pop()))?;
-            if next.liked.is_empty() && next.favorited.is_empty() && blocks == Blocks::default() {
+            let mut writes = self.reaction_writes(user, post, &next, reaction, Entry::Old(entries.pop()))?;
+            if next.is_empty() && next.blocks == Blocks::default() {
                 // Nothing would find an empty state, so it is deleted.
                 let item = Write::delete(&self.tables.reactions, schema::reaction(user, post.author));
                 writes[0] = item.when(still_number(ReactionItem::version, known.version));
@@ -207,11 +212,12 @@ impl Facts {
     async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<(ReactionCounts, u64)> {
         let items = self.get(operation, &self.tables.reactions, keys).await?;
         let counts = items.into_iter().map(|item| {
-            read(item, |ReactionCountsItem { shard, item, likes, favorites, changes }| {
+            read(item, |ReactionCountsItem { shard, item, likes, favorites, reposts, changes }| {
                 let count = |count, attribute| Count::or_zero(count, attribute, format_args!("{shard} {item}"));
                 let likes = count(likes, ReactionCountsItem::likes);
                 let favorites = count(favorites, ReactionCountsItem::favorites);
-                Ok((ReactionCounts { likes, favorites }, count(changes, ReactionCountsItem::changes)))
+                let reposts = count(reposts, ReactionCountsItem::reposts);
+                Ok((ReactionCounts { likes, favorites, reposts }, count(changes, ReactionCountsItem::changes)))
             })
         });
         let counts: Vec<(ReactionCounts, u64)> = counts.collect::<Result<_>>()?;
@@ -223,7 +229,6 @@ impl Facts {
         user: UserId,
         post: PostId,
         state: &ReactionState,
-        blocks: Blocks,
         reaction: Reaction,
         entry: Entry,
     ) -> Result<Vec<Write>> {
@@ -234,20 +239,16 @@ impl Facts {
             version: Some(state.version),
             liked: Some(Bits(state.liked.clone())),
             favorited: Some(Bits(state.favorited.clone())),
-            blocked: blocks.by_author.then_some(true),
-            blocks: blocks.by_user.then_some(true),
+            blocked: state.blocks.by_author.then_some(true),
+            blocks: state.blocks.by_user.then_some(true),
         };
         let version = still_number(ReactionItem::version, state.version.saturating_sub(1));
-        let still = |attribute, is_set: bool| if is_set { present(attribute) } else { absent(attribute) };
         let count = |key| {
             let change = if matches!(entry, Entry::New(_)) { 1 } else { -1 };
             Write::update(reactions, key).add(counted(reaction), change).add(ReactionCountsItem::changes, 1)
         };
         let mut writes = vec![
-            Write::put(reactions, encode(&item))
-                .when(version)
-                .when(still(ReactionItem::blocked, blocks.by_author))
-                .when(still(ReactionItem::blocks, blocks.by_user)),
+            Write::put(reactions, encode(&item)).when(version),
             count(schema::post_reactions(post, user.shard())),
             count(schema::author_reactions(post.author, user.shard())),
         ];
@@ -296,16 +297,12 @@ pub fn counted(reaction: Reaction) -> Attribute {
 
 /// User, author and the user's reactions to the author's posts.
 pub fn read_reactions(item: Item) -> Result<(UserId, UserId, ReactionState)> {
-    read_item(item).map(|(user, author, state, _)| (user, author, state))
-}
-
-fn read_item(item: Item) -> Result<(UserId, UserId, ReactionState, Blocks)> {
     read(item, |ReactionItem { shard, item, version, liked, favorited, blocked, blocks }| {
         let author = schema::shard_author(&shard).ok_or(ReactionItem::shard)?;
         let user = schema::reacting_user(&item).ok_or(ReactionItem::item)?;
         let [liked, favorited] = [liked, favorited].map(|set| set.unwrap_or_default().0);
         let [by_author, by_user] = [blocked, blocks].map(|flag| flag == Some(true));
-        let state = ReactionState { version: version.unwrap_or(0), liked, favorited };
-        Ok((user, author, state, Blocks { by_author, by_user }))
+        let blocks = Blocks { by_author, by_user };
+        Ok((user, author, ReactionState { version: version.unwrap_or(0), liked, favorited, blocks }))
     })
 }

@@ -13,20 +13,22 @@
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for the projector | `until` N ms | every function that changes facts, projector, fan-out |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author), `privacy` N (changes of the author's privacy; odd is private) | publish, delete, privacy, erase, migrate |
-//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N | publish, edit, delete, fan-out, reconcile, migrate |
+//! | posts | `author` N, `item` S `post#<seq>` | post, or its tombstone without `title`; index `by-time` on `time`, sparse index `unfinished` | `title` S, `at` N ms, `time` S `<ms>#<seq>`, `tombstone` BOOL, `mode` S, `state` S, `followers` N, `pages` N, `retract_pages` N, `delivered` N, `attempts` N, `seen_pages` N, `sent_at` N ms, `sent_by` N, `sending` BOOL, `finished_at` N ms, `unfinished` S, `archived` BOOL, `write_token` N, `revision` N, `edited_at` N ms, `weight` N, `step` N, `step_changes` N, `step_by` N, `repost_of` S `<author>-<seq>` (a repost, which has no `title`; its tombstone keeps it), `quote_of` S `<author>-<seq>` | publish, edit, delete, fan-out, reconcile, migrate |
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `applied` L of N (token of each of the last eight changes, and how many posts it changed), `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
-//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N, `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
-//! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not | `likes` N, `favorites` N, `changes` N | react |
+//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N (a block changes it too), `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
+//! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not, and of those who repost it | `likes` N, `favorites` N, `reposts` N, `changes` N | react, publish, delete |
 //! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `<like or favorite>#<seq>#<ms>#<user>` | a user of that shard who has reacted to a post, deleted or not, at this time, which is that of the entry in `reacted` | | react, reconcile |
+//! | reactions | `shard` S, `item` S `repost#<seq>#<ms>#<user>` | a user of that shard who reposts a post, deleted or not, at this time, which is that of the repost | `repost` N (the number of the user's post) | publish, delete, reconcile |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](tidemark_domain::PlatformHead::encode_live)) | notice, reconcile |
 //! | notices | `platform` N, `item` S `notice#<seq>` | notice; absent when deleted, and some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice, projector, reconcile |
 //! | notices | `platform` N, `item` S `edit#<version>` | pending edit: the content of the notices that the head lists in this revision; absent once they have it | `title` S, `body` S, `until` N ms | notice, projector, reconcile |
 //! | notice_reads | `user` N, `platform` N | read state of notices | `version` N, `through` N, `through_slot` N, `read` B (roaring, runs compressed, of slots) | notice, migrate, reconcile |
 //! | counters | `counter` S `n#<platform>#<shard>#<block>` | number of users of that shard who have read each slot of that block; a block has 32 slots | `s<slot % 32>` N | notice, migrate |
 //! | reacted | `user` S `<user>#<likes or favorites>`, `post` S `<author>#<seq>` | reaction of a user; local index `by-time` on `at` | `at` S `<ms>#<author>#<seq>` | react, reconcile |
+//! | reacted | `user` S `<user>#reposts`, `post` S `<author>#<seq>` | standing repost of a user, by its original: there is one at most | `at` S `<ms>#<author>#<seq>`, `repost` N | publish, delete, reconcile |
 //! | profiles | `user` N | profile | `version` N, `name` S, `handle` S, `picture` S, `bio` S, `data` S (JSON), `updated_at` N ms | profile |
 //! | handles | `handle` S | user who has a handle; one that was given up expires after 30 days | `user` N, `expires_at` N s | profile |
 //! | identities | `identity` S `claim#<claim>` | user id of a claim; it never changes | `user` N | every function that serves requests |
@@ -43,7 +45,8 @@
 //!   blocks and for erasures of either user;
 //! - for a block, the pair that has it, both reactions items of the two users, and the follows and requests that it
 //!   ends;
-//! - for a publish, head, post, body and idempotency record;
+//! - for a publish, head, post, body and idempotency record; if the post names another, it checks for blocks; a repost
+//!   adds its two entries, by original and by user, and to the count of its original, and its deletion removes them;
 //! - for a deletion, head, post and body; for an edit, post and text;
 //! - for a notice, the notice or a pending edit, its platform's head and idempotency record;
 //! - for a read state of notices, the state, the counters of the slots that changed and, for the last ones, the
@@ -185,7 +188,7 @@ items! {
     maybe {
         title: String, time: String, tombstone: bool, pages: u64, retract_pages: u64, delivered: u64, attempts: u32,
         seen_pages: u64, sent_at: u64, sent_by: u64, sending: bool, finished_at: u64, unfinished: String, archived: bool, write_token: u64,
-        revision: u32, edited_at: u64, weight: i8, step: u8, step_changes: u32, step_by: u64
+        revision: u32, edited_at: u64, weight: i8, step: u8, step_changes: u32, step_by: u64, repost_of: String, quote_of: String
     };
 
     #[derive(Serialize)]
@@ -208,10 +211,14 @@ items! {
     maybe { version: u32, liked: Bits, favorited: Bits, blocked: bool, blocks: bool };
 
     ReactionCountsItem in "reactions" { shard: String, item: String }
-    maybe { likes: Count, favorites: Count, changes: Count };
+    maybe { likes: Count, favorites: Count, reposts: Count, changes: Count };
 
     #[derive(Serialize)]
-    ReactedItem in "reacted" { user: String, post: String, at: String };
+    ReposterItem in "reactions" { shard: String, item: String, repost: u64 };
+
+    #[derive(Serialize)]
+    ReactedItem in "reacted" { user: String, post: String, at: String }
+    maybe { repost: u64 };
 
     #[derive(Serialize)]
     ProfileItem in "profiles" { user: NonZeroU64, version: u32, name: String, updated_at: u64 }

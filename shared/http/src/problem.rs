@@ -133,6 +133,7 @@ kinds! {
     NoticeLimit: 422, "notice-limit", "The platform has the maximum number of notices";
     PostLimit: 422, "post-limit", "The author has published the maximum number of posts";
     TooMuchText: 422, "too-much-text", "The response would be too large";
+    RepostText: 422, "repost-text", "A repost has no text";
     KeyReused: 422, "idempotency-key-reused", "The idempotency key was used for another request";
     TooManyRequests: 429, "too-many-requests", "Too many requests";
     Internal: 500, "internal", "Internal error";

@@ -148,7 +148,8 @@ impl<'a> Mirror<'a> {
         let placed = self.imports.placed(&[id]).await?.remove(&id);
         let placed = match placed {
             Some(placed) => placed,
-            None if post.deleted => return Ok(()),
+            // The legacy system knows no reposts.
+            None if post.deleted || post.reposted().is_some() => return Ok(()),
             None => self.imports.place(id).await?,
         };
         let one: SeqSet = [placed.blog].into_iter().collect();

@@ -15,7 +15,7 @@ use tidemark_domain::{
 use tidemark_views::{
     CardVersion, List, Marks, Views, heads,
     keys::{self, KeyType, Owner, View},
-    notices, people, posts,
+    notices, people, post_records,
     readers::{self, Moves},
     record,
     relations::{self, is_marker, is_marker_of},
@@ -159,9 +159,9 @@ impl StoredViews {
         let commands = transaction([summary, keys::text(post), counts].map(get));
         let ((summary, text, counts), epoch): ((Record, Record, Record), _) = self.0.query_in_epoch("of_post", commands).await?;
         Ok(StoredPostViews {
-            summary: in_epoch(summary, epoch, |bytes| posts::decode(post, bytes)),
-            text: in_epoch(text, epoch, posts::decode_any_text),
-            counts: in_epoch(counts, epoch, posts::decode_counts),
+            summary: in_epoch(summary, epoch, |bytes| post_records::decode(post, bytes)),
+            text: in_epoch(text, epoch, post_records::decode_any_text),
+            counts: in_epoch(counts, epoch, post_records::decode_counts),
             keys,
         })
     }

@@ -27,6 +27,20 @@ pub struct KnownPage {
     pub counts: HashMap<PostId, ReactionCounts>,
 }
 
+/// The data that Redis has of the originals of a page, and of the reader and their authors.
+#[derive(Debug, Clone, Default)]
+pub struct KnownOriginals {
+    pub summaries: HashMap<PostId, PostSummary>,
+    /// Whether each author is private.
+    pub private: HashMap<UserId, bool>,
+    /// With the blocks between the reader and each author.
+    pub reactions: KnownReactions,
+    pub cards: HashMap<UserId, Option<Card>>,
+    pub counts: HashMap<PostId, ReactionCounts>,
+    /// Whether a change of the reader was noted within the last seconds.
+    pub changed_lately: bool,
+}
+
 /// The data of one post that Redis has.
 #[derive(Debug, Clone, Default)]
 pub struct KnownPost {

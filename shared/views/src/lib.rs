@@ -18,6 +18,7 @@ mod limits;
 pub mod live;
 pub mod notices;
 pub mod people;
+pub mod post_records;
 pub mod posts;
 mod progress;
 mod reactions;
@@ -31,7 +32,7 @@ use tidemark_domain::StoreError;
 
 pub use connection::{Views, transaction};
 pub use heads::KnownAuthor;
-pub use known::{KnownFollow, KnownPage, KnownPost, KnownReader, PageParts};
+pub use known::{KnownFollow, KnownOriginals, KnownPage, KnownPost, KnownReader, PageParts};
 use library::Function;
 pub use limits::Spent;
 pub use live::{ClaimedUpdate, NamedPlatform, Notified, Watched};

@@ -5,32 +5,24 @@ use std::{
     time::Duration,
 };
 
-use integer_encoding::VarInt;
 use redis::{Cmd, Value};
 use redis_link::{Consistency, Epoch};
 use tidemark_domain::{
-    AuthorHead, AuthorState, CountsVersion, PostId, PostSummary, PostText, Rank, ReactionCounts, Seq, Step, Timestamp, UserId,
+    AuthorHead, AuthorState, CountsVersion, PostId, PostSummary, PostText, Seq, Step, Timestamp, UserId,
     reader_state::{META_FIELD, ReaderMeta},
 };
 
 use super::{
-    Function, Result, heads, keys, people, reactions,
+    Function, Result, heads, keys, people,
+    post_records::{decode, decode_counts, decode_text, encode, encode_counts, encode_text},
+    reactions,
     readers::decode_marks,
-    record::{self, current, string_of, take_lease},
+    record::{current, string_of, take_lease},
 };
 use crate::{
-    KnownFollow, KnownPage, KnownPost, KnownReactions, KnownReader, PageParts,
+    KnownFollow, KnownOriginals, KnownPage, KnownPost, KnownReactions, KnownReader, PageParts,
     connection::{MAX_ARGUMENTS, Views, damaged, fcall, ms, token_arg},
 };
-
-/// The first byte of a summary: a live post as it was published, a deleted post, an edited post, or a post with a
-/// weight or a step that ever changed. Six bytes of time (ms, big-endian) follow; the revision of an edited or ranked
-/// post; weight, step and the number of its changes (1, 1, 4 bytes) of a ranked post; and the title in UTF-8. Numbers
-/// are little-endian. The script `remember` reads it too.
-const LIVE: u8 = 0;
-const DELETED: u8 = 1;
-const EDITED: u8 = 2;
-const RANKED: u8 = 3;
 
 /// Posts of an author whose steps have changed since the last `Task::Rescore`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -83,15 +75,39 @@ impl Views {
         let texts = texts.iter().zip(bodies.by_ref().take(texts.len())).filter_map(text).collect();
         let counts = counts.iter().zip(bodies);
         let counts = counts.filter_map(|(id, value)| Some((*id, current(value, decode_counts)?.counts))).collect();
-        let reactions = match states {
-            None => KnownReactions::default(),
-            Some((states, epoch)) => {
-                let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states);
-                let states = states.map_err(|error| damaged(format!("page: {error}")))?;
-                reactions::known(&authors, &states, epoch)
-            }
-        };
+        let reactions = reactions_in(&authors, states)?;
         Ok(KnownPage { summaries, reactions, cards, texts, counts })
+    }
+
+    /// Returns what Redis knows of the originals of a page and of the reader and their authors, in one round trip: the
+    /// counts of those in `counted`, and cards if they are asked for.
+    pub async fn known_originals(
+        &self,
+        reader: UserId,
+        originals: &[PostId],
+        counted: &[PostId],
+        cards: bool,
+    ) -> Result<KnownOriginals> {
+        let authors = authors_of(originals);
+        let named = if cards { authors.as_slice() } else { &[] };
+        let heads = authors.iter().map(|&author| keys::head(author)[0].clone());
+        let counts = counted.iter().map(|&post| keys::counts(post)[0].clone());
+        let others = heads.chain(people::card_keys(named)).chain(counts).chain([keys::changed(reader)]);
+        let keys: Vec<String> = post_keys(originals).into_iter().chain(others).collect();
+        // From the masters: a caller who was blocked a moment ago must not see a title.
+        let ask = Some(reactions::ask(reader, &authors));
+        let (values, states) = self.strings_and("originals", &keys, Consistency::Strong, ask).await?;
+        let mut values = values.into_iter();
+        let mut next = |length| values.by_ref().take(length).collect::<Vec<_>>();
+        let summaries = known(originals, next(originals.len()));
+        let heads = authors.iter().zip(next(authors.len()));
+        let private = heads.filter_map(|(&author, head)| Some((author, current(head, heads::decode)?.is_private()))).collect();
+        let cards = people::known(named, next(named.len()));
+        let counts = counted.iter().zip(next(counted.len()));
+        let counts = counts.filter_map(|(id, value)| Some((*id, current(value, decode_counts)?.counts))).collect();
+        let changed_lately = next(1).into_iter().any(|noted| noted.is_some());
+        let reactions = reactions_in(&authors, states)?;
+        Ok(KnownOriginals { summaries, private, reactions, cards, counts, changed_lately })
     }
 
     pub async fn known_reader(&self, reader: UserId, author: UserId) -> Result<KnownReader> {
@@ -190,10 +206,8 @@ impl Views {
 
     /// Stores counts from the facts, unless Redis has a later version; for two seconds without the lease.
     pub async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()> {
-        let ReactionCounts { likes, favorites } = counts.counts;
-        let record = [record::start(counts.version), likes.encode_var_vec(), favorites.encode_var_vec()].concat();
         let lifetimes = (ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME));
-        let args = (token_arg(token), counts.version, record, lifetimes);
+        let args = (token_arg(token), counts.version, encode_counts(counts), lifetimes);
         self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
     }
 
@@ -277,6 +291,13 @@ fn known_follow([meta, field]: [Option<Vec<u8>>; 2], epoch: Epoch) -> KnownFollo
     }
 }
 
+/// The reactions to these authors in the response to [`reactions::ask`].
+fn reactions_in(authors: &[UserId], states: Option<(Value, Epoch)>) -> Result<KnownReactions> {
+    let Some((states, epoch)) = states else { return Ok(KnownReactions::default()) };
+    let states = redis::from_redis_value::<Vec<Option<Vec<u8>>>>(states).map_err(|error| damaged(format!("page: {error}")))?;
+    Ok(reactions::known(authors, &states, epoch))
+}
+
 /// A state or reactions that cannot be read count as unknown and come from the facts.
 fn known_reader(author: UserId, responses: Vec<(Value, Epoch)>) -> Result<KnownReader> {
     let unreadable = |_| damaged("a reader's records");
@@ -311,101 +332,9 @@ fn known(posts: &[PostId], values: Vec<Option<(Vec<u8>, Epoch)>>) -> HashMap<Pos
     posts.iter().zip(values).filter_map(summary).collect()
 }
 
-fn encode(post: &PostSummary) -> Vec<u8> {
-    let kind = match post.revision {
-        _ if post.deleted => DELETED,
-        _ if post.rank != Rank::default() => RANKED,
-        0..=1 => LIVE,
-        _ => EDITED,
-    };
-    let mut bytes = vec![kind];
-    bytes.extend_from_slice(&post.created_at.ms().to_be_bytes()[2..]);
-    if kind == EDITED || kind == RANKED {
-        bytes.extend_from_slice(&post.revision.to_le_bytes());
-    }
-    if kind == RANKED {
-        let Rank { weight, step } = post.rank;
-        bytes.extend_from_slice(&weight.to_le_bytes());
-        bytes.push(step.level);
-        bytes.extend_from_slice(&step.changes.to_le_bytes());
-    }
-    bytes.extend_from_slice(post.title.as_bytes());
-    bytes
-}
-
-pub fn decode(id: PostId, bytes: &[u8]) -> Option<PostSummary> {
-    let (&kind, rest) = bytes.split_first()?;
-    let (at, rest) = rest.split_first_chunk::<6>()?;
-    let (revision, rank, title) = match kind {
-        LIVE | DELETED => (1, Rank::default(), rest),
-        EDITED => {
-            let (revision, title) = rest.split_first_chunk()?;
-            (u32::from_le_bytes(*revision), Rank::default(), title)
-        }
-        RANKED => {
-            let (revision, rest) = rest.split_first_chunk()?;
-            let (&[weight, level], rest) = rest.split_first_chunk()?;
-            let (changes, title) = rest.split_first_chunk()?;
-            let step = Step { level, changes: u32::from_le_bytes(*changes) };
-            (u32::from_le_bytes(*revision), Rank { weight: i8::from_le_bytes([weight]), step }, title)
-        }
-        _ => return None,
-    };
-    let created_at = Timestamp::from_ms(at.iter().fold(0, |at, &byte| at << 8 | u64::from(byte)));
-    let title = String::from_utf8(title.to_vec()).ok()?;
-    Some(PostSummary { id, title, created_at, revision, rank, deleted: kind == DELETED })
-}
-
-/// The revision, the length of the body plus one (0 if it is absent), the body, and the data (empty if absent).
-fn encode_text(revision: u32, text: &PostText) -> Vec<u8> {
-    let mut bytes = revision.to_le_bytes().to_vec();
-    let body = text.body.as_deref();
-    bytes.extend(body.map_or(0, |body| body.len() + 1).encode_var_vec());
-    bytes.extend_from_slice(body.unwrap_or_default().as_bytes());
-    bytes.extend_from_slice(text.data.as_deref().unwrap_or_default().as_bytes());
-    bytes
-}
-
-/// Returns `None` if the text is of another revision, or cannot be read.
-fn decode_text(revision: u32, bytes: &[u8]) -> Option<PostText> {
-    decode_any_text(bytes).filter(|(known, _)| *known == revision).map(|(_, text)| text)
-}
-
-pub fn decode_any_text(bytes: &[u8]) -> Option<(u32, PostText)> {
-    let (revision, rest) = bytes.split_first_chunk()?;
-    let (length, at) = usize::decode_var(rest)?;
-    let (body, data) = rest[at..].split_at_checked(length.saturating_sub(1))?;
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-    let (body, data) = (text(body)?, text(data)?);
-    let text = PostText { body: (length > 0).then_some(body), data: Some(data).filter(|data| !data.is_empty()) };
-    Some((u32::from_le_bytes(*revision), text))
-}
-
-pub fn decode_counts(bytes: &[u8]) -> Option<CountsVersion> {
-    let (version, rest) = record::version(bytes)?;
-    let (likes, at) = u64::decode_var(rest)?;
-    let (favorites, _) = u64::decode_var(&rest[at..])?;
-    Some(CountsVersion { version, counts: ReactionCounts { likes, favorites } })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn summaries_round_trip_and_damaged_summaries_are_unknown() {
-        let id: PostId = "7-3".parse().unwrap();
-        let (none, step) = (Rank::default(), Step { level: 17, changes: 70_000 });
-        let ranked = Rank { weight: -100, step };
-        let posts = [("Grüße", 1, none, false), ("Grüße", 70_000, none, false), ("Grüße", 1, ranked, false), ("", 1, none, true)];
-        for (title, revision, rank, deleted) in posts {
-            let created_at = Timestamp::from_ms(1_700_000_000_123);
-            let post = PostSummary { id, title: title.to_owned(), created_at, revision, rank, deleted };
-            assert_eq!(decode(id, &encode(&post)), Some(post));
-        }
-        let damaged = [&b""[..], b"\x00abc", b"\x02abcdefg", b"\x03abcdefghijk", b"\x04abcdefghijk", b"\x00abcdef\xff"];
-        assert_eq!(damaged.map(|bytes| decode(id, bytes)), [const { None }; 6]);
-    }
 
     #[test]
     fn a_field_of_a_complete_view_of_the_epoch_is_known() {
@@ -429,18 +358,5 @@ mod tests {
         }
         let other = Epoch::read(Some("8a31f0c3".to_owned())).unwrap();
         assert_eq!(known_follow([meta(2), field(false)], other), KnownFollow::Unknown);
-    }
-
-    #[test]
-    fn texts_round_trip_and_count_only_in_their_revision() {
-        for (body, data) in [(None, None), (Some(""), None), (Some("Grüße"), Some("{}")), (None, Some("{\"a\":1}"))] {
-            let text = PostText { body: body.map(str::to_owned), data: data.map(str::to_owned) };
-            let bytes = encode_text(7, &text);
-            assert_eq!(decode_text(7, &bytes), Some(text));
-            assert_eq!(decode_text(8, &bytes), None);
-        }
-        for damaged in [&b""[..], b"\x07\0\0\0", b"\x07\0\0\0\x09abc", b"\x07\0\0\0\x02\xff"] {
-            assert_eq!(decode_text(7, damaged), None);
-        }
     }
 }

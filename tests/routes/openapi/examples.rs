@@ -41,6 +41,9 @@ const STORY: &str = r#"
 1: GET /v1/me/favorites
 1: GET /v1/posts/2-1/likes
 1: GET /v1/posts/2-1/favorites
+1: PUT /v1/posts/2-1/repost
+1: GET /v1/posts/2-1/reposts
+1: DELETE /v1/posts/2-1/repost
 1: DELETE /v1/posts/2-1/favorite
 1: DELETE /v1/posts/2-1/like
 1: GET /v1/unread

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
-    domain::{Edge, Erasure, FanOutKind, Post, Reaction, Relation, UserId},
+    domain::{Edge, Erasure, FanOutKind, Post, PostId, Reaction, Relation, UserId},
     facts::{Deleted, Look, schema},
     queue::{FanOut, Task},
     views::keys,
@@ -24,6 +24,15 @@ async fn ask(scene: &Scene<'_>) -> (UserId, UserId) {
     scene.caller(scene.stranger).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
     scene.caller(scene.reader).follow([scene.stranger]).await;
     (scene.reader, scene.stranger)
+}
+
+/// The reader reposts a post of the author. Returns the repost, and the key of its entry in the list of the post.
+async fn repost(scene: &Scene<'_>) -> (Post, Item) {
+    let reposted = scene.caller(scene.reader).put(&format!("/v1/posts/{}/repost", scene.post(2))).await.ok();
+    let repost = scene.fact(reposted["post"].as_str().unwrap().parse().unwrap()).await;
+    let listed = schema::reposter(scene.post(2), Relation { since: repost.created_at, user: scene.reader });
+    scene.world.idle().await;
+    (repost, listed)
 }
 
 pub(super) const ALL: &[Damage] = &[
@@ -187,6 +196,48 @@ pub(super) const ALL: &[Damage] = &[
         scene.world.put_item("ReactionsTable", schema::liker(scene.post(2), Reaction::Like, earlier)).await;
         let like = |kind| json!({ "kind": kind, "user": scene.reader, "post": scene.post(2), "reaction": "like" });
         json!([like("liker-missing"), like("liker-ghost")])
+    }),
+    ("a repost that the list of its original lacks", &async |scene: &Scene| {
+        let (repost, listed) = repost(scene).await;
+        scene.world.delete_item("ReactionsTable", listed).await;
+        json!({ "kind": "repost-missing", "repost": repost.id, "original": scene.post(2) })
+    }),
+    ("a repost that the list of its user lacks", &async |scene: &Scene| {
+        let (repost, _) = repost(scene).await;
+        scene.world.delete_item("ReactedTable", schema::repost(scene.reader, scene.post(2))).await;
+        json!({ "kind": "repost-missing", "repost": repost.id, "original": scene.post(2) })
+    }),
+    ("a repost that was never published in the list of a post", &async |scene: &Scene| {
+        let by = Relation { since: scene.now(), user: scene.reader };
+        scene.world.put_item("ReactionsTable", schema::reposter_item(scene.post(5), by, 99)).await;
+        let repost = PostId::new(scene.reader, 99);
+        json!({ "kind": "repost-ghost", "repost": repost, "original": scene.post(5) })
+    }),
+    ("a deleted repost in the list of its user", &async |scene: &Scene| {
+        let (repost, _) = repost(scene).await;
+        scene.caller(scene.reader).delete(&format!("/v1/posts/{}", repost.id)).await.ok();
+        let item = schema::repost_item(scene.reader, scene.post(2), repost.created_at, repost.id.seq);
+        scene.world.put_item("ReactedTable", item).await;
+        json!({ "kind": "repost-ghost", "repost": repost.id, "original": scene.post(2) })
+    }),
+    ("a repost in the list of a post at another time", &async |scene: &Scene| {
+        let (repost, listed) = repost(scene).await;
+        scene.world.delete_item("ReactionsTable", listed).await;
+        let earlier = Relation { since: scene.fact(scene.post(1)).await.created_at, user: scene.reader };
+        scene.world.put_item("ReactionsTable", schema::reposter_item(scene.post(2), earlier, repost.id.seq)).await;
+        let of = |kind| json!({ "kind": kind, "repost": repost.id, "original": scene.post(2) });
+        json!([of("repost-missing"), of("repost-ghost")])
+    }),
+    ("reposts of a post counted too high", &async |scene: &Scene| {
+        let (original, shard) = (scene.post(2), scene.reader.shard());
+        scene.set("ReactionsTable", schema::post_reactions(original, shard), &[("reposts", n(5))]).await;
+        json!({ "kind": "post-reposts", "original": original, "shard": shard, "seen": 5, "right": 0 })
+    }),
+    ("reposts of a post not counted", &async |scene: &Scene| {
+        let (original, shard) = (scene.post(2), scene.reader.shard());
+        repost(scene).await;
+        scene.world.update_item("ReactionsTable", schema::post_reactions(original, shard), &[], &["reposts"]).await;
+        json!({ "kind": "post-reposts", "original": original, "shard": shard, "seen": 0, "right": 1 })
     }),
     ("a step without reactions", &async |scene: &Scene| {
         scene.set("PostsTable", schema::post(scene.post(5)), &[("step", n(3)), ("step_changes", n(2))]).await;

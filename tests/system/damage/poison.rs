@@ -17,7 +17,7 @@ use crate::{notices::content, publish_and_deliver_all};
 
 /// Scenes whose readers have read a notice.
 async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
-    let scenes = Scene::several(world, 15).await;
+    let scenes = Scene::several(world, 16).await;
     for scene in &scenes {
         for title in ["one", "two"] {
             scene.app.notices.publish(scene.author, &[scene.platform], &content(title, None), None).await.unwrap();
@@ -35,11 +35,12 @@ async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
 /// One unreadable item in each scene.
 async fn make_unreadable(scenes: &[Scene<'_>]) {
     let [edge, listed, head, post, pending, reads, reaction, record, rest @ ..] = scenes else { panic!() };
-    let [notice_head, notice, notice_reads, profile, liked, text, other_text] = rest else { panic!() };
+    let [notice_head, notice, notice_reads, profile, liked, reposted, text, other_text] = rest else { panic!() };
     let (orphan, _) = facts::publish(pending, 2).await;
     let key = format!("{}#publish#k", record.author);
     record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
-    let items: [(&Scene, &str, Item, &str); 13] = [
+    reposted.caller(reposted.reader).put(&format!("/v1/posts/{}/repost", reposted.post(2))).await.ok();
+    let items: [(&Scene, &str, Item, &str); 14] = [
         (edge, "FollowingTable", schema::edge(edge.reader, edge.author), "since"),
         (listed, "FollowersTable", schema::follower(listed.author, listed.reader), "since"),
         (head, "PostsTable", schema::head(head.author), "latest_at"),
@@ -52,6 +53,7 @@ async fn make_unreadable(scenes: &[Scene<'_>]) {
         (notice_reads, "NoticeReadsTable", schema::notice_reads(notice_reads.reader, notice_reads.platform), "version"),
         (profile, "ProfilesTable", schema::profile(profile.reader), "version"),
         (liked, "ReactedTable", schema::reacted(liked.reader, Reaction::Like, liked.post(2)), "at"),
+        (reposted, "ReactedTable", schema::repost(reposted.reader, reposted.post(2)), "repost"),
         (text, "PostsTable", schema::body(text.post(3)), "revision"),
     ];
     for (scene, table, key, name) in items {
@@ -94,12 +96,12 @@ fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         assert_eq!(minute["found"]["item-damaged"], 1, "{minute}");
 
         let report = walk(world, false, 0).await;
-        assert_eq!(report["found"]["item-damaged"], 14, "{report}");
+        assert_eq!(report["found"]["item-damaged"], 15, "{report}");
         assert_eq!(report["found"]["record-damaged"], 1);
-        assert_eq!(report["repaired"]["followings-count"], 30, "{report}");
+        assert_eq!(report["repaired"]["followings-count"], 32, "{report}");
         assert_eq!(report["repaired"]["item-damaged"], Value::Null, "only an operator can repair it");
         let again = walk(world, false, 0).await;
-        assert_eq!(again["found"], json!({ "item-damaged": 14 }), "{again}");
+        assert_eq!(again["found"], json!({ "item-damaged": 15 }), "{again}");
         assert_eq!(again["repaired"], json!({}));
         println!("{}", again["differences"]);
     });

@@ -54,7 +54,7 @@ async fn summary(scene: &Scene<'_>, kind: &str, seq: u64, title: &str) -> Value 
     scene.redis().del::<_, ()>(&keys::post(post)[0]).await.unwrap();
     let known = scene.app.stores.facts.posts(&[post]).await.unwrap();
     let created_at = known.get(&post).map_or_else(|| scene.now(), |post| post.created_at);
-    let summary = PostSummary { id: post, title, created_at, revision: 1, rank: Rank::default(), deleted: false };
+    let summary = PostSummary { id: post, title, of: None, created_at, revision: 1, rank: Rank::default(), deleted: false };
     scene.app.stores.views.remember_posts(&[(summary, None)], None).await.unwrap();
     whole(kind, View::Summary(post))
 }
@@ -367,7 +367,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("reaction counts that nobody made", &async |scene: &Scene| {
         let (views, post) = (&scene.app.stores.views, scene.post(2));
-        let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5 } };
+        let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5, reposts: 5 } };
         views.lease_counts(post, 1).await.unwrap();
         views.store_counts(post, counts, 1).await.unwrap();
         whole("view-differs", View::Counts(post))

@@ -10,7 +10,7 @@ use futures::{StreamExt, future::join_all, stream};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{NoticeId, Reaction, Timestamp},
+    domain::{NoticeId, PostId, Reaction, Timestamp},
     facts::{NoticesPublished, schema},
     views::{
         Rebuild, Seed,
@@ -19,7 +19,7 @@ use tidemark::{
 };
 use tidemark_reconcile_lib::{
     Plan, Reconcile, Segment, StoredFacts,
-    diff::{Correction, Counter, Recount},
+    diff::{Correction, Counter, ListedRepost, Recount},
 };
 use tidemark_tests::{
     items::{n, s},
@@ -252,6 +252,7 @@ fn a_repair_does_nothing_if_the_data_has_changed() {
             Correction::SetDeleted { post, deleted: true },
             Correction::SetUnfinished { post, unfinished: true },
             Correction::DeleteTombstone { user: reader, author, rev },
+            Correction::ListRepost(ListedRepost { repost: PostId::new(reader, 1), original: post, at: since }),
             Correction::UnlistNotice(notice),
             Correction::UnlistNotice(NoticeId { seq: 9, ..notice }),
             Correction::DeleteNotice(notice),

@@ -49,6 +49,7 @@ async fn write_late(world: &World) {
     app.following.hide(user, user_id(62), Hiding::Mute, true).await.unwrap();
     app.following.hide(user, user_id(65), Hiding::Block, true).await.unwrap();
     stores.facts.react(user, theirs, Reaction::Like, true, now).await.unwrap().unwrap();
+    app.publishing.repost(user, theirs).await.unwrap();
     app.following.make_list(user, "late", None).await.unwrap();
     app.notices.mark_through(user, "3".parse().unwrap(), 1, None).await.unwrap();
     let card = Card { name: "late".to_owned(), handle: Some("ada_leaves".parse().unwrap()), picture: None };
@@ -80,7 +81,8 @@ fn requests_that_were_let_in_before_an_erasure_leave_nothing_after_it() {
 }
 
 /// Facts that name the erased user: the kind, the table, the attributes of its key, and the item.
-fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 16] {
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 18] {
     let user = user_id(LEAVING);
     let live = |one, other| Edge { following: true, ..Edge::never(user_id(one), user_id(other)) };
     let muted = |one, other| {
@@ -118,6 +120,13 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 16] {
         ),
         ("reaction", "ReactedTable", ["user", "post"], schema::reacted_item(user, Reaction::Like, like)),
         ("reaction", "ReactedTable", ["user", "post"], schema::reacted_item(user, Reaction::Favorite, like)),
+        ("repost", "ReactedTable", ["user", "post"], schema::repost_item(user, PostId::new(user_id(60), 1), at, 4)),
+        (
+            "reaction",
+            "ReactionsTable",
+            ["shard", "item"],
+            schema::reposter_item(PostId::new(user, 1), Relation { since: at, user: user_id(3) }, 1),
+        ),
         ("read state", "ReadsTable", ["user", "author"], marks(LEAVING, 60)),
         ("read state", "ReadsTable", ["user", "author"], marks(3, LEAVING)),
         (

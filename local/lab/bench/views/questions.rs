@@ -78,6 +78,7 @@ impl Followers {
         let summary = |post: &FeedKey| PostSummary {
             id: post.post,
             title: TITLE.to_owned(),
+            of: None,
             created_at: post.at,
             revision: 1,
             rank: Rank::default(),

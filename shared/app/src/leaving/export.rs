@@ -17,7 +17,10 @@ pub enum Exported {
     Profile(Option<Profile>, bool),
     Follow(Relation, i8),
     Follower(Relation),
+    /// With its original, if it is a quote.
     Post(Box<Post>, PostText),
+    /// A post that reposts another.
+    Repost(Box<Post>, PostId),
     Like(FeedKey),
     Favorite(FeedKey),
     Read {
@@ -64,7 +67,7 @@ impl Leaving {
             let wanted = limit - items.len();
             let found = self.section(user, at, wanted).await?;
             // A page of posts may be shorter, because their texts are long.
-            let is_last = found.len() < wanted && !matches!(found.last(), Some((Exported::Post(..), _)));
+            let is_last = found.len() < wanted && !matches!(found.last(), Some((Exported::Post(..) | Exported::Repost(..), _)));
             if let Some((_, last)) = found.last() {
                 at.after = Some(*last);
             }
@@ -153,7 +156,11 @@ impl Leaving {
                 break;
             }
             let seq = post.id.seq;
-            section.push((Exported::Post(Box::new(post), text), [seq, 0, 0]));
+            let exported = match post.reposted() {
+                Some(original) => Exported::Repost(Box::new(post), original),
+                None => Exported::Post(Box::new(post), text),
+            };
+            section.push((exported, [seq, 0, 0]));
         }
         match ids.last() {
             // All of them were deleted a moment ago. Older ones may be left.

@@ -23,25 +23,27 @@ impl Leaving {
             return Ok(Vec::new());
         }
         let users = [user];
-        let (related, heads, likes, favorites, given) = futures::try_join!(
+        let (related, heads, likes, favorites, given, reposts) = futures::try_join!(
             facts.related_users(user, 1),
             stores.facts.heads(&users),
             stores.facts.reacted(user, Reaction::Like, None, 1),
             stores.facts.reacted(user, Reaction::Favorite, None, 1),
             facts.reactions_to(user, 1),
+            facts.listed_reposts(user, 1),
         )?;
-        let (own, others, platforms, profiles, counters, likers) = futures::try_join!(
+        let (own, others, platforms, profiles, counters, counts) = futures::try_join!(
             facts.marked_authors(user, 1),
             facts.markers(user, 1),
             facts.read_platforms(user),
             stores.facts.profiles(&users),
             facts.has_counters(user),
-            facts.has_likers(user),
+            facts.has_reaction_counts(user),
         )?;
         let found = [
             ("relation", !related.is_empty()),
             ("post", heads.get(&user).is_some_and(|head| !head.listed_seqs(u64::MAX, 1).is_empty())),
-            ("reaction", !likes.is_empty() || !favorites.is_empty() || !given.is_empty() || likers),
+            ("reaction", !likes.is_empty() || !favorites.is_empty() || !given.is_empty() || counts),
+            ("repost", !reposts.is_empty()),
             ("read state", !own.is_empty() || !others.is_empty()),
             ("read state of notices", !platforms.is_empty()),
             ("profile", !profiles.is_empty()),

@@ -147,7 +147,7 @@ impl<'a> Slice<'a> {
         Ok(())
     }
 
-    /// Removes relations, posts, reactions and marks, in this order. A step that a damaged item stops is left out.
+    /// Removes relations, posts, what is left of reposts, reactions and marks, in this order. A step that a damaged item stops is left out.
     ///
     /// The user's blocks end after the posts are gone: those who were blocked never see them.
     async fn remove(&mut self) -> Result<(), Stop> {
@@ -160,6 +160,8 @@ impl<'a> Slice<'a> {
             let blocks = self.relations(true).await;
             self.ended(blocks)?;
         }
+        let reposts = self.reposts().await;
+        self.ended(reposts)?;
         let reactions = self.reactions().await;
         self.ended(reactions)?;
         let marks = self.marks().await;
@@ -237,6 +239,25 @@ impl<'a> Slice<'a> {
             }
             // A post that the head lists and the facts lack would be listed again.
             before = last - 1;
+        }
+    }
+
+    /// Removes entries of reposts without their posts. Usually the deletion of the posts has left none.
+    async fn reposts(&mut self) -> Result<(), Stop> {
+        let facts = &self.stores().facts;
+        let mut left = 0;
+        loop {
+            let listed = facts.listed_reposts(self.user, STEP + left).await?;
+            let found = listed.len();
+            left = 0;
+            for (original, entry) in listed {
+                let removed = facts.forget_repost(self.user, original, entry).await;
+                left += usize::from(!self.note(removed)?);
+                self.in_time()?;
+            }
+            if left == found {
+                return Ok(());
+            }
         }
     }
 

@@ -5,6 +5,7 @@ mod catch_up;
 mod feed;
 mod merge;
 mod oldest;
+mod originals;
 mod own;
 mod post;
 mod ranked;
@@ -25,9 +26,10 @@ use tracing::warn;
 
 pub use author_page::{AuthorPage, AuthorQuery};
 pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
+pub use originals::{Original, Originals};
 pub(crate) use post::shorten;
 pub use post::{Body, MOST_TEXT, PostDetails, TooMuchText};
-pub use reactions::{LikersPage, ReactedPage};
+pub use reactions::{LikersPage, ReactedPage, RepostersPage};
 use rebuild::Part;
 pub(crate) use sight::Flags;
 

@@ -265,7 +265,14 @@ impl Readers {
             return Ok(Default::default());
         }
         let of_views = known.is_some();
-        let (mut texts, counts) = known.unwrap_or_default();
+        let (mut texts, mut counts) = known.unwrap_or_default();
+        // A repost has no text, and the counts of its original.
+        for repost in posts.iter().filter(|post| post.reposted().is_some()) {
+            if parts.texts {
+                texts.entry(repost.id).or_default();
+            }
+            counts.insert(repost.id, ReactionCounts::default());
+        }
         let missing: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| !texts.contains_key(id)).collect();
         if parts.texts && !missing.is_empty() {
             let lease = if of_views { self.lease_posts(&missing).await } else { None };
@@ -321,7 +328,12 @@ impl Readers {
     }
 
     /// Returns the counts of a post. Without `of_views`, or if Redis is unavailable, they come from the facts.
-    async fn counts_or_exact(&self, id: PostId, known: Option<ReactionCounts>, of_views: bool) -> Result<ReactionCounts> {
+    pub(super) async fn counts_or_exact(
+        &self,
+        id: PostId,
+        known: Option<ReactionCounts>,
+        of_views: bool,
+    ) -> Result<ReactionCounts> {
         if of_views {
             match self.counts_of(id, known).await {
                 Err(error) if error.store() == Store::Views => {}

@@ -8,6 +8,7 @@ use tidemark_domain::{
     store::Result,
     visibility::{may_see, retain_seen},
 };
+use tidemark_facts::reposts::Reposter;
 use tidemark_views::{KnownPage, KnownReactions, PageParts};
 use tracing::warn;
 
@@ -35,7 +36,30 @@ pub struct LikersPage {
     pub next: Option<Relation>,
 }
 
+/// Users who repost a post, newest first.
+#[derive(Debug, Clone)]
+pub struct RepostersPage {
+    /// A page may be short because of blocks between a user and the reader.
+    pub items: Vec<Reposter>,
+    /// The next page begins below this entry. `None` only at the end.
+    pub next: Option<Relation>,
+}
+
 impl Readers {
+    /// Returns the live post that a request of this viewer for `id` means: the original of a repost, or `id` itself.
+    pub async fn live_target(&self, viewer: Viewer, id: PostId) -> Result<Seen<PostId>> {
+        let (facts, ids) = (&self.stores.facts, [id]);
+        let (posts, standing) = futures::try_join!(facts.posts(&ids), facts.standing(viewer, id.author))?;
+        let post = posts.get(&id);
+        if let Err(withheld) = may_see(post.map_or(PostState::Gone, Post::state), standing) {
+            return Ok(Err(withheld));
+        }
+        match post.and_then(Post::reposted) {
+            Some(original) => Box::pin(self.live_target(viewer, original)).await,
+            None => Ok(Ok(id)),
+        }
+    }
+
     /// Returns one page of the users who have reacted to a live post, below `before`, from the facts.
     pub async fn likers_page(
         &self,
@@ -45,17 +69,40 @@ impl Readers {
         before: Option<Relation>,
         limit: usize,
     ) -> Result<Seen<LikersPage>> {
-        let (facts, ids) = (&self.stores.facts, [id]);
-        let (posts, standing) = futures::try_join!(facts.posts(&ids), facts.standing(viewer, id.author))?;
-        if let Err(withheld) = may_see(posts.get(&id).map_or(PostState::Gone, Post::state), standing) {
-            return Ok(Err(withheld));
-        }
-        let mut items = facts.likers(id, reaction, before, limit + 1).await?;
+        let id = match self.live_target(viewer, id).await? {
+            Ok(id) => id,
+            Err(withheld) => return Ok(Err(withheld)),
+        };
+        let mut items = self.stores.facts.likers(id, reaction, before, limit + 1).await?;
         let next = cut(&mut items, limit);
-        let users: Vec<UserId> = items.iter().map(|liker| liker.user).collect();
-        let blocks = facts.blocks_between(viewer.user, &users).await?;
-        items.retain(|liker| !blocks.get(&liker.user).copied().is_some_and(Blocks::are_apart));
+        self.retain_near(viewer, &mut items, |liker| liker.user).await?;
         Ok(Ok(LikersPage { items, next }))
+    }
+
+    /// The same of the users who repost it.
+    pub async fn reposters_page(
+        &self,
+        viewer: Viewer,
+        id: PostId,
+        before: Option<Relation>,
+        limit: usize,
+    ) -> Result<Seen<RepostersPage>> {
+        let id = match self.live_target(viewer, id).await? {
+            Ok(id) => id,
+            Err(withheld) => return Ok(Err(withheld)),
+        };
+        let mut items = self.stores.facts.reposters(id, before, limit + 1).await?;
+        let next = cut(&mut items, limit).map(|last| last.by);
+        self.retain_near(viewer, &mut items, |reposter| reposter.by.user).await?;
+        Ok(Ok(RepostersPage { items, next }))
+    }
+
+    /// Leaves out the items of users in a block with the viewer.
+    async fn retain_near<T>(&self, viewer: Viewer, items: &mut Vec<T>, user: impl Fn(&T) -> UserId) -> Result<()> {
+        let users: Vec<UserId> = items.iter().map(&user).collect();
+        let blocks = self.stores.facts.blocks_between(viewer.user, &users).await?;
+        items.retain(|item| !blocks.get(&user(item)).copied().is_some_and(Blocks::are_apart));
+        Ok(())
     }
 
     /// Returns a user's reactions to an author's posts, from the facts.

@@ -312,7 +312,7 @@ pub(crate) fn windowed_key(item: &Item) -> Item {
     key_of(if PostItem::item.of(item).is_some() { "posts" } else { "reads" }, item)
 }
 
-pub(crate) fn key_of(table: &str, item: &Item) -> Item {
+pub fn key_of(table: &str, item: &Item) -> Item {
     let attributes = key_attributes(table).iter();
     attributes.filter_map(|attribute| Some((attribute.name().to_owned(), attribute.of(item)?.clone()))).collect()
 }
@@ -355,11 +355,11 @@ pub fn author_reactions(author: UserId, shard: u16) -> Item {
     of_shard(author, shard, TOTAL.to_owned())
 }
 
-/// reactions: bounds of the sort keys of users, of counts and users, of entries of likers, and of entries and counts.
+/// reactions: bounds of the sort keys of users, of counts, reposters and users, of entries of likers, and of all entries and counts.
 pub(crate) const USERS: [&str; 2] = ["user#", "user$"];
 pub const COUNTS_AND_USERS: [&str; 2] = ["post#", "user$"];
 pub const LIKERS: [&str; 2] = ["favorite#", "like$"];
-pub(crate) const LIKERS_AND_COUNTS: [&str; 2] = ["favorite#", "total$"];
+pub(crate) const ENTRIES_AND_COUNTS: [&str; 2] = ["favorite#", "total$"];
 
 /// reactions: the entry of a user who has reacted to a post.
 pub fn liker(post: PostId, reaction: Reaction, Relation { since, user }: Relation) -> Item {
@@ -384,6 +384,38 @@ pub fn liker_of(sort_key: &str) -> Option<(Seq, Reaction, Relation)> {
     };
     let (seq, entry) = rest.split_once('#')?;
     Some((seq.parse().ok()?, reaction, relation_of(entry)?))
+}
+
+/// reactions: the beginning of the sort keys of the users who repost a post.
+pub(crate) fn reposters(seq: Seq) -> String {
+    format!("repost#{seq:016}#")
+}
+
+fn reposter_key(original: PostId, Relation { since, user }: Relation) -> (String, String) {
+    (follower_shard(original.author, user.shard()), reposters(original.seq) + &follower_since(user, since))
+}
+
+/// reactions: the entry of a user who reposts a post.
+pub fn reposter(original: PostId, entry: Relation) -> Item {
+    let (shard, item) = reposter_key(original, entry);
+    key([(ReactionItem::shard, string(shard)), (ReactionItem::item, string(item))])
+}
+
+/// reactions: the same with the number of the user's post.
+pub fn reposter_item(original: PostId, entry: Relation, repost: Seq) -> Item {
+    let (shard, item) = reposter_key(original, entry);
+    encode(&ReposterItem { shard, item, repost })
+}
+
+/// reactions: whether a sort key is that of a reposter.
+pub fn is_reposter(sort_key: &str) -> bool {
+    sort_key.starts_with("repost#")
+}
+
+/// reactions: the original, the time and the user in the sort key of a reposter.
+pub fn reposter_of(sort_key: &str) -> Option<(Seq, Relation)> {
+    let (seq, entry) = sort_key.strip_prefix("repost#")?.split_once('#')?;
+    Some((seq.parse().ok()?, relation_of(entry)?))
 }
 
 /// reactions: whether a sort key is that of the counts of all posts.
@@ -507,7 +539,23 @@ pub fn reacted(user: UserId, reaction: Reaction, post: PostId) -> Item {
 /// reacted: one reaction with its time.
 pub fn reacted_item(user: UserId, reaction: Reaction, key: FeedKey) -> Item {
     let (user, post, at) = (reacted_by(user, reaction), reacted_post(key.post), reacted_at(key.at, key.post));
-    encode(&ReactedItem { user, post, at })
+    encode(&ReactedItem { user, post, at, repost: None })
+}
+
+/// reacted: the partition of a user's reposts.
+pub fn reposts_by(user: UserId) -> String {
+    format!("{user}#reposts")
+}
+
+/// reacted: a user's repost of a post.
+pub fn repost(user: UserId, original: PostId) -> Item {
+    key([(ReactedItem::user, string(reposts_by(user))), (ReactedItem::post, string(reacted_post(original)))])
+}
+
+/// reacted: the same with its time and number.
+pub fn repost_item(user: UserId, original: PostId, at: Timestamp, repost: Seq) -> Item {
+    let (post, at) = (reacted_post(original), reacted_at(at, original));
+    encode(&ReactedItem { user: reposts_by(user), post, at, repost: Some(repost) })
 }
 
 /// reacted: the sort key of the index by time.

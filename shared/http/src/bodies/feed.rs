@@ -5,7 +5,7 @@ use serde_json::{json, value::RawValue};
 use tidemark_domain::{PostId, Seq, Timestamp, UserId};
 use utoipa::ToSchema;
 
-use super::{FirstCursor, NextCursor, Profiles, RequestBody, values::Through};
+use super::{FirstCursor, NextCursor, Original, Profiles, RequestBody, values::Through};
 use crate::{Problem, body::Body};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -15,8 +15,14 @@ pub struct PostItem {
     /// The number of the post within its author: 1, 2, 3, … without gaps.
     #[schema(minimum = 1)]
     pub seq: u64,
-    pub title: String,
+    /// Null for a repost.
+    #[schema(required)]
+    pub title: Option<String>,
     pub created_at: Timestamp,
+    /// The post that it reposts or quotes. Absent if it is neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub of: Option<Original>,
     /// Of an author whom the caller follows: false exactly for a post that counts as unread, so true for all posts from
     /// before the follow. Of another author: whether the caller has marked the post read.
     pub read: bool,
@@ -36,7 +42,8 @@ pub struct PostItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, nullable = false)]
     pub revision: Option<u64>,
-    /// The number of users who like it. Only with `include=counts` or `include=body`, as `favorites`.
+    /// The number of users who like it. Only with `include=counts` or `include=body`, as `favorites` and `reposts`. A
+    /// repost has the counts of its original, as it has the caller's reactions to it; none if that is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub likes: Option<u64>,
@@ -44,6 +51,10 @@ pub struct PostItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub favorites: Option<u64>,
+    /// The number of users who repost it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub reposts: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -65,7 +76,7 @@ pub struct FeedPage {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub first_cursor: Option<FirstCursor>,
-    /// The authors on the page who have a profile. Absent with `profiles=false`.
+    /// The authors of the posts and of their originals who have a profile. Absent with `profiles=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub profiles: Option<Profiles>,
@@ -84,7 +95,7 @@ pub struct TimelinePage {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub first_cursor: Option<FirstCursor>,
-    /// The authors on the page who have a profile. Absent with `profiles=false`.
+    /// The authors of the posts and of their originals who have a profile. Absent with `profiles=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub profiles: Option<Profiles>,
@@ -99,7 +110,7 @@ pub struct ReactedPage {
     #[schema(max_items = 100)]
     pub items: Vec<PostItem>,
     pub next_cursor: NextCursor,
-    /// The authors on the page who have a profile. Absent with `profiles=false`.
+    /// The authors of the posts and of their originals who have a profile. Absent with `profiles=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub profiles: Option<Profiles>,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidemark_app::Exported;
-use tidemark_domain::{self as domain, ListId, PostId, Removed, RequestSide, Seq, Timestamp, UserId};
+use tidemark_domain::{self as domain, ListId, PostId, Reference, Removed, RequestSide, Seq, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::values::{NextCursor, raw};
@@ -77,6 +77,16 @@ pub enum ExportItem {
         #[schema(required)]
         edited_at: Option<Timestamp>,
         weight: i8,
+        /// The post that it quotes. Absent if it is no quote.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        of: Option<PostId>,
+    },
+    /// A post that reposts another, `of`. It is not listed as `post`.
+    Repost {
+        id: PostId,
+        of: PostId,
+        created_at: Timestamp,
     },
     Like {
         post: PostId,
@@ -140,7 +150,9 @@ impl ExportItem {
                 revision: post.revision,
                 edited_at: post.edited_at,
                 weight: post.weight,
+                of: post.of.map(Reference::original),
             },
+            Exported::Repost(post, of) => Self::Repost { id: post.id, of, created_at: post.created_at },
             Exported::Like(key) => Self::Like { post: key.post, at: key.at },
             Exported::Favorite(key) => Self::Favorite { post: key.post, at: key.at },
             Exported::Read { author, through, ranges } => Self::Read { author, through, ranges },

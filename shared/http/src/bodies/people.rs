@@ -9,7 +9,7 @@ use tidemark_app::relations::{RelationTo, Status};
 use tidemark_domain::{self as domain, Handle, ListId, Relation, Timestamp, UserId};
 use utoipa::ToSchema;
 
-use super::{Counters, Post, PostItem, RelationEntry, RequestBody, values::raw};
+use super::{Counters, Post, PostItem, RelationEntry, RepostEntry, RequestBody, values::raw};
 use crate::{Problem, body::Body};
 
 /// The part of a profile that pages show.
@@ -39,9 +39,13 @@ impl From<HashMap<UserId, domain::Card>> for Profiles {
     }
 }
 
-/// An item of a page, which names a user.
+/// An item of a page, which names a user, and perhaps the author of the original.
 pub trait NamesUser {
     fn user(&self) -> UserId;
+
+    fn original_author(&self) -> Option<UserId> {
+        None
+    }
 }
 
 impl NamesUser for UserId {
@@ -54,11 +58,25 @@ impl NamesUser for PostItem {
     fn user(&self) -> UserId {
         self.author
     }
+
+    fn original_author(&self) -> Option<UserId> {
+        self.of.as_ref()?.author()
+    }
 }
 
 impl NamesUser for Post {
     fn user(&self) -> UserId {
         self.author
+    }
+
+    fn original_author(&self) -> Option<UserId> {
+        self.of.as_ref()?.author()
+    }
+}
+
+impl NamesUser for RepostEntry {
+    fn user(&self) -> UserId {
+        self.user
     }
 }
 

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidemark_domain::{DeliveryMode, DeliveryState, PostId, Timestamp, UserId};
+use tidemark_app::reader::Originals;
+use tidemark_domain::{DeliveryMode, DeliveryState, PostId, PostSummary, Reference, Timestamp, UserId};
 use utoipa::ToSchema;
 
-use super::{Profiles, RequestBody};
+use super::{NextCursor, Profiles, RequestBody};
 use crate::{Problem, body::Body};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -22,6 +23,8 @@ pub struct PublishPostRequest {
     /// Moves the post in ranked feeds.
     #[schema(minimum = -100, maximum = 100, default = 0)]
     pub weight: Option<i8>,
+    /// The post that this one quotes. A repost stands for its original.
+    pub of: Option<PostId>,
 }
 
 impl RequestBody for PublishPostRequest {
@@ -29,7 +32,7 @@ impl RequestBody for PublishPostRequest {
         let (title, text) = body.title_and_text()?;
         // 0 is the default, so it means the same as an absent field.
         let weight = body.optional_integer("weight", -100, 100)?.filter(|&weight| weight != 0);
-        Ok(Self { title, body: text, data: body.optional_object("data")?, weight })
+        Ok(Self { title, body: text, data: body.optional_object("data")?, weight, of: body.optional_id("of")? })
     }
 }
 
@@ -78,6 +81,60 @@ pub struct EditedPost {
     /// Null if the post was never edited.
     #[schema(required)]
     pub edited_at: Option<Timestamp>,
+    /// The post that it quotes. Absent if it is no quote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub of: Option<Original>,
+}
+
+/// The post that a repost or a quote names.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Original {
+    Available(AvailableOriginal),
+    Unavailable(UnavailableOriginal),
+}
+
+/// The original as it is now.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "id": "2-1", "author": "2", "title": "Hello", "created_at": "2026-11-20T08:00:00.123Z", "revision": 1,
+})))]
+pub struct AvailableOriginal {
+    pub id: PostId,
+    pub author: UserId,
+    pub title: String,
+    pub created_at: Timestamp,
+    /// 1 when the post was published; every edit raises it by one.
+    #[schema(minimum = 1)]
+    pub revision: u64,
+}
+
+/// The original is deleted, or its author is erased, private, or in a block with the caller.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "id": "2-1", "unavailable": true })))]
+pub struct UnavailableOriginal {
+    pub id: PostId,
+    /// Always true.
+    pub unavailable: bool,
+}
+
+impl Original {
+    /// The original of a post, as it is among those of its page.
+    pub fn new(of: Reference, originals: &Originals) -> Self {
+        match originals.get(of) {
+            Some(original) => {
+                let PostSummary { id, title, created_at, revision, .. } = original.post.clone();
+                Self::Available(AvailableOriginal { id, author: id.author, title, created_at, revision: revision.into() })
+            }
+            None => Self::Unavailable(UnavailableOriginal { id: of.original(), unavailable: true }),
+        }
+    }
+
+    /// The author of an original that is shown.
+    pub fn author(&self) -> Option<UserId> {
+        if let Self::Available(original) = self { Some(original.author) } else { None }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -95,13 +152,17 @@ pub struct PublishedPost {
     #[schema(minimum = -100, maximum = 100)]
     pub weight: i8,
     pub created_at: Timestamp,
+    /// The post that it quotes. Absent if it is no quote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub of: Option<Original>,
     pub delivery: Delivery,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(examples(json!({
     "id": "2-1", "author": "2", "seq": 1, "title": "Hello", "body": null, "data": null, "created_at": "2026-11-20T08:00:00.123Z",
-    "revision": 1, "read": false, "liked": true, "favorited": false, "likes": 4, "favorites": 0,
+    "revision": 1, "read": false, "liked": true, "favorited": false, "likes": 4, "favorites": 0, "reposts": 2,
 })))]
 pub struct Post {
     pub id: PostId,
@@ -109,7 +170,9 @@ pub struct Post {
     /// The number of the post within its author: 1, 2, 3, … without gaps.
     #[schema(minimum = 1)]
     pub seq: u64,
-    pub title: String,
+    /// Null for a repost.
+    #[schema(required)]
+    pub title: Option<String>,
     #[schema(required)]
     pub body: Option<String>,
     #[schema(required, value_type = Option<Object>)]
@@ -122,11 +185,17 @@ pub struct Post {
     pub read: bool,
     pub liked: bool,
     pub favorited: bool,
-    /// The number of users who like it.
+    /// The number of users who like it. A repost has the counts of its original.
     pub likes: u64,
     /// The number of users who have it as a favorite.
     pub favorites: u64,
-    /// The author, if the author has a profile. Absent with `profiles=false`.
+    /// The number of users who repost it.
+    pub reposts: u64,
+    /// The post that it reposts or quotes. Absent if it is neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub of: Option<Original>,
+    /// The author and the author of the original, if they have profiles. Absent with `profiles=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub profiles: Option<Profiles>,
@@ -137,7 +206,7 @@ pub struct Posts {
     /// In the order of the request. Deleted and unknown posts are left out.
     #[schema(max_items = 100)]
     pub items: Vec<Post>,
-    /// The authors who have a profile. Absent with `profiles=false`.
+    /// The authors of the posts and of their originals who have a profile. Absent with `profiles=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub profiles: Option<Profiles>,
@@ -179,4 +248,38 @@ pub struct Favorited {
     pub favorited: bool,
     /// The number of users who have the post as a favorite after the change.
     pub favorites: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({ "reposted": true, "post": "1-7", "reposts": 3 }), json!({ "reposted": false, "post": null, "reposts": 2 })))]
+pub struct Reposted {
+    pub reposted: bool,
+    /// The caller's repost; null if there is none.
+    #[schema(required)]
+    pub post: Option<PostId>,
+    /// The number of users who repost the original after the change; 0 if the caller does not see it.
+    pub reposts: u64,
+}
+
+/// A user who reposts a post.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RepostEntry {
+    pub user: UserId,
+    /// The user's repost.
+    pub post: PostId,
+    pub since: Timestamp,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "items": [{ "user": "1", "post": "1-7", "since": "2026-11-20T08:00:00.123Z" }], "next_cursor": null, "profiles": {},
+})))]
+pub struct RepostPage {
+    #[schema(max_items = 100)]
+    pub items: Vec<RepostEntry>,
+    pub next_cursor: NextCursor,
+    /// The users on the page who have a profile. Absent with `profiles=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub profiles: Option<Profiles>,
 }

@@ -1,6 +1,6 @@
 //! Compares the facts of each user with each other.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tidemark_domain::{
     AuthorHead, DeliveryState, Edge, Handle, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq,
@@ -8,7 +8,8 @@ use tidemark_domain::{
 };
 
 use super::{
-    Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedReaction, Recount, Remedy, StoredRecord, Subject,
+    Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedReaction, ListedRepost, Recount, Remedy,
+    StoredRecord, Subject,
 };
 
 /// A post, and whether it is in the index of unfinished fan-outs.
@@ -97,6 +98,10 @@ pub struct ReactionShard {
     pub posts: HashMap<Seq, ShardCounts>,
     /// Of all posts together.
     pub total: ShardCounts,
+    /// The reposts in the lists of the posts.
+    pub reposts: Vec<ListedRepost>,
+    /// The stored count of reposts of each post.
+    pub repost_counts: HashMap<Seq, StoredCount>,
 }
 
 /// The stored counts of likes and favorites in one item, in the order of [`Reaction::ALL`].
@@ -165,6 +170,12 @@ pub struct UserFacts {
     pub reacted: Vec<ListedReaction>,
     /// The user's reactions to the authors of `reacted`, by author. They were read after the lists.
     pub given: HashMap<UserId, ReactionState>,
+    /// The newest entries of the user's own list of reposts.
+    pub reposted: Vec<ListedRepost>,
+    /// The listed reposts that do not stand, as far as they are looked at today: of the user's posts, and of the user.
+    pub ghost_reposts: BTreeSet<ListedRepost>,
+    /// The user's reposts that a list lacks, each with whether that of the original does.
+    pub unlisted_reposts: BTreeMap<ListedRepost, bool>,
     /// The user's blocks, and those of which the user's reactions have a flag.
     pub blocks: Vec<StoredBlock>,
     pub handle: Option<StoredHandle>,
@@ -180,12 +191,14 @@ impl UserFacts {
         self.edges.iter().filter(|edge| edge.asks())
     }
 
-    /// The edges and requests that the author does not list.
+    /// The edges, requests and reposts that the author does not list.
     pub fn missing(&self) -> impl Iterator<Item = Unlisted> {
         let follows = self.following().filter(|edge| !self.listed.contains_key(&edge.author));
         let requests = self.asking().filter(|edge| !self.asked.contains_key(&edge.author));
         let follows = follows.map(|edge| Unlisted::Follow(edge.user, edge.author));
-        follows.chain(requests.map(|edge| Unlisted::Request(edge.user, edge.author)))
+        let reposts = self.unlisted_reposts.iter().filter(|(_, by_original)| **by_original);
+        let reposts = reposts.map(|(of, _)| Unlisted::Repost(of.repost.author, of.original));
+        follows.chain(requests.map(|edge| Unlisted::Request(edge.user, edge.author))).chain(reposts)
     }
 }
 
@@ -194,6 +207,8 @@ impl UserFacts {
 pub enum Unlisted {
     Follow(UserId, UserId),
     Request(UserId, UserId),
+    /// A repost of the user.
+    Repost(UserId, PostId),
 }
 
 /// `missing` is what is known not to be listed. The right counts of its authors include it.
@@ -230,6 +245,7 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Diffe
         }));
         found.extend(likers(user, shard));
     }
+    found.extend(reposts(facts, missing));
     found.extend(facts.reacted.iter().filter_map(|entry| {
         let given = facts.given.get(&entry.post.author).cloned().unwrap_or_default();
         let ghost = !given.of(entry.reaction).contains(entry.post.seq);
@@ -270,7 +286,7 @@ fn edges(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
         found.extend(ghosts.into_iter().map(ghost));
         let is_of_shard = |missing: &&Unlisted| match missing {
             Unlisted::Follow(follower, author) => *author == user && usize::from(follower.shard()) == shard,
-            Unlisted::Request(..) => false,
+            Unlisted::Request(..) | Unlisted::Repost(..) => false,
         };
         let right = (live.len() + missing.iter().filter(is_of_shard).count()) as u64;
         if *whole {
@@ -312,7 +328,7 @@ fn requests(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> 
         found.extend(ghosts.into_iter().map(|entry| ghost(entry.user, user, entry.since)));
         let is_of_shard = |missing: &&Unlisted| match missing {
             Unlisted::Request(asking, author) => *author == user && usize::from(asking.shard()) == shard,
-            Unlisted::Follow(..) => false,
+            Unlisted::Follow(..) | Unlisted::Repost(..) => false,
         };
         let right = (live.len() + missing.iter().filter(is_of_shard).count()) as u64;
         if *whole {
@@ -386,6 +402,34 @@ fn reactions(author: UserId, shard: u16, stored: &ReactionShard) -> Vec<Differen
         let total = given.values().map(|counts| counts.of(reaction)).sum();
         found.extend(stored.total[index].differs(Kind::AuthorReactions, of, total));
     }
+    found
+}
+
+/// Compares the counts of an author's posts with the listed reposts, and lists with the posts.
+fn reposts(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for (shard, stored) in facts.reactions.iter().enumerate().filter(|(_, shard)| shard.whole) {
+        let mut right: HashMap<Seq, u64> = stored.repost_counts.keys().map(|seq| (*seq, 0)).collect();
+        let standing = stored.reposts.iter().filter(|listed| !facts.ghost_reposts.contains(listed));
+        let unlisted = missing.iter().filter_map(|missing| match missing {
+            Unlisted::Repost(user, original) => {
+                (original.author == facts.user && usize::from(user.shard()) == shard).then_some(original.seq)
+            }
+            Unlisted::Follow(..) | Unlisted::Request(..) => None,
+        });
+        for seq in standing.map(|listed| listed.original.seq).chain(unlisted) {
+            *right.entry(seq).or_default() += 1;
+        }
+        found.extend(right.into_iter().filter_map(|(seq, right)| {
+            let of = Counter::PostReposts { original: PostId::new(facts.user, seq), shard: shard as u16 };
+            stored.repost_counts.get(&seq).copied().unwrap_or_default().differs(Kind::PostReposts, of, right)
+        }));
+    }
+    // A user who reposts again has a post of another number.
+    let ghost = |of: &ListedRepost| Difference::new(Kind::RepostGhost, Subject::Repost(*of), Correction::UnlistRepost(*of));
+    found.extend(facts.ghost_reposts.iter().map(ghost));
+    let lack = |of: &ListedRepost| Difference::new(Kind::RepostMissing, Subject::Repost(*of), Correction::ListRepost(*of));
+    found.extend(facts.unlisted_reposts.keys().map(lack));
     found
 }
 

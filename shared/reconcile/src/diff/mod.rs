@@ -86,6 +86,7 @@ pub enum Subject {
     LivePosts { author: UserId, seen: Option<u64>, right: u64 },
     Post { post: PostId },
     Reaction(ListedReaction),
+    Repost(ListedRepost),
     Handle { user: UserId, handle: String },
     PostInHead { post: PostId, deleted: bool },
     FanOut { post: PostId, pages: usize },
@@ -160,6 +161,10 @@ pub enum Correction {
     AddLiker { of: ListedReaction, version: u32 },
     /// Removes a reaction of this time from the list of the post, on the same condition.
     DeleteLiker { of: ListedReaction, at: Timestamp, version: u32 },
+    /// Adds a repost that stands to the lists that lack it.
+    ListRepost(ListedRepost),
+    /// Removes a repost that does not stand from the lists that have it.
+    UnlistRepost(ListedRepost),
     /// Writes the flags of a block, or removes them, if the pair has this revision.
     SetBlockFlags { user: UserId, author: UserId, blocked: bool, rev: Option<u32> },
     /// Gives the handle in a profile of this version to its user, if no other user has it.
@@ -210,17 +215,24 @@ impl Correction {
             Self::SetCount(Recount { of, .. }) => match of {
                 Counter::Followings { user } => vec![View::Counters(user)],
                 Counter::Followers { author, .. } | Counter::AuthorReactions { author, .. } => vec![View::Counters(author)],
-                Counter::PostReactions { .. } | Counter::RequestsSent { .. } | Counter::RequestsReceived { .. } => Vec::new(),
+                Counter::PostReactions { .. }
+                | Counter::PostReposts { .. }
+                | Counter::RequestsSent { .. }
+                | Counter::RequestsReceived { .. } => Vec::new(),
             },
             Self::SetPosts { author, .. } => vec![View::Counters(author)],
             Self::SetDeleted { post, .. } => vec![View::Head(post.author)],
             Self::CutReads { user, .. } => vec![View::Reader(user)],
             Self::UnlistNotice(NoticeId { platform, .. }) | Self::RaiseSlot { platform, .. } => vec![View::Platform(platform)],
             Self::CutNoticeReads { user, platform } => vec![View::NoticeReads(user, platform)],
-            Self::SetBlockFlags { user, author, .. } => vec![View::Marks(author, user)],
+            Self::SetBlockFlags { user, author, .. } => {
+                vec![View::Marks(author, user), View::Reactions(user), View::Reactions(author)]
+            }
             Self::ListReaction { .. }
             | Self::AddLiker { .. }
             | Self::DeleteLiker { .. }
+            | Self::ListRepost(_)
+            | Self::UnlistRepost(_)
             | Self::MirrorRequest { .. }
             | Self::EndRequest { .. }
             | Self::ClaimHandle { .. }
@@ -251,6 +263,7 @@ pub enum Counter {
     RequestsReceived { author: UserId, shard: u16 },
     PostReactions { post: PostId, shard: u16, reaction: Reaction },
     AuthorReactions { author: UserId, shard: u16, reaction: Reaction },
+    PostReposts { original: PostId, shard: u16 },
 }
 
 /// A count and its right value.
@@ -272,6 +285,15 @@ pub struct ListedReaction {
     pub user: UserId,
     pub post: PostId,
     pub reaction: Reaction,
+}
+
+/// A repost, as a list has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ListedRepost {
+    pub repost: PostId,
+    pub original: PostId,
+    #[serde(skip)]
+    pub at: Timestamp,
 }
 
 /// An idempotency record as it is stored, and its content.

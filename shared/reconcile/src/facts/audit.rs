@@ -15,12 +15,13 @@ use tidemark_facts::{
     distinct,
     edges::read_edge,
     followers::read_follower,
-    item::{Attribute, Count, Item, number, string},
+    item::{Attribute, Count, Item, Stored as _, number, string},
     notices::noticed,
     people::{read_handle, read_profile},
     post_items::{body_of, post_of},
     reactions::{read_liker, read_reactions},
     reads::read_reads,
+    reposts::{RepostEntry, Reposter, read_entry, read_reposter},
     schema::{
         self, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PendingEditItem, PostItem, ReactedItem,
         ReactionCountsItem, ReactionItem, RecordItem, WalkItem,
@@ -33,7 +34,7 @@ use tracing::warn;
 use super::{ByKey, Decoded, StoredFacts, Unfinished, UnfinishedAt};
 use crate::{
     diff::{
-        Answered, DamagedItem, ListedReaction, RecordSays, StoredRecord,
+        Answered, DamagedItem, ListedReaction, ListedRepost, RecordSays, StoredRecord,
         facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
         notices::StoredNotice,
     },
@@ -168,10 +169,14 @@ impl StoredFacts {
             return Ok(None);
         };
         let mut shard = ReactionShard::default();
-        let mut users = Vec::new();
+        let (mut users, mut reposts) = (Vec::new(), Vec::new());
         for item in items {
             let sort_key: String = ReactionCountsItem::item.read(&item)?;
             let post = schema::post_seq(&sort_key);
+            if schema::is_reposter(&sort_key) {
+                reposts.push(item);
+                continue;
+            }
             if post.is_none() && !schema::is_total(&sort_key) {
                 if let Some(user) = schema::reacting_user(&sort_key) {
                     let flags = [(ReactionItem::blocked, (author, user)), (ReactionItem::blocks, (user, author))];
@@ -180,15 +185,24 @@ impl StoredFacts {
                 users.push(item);
                 continue;
             }
-            let ReactionCountsItem { likes, favorites, changes, .. } = read(item, Ok)?;
+            let ReactionCountsItem { likes, favorites, reposts: reposted, changes, .. } = read(item, Ok)?;
             let counts: ShardCounts = [likes, favorites].map(|count| stored_count(count, changes));
             match post {
-                Some(seq) => drop(shard.posts.insert(seq, counts)),
+                Some(seq) => {
+                    shard.posts.insert(seq, counts);
+                    shard.repost_counts.insert(seq, stored_count(reposted, changes));
+                }
                 None => shard.total = counts,
             }
         }
         let Decoded { found, mut damaged } = listing(users, |item| read_reactions(item).map(|(user, _, state)| (user, state)))?;
         shard.users = found;
+        let reposts = listing(reposts, |item| {
+            let (seq, Reposter { by, repost }) = read_reposter(&item)?;
+            Ok(ListedRepost { repost, original: PostId::new(author, seq), at: by.since })
+        })?;
+        damaged.extend(reposts.damaged);
+        shard.reposts = reposts.found;
         let range = Some(schema::LIKERS);
         if let Some(items) = self.partition("likers_in", &self.tables.reactions, &partition, range).await? {
             let likers = listing(items, |item| {
@@ -223,6 +237,46 @@ impl StoredFacts {
             let key = ReactedItem::at.parsed(&item, schema::reaction_of)?;
             Ok(ListedReaction { user, post: key.post, reaction })
         })
+    }
+
+    /// The newest entries of a user's list of reposts, at most [`MOST_POSTS`].
+    pub(crate) async fn reposted_by(&self, user: UserId) -> Result<Decoded<Vec<ListedRepost>>, StoreError> {
+        let query = self.query(&self.tables.reacted, [is(ReactedItem::user, string(schema::reposts_by(user)))]);
+        listing(queried("reposted_by", query.consistent_read(true), MOST_POSTS).await?, |item| {
+            let key = ReactedItem::at.parsed(&item, schema::reaction_of)?;
+            let RepostEntry { seq, at } = read_entry(&item)?;
+            Ok(ListedRepost { repost: PostId::new(user, seq), original: key.post, at })
+        })
+    }
+
+    /// The reposts among these that a list lacks, each with whether that of the original does. The erasure of the
+    /// original's author has removed the latter.
+    pub(crate) async fn unlisted_reposts(&self, reposts: &[ListedRepost]) -> Result<Vec<(ListedRepost, bool)>, StoreError> {
+        let by_user = |of: &ListedRepost| schema::repost_item(of.repost.author, of.original, of.at, of.repost.seq);
+        let by_original = |of: &ListedRepost| {
+            schema::reposter_item(of.original, Relation { since: of.at, user: of.repost.author }, of.repost.seq)
+        };
+        let keys = |table: &'static str, item: &dyn Fn(&ListedRepost) -> Item| {
+            reposts.iter().map(|of| schema::key_of(table, &item(of))).collect::<Vec<Item>>()
+        };
+        let authors: Vec<UserId> = reposts.iter().map(|of| of.original.author).collect();
+        let (own, listed, erased) = futures::try_join!(
+            self.get("unlisted_reposts", &self.tables.reacted, keys(ReactedItem::TABLE, &by_user)),
+            self.get("unlisted_reposts", &self.tables.reactions, keys(ReactionItem::TABLE, &by_original)),
+            self.erased(&authors),
+        )?;
+        // An entry that cannot be read is reported as damaged.
+        let has = |items: &[Item], table, entry: Item, is_readable: &dyn Fn(&Item) -> bool| {
+            let key = schema::key_of(table, &entry);
+            items.iter().any(|item| *item == entry || (schema::key_of(table, item) == key && !is_readable(item)))
+        };
+        let lacks = |of: &ListedRepost| {
+            let of_original = !erased.contains(&of.original.author)
+                && !has(&listed, ReactionItem::TABLE, by_original(of), &|item| read_reposter(item).is_ok());
+            let of_user = !has(&own, ReactedItem::TABLE, by_user(of), &|item| read_entry(item).is_ok());
+            (of_original || of_user).then_some((*of, of_original))
+        };
+        Ok(reposts.iter().filter_map(lacks).collect())
     }
 
     pub(crate) async fn given_to(&self, user: UserId, authors: &[UserId]) -> Result<ByKey<UserId, ReactionState>, StoreError> {

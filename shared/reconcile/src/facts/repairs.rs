@@ -1,8 +1,8 @@
 //! Repairs of facts: one write or transaction each, on condition that the facts are as the look found them.
 
 use tidemark_domain::{
-    DeliveryState, FeedKey, NoticeId, Platform, PlatformHead, PostId, ReadState, Relation, Slot, StoreError, Timestamp, UserId,
-    invariants,
+    DeliveryState, FeedKey, NoticeId, Platform, PlatformHead, Post, PostId, ReadState, Relation, Slot, StoreError, Timestamp,
+    UserId, invariants,
 };
 use tidemark_facts::{
     decode::read,
@@ -10,6 +10,7 @@ use tidemark_facts::{
     item::{Attribute, Count, Item, flag, number, string},
     post_items::unfinished_shard,
     reactions::counted,
+    reposts::RepostEntry,
     schema::{
         self, CounterItem, EdgeItem, HeadItem, NoticeItem, PlatformHeadItem, PostItem, ProfileItem, ReactedItem,
         ReactionCountsItem, ReactionItem, RecordItem,
@@ -20,7 +21,7 @@ use tidemark_facts::{
 
 use super::StoredFacts;
 use crate::{
-    diff::{Correction, Counter, ListedReaction, Recount, StoredRecord},
+    diff::{Correction, Counter, ListedReaction, ListedRepost, Recount, StoredRecord},
     facts::audit::{COUNTS, CountOf, count_of_parts, said},
 };
 
@@ -52,6 +53,8 @@ impl StoredFacts {
                 let delete = Write::delete(&self.tables.reactions, liker);
                 self.send_all(OPERATION, vec![self.reactions_are_still(of, version), delete]).await
             }
+            Correction::ListRepost(of) => self.list_repost(of).await,
+            Correction::UnlistRepost(of) => self.unlist_repost(of).await,
             Correction::SetBlockFlags { user, author, blocked, rev } => {
                 self.restore_block_flags(user, author, blocked, rev).await
             }
@@ -119,6 +122,9 @@ impl StoredFacts {
             }
             Counter::PostReactions { post, shard, reaction } => {
                 (reactions, schema::post_reactions(post, shard), counted(reaction), ReactionCountsItem::changes)
+            }
+            Counter::PostReposts { original, shard } => {
+                (reactions, schema::post_reactions(original, shard), ReactionCountsItem::reposts, ReactionCountsItem::changes)
             }
             Counter::AuthorReactions { author, shard, reaction } => {
                 (reactions, schema::author_reactions(author, shard), counted(reaction), ReactionCountsItem::changes)
@@ -275,6 +281,44 @@ impl StoredFacts {
         let Some(FeedKey { at: since, .. }) = at else { return Ok(false) };
         let put = Write::put(&self.tables.reactions, schema::liker(post, reaction, Relation { since, user }));
         self.send_all(OPERATION, vec![self.reactions_are_still(of, version), put]).await
+    }
+
+    /// Counts are repaired separately. A list that has another repost of the user's is left alone.
+    async fn list_repost(&self, ListedRepost { repost, original, at }: ListedRepost) -> Result<bool, StoreError> {
+        let user = repost.author;
+        let entry = RepostEntry { seq: repost.seq, at };
+        if self.standing_repost(user, original, entry).await?.is_none_or(|post| post.created_at != at) {
+            return Ok(false);
+        }
+        let stands = Write::check(&self.tables.posts, schema::post(repost)).when(absent(PostItem::tombstone));
+        let own = Write::put(&self.tables.reacted, schema::repost_item(user, original, at, repost.seq));
+        let own = own.when(absent(ReactedItem::user).or(is(ReactedItem::repost, number(repost.seq))));
+        let mut writes = vec![stands.when(present(PostItem::repost_of)), own];
+        if !self.erased(&[original.author]).await?.contains(&original.author) {
+            let listed = schema::reposter_item(original, Relation { since: at, user }, repost.seq);
+            writes.push(Write::put(&self.tables.reactions, listed));
+        }
+        self.send_all(OPERATION, writes).await
+    }
+
+    async fn unlist_repost(&self, ListedRepost { repost, original, at }: ListedRepost) -> Result<bool, StoreError> {
+        let (user, reacted) = (repost.author, &self.tables.reacted);
+        let post = self.get_one(OPERATION, &self.tables.posts, schema::post(repost)).await?;
+        let stands = self.standing_repost(user, original, RepostEntry { seq: repost.seq, at }).await?;
+        let is_right = |post: Post| post.created_at == at;
+        if stands.is_some_and(is_right) {
+            return Ok(false);
+        }
+        let as_read = [PostItem::tombstone, PostItem::repost_of].map(|attribute| unchanged(attribute, post.as_ref()));
+        let check = as_read.into_iter().fold(Write::check(&self.tables.posts, schema::post(repost)), Write::when);
+        let mut writes =
+            vec![check, Write::delete(&self.tables.reactions, schema::reposter(original, Relation { since: at, user }))];
+        let own = self.get_one(OPERATION, reacted, schema::repost(user, original)).await?;
+        if own == Some(schema::repost_item(user, original, at, repost.seq)) {
+            let delete = Write::delete(reacted, schema::repost(user, original));
+            writes.push(delete.when(is(ReactedItem::repost, number(repost.seq))));
+        }
+        self.send_all(OPERATION, writes).await
     }
 
     fn reactions_are_still(&self, of: ListedReaction, version: u32) -> Write {

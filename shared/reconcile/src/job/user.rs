@@ -1,6 +1,6 @@
 //! Loads all facts of one user: the user's own items, then the items of others that must agree with them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::future::try_join_all;
 use tidemark_domain::{Edge, PostId, Reaction, Timestamp, UserId, ids::SHARDS};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     diff::{
-        DamagedItem, ListedReaction,
+        DamagedItem, ListedReaction, ListedRepost,
         facts::{ListedShard, ReactionShard, UserFacts},
     },
     facts::Decoded,
@@ -42,6 +42,7 @@ impl Reconcile {
         for shard in facts.reactions.iter_mut().filter(|shard| shard.whole) {
             (shard.unlisted, shard.listed_at) = self.listed(shard.entries(user)).await?;
         }
+        self.add_reposts(&mut facts).await?;
         let authors: Vec<UserId> = facts.reacted.iter().map(|entry| entry.post.author).collect();
         let given = self.facts.given_to(user, &authors).await?;
         facts.reacted.retain(|entry| given.damaged.iter().all(|(author, _)| *author != entry.post.author));
@@ -53,7 +54,7 @@ impl Reconcile {
         let (audit, own, shards) = (&self.facts, [user], || 0..SHARDS);
         let (([followings, requests_sent], [follower_counts, request_counts]), mut heads) =
             futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
-        let (edges, posts, reads, followers, requests, sent, reactions, likes, favorites, handle) = futures::try_join!(
+        let (edges, posts, reads, followers, requests, sent, reactions, likes, favorites, reposted, handle) = futures::try_join!(
             audit.edges_of(user),
             audit.newest_posts(user),
             audit.stored_reads(user),
@@ -63,6 +64,7 @@ impl Reconcile {
             try_join_all(shards().map(|shard| audit.reactions_in(user, shard))),
             audit.reacted_by(user, Reaction::Like),
             audit.reacted_by(user, Reaction::Favorite),
+            audit.reposted_by(user),
             audit.handle_of(user),
         )?;
         let mut damaged = BTreeSet::new();
@@ -101,6 +103,9 @@ impl Reconcile {
             reactions,
             reacted: [likes, favorites].into_iter().flat_map(|list| readable(list, &mut damaged)).collect(),
             given: HashMap::new(),
+            reposted: readable(reposted, &mut damaged),
+            ghost_reposts: BTreeSet::new(),
+            unlisted_reposts: BTreeMap::new(),
             blocks: Vec::new(),
             handle: readable(handle, &mut damaged).pop(),
             damaged,
@@ -176,6 +181,29 @@ impl Reconcile {
         let listed = self.facts.listed_reactions(&wanted).await?;
         entries.retain(|(entry, _)| !listed.contains_key(entry));
         Ok((entries, listed.into_iter().filter_map(|(entry, at)| Some((entry, at?))).collect()))
+    }
+
+    /// Adds the reposts that are listed and do not stand, and those that stand and are not listed, of as many as are
+    /// looked at today.
+    async fn add_reposts(&self, facts: &mut UserFacts) -> Result<(), ReconcileError> {
+        let of_original = facts.reactions.iter().flat_map(|shard| shard.reposts.iter().copied());
+        let mut listed: Vec<ListedRepost> = of_original.chain(facts.reposted.iter().copied()).collect();
+        self.only_todays(&mut listed, MOST_LISTED);
+        let own = facts.posts.iter().map(|stored| &stored.post).filter(|post| !post.deleted);
+        let own = own.filter_map(|post| Some(ListedRepost { repost: post.id, original: post.reposted()?, at: post.created_at }));
+        let mut own: Vec<ListedRepost> = own.collect();
+        self.only_todays(&mut own, MOST_LISTED);
+        let ids: Vec<PostId> = listed.iter().map(|listed| listed.repost).collect();
+        let (posts, unlisted) = futures::try_join!(self.facts.stored_posts(&ids), self.facts.unlisted_reposts(&own))?;
+        let is_damaged = |repost: PostId| posts.damaged.iter().any(|(damaged, _)| *damaged == repost);
+        let stands = |listed: &ListedRepost| {
+            let post = posts.found.get(&listed.repost).map(|stored| &stored.post).filter(|post| !post.deleted);
+            post.is_some_and(|post| post.reposted() == Some(listed.original) && post.created_at == listed.at)
+        };
+        facts.ghost_reposts = listed.into_iter().filter(|listed| !stands(listed) && !is_damaged(listed.repost)).collect();
+        facts.unlisted_reposts = unlisted.into_iter().collect();
+        readable(posts, &mut facts.damaged);
+        Ok(())
     }
 
     /// Leaves the entries that are looked at today, at most `most`. Every day these are others, until all were.

@@ -7,29 +7,36 @@
 -- Keeps    a deleted post stays deleted and has no text. A text is stored only beside its summary. A post that was read
 --          before a change is not stored, even if Redis has lost the change: a change removes the lease, and another
 --          epoch ends it.
-local LIVE_POST, DELETED, EDITED, RANKED_POST = 0, 1, 2, 3
+local DELETED, EDITED, RANKED_POST, REPOST, QUOTE = 1, 2, 4, 8, 16
 local UNRANKED = '\0\0\0\0\0\0'
 
 -- The parts of a summary; nil if it cannot be read: revision and title change with an edit; weight, step and the number
--- of the step's changes with a change of the step. A deletion is later than both.
+-- of the step's changes with a change of the step. A deletion is later than both. The original never changes.
 local function parts_of(summary)
-  local kind, time = string.byte(summary, 1), string.sub(summary, 2, 7)
-  if kind == DELETED then return { time = time, revision = math.huge, changes = math.huge } end
-  if kind > RANKED_POST or #summary < 7 then return nil end
-  local revision, rank, title = 1, UNRANKED, string.sub(summary, 8)
-  if kind == EDITED and #summary >= 11 then revision, title = struct.unpack('<I4', summary, 8), string.sub(summary, 12) end
-  if kind == RANKED_POST and #summary >= 17 then
-    revision, rank, title = struct.unpack('<I4', summary, 8), string.sub(summary, 12, 17), string.sub(summary, 18)
+  local flags, time = string.byte(summary, 1), string.sub(summary, 2, 7)
+  if #summary < 7 then return nil end
+  if flags == DELETED then return { time = time, revision = math.huge, changes = math.huge } end
+  if bit.band(flags, DELETED) ~= 0 or flags >= REPOST + QUOTE then return nil end
+  local at = 8
+  local function take(flag, length, default)
+    if bit.band(flags, flag) == 0 then return default end
+    at = at + length
+    return string.sub(summary, at - length, at - 1)
   end
-  return { time = time, revision = revision, rank = rank, changes = (struct.unpack('<I4', rank, 3)), title = title }
+  local revision = take(EDITED, 4, '\1\0\0\0')
+  local rank = take(RANKED_POST, 6, UNRANKED)
+  local original = take(REPOST + QUOTE, 16, '')
+  if #summary < at - 1 then return nil end
+  return {
+    time = time, revision = (struct.unpack('<I4', revision)), rank = rank, changes = (struct.unpack('<I4', rank, 3)),
+    original = original, reference = bit.band(flags, REPOST + QUOTE), title = string.sub(summary, at),
+  }
 end
 
 local function joined(text, rank)
-  if rank.rank ~= UNRANKED then
-    return string.char(RANKED_POST) .. text.time .. struct.pack('<I4', text.revision) .. rank.rank .. text.title
-  end
-  if text.revision <= 1 then return string.char(LIVE_POST) .. text.time .. text.title end
-  return string.char(EDITED) .. text.time .. struct.pack('<I4', text.revision) .. text.title
+  local edited, ranked = text.revision > 1, rank.rank ~= UNRANKED
+  return string.char((edited and EDITED or 0) + (ranked and RANKED_POST or 0) + text.reference) .. text.time
+    .. (edited and struct.pack('<I4', text.revision) or '') .. (ranked and rank.rank or '') .. text.original .. text.title
 end
 
 local function remember(keys, argv, epoch)

@@ -83,6 +83,9 @@ export function avatar(name, picture) {
 
 export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
+/** The title of a post, or of the original that a repost stands for. */
+export const titled = (post) => post.title ?? post.of.title ?? "This post is unavailable.";
+
 /** A time as a reader says it. */
 export function ago(time) {
   const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);

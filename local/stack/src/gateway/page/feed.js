@@ -1,6 +1,6 @@
 // The feed of a person: endless, live, with choices about each author.
 
-import { ago, avatar, button, h, show } from "./dom.js";
+import { ago, avatar, button, h, show, titled } from "./dom.js";
 
 const PAGE = 20;
 const REBUILDING_PAUSE = 1000;
@@ -8,7 +8,7 @@ const REBUILDING_PAUSE = 1000;
 export class Feed {
   constructor(person) {
     const { part, api } = person;
-    Object.assign(this, { person, part, api, items: [], cursor: null, loading: null, open: new Set(), menus: new Set() });
+    Object.assign(this, { person, part, api, items: [], cursor: null, loading: null, open: new Set(), menus: new Set(), reposts: new Map() });
     this.observer = new IntersectionObserver(([entry]) => entry.isIntersecting && person.run(() => this.more()));
     for (const filter of [part.order, part.status, part.list]) {
       filter.addEventListener("change", () => person.run(() => this.refresh()));
@@ -77,7 +77,8 @@ export class Feed {
     const { part, person, open, menus } = this;
     this.authors(person.unread);
     const shown = this.items.map((item) =>
-      ({ ...item, open: open.has(item.id), menu: menus.has(item.id), profile: person.profiles[item.author] }));
+      ({ ...item, open: open.has(item.id), menu: menus.has(item.id), profile: person.profiles[item.author], by: item.of?.author && person.named(item.of.author),
+        stands: this.reposts.get(item.title === null ? item.of.id : item.id) }));
     show(part.posts, shown, (item) => item.id, (item) => this.post(item));
     const none = part.status.value === "unread" ? "Nothing is unread." : "No posts yet. Follow someone in the tab People.";
     part.more.textContent = this.cursor ? "Loading more…" : shown.length ? "You have seen everything." : none;
@@ -96,20 +97,24 @@ export class Feed {
   post(item) {
     const name = this.person.named(item.author);
     const own = item.author === this.person.id;
+    const text = titled(item);
     const title = { class: "title", "aria-expanded": String(item.open) };
     const more = { class: "more", "aria-label": `More about ${name}`, "aria-expanded": String(item.menu) };
     return h("li", { class: item.read ? "post read" : "post" },
       avatar(name, item.profile?.picture),
-      h("article", { "aria-label": `${item.title}, by ${name}` },
-        h("p", { class: "by" }, h("strong", {}, name), ago(item.created_at), !item.read && h("span", { class: "new" }, "unread"),
+      h("article", { "aria-label": `${text}, by ${name}` },
+        h("p", { class: "by" }, h("strong", {}, name), item.title === null && h("span", {}, "reposts"), ago(item.created_at), !item.read && h("span", { class: "new" }, "unread"),
           item.score !== undefined && h("span", { class: "score", title: "Rank" }, item.score.toFixed(1)),
           !own && button("⋯", () => this.flip(this.menus, item), more)),
         item.menu && this.choices(item, name),
-        h("h3", {}, button(item.title, () => this.read(item), title)),
-        item.open && h("p", { class: "text" }, item.body ?? "This post has no text."),
+        h("h3", {}, button(text, () => this.read(item), title)),
+        item.open && item.title !== null && h("p", { class: "text" }, item.body ?? "This post has no text."),
+        item.of && this.original(item),
         h("p", { class: "row" },
           this.reaction("Like", item, "like", "liked", "likes"),
           this.reaction("Favorite", item, "favorite", "favorited", "favorites"),
+          this.repost(item),
+          !item.of?.unavailable && button("Quote", () => this.person.posts.quote(item), { class: "quiet", "aria-label": `Quote ${text}` }),
           !own && button(item.read ? "Mark unread" : "Mark read", () => this.mark(item, !item.read), { class: "quiet" }))));
   }
 
@@ -137,6 +142,25 @@ export class Feed {
     };
     return button(text, () => this.change(item, react), { "aria-pressed": String(item[flag]) },
       " ", h("span", { class: "number" }, String(item[count])));
+  }
+
+  /** The original of a repost or a quote. That of a repost has its title in the heading. */
+  original({ title, of, by }) {
+    if (of.unavailable) return title !== null && h("blockquote", {}, "This post is unavailable.");
+    return h("blockquote", {}, h("span", { class: "by" }, h("strong", {}, by), ago(of.created_at)), title !== null && of.title);
+  }
+
+  /** Items do not say whether the person reposts them. A second repost changes nothing. */
+  repost(item) {
+    const original = item.title === null ? item.of.id : item.id;
+    const stands = this.reposts.get(original) ?? (item.title === null && item.author === this.person.id);
+    const change = () => this.change(item, async () => {
+      const { reposted, reposts } = await this.api[stands ? "delete" : "put"](`/v1/posts/${item.id}/repost`);
+      this.reposts.set(original, reposted);
+      this.person.run(() => Promise.all([this.arrived(), this.person.posts.own()]));
+      return { reposts };
+    });
+    return button("Repost", change, { "aria-pressed": String(stands) }, " ", h("span", { class: "number" }, String(item.reposts)));
   }
 
   mark(item, read) {

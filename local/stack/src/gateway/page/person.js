@@ -57,7 +57,8 @@ export class Person {
     this.message = messages(part.messages);
     this.api = new Api(base, token, this.message.say);
     this.count = tabs(root, part.tabs);
-    this.parts = [new Feed(this), new Posts(this), new People(this), new Notices(this)];
+    this.posts = new Posts(this);
+    this.parts = [new Feed(this), this.posts, new People(this), new Notices(this)];
     const url = new URL(live || `${this.api.base || location.origin}/v1/live`);
     url.protocol = url.protocol.replace("http", "ws");
     url.searchParams.set("token", token);

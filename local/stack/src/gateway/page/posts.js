@@ -1,7 +1,7 @@
 // The tools of an author: new posts, their delivery, edits, deletions, and the profile.
 
 import { wait } from "./api.js";
-import { ago, button, h, plural, show, submit } from "./dom.js";
+import { ago, button, h, plural, show, submit, titled } from "./dom.js";
 
 const MOST_DELIVERIES = 3;
 const FIRST_PAUSE = 0.2;
@@ -19,7 +19,7 @@ const field = (form, name) => form.elements.namedItem(name);
 export class Posts {
   constructor(person) {
     const { part, api } = person;
-    Object.assign(this, { person, part, api, key: null, edited: null, deliveries: [], stopped: false });
+    Object.assign(this, { person, part, api, key: null, edited: null, quoted: null, deliveries: [], stopped: false });
     submit(part.publish, () => person.run(() => this.publish()));
     part.publish.addEventListener("input", () => (this.key = null));
     part.cancelEdit.addEventListener("click", () => this.compose(null));
@@ -54,15 +54,25 @@ export class Posts {
   /** Puts a post into the form for an edit; null empties the form. */
   compose(post) {
     const form = this.part.publish;
-    Object.assign(this, { edited: post, key: null });
+    Object.assign(this, { edited: post, quoted: null, key: null });
     field(form, "title").value = post?.title ?? "";
     field(form, "body").value = post?.body ?? "";
     form.querySelector(".primary").textContent = post ? "Save" : "Publish";
     this.part.cancelEdit.hidden = !post;
   }
 
+  /** The form publishes a quote of a post. */
+  quote(post) {
+    this.compose(null);
+    this.quoted = post;
+    this.part.publish.querySelector(".primary").textContent = "Quote";
+    this.part.cancelEdit.hidden = false;
+    field(this.part.publish, "title").focus();
+    this.person.message.say(`The next post quotes “${titled(post)}”.`);
+  }
+
   async publish() {
-    const { api, person, edited } = this;
+    const { api, person, edited, quoted } = this;
     const post = Object.fromEntries(["title", "body"].map((name) => [name, field(this.part.publish, name).value || null]));
     if (edited) {
       await api.put(`/v1/posts/${edited.id}`, { ...post, data: edited.data });
@@ -70,7 +80,8 @@ export class Posts {
     } else {
       // The key stays until there is a response, so that a repetition cannot publish twice.
       this.key ??= crypto.getRandomValues(new Uint32Array(4)).join("-");
-      const published = await api.post("/v1/posts", post, { "Idempotency-Key": this.key });
+      const of = quoted ? { of: quoted.id } : {};
+      const published = await api.post("/v1/posts", { ...post, ...of }, { "Idempotency-Key": this.key });
       person.message.clear();
       person.run(() => this.follow(published));
     }
@@ -108,8 +119,8 @@ export class Posts {
     const { items } = await this.api.get(`/v1/authors/${this.person.id}/posts?include=body&limit=50`);
     const about = (post) => h("span", { class: "hint" }, `${plural(post.likes, "like")}, `, ago(post.created_at));
     show(this.part.own, items, (post) => post.id, (post) => h("li", {},
-      h("span", { class: "grow" }, post.title, " ", about(post)),
-      button("Edit", () => {
+      h("span", { class: "grow" }, post.title ?? `Repost of “${titled(post)}”`, " ", about(post)),
+      post.title !== null && button("Edit", () => {
         this.compose(post);
         this.person.root.querySelector("[role=tab]").click();
         field(this.part.publish, "title").focus();
@@ -117,7 +128,7 @@ export class Posts {
       button("Delete", () => this.person.run(async () => {
         await this.api.delete(`/v1/posts/${post.id}`);
         await Promise.all([this.own(), this.person.tell("refresh")]);
-        this.person.message.say(`“${post.title}” is deleted.`);
-      }), { "aria-label": `Delete ${post.title}` })));
+        this.person.message.say(`“${titled(post)}” is deleted.`);
+      }), { "aria-label": `Delete ${titled(post)}` })));
   }
 }

@@ -1,0 +1,146 @@
+//! The originals of the reposts and quotes of a page, as one reader sees them.
+//!
+//! An item of a page stays in its place and counts as it did, whatever becomes of its original. So a page is made
+//! first, and then its originals are read, all together: one trip to Redis, for pages that have reposts or quotes only.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
+use tidemark_domain::{
+    Card, PostId, PostSummary, ReactionCounts, Reference, Store, StoreError, UserId, Viewer, store::Result,
+    visibility::may_see_original,
+};
+use tidemark_views::{KnownOriginals, PageParts};
+use tracing::{error, warn};
+
+use super::{FeedItem, Readers};
+use crate::PARALLEL;
+
+/// A live post that the reader sees in the place of its reposts, and in quotes of it.
+#[derive(Debug, Clone)]
+pub struct Original {
+    pub post: PostSummary,
+    liked: bool,
+    favorited: bool,
+    /// Of a repost, if they were asked for.
+    counts: ReactionCounts,
+}
+
+/// Those originals of a page that are available to the reader.
+#[derive(Debug, Clone, Default)]
+pub struct Originals {
+    of: HashMap<PostId, Original>,
+    /// The cards of their authors that the view has returned.
+    pub cards: HashMap<UserId, Option<Card>>,
+    pub degraded: bool,
+}
+
+impl Originals {
+    /// Returns the original of a post; `None` if it is not available to the reader.
+    pub fn get(&self, of: Reference) -> Option<&Original> {
+        self.of.get(&of.original())
+    }
+
+    /// Returns an item, and its counts, as they are shown: a repost has the reactions and counts of its original; none
+    /// if that is not available.
+    pub fn shown(&self, item: FeedItem, counts: ReactionCounts) -> (FeedItem, ReactionCounts) {
+        let Some(of) = item.post.of.filter(|of| of.reposted().is_some()) else { return (item, counts) };
+        let (liked, favorited, counts) =
+            self.get(of).map(|original| (original.liked, original.favorited, original.counts)).unwrap_or_default();
+        (FeedItem { liked, favorited, ..item }, counts)
+    }
+}
+
+impl Readers {
+    /// Returns the originals that these posts name and the reader sees. A page without reposts and quotes costs nothing.
+    pub async fn originals(
+        &self,
+        viewer: Viewer,
+        references: impl Iterator<Item = Reference>,
+        parts: PageParts,
+    ) -> Result<Originals> {
+        let references: Vec<Reference> = references.collect();
+        let distinct = |ids: &mut dyn Iterator<Item = PostId>| ids.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
+        let ids = distinct(&mut references.iter().map(|of| of.original()));
+        if ids.is_empty() {
+            return Ok(Originals::default());
+        }
+        let reader = viewer.user;
+        let reposted = distinct(&mut references.iter().filter_map(|of| of.reposted()));
+        let counted = if parts.counts { reposted.as_slice() } else { &[] };
+        let known = self.stores.views.known_originals(reader, &ids, counted, parts.cards);
+        let (known, of_views, degraded) = match self.outage.checked(known).await {
+            Ok(known) => (known, true, false),
+            Err(error) if error.store() == Store::Views => {
+                warn!(user = %reader, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
+                (KnownOriginals::default(), false, error.is_unavailable())
+            }
+            Err(error) => return Err(error),
+        };
+        let KnownOriginals { summaries, private, reactions, cards, mut counts, changed_lately } = known;
+        let mut posts = self.readable(&ids, summaries).await?;
+        let (reactions, kept_out) = futures::try_join!(
+            self.reactions_of_page(reader, &posts, of_views.then_some(reactions)),
+            self.kept_out(viewer, &posts, private)
+        )?;
+        let of = |post: &PostSummary| reactions.get(&post.id.author).cloned().unwrap_or_default();
+        posts.retain(|post| may_see_original(post.state(), of(post).blocks, kept_out.contains(&post.id.author)));
+        let reacts = |post: &PostSummary| {
+            let state = of(post);
+            (state.liked.contains(post.id.seq), state.favorited.contains(post.id.seq))
+        };
+        if changed_lately {
+            // A reader who has just reacted to a post, or reposted it, sees its exact counts.
+            counts.clear();
+        }
+        let originals: Vec<BoxFuture<'_, Result<(PostId, Original)>>> = posts
+            .into_iter()
+            .map(|post| {
+                let ((liked, favorited), id, known) = (reacts(&post), post.id, counts.get(&post.id).copied());
+                let is_counted = counted.contains(&id);
+                async move {
+                    let counts =
+                        if is_counted { self.counts_or_exact(id, known, of_views).await? } else { ReactionCounts::default() };
+                    Ok((id, Original { post, liked, favorited, counts }))
+                }
+                .boxed()
+            })
+            .collect();
+        Ok(Originals { of: stream::iter(originals).buffered(PARALLEL).try_collect().await?, cards, degraded })
+    }
+
+    /// Returns those of these posts that are live and can be read. Each of the others would otherwise hide every page
+    /// that has a repost or a quote of it.
+    async fn readable(&self, ids: &[PostId], known: HashMap<PostId, PostSummary>) -> Result<Vec<PostSummary>> {
+        match self.fill_summaries(ids, known.clone()).await {
+            Err(StoreError::DamagedItem { .. }) => {}
+            found => return Ok(found?.0),
+        }
+        let mut posts = Vec::new();
+        for &id in ids {
+            match self.fill_summaries(&[id], known.clone()).await {
+                Err(error @ StoreError::DamagedItem { .. }) => {
+                    error!(%id, error = &error as &dyn std::error::Error, "a damaged original is unavailable");
+                }
+                found => posts.extend(found?.0),
+            }
+        }
+        Ok(posts)
+    }
+
+    /// Returns the authors of these posts who are private and to whom the viewer is a stranger. `private` is what the
+    /// heads in Redis say.
+    async fn kept_out(
+        &self,
+        viewer: Viewer,
+        posts: &[PostSummary],
+        mut private: HashMap<UserId, bool>,
+    ) -> Result<HashSet<UserId>> {
+        let authors: BTreeSet<UserId> =
+            posts.iter().map(|post| post.id.author).filter(|&author| viewer.is_stranger_to(author, false)).collect();
+        let unknown: Vec<UserId> = authors.iter().filter(|author| !private.contains_key(author)).copied().collect();
+        private.extend(self.heads_of_facts(&unknown).await?.into_iter().map(|(author, head)| (author, head.is_private())));
+        let private: Vec<UserId> = authors.into_iter().filter(|author| private.get(author) == Some(&true)).collect();
+        self.stores.facts.kept_out(viewer, &private).await
+    }
+}

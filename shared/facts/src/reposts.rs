@@ -1,0 +1,246 @@
+//! Posts that name another: what a publish of one checks and writes, and who reposts a post. A standing repost has two
+//! entries: by its original in `reactions`, and by its user in `reacted`. They are written and removed with the post.
+
+use futures::FutureExt;
+use tidemark_domain::{
+    AuthorHead, Blocks, NewPost, Post, PostId, PostState, Reference, Relation, Seen, Seq, Timestamp, UserId, Viewer,
+    ids::SHARDS,
+    visibility::{may_refer, may_see_author},
+};
+
+use super::{
+    Facts, Published, Result, attempts,
+    item::{Count, Item, number, string},
+    merge::{Part, merged},
+    post_items::read_post,
+    reactions::read_reactions,
+    schema::{self, ReactedItem, ReactionCountsItem, ReactionItem, ReposterItem},
+    unavailable,
+    write::{Write, absent, between, is, only, present},
+};
+
+/// A user's repost in the list of its original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reposter {
+    /// The user, and the time of the repost.
+    pub by: Relation,
+    pub repost: PostId,
+}
+
+/// What a user's list of reposts says of a repost: its number and its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepostEntry {
+    pub seq: Seq,
+    pub at: Timestamp,
+}
+
+/// What a publish has read of the post that it names.
+pub(crate) struct Named {
+    pub(crate) original: Option<Post>,
+    is_private: bool,
+    blocks: Blocks,
+    /// Of a repost.
+    pub(crate) entry: Option<RepostEntry>,
+}
+
+/// What follows from the post that a new one names.
+pub(crate) enum Naming {
+    /// The new post may be written.
+    Done,
+    /// The facts have to be read again.
+    Again,
+    Ends(Published),
+}
+
+impl Named {
+    /// Returns whether this user may repost or quote it.
+    pub(crate) fn may_be_named(&self, user: UserId, original: PostId) -> Seen<()> {
+        let state = self.original.as_ref().map_or(PostState::Gone, Post::state);
+        may_refer(state, self.blocks, self.is_private && user != original.author)
+    }
+}
+
+impl Facts {
+    /// Returns the post that a request for `id` means: the original of a repost that the viewer may see, deleted or
+    /// not, and `id` itself otherwise, also if there is no such post. Reactions, comments and pages go to it.
+    pub async fn target_of(&self, viewer: impl Into<Viewer>, id: PostId) -> Result<Seen<PostId>> {
+        let post = self.get_one("target_of", &self.tables.posts, schema::post(id)).await?;
+        let Some(original) = post.map(read_post).transpose()?.and_then(|post| post.reposted()) else { return Ok(Ok(id)) };
+        Ok(may_see_author(self.standing(viewer, id.author).await?).map(|()| original))
+    }
+
+    /// Returns the user's entry of a repost of this original.
+    pub async fn repost_of(&self, user: UserId, original: PostId) -> Result<Option<RepostEntry>> {
+        let item = self.get_one("repost_of", &self.tables.reacted, schema::repost(user, original)).await?;
+        item.as_ref().map(read_entry).transpose()
+    }
+
+    /// Removes what is left of a repost whose post does not stand.
+    pub async fn forget_repost(&self, user: UserId, original: PostId, entry: RepostEntry) -> Result<()> {
+        let mut attempts = attempts("forget_repost");
+        loop {
+            attempts.next().await?;
+            let writes = self.repost_removal(user, original, entry).await?;
+            attempts.outcome()?;
+            if writes.is_empty()
+                || attempts.done(self.send_all("forget_repost", writes).await.map(|sent| sent.then_some(()).ok_or(())))
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns at most `limit` users who repost a post, below `before`, newest first.
+    pub async fn reposters(&self, original: PostId, before: Option<Relation>, limit: usize) -> Result<Vec<Reposter>> {
+        let load = |partition: &str, before: Option<Relation>, limit| {
+            let first = schema::reposters(original.seq);
+            let end = before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
+            // One more, because the bounds are inclusive.
+            let range = between(ReactionItem::item, string(&first), string(format!("{first}{end}")));
+            let query = self.query(&self.tables.reactions, [is(ReactionItem::shard, string(partition)), range]);
+            let query = only(query.consistent_read(true), &[ReposterItem::shard, ReposterItem::item, ReposterItem::repost]);
+            let query = query.scan_index_forward(false).limit(limit + 1);
+            async move {
+                let response = query.send().await.map_err(|error| unavailable("reposters", error))?;
+                let entries = response.items().iter().map(|item| Ok(read_reposter(item)?.1)).collect::<Result<Vec<_>>>()?;
+                let entries = entries.into_iter().filter(|entry| before.is_none_or(|before| entry.by < before));
+                let entries = entries.map(|entry| (entry.by, entry)).collect();
+                Ok(Part { entries, is_last: response.last_evaluated_key().is_none() })
+            }
+            .boxed()
+        };
+        let shards = (0..SHARDS).map(|shard| schema::follower_shard(original.author, shard));
+        merged(shards, before, limit, load).await
+    }
+
+    /// Returns the originals of at most `limit` reposts that the user's list has, with the entries.
+    pub async fn listed_reposts(&self, user: UserId, limit: usize) -> Result<Vec<(PostId, RepostEntry)>> {
+        let by = is(ReactedItem::user, string(schema::reposts_by(user)));
+        let query = self.query(&self.tables.reacted, [by]).consistent_read(true);
+        let items = super::write::queried("listed_reposts", query, limit).await?;
+        let original = |item: &Item| ReactedItem::at.parsed(item, schema::reaction_of).map(|key| key.post);
+        items.iter().map(|item| Ok((original(item)?, read_entry(item)?))).collect()
+    }
+}
+
+impl Facts {
+    /// The keys of what a publish reads of the post that it names: in `posts`, `reactions` and `reacted`.
+    pub(crate) fn named_keys(new: &NewPost) -> [Vec<Item>; 3] {
+        let Some(of) = new.of else { return [const { Vec::new() }; 3] };
+        let original = of.original();
+        let mut posts = vec![schema::post(original)];
+        if original.author != new.author {
+            posts.push(schema::head(original.author));
+        }
+        let entry = of.reposted().map(|original| schema::repost(new.author, original));
+        [posts, vec![schema::reaction(new.author, original.author)], entry.into_iter().collect()]
+    }
+
+    /// Decodes what was read with these keys, without the author's own head.
+    pub(crate) fn read_named(posts: Vec<Item>, reactions: Vec<Item>, entries: &[Item]) -> Result<Named> {
+        let (heads, posts): (Vec<Item>, Vec<Item>) = posts.into_iter().partition(schema::is_head);
+        let heads = heads.into_iter().map(super::heads::read_head).collect::<Result<Vec<_>>>()?;
+        let reactions = reactions.into_iter().map(|item| Ok(read_reactions(item)?.2.blocks)).collect::<Result<Vec<Blocks>>>()?;
+        Ok(Named {
+            original: posts.into_iter().next().map(read_post).transpose()?,
+            is_private: heads.iter().any(AuthorHead::is_private),
+            blocks: reactions.first().copied().unwrap_or_default(),
+            entry: entries.first().map(read_entry).transpose()?,
+        })
+    }
+
+    /// Decides about the post that a new one names. A repost in its place is replaced by its original.
+    pub(crate) async fn name(&self, new: &mut NewPost, named: Named) -> Result<Naming> {
+        let Some(of) = new.of else { return Ok(Naming::Done) };
+        let (author, original) = (new.author, of.original());
+        if named.original.as_ref().is_some_and(|post| !post.deleted && post.reposted().is_some()) {
+            return Ok(match self.target_of(author, original).await? {
+                Ok(target) => {
+                    new.of = Some(if of.reposted().is_some() { Reference::Repost(target) } else { Reference::Quote(target) });
+                    Naming::Again
+                }
+                Err(withheld) => Naming::Ends(Published::Withheld(withheld)),
+            });
+        }
+        if let Err(withheld) = named.may_be_named(author, original) {
+            return Ok(Naming::Ends(Published::Withheld(withheld)));
+        }
+        let Some(entry) = named.entry else { return Ok(Naming::Done) };
+        match self.standing_repost(author, original, entry).await? {
+            Some(repost) => Ok(Naming::Ends(Published::Repeated(repost))),
+            // Only a restored table or an operator leaves an entry without its post.
+            None => self.forget_repost(author, original, entry).await.map(|()| Naming::Again),
+        }
+    }
+
+    /// Returns the standing repost of this entry; `None` if the post does not stand, or is of another original.
+    pub async fn standing_repost(&self, user: UserId, original: PostId, entry: RepostEntry) -> Result<Option<Post>> {
+        let id = PostId::new(user, entry.seq);
+        let post = self.posts(&[id]).await?.remove(&id);
+        Ok(post.filter(|post| !post.deleted && post.reposted() == Some(original)))
+    }
+
+    /// The writes that a post needs beside it because it names another: the check that neither of the two users blocks
+    /// the other, and, for a repost, its entries and its count. The transaction does not name the original: all reposts
+    /// of a popular post would lock one item, and delay its deletion. A repost or quote that overlaps the deletion, or
+    /// a change of privacy, counts as one from before it: the original is then unavailable in it.
+    pub(crate) fn reference_writes(&self, post: &Post) -> Vec<Write> {
+        let (reactions, user) = (&self.tables.reactions, post.id.author);
+        let Some(of) = post.of else { return Vec::new() };
+        let mut writes = Vec::new();
+        if of.original().author != user {
+            let blocks = Write::check(reactions, schema::reaction(user, of.original().author));
+            writes.push(blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)));
+        }
+        if let Reference::Repost(original) = of {
+            let (by, at) = (Relation { since: post.created_at, user }, post.created_at);
+            let entry = schema::repost_item(user, original, at, post.id.seq);
+            let count = Write::update(reactions, schema::post_reactions(original, user.shard()));
+            writes.extend([
+                Write::put(&self.tables.reacted, entry).when(absent(ReactedItem::user)),
+                Write::put(reactions, schema::reposter_item(original, by, post.id.seq)),
+                count.add(ReactionCountsItem::reposts, 1).add(ReactionCountsItem::changes, 1),
+            ]);
+        }
+        writes
+    }
+
+    /// The writes that remove the entries of a repost and lower its original's count. Entries that another repost has,
+    /// or that were removed with the original's author, are left alone.
+    pub(crate) async fn repost_removal(&self, user: UserId, original: PostId, entry: RepostEntry) -> Result<Vec<Write>> {
+        let (reactions, reacted) = (&self.tables.reactions, &self.tables.reacted);
+        let by_user = schema::repost(user, original);
+        let by_original = schema::reposter(original, Relation { since: entry.at, user });
+        let counts = schema::post_reactions(original, user.shard());
+        let wanted = [(reacted.as_str(), vec![by_user.clone()]), (reactions.as_str(), vec![by_original.clone(), counts.clone()])];
+        let [of_user, of_original] = self.batch_get("repost_removal", wanted).await?;
+        let (listed, counted): (Vec<Item>, Vec<Item>) =
+            of_original.into_iter().partition(|item| ReposterItem::repost.of(item).is_some());
+        let mut writes = Vec::new();
+        let number_of = |attribute: super::item::Attribute, item: &Item| attribute.optional::<Seq>(item).ok().flatten();
+        if of_user.iter().any(|item| number_of(ReactedItem::repost, item) == Some(entry.seq)) {
+            writes.push(Write::delete(reacted, by_user).when(is(ReactedItem::repost, number(entry.seq))));
+        }
+        if listed.iter().any(|item| number_of(ReposterItem::repost, item) == Some(entry.seq)) {
+            writes.push(Write::delete(reactions, by_original).when(present(ReposterItem::repost)));
+            let count = counted.first().map(|item| ReactionCountsItem::reposts.optional::<Count>(item)).transpose()?.flatten();
+            if matches!(count, Some(Count(Some(1..)))) {
+                let count = Write::update(reactions, counts).add(ReactionCountsItem::reposts, -1);
+                writes.push(count.add(ReactionCountsItem::changes, 1).when(present(ReactionCountsItem::reposts)));
+            }
+        }
+        Ok(writes)
+    }
+}
+
+/// The number and the time of a repost in its user's list.
+pub fn read_entry(item: &Item) -> Result<RepostEntry> {
+    let at = ReactedItem::at.parsed(item, schema::reaction_of)?.at;
+    Ok(RepostEntry { seq: ReactedItem::repost.read(item)?, at })
+}
+
+/// The number of the original, and an entry among its reposters.
+pub fn read_reposter(item: &Item) -> Result<(Seq, Reposter)> {
+    let (seq, by) = ReposterItem::item.parsed(item, schema::reposter_of)?;
+    Ok((seq, Reposter { by, repost: PostId::new(by.user, ReposterItem::repost.read(item)?) }))
+}

@@ -1,0 +1,207 @@
+//! Reposts and quotes while their originals come and go, and while requests are disturbed.
+
+use std::{
+    cell::Cell,
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+use tidemark_local::{Fault, FaultAction};
+use tidemark_tests::{World, texts, world};
+
+use crate::request;
+
+const AUTHOR: u64 = 10;
+const REPOSTER: u64 = 2;
+
+/// Whether a page shows the title of an original.
+fn shows_a_title(page: &Value) -> bool {
+    page["items"].as_array().unwrap().iter().any(|item| item["of"].get("title").is_some())
+}
+
+/// What the author or a reader does, and what takes it back.
+const WITHHOLDS: [[&str; 2]; 3] = [
+    [r#"10: PUT /v1/me/privacy {"private": true}"#, r#"10: PUT /v1/me/privacy {"private": false}"#],
+    ["10: PUT /v1/blocks/$reader", "10: DELETE /v1/blocks/$reader"],
+    ["$reader: PUT /v1/blocks/10", "$reader: DELETE /v1/blocks/10"],
+];
+
+#[test]
+fn no_page_that_begins_after_the_response_shows_a_title_that_it_withholds() {
+    world(async |world| {
+        world.user(AUTHOR).publish("secret").await;
+        let reposter = world.user(REPOSTER);
+        reposter.put("/v1/posts/10-1/repost").await.ok();
+        reposter.post("/v1/posts", &json!({ "title": "see", "of": "10-1" })).await.ok();
+        join_all((100..108).map(async |reader| world.user(reader).follow([REPOSTER]).await)).await;
+        world.idle().await;
+        let ends = Instant::now() + Duration::from_secs(12);
+        // Odd while the original is withheld from the reader.
+        let readers = (100..108).map(async |reader: u64| {
+            let (state, mut rng) = (Cell::new(0_u64), StdRng::seed_from_u64(reader));
+            let change = async {
+                while Instant::now() < ends {
+                    let [withhold, show] = WITHHOLDS[1 + rng.random_range(0..2)];
+                    let cast = |line: &str| line.replace("$reader", &reader.to_string());
+                    request(world, &cast(withhold), &[]).await.ok();
+                    state.set(state.get() + 1);
+                    tokio::time::sleep(Duration::from_millis(rng.random_range(5..60))).await;
+                    state.set(state.get() + 1);
+                    request(world, &cast(show), &[]).await.ok();
+                }
+            };
+            let read = async {
+                let (mut withheld, user) = (0, world.user(reader));
+                while Instant::now() < ends {
+                    for path in ["/v1/feed", "/v1/authors/2/posts", "/v1/feed?order=ranked", "/v1/posts?post=2-1&post=2-2"] {
+                        let before = state.get();
+                        let page = user.get(path).await.ok();
+                        assert_eq!(page["items"].as_array().unwrap().len(), 2, "{path}: items stay");
+                        if before % 2 == 1 && state.get() == before {
+                            withheld += 1;
+                            assert!(!shows_a_title(&page), "{path} of {reader}: {page}");
+                        }
+                    }
+                }
+                withheld
+            };
+            futures::join!(change, read).1
+        });
+        let flush = async {
+            while Instant::now() < ends {
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                world.flush_redis().await;
+            }
+            0
+        };
+        let (withheld, _) = futures::join!(join_all(readers), flush);
+        println!("{} pages while the original was withheld", withheld.iter().sum::<i32>());
+        assert!(withheld.iter().all(|pages| *pages > 0), "{withheld:?}");
+    });
+}
+
+/// The same for all readers at once, and at last the author deletes the post.
+#[test]
+fn no_page_shows_a_title_after_its_author_is_private_or_has_deleted_it() {
+    world(async |world| {
+        let reposter = world.user(REPOSTER);
+        reposter.publish("own").await;
+        join_all((100..108).map(async |reader| world.user(reader).follow([REPOSTER]).await)).await;
+        for round in 1..=8 {
+            let post = world.user(AUTHOR).publish("secret").await;
+            reposter.put(&format!("/v1/posts/{post}/repost")).await.ok();
+            world.idle().await;
+            let is_withheld = Cell::new(false);
+            let change = async {
+                tokio::time::sleep(Duration::from_millis(round * 7 % 40)).await;
+                if round % 2 == 0 {
+                    world.user(AUTHOR).delete(&format!("/v1/posts/{post}")).await.ok();
+                } else {
+                    request(world, WITHHOLDS[0][0], &[]).await.ok();
+                }
+                is_withheld.set(true);
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                is_withheld.set(false);
+                request(world, WITHHOLDS[0][1], &[]).await.ok();
+            };
+            let read = join_all((100..108).map(async |reader: u64| {
+                let (user, begun) = (world.user(reader), Instant::now());
+                while begun.elapsed() < Duration::from_millis(300) {
+                    let before = is_withheld.get();
+                    let page = user.get("/v1/feed?limit=1").await.ok();
+                    assert_eq!(page["items"][0]["of"]["id"], *post, "{page}");
+                    assert!(!(before && is_withheld.get() && shows_a_title(&page)), "round {round}, {reader}: {page}");
+                }
+            }));
+            futures::join!(change, read);
+        }
+    });
+}
+
+const STORMS: u64 = 10;
+
+/// What a client of a storm sends, as one of the users.
+const STEPS: [&str; 8] = [
+    "PUT /v1/posts/$post/repost",
+    "PUT /v1/posts/$post/repost",
+    "PUT /v1/posts/$post/repost",
+    "DELETE /v1/posts/$post/repost",
+    "DELETE /v1/posts/$post/repost",
+    r#"POST /v1/posts {"title": "see", "of": "$post"}"#,
+    "DELETE /v1/posts/$post",
+    "PUT /v1/posts/$post/like",
+];
+
+#[test]
+fn posts_lists_and_counts_of_reposts_agree_after_a_storm() {
+    world(async |world| {
+        for seed in 0..STORMS {
+            storm(world, seed).await;
+        }
+        let report = world.walk_over_all_users(true, Duration::ZERO).await;
+        assert_eq!((report.differences, report.failed), (BTreeSet::new(), 0));
+    });
+}
+
+async fn storm(world: &World, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let users: Vec<u64> = (0..4).map(|index| 1_000 + seed * 10 + index).collect();
+    for user in &users {
+        world.user(*user).publish("one").await;
+    }
+    for _ in 0..5 {
+        let action = if rng.random() { FaultAction::LoseResponse } else { FaultAction::Kill };
+        let table = ["ReactedTable", "PostsTable", "ReactionsTable"][rng.random_range(0..3)];
+        world.stack.faults().add(Fault::new("TransactWriteItems", action).of("publish").on(table));
+    }
+    let plans: Vec<Vec<(u64, String)>> = (0..8)
+        .map(|_| {
+            let step = |_| {
+                let [user, author] = [(); 2].map(|()| users[rng.random_range(0..users.len())]);
+                let post = format!("{author}-{}", rng.random_range(1..4));
+                (user, STEPS[rng.random_range(0..STEPS.len())].replace("$post", &post))
+            };
+            (0..6).map(step).collect()
+        })
+        .collect();
+    join_all(plans.into_iter().map(async |plan| {
+        for (user, request) in plan {
+            let response = loop {
+                let response = world.user(user).request(&request).await;
+                if response.is_final() {
+                    break response;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            };
+            assert!(matches!(response.status, 200 | 201 | 204 | 403 | 404), "storm {seed}: {request}: {}", response.body);
+        }
+    }))
+    .await;
+    world.stack.faults().clear();
+    world.idle().await;
+    assert_agrees(world, &users, seed).await;
+}
+
+/// Each live post is reposted by exactly the users who have a live repost of it, once each.
+async fn assert_agrees(world: &World, users: &[u64], seed: u64) {
+    let reader = world.user(1);
+    let mut live = Vec::new();
+    for user in users {
+        live.extend(reader.walk(&format!("/v1/authors/{user}/posts?include=counts"), 100).await);
+    }
+    for post in live.iter().filter(|post| !post["title"].is_null()) {
+        let id = post["id"].as_str().unwrap();
+        let of = |other: &&Value| other["title"].is_null() && other["of"]["id"] == id;
+        let mut expected = texts(live.iter().filter(of), "author");
+        expected.sort_unstable();
+        let mut listed = texts(&reader.walk(&format!("/v1/posts/{id}/reposts"), 2).await, "user");
+        listed.sort_unstable();
+        assert_eq!(listed, expected, "storm {seed}, {id}");
+        assert_eq!(post["reposts"], expected.len(), "storm {seed}, {id}");
+        expected.dedup();
+        assert_eq!(expected.len(), listed.len(), "storm {seed}, {id}: once each");
+    }
+}
