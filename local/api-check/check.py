@@ -44,6 +44,8 @@ LISTS = {
     "/v1/follow-requests": "/v1/follow-requests?limit=1",
     "/v1/posts/{post}/likes": "/v1/posts/1-1/likes?limit=1",
     "/v1/posts/{post}/favorites": "/v1/posts/1-1/favorites?limit=1",
+    "/v1/posts/{post}/reposts": "/v1/posts/1-1/reposts?limit=1",
+    "/v1/posts/{post}/comments": "/v1/posts/1-1/comments?limit=1",
     "/v1/notices": "/v1/notices?platform=1&limit=2",
     "/v1/mutes": "/v1/mutes?limit=1",
     "/v1/blocks": "/v1/blocks?limit=1",
@@ -207,6 +209,8 @@ def seed(url):
         for post in [*posts[:3], "1-1"]:
             call("PUT", f"/v1/posts/{post}/like")
             call("PUT", f"/v1/posts/{post}/favorite")
+        call("PUT", "/v1/posts/1-1/repost")
+        call("POST", "/v1/posts/1-1/comments", {"text": "Comment"})
         call("PUT", f"/v1/posts/{posts[0]}/read")
         for path in ("/v1/feed", "/v1/unread", f"/v1/unread/{users[0]}", "/v1/notices/unread?platform=1"):
             tags.append(call("GET", path)[1]["ETag"])

@@ -116,6 +116,24 @@ export function flows(size, withPage) {
     await view.shows(0, "Look at this", "This post is unavailable.");
   });
 
+  flow("an opened post has its comments, and one's own can be deleted", async ({ stack, view, first, second }) => {
+    await stack.follow(first, second);
+    const { id } = await stack.publish(second, "Discussed");
+    await stack.call(second, "POST", `/v1/posts/${id}/comments`, { text: "By the author" });
+    await view.choose(0);
+    const post = view.post(0, "Discussed");
+    await post.getByRole("button", { name: "Comments" }).click();
+    await post.getByText("By the author").waitFor();
+    await post.getByLabel("Comment", { exact: true }).fill("By a reader");
+    await post.getByRole("button", { name: "Send" }).click();
+    await post.getByText("By a reader").waitFor();
+    await post.getByRole("button", { name: "Comments 2" }).waitFor();
+    await post.getByRole("button", { name: `Delete the comment by User ${first}` }).click();
+    await post.getByText("By a reader").waitFor({ state: "detached" });
+    await post.getByRole("button", { name: "Comments 1" }).waitFor();
+    await post.getByText("By the author").waitFor();
+  });
+
   flow("the ranked order puts a favorite first", async ({ stack, view, first, second }) => {
     await stack.follow(first, second);
     const older = await stack.publish(second, "Older");

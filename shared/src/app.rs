@@ -18,9 +18,9 @@ use crate::{
     telemetry::{self, EmbeddedMetrics},
 };
 use tidemark_app::{
-    AccessCheck, Callers, Clock, Following, Invocation, Leaving, Live, Marking, People, Publishing, Recorder, Stores, ViewSync,
-    Worker, fan_out::FanOuts, metrics::Metrics, notices::NoticeBoard, outage::Outage, project::Projector, reader::Readers,
-    relations::Relations,
+    AccessCheck, Callers, Clock, Commenting, Following, Invocation, Leaving, Live, Marking, People, Publishing, Recorder, Stores,
+    ViewSync, Worker, fan_out::FanOuts, metrics::Metrics, notices::NoticeBoard, outage::Outage, project::Projector,
+    reader::Readers, relations::Relations,
 };
 use tidemark_domain::{Card, HalfLife, Timestamp, UserId};
 use tidemark_facts::{CountUnits, Facts, Limits};
@@ -43,6 +43,7 @@ pub struct App {
     pub stores: Arc<Stores>,
     pub admission: Admission,
     pub publishing: Publishing,
+    pub commenting: Commenting,
     pub following: Following,
     pub marking: Marking,
     pub readers: Readers,
@@ -153,6 +154,7 @@ impl App {
         let live = Live::new(stores.clone(), readers.clone(), notices.clone());
         let fan_outs = FanOuts::new(stores.clone(), outage.clone(), live.clone(), half_life, feed_cap);
         let publishing = Publishing::new(stores.clone(), outage.clone(), sync.clone(), fan_outs.clone());
+        let commenting = Commenting::new(stores.clone(), readers.clone(), sync.clone());
         let following = Following::new(stores.clone(), sync.clone());
         let people = People::new(stores.clone(), outage.clone());
         let leaving = Leaving::new(stores.clone(), outage.clone(), sync.clone(), following.clone(), publishing.clone());
@@ -178,6 +180,7 @@ impl App {
             settings,
             stores,
             publishing,
+            commenting,
             following,
             readers,
             notices,

@@ -16,8 +16,8 @@ pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use failure::Failure;
 pub use settings::{AuthorizerSettings, AwsOverrides, LegacySettings, SenderSettings, Settings, SettingsError, UserIds};
 pub use tidemark_app::{
-    Clock, Denied, ErasedCallers, Hide, Hiding, MarkForm, Membership, Place, PostChange, Price, Recorder, Reposting, Stores,
-    fan_out, metrics, notices, once, outage, project, reader, relations,
+    Clock, CommentsPage, Denied, ErasedCallers, Hide, Hiding, MarkForm, Membership, Place, PostChange, Price, Recorder,
+    Reposting, Stores, Withdrawn, fan_out, metrics, notices, once, outage, project, reader, relations,
 };
 pub use tidemark_domain as domain;
 pub use tidemark_facts as facts;

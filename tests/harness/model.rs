@@ -47,6 +47,8 @@ pub struct Model {
     reactions: BTreeSet<(u64, Post, Kind)>,
     /// The original of each repost and quote, and whether it is a repost. Deleted ones are among them.
     references: BTreeMap<Post, (Post, bool)>,
+    /// The author of each comment that was ever written, with the text of those that stand, by post and number.
+    comments: BTreeMap<(Post, u64), (u64, Option<String>)>,
     /// Live posts in the order of publication.
     order: Vec<Post>,
     /// Titles and revisions of edited posts.
@@ -276,6 +278,7 @@ impl Model {
         self.lists.values_mut().for_each(|(_, authors)| _ = authors.remove(&user));
         self.read.retain(|(by, post)| stays(&(*by, post.0)));
         self.reactions.retain(|(by, post, _)| stays(&(*by, post.0)));
+        self.comments.retain(|(post, _), (by, _)| stays(&(*by, post.0)));
         self.order.retain(|post| post.0 != user);
         self.authors.entry(user).and_modify(|posts| posts.live.clear());
         self.profiles.remove(&user);
@@ -341,6 +344,33 @@ impl Model {
     pub fn likers(&self, user: u64, post: Post, kind: Kind) -> BTreeSet<u64> {
         let given = self.reactions.iter().filter(|(_, of, known)| *of == post && *known == kind);
         given.map(|(by, ..)| *by).filter(|by| !self.are_apart(user, *by)).collect()
+    }
+
+    /// Adds a comment. Returns false if its number was given before.
+    pub fn comment(&mut self, user: u64, post: Post, number: u64, text: &str) -> bool {
+        self.comments.insert((post, number), (user, Some(text.to_owned()))).is_none()
+    }
+
+    /// Withdraws a comment. Returns false if `user` may not.
+    pub fn withdraw(&mut self, user: u64, post: Post, number: u64) -> bool {
+        match self.comments.get_mut(&(post, number)) {
+            Some((author, text)) if *author == user || post.0 == user => {
+                *text = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The numbers of the comments of a post that were ever written.
+    pub fn comment_numbers(&self, post: Post) -> Vec<u64> {
+        self.comments.range((post, 0)..=(post, u64::MAX)).map(|((_, number), _)| *number).collect()
+    }
+
+    /// The standing comments on a post, the lowest number first: number, author and text.
+    pub fn comments(&self, post: Post) -> Vec<(u64, u64, String)> {
+        let all = self.comments.range((post, 0)..=(post, u64::MAX));
+        all.filter_map(|((_, number), (author, text))| Some((*number, *author, text.clone()?))).collect()
     }
 
     /// The number of reactions that `author` has received, including those to deleted posts.

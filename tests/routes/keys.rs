@@ -35,8 +35,13 @@ fn cases() -> Vec<Case> {
         (json!({ "all": true, "before": "2020-01-01T00:00:00Z" }), json!({ "all": null, "before": "2021-01-01T00:00:00Z" })),
     ];
     let notice_marks = (json!({ "platform": 1, "through": 1 }), json!({ "platform": 2, "through": 2 }));
+    let (comment, other_comment) = (json!({ "text": "a" }), json!({ "text": "x" }));
     vec![
         case("POST /v1/posts", "/v1/posts", &[(post, other_post)]),
+        Case {
+            other_path: Some("/v1/posts/1-2/comments"),
+            ..case("POST /v1/posts/{post}/comments", "/v1/posts/1-1/comments", &[(comment, other_comment)])
+        },
         case("POST /v1/notices", "/v1/notices", &[(notices, other_notices)]),
         Case {
             other_path: Some("/v1/notices/2-1"),

@@ -1,6 +1,7 @@
 //! The HTTP API, route by route. Each module tests a group of routes on a whole stack.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod comments;
 mod every_route;
 mod feed;
 mod hiding;

@@ -1,5 +1,5 @@
-//! Reposts and quotes: `PUT` and `DELETE /v1/posts/{post}/repost`, `GET /v1/posts/{post}/reposts`, `of` in a publish and
-//! in items.
+//! Reposts and quotes: `PUT` and `DELETE /v1/posts/{post}/repost`, `GET /v1/posts/{post}/reposts`, `of` in a publish
+//! and in items.
 
 use std::collections::BTreeSet;
 

@@ -45,6 +45,16 @@ const ROWS: &[Row] = &[
     ("GET /v1/posts/{post}/likes", ["403 blocked", "200", "200", "404 not-found", "404 not-found", "403 private"]),
     ("GET /v1/posts/{post}/favorites", ["403 blocked", "200", "200", "404 not-found", "404 not-found", "403 private"]),
     (
+        r#"POST /v1/posts/{post}/comments {"text": "x"}"#,
+        ["403 blocked", "403 blocked", r#"201 {"post": "1-1"}"#, "404 not-found", "404 not-found", "403 private"],
+    ),
+    ("GET /v1/posts/{post}/comments", ["403 blocked", "200", "200", "404 not-found", "404 not-found", "403 private"]),
+    // The comment of another user, and an unknown one. A stranger to a private author does not learn which.
+    (
+        "DELETE /v1/posts/{post}/comments/{number}",
+        ["403 forbidden", "403 forbidden", "403 forbidden", "403 forbidden", "404 not-found", "403 forbidden"],
+    ),
+    (
         "PUT /v1/posts/{post}/favorite",
         ["403 blocked", "403 blocked", r#"200 {"favorited": true}"#, "404 not-found", "404 not-found", "403 private"],
     ),
@@ -228,6 +238,9 @@ async fn prepare(world: &World) {
             user.put(&format!("/v1/posts/{post}/favorite")).await.ok();
         }
     }
+    for post in ["1-1", "1-2", "5-1", "6-1"] {
+        world.user(7).post(&format!("/v1/posts/{post}/comments"), &json!({ "text": "first" })).await.ok();
+    }
     author.delete("/v1/posts/1-2").await.ok();
     leaving.delete("/v1/me").await.ok();
     world.user(PRIVATE).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
@@ -271,7 +284,8 @@ fn every_route_withholds_what_a_caller_may_not_see() {
                 }
                 let author = author.to_string();
                 let sent = request.replace("{post}", post).replace("{author}", &author).replace("{user}", &author);
-                let response = world.user(user).request(&sent.replace("{list}", &format!("{user}-1"))).await;
+                let sent = sent.replace("{list}", &format!("{user}-1")).replace("{number}", "1");
+                let response = world.user(user).request(&sent).await;
                 if !is_as(&response, expected) {
                     wrong.push(format!("{request}, {case}: {} {}, not {expected}", response.status, response.body));
                 }

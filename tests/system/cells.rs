@@ -37,6 +37,7 @@ const MUTE: &str = "$reader: PUT /v1/mutes/$author";
 const BLOCK: &str = "$author: PUT /v1/blocks/$reader";
 const ASKED: &str = r#"$new: PUT /v1/me/privacy {"private": true} && $reader: PUT /v1/following/$new"#;
 const MARK_ONE: &str = "$reader: PUT /v1/posts/$author-1/read";
+const COMMENT: &str = r#"$reader: POST /v1/posts/$author-3/comments {"text": "first"}"#;
 const FAVORITE: &str = "$reader: PUT /v1/posts/$author-3/favorite";
 
 const MARK: [&str; 3] = ["mark-read", "UpdateItem", "ReadsTable"];
@@ -57,7 +58,7 @@ const PROJECT_MARK: [&str; 3] = ["projector", "BatchGetItem", "ReadsTable"];
 const MIGRATE: [&str; 3] = ["migrate", "TransactWriteItems", "PostsTable"];
 
 /// The reader follows an author with three posts and another with one. Four posts are unread.
-const OPERATIONS: [Operation; 39] = [
+const OPERATIONS: [Operation; 41] = [
     ("mark one read", MARK, "", MARK_ONE, r#"200 {"total":3}"#),
     ("mark one unread", MARK, MARK_ONE, "$reader: DELETE /v1/posts/$author-1/read", r#"200 {"total":4}"#),
     ("mark many", MARK, "", r#"$reader: POST /v1/reads {"posts": ["$author-1", "$other-1"]}"#, r#"200 {"total":2}"#),
@@ -97,6 +98,8 @@ const OPERATIONS: [Operation; 39] = [
     ("mark a notice", MARK_NOTICE, "", "$reader: PUT /v1/notices/$platform-1/read", r#"200 {"read": true, "unread": 1}"#),
     ("like", REACT, "", "$reader: PUT /v1/posts/$author-3/like", r#"200 {"liked": true}"#),
     ("favorite", REACT, "", FAVORITE, r#"200 {"favorited": true}"#),
+    ("comment", REACT, "", COMMENT, r#"201 {"id": "$author-3-1", "text": "first"}"#),
+    ("withdraw a comment", REACT, COMMENT, "$reader: DELETE /v1/posts/$author-3/comments/1", "204 null"),
     ("prefer", RELATE, "", r#"$reader: PUT /v1/following/$author {"preference": 7}"#, r#"200 {"preference": 7}"#),
     ("step", STEP, "", FAVORITE, r#"200 {"favorited": true}"#),
     ("fan-out", STEP, "", PUBLISH, r#"201 {"seq": 4}"#),
@@ -122,7 +125,7 @@ fn a_repeated_request_after_a_disturbed_write_gives_the_right_result() {
             }
         }
         println!("{platform} cells");
-        assert_eq!(platform, 117);
+        assert_eq!(platform, 123);
     });
 }
 
@@ -232,7 +235,8 @@ impl Cell<'_> {
             }
             "import" => response(self.import().await),
             line => {
-                let key: &[_] = if [PUBLISH, QUOTE, MAKE_LIST].contains(&line) { &[("idempotency-key", "once")] } else { &[] };
+                let keyed = [PUBLISH, QUOTE, MAKE_LIST, COMMENT].contains(&line);
+                let key: &[_] = if keyed { &[("idempotency-key", "once")] } else { &[] };
                 request(world, &self.cast(line), key).await
             }
         }
@@ -271,13 +275,21 @@ impl Cell<'_> {
         let counters = [self.reader, self.author, self.other, self.new].map(|user| format!("/v1/users/{user}/counters"));
         let notices = ["", "/unread"].map(|what| format!("/v1/notices{what}?platform={}", self.platform));
         let requests = ["/v1/follow-requests?direction=sent".to_owned(), format!("/v1/users/{}", self.new)];
-        let reposts = [format!("/v1/posts/{}-3", self.author), format!("/v1/posts/{}-3/reposts", self.author)];
         let own = "/v1/feed?own=true&include=counts&limit=100".to_owned();
-        let paths = [following, own].into_iter().chain(followers).chain(counters).chain(notices).chain(requests).chain(reposts);
-        for path in paths {
+        for path in [following, own].into_iter().chain(followers).chain(counters).chain(notices).chain(requests) {
             seen.push(reader.get(&path).await.ok());
         }
+        // The author may block the reader.
+        for path in [format!("/v1/posts/{}-3", self.author), format!("/v1/posts/{}-3/reposts", self.author)] {
+            let response = reader.get(&path).await;
+            seen.push(json!([response.status, response.body["reposts"], response.body["items"]]));
+        }
         seen.push(self.world.user(self.new).get("/v1/follow-requests").await.ok());
+        let post = format!("/v1/posts/{}-3", self.author);
+        for path in [post.clone(), format!("{post}/comments"), format!("/v1/authors/{}/posts?include=counts", self.author)] {
+            // A block by the author hides them.
+            seen.push(reader.get(&path).await.body["items"].clone());
+        }
         json!(seen)
     }
 }

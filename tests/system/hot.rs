@@ -137,6 +137,49 @@ impl Readers<'_> {
     }
 }
 
+/// Comments on one post from many clients and users: `TIDEMARK_COMMENTS`.
+#[test]
+fn a_post_takes_many_comments_at_once_in_the_weather_of_aws() {
+    world_behind_a_proxy(async |world, proxy| {
+        let comments = number_from("TIDEMARK_COMMENTS", 600);
+        world.user(AUTHOR).publish("before").await;
+        world.idle().await;
+        world.stack.set_weather(Weather::Aws, 5);
+        proxy.meter();
+        let refused = send("comments on one post", CLIENTS, comments, async |number| comment(world, number).await).await;
+        let metered = proxy.meter();
+        let each = |request: &str| metered.requests.get(request).copied().unwrap_or(0) as f64 / comments as f64;
+        println!("transactions {:.2}, updates {:.2} of each", each("TransactWriteItems"), each("UpdateItem"));
+        let throttled = world.stack.consumption().throttled;
+        world.calm_down().await;
+        assert_eq!((refused, throttled), (0, 0));
+        assert!(each("TransactWriteItems") < 1.2, "transactions of comments meet each other");
+        are_all_commented(world, comments).await;
+        assert_eq!(repair(world).await["differences"], json!([]));
+    });
+}
+
+async fn comment(world: &World, number: u64) -> Response {
+    let path = format!("/v1/posts/{AUTHOR}-1/comments");
+    world.user(2_000_000 + number).post(&path, &json!({ "text": format!("comment {number}") })).await
+}
+
+/// Asserts that the comments on the author's first post are these, numbered without gaps and doubles, and counted.
+async fn are_all_commented(world: &World, comments: u64) {
+    let path = format!("/v1/posts/{AUTHOR}-1/comments");
+    let reader = world.user(1);
+    let items = reader.walk(&format!("{path}?order=oldest"), 100).await;
+    let ids: Vec<String> = (1..=comments).map(|number| format!("{AUTHOR}-1-{number}")).collect();
+    assert_eq!(texts(&items, "id"), ids);
+    let mut found = texts(&items, "text");
+    found.sort_unstable();
+    let mut expected: Vec<String> = (0..comments).map(|number| format!("comment {number}")).collect();
+    expected.sort_unstable();
+    assert!(found == expected, "{} of {comments}", found.len());
+    assert_eq!(reader.get(&format!("{path}?limit=1")).await.ok()["total"], comments);
+    assert_eq!(reader.get(&format!("/v1/posts/{AUTHOR}-1")).await.ok()["comments"], comments);
+}
+
 /// The titles of an author's posts, the newest first.
 async fn titles(world: &World, author: u64) -> Vec<String> {
     texts(&world.user(author).walk(&format!("/v1/authors/{author}/posts"), 100).await, "title")

@@ -12,7 +12,7 @@ use std::{
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction};
-use tidemark_tests::{World, number_from, until, world};
+use tidemark_tests::{World, number_from, texts, until, world};
 
 use crate::damage::{items, walk};
 
@@ -42,6 +42,14 @@ pub(crate) async fn live(world: &World) {
         put(reader, format!("/v1/posts/{post}/read")).await;
     }
     put(LEAVING, format!("/v1/posts/{}/favorite", theirs[0])).await;
+    for (commenter, post) in [(LEAVING, &theirs[0]), (9, &theirs[0]), (3, &posts[0])] {
+        let path = format!("/v1/posts/{post}/comments");
+        world.user(commenter).post_with_key(&path, "leaving", &json!({ "text": "text" })).await.ok();
+    }
+    user.post(&format!("/v1/posts/{}/comments", posts[0]), &json!({ "text": "own" })).await.ok();
+    let second = user.post(&format!("/v1/posts/{}/comments", theirs[0]), &json!({ "text": "withdrawn" })).await.ok();
+    let number = second["id"].as_str().unwrap().rsplit_once('-').unwrap().1;
+    user.delete(&format!("/v1/posts/{}/comments/{number}", theirs[0])).await.ok();
     world.user(60).delete(&format!("/v1/posts/{}", theirs[1])).await.ok();
     world.read_feeds([1, 2, 9]).await;
     for (one, what, other) in
@@ -142,6 +150,9 @@ async fn check_others(world: &World) {
     }
     let theirs = counters(60).await;
     assert_eq!([&theirs["followers"], &theirs["likes_received"], &theirs["favorites_received"]], [1, 0, 0]);
+    let comments = world.user(1).get("/v1/posts/60-1/comments").await.ok();
+    assert_eq!((texts(comments["items"].as_array().unwrap(), "author"), &comments["total"]), (vec!["9".to_owned()], &json!(1)));
+    assert_eq!(world.user(1).get("/v1/posts/60-1").await.ok()["comments"], 1);
     assert_eq!(world.user(1).feed_ids().await, ["60-1"]);
     assert_eq!(world.user(1).unread_total().await, 1);
     have_empty_feeds(world, 2..=5).await;
@@ -179,7 +190,7 @@ fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         }
         let expected = json!({
             "profile": 1, "follow": 2, "follower": 5, "post": 2, "like": 2, "favorite": 1, "read": 1, "list": 1, "mute": 1, "block": 1,
-            "request": 2,
+            "request": 2, "comment": 2,
         });
         assert_eq!(json!(kinds), expected);
         assert_eq!(user.get("/v1/me/erasure").await.problem(), NOT_FOUND);
@@ -191,6 +202,7 @@ fn an_export_has_everything_and_an_erasure_leaves_only_its_receipt() {
         let receipt = erased(world).await;
         let removed = json!({
             "posts": 2, "follows": 2, "followers": 5, "likes": 2, "favorites": 1, "reads": 1, "lists": 1, "mutes": 1, "blocks": 1,
+            "comments": 2,
         });
         assert_eq!(receipt["removed"], removed);
         assert_eq!(user.delete("/v1/me").await.body["state"], "done", "a repetition returns the receipt");

@@ -171,10 +171,11 @@ async fn follow_many(callers: &Callers<'_>, model: &mut Model, user: u64, users:
     users.iter().for_each(|&author| model.follow(user, author));
 }
 
-/// A change of a title, a profile, a mute, a block or a list, a repost or a quote, or a deletion by a moderator.
+/// A change of a title, a profile, a mute, a block or a list, a repost, a quote or a comment, or a deletion by a
+/// moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: Post, users: &[u64]) {
     let caller = callers.user(user);
-    match rng.random_range(0..27) {
+    match rng.random_range(0..33) {
         21..27 => refer(callers, rng, model, user, post).await,
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
@@ -218,6 +219,7 @@ async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
                 callers.check_response((response.status == 200) == possible, &path, user, &response);
             }
         },
+        27..33 => comment(callers, rng, model, user, post).await,
         _ => {
             let moderator = callers.as_in_weather(callers.world.stranger(Some("900 posts:moderate")));
             let path = format!("/v1/posts/{}-{}", post.0, post.1);
@@ -272,6 +274,29 @@ async fn refer(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
             };
             callers.check_response(response.status == status, &path, user, &response);
         }
+    }
+}
+
+/// Comments on a post, or withdraws a comment. The key makes a repetition the same comment.
+async fn comment(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: Post) {
+    let (caller, path) = (callers.user(user), format!("/v1/posts/{}-{}/comments", post.0, post.1));
+    let target = model.target(post);
+    let numbers = model.comment_numbers(target);
+    if !numbers.is_empty() && rng.random_bool(0.3) {
+        let number = numbers[rng.random_range(0..numbers.len())];
+        let response = caller.delete(&format!("{path}/{number}")).await;
+        // Of a repost whose author blocks the user, the user does not learn what it is of.
+        let possible = !(model.is_repost(post) && model.blocks(post.0, user)) && model.withdraw(user, target, number);
+        return callers.check_response((response.status == 204) == possible, &path, user, &response);
+    }
+    let (key, text) = (format!("{:x}", rng.random::<u64>()), format!("comment {}", rng.random_range(0..9)));
+    let response = caller.post_with_key(&path, &key, &json!({ "text": text })).await;
+    let possible = model.may_react(user, post, true);
+    callers.check_response((response.status == 201) == possible, &path, user, &response);
+    if possible {
+        let id = response.body["id"].as_str().and_then(|id| id.rsplit_once('-')).and_then(|(_, number)| number.parse().ok());
+        let is_new = id.is_some_and(|number| model.comment(user, target, number, &text));
+        callers.check_response(is_new, &path, user, &response);
     }
 }
 
@@ -451,8 +476,10 @@ async fn compare_post(caller: &User, model: &Model, (user, seed): (u64, u64), it
     let [likes, favorites] = [Kind::Like, Kind::Favorite].map(|kind| model.reactions_to(target, kind));
     let counts = if is_shown { [likes, favorites, model.reposts_of(target)] } else { [0; 3] };
     assert_eq!(json!([post["likes"], post["favorites"], post["reposts"]]), json!(counts), "seed {seed}, {}", item["id"]);
+    assert_eq!(post["comments"], if is_shown { model.comments(target).len() } else { 0 }, "seed {seed}, {}", item["id"]);
     if model.may_see(user, target) {
         compare_likers(caller, model, (user, seed), item, page).await;
+        compare_comments(caller, model, (user, seed), &post, page).await;
     }
     assert_eq!(post["revision"], model.title(post_of(item)).1, "seed {seed}, {}", item["id"]);
     assert_items(&[post], model, user, seed);
@@ -470,6 +497,22 @@ async fn compare_likers(caller: &User, model: &Model, (user, seed): (u64, u64), 
     let users: Vec<u64> = reposters.iter().map(|entry| entry["user"].as_str().unwrap().parse().unwrap()).collect();
     let expected = model.reposters(user, model.target(post_of(item)));
     assert_eq!((users.len(), BTreeSet::from_iter(users)), (expected.len(), expected), "seed {seed}, reposts of {}", item["id"]);
+}
+
+async fn compare_comments(caller: &User, model: &Model, (user, seed): (u64, u64), post: &Value, page: usize) {
+    let all = model.comments(model.target(post_of(post))).into_iter();
+    let mut expected: Vec<(u64, u64, String)> = all.filter(|(_, by, _)| !model.are_apart(user, *by)).collect();
+    for order in ["oldest", "newest"] {
+        let path = format!("/v1/posts/{}/comments?order={order}", post["id"].as_str().unwrap());
+        let pages = caller.pages(&path, page).await;
+        let found = pages.iter().flat_map(|page| page["items"].as_array().unwrap()).map(|item| {
+            let number = item["id"].as_str().unwrap().rsplit_once('-').unwrap().1.parse().unwrap();
+            (number, item["author"].as_str().unwrap().parse().unwrap(), item["text"].as_str().unwrap().to_owned())
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected, "seed {seed}, {order} comments on {} for {user}", post["id"]);
+        assert!(pages.iter().all(|page| page["total"] == expected.len()), "seed {seed}, {order} of {} for {user}", post["id"]);
+        expected.reverse();
+    }
 }
 
 async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {

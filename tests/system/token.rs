@@ -82,6 +82,7 @@ fn requests() -> Vec<Row> {
         ("a page of likers", "/v1/posts/400-1/likes?limit=100"),
         ("a page of reposters", "/v1/posts/400-1/reposts?limit=100"),
         ("a timeline of 20 reposts", "/v1/authors/401/posts?limit=100&include=counts"),
+        ("a page of comments", "/v1/posts/400-1/comments?limit=100"),
         ("a page of follow requests", "/v1/follow-requests?limit=100"),
     ] {
         row(name, 1, Box::new(move |_| format!("GET {path}")));
@@ -116,6 +117,11 @@ fn requests() -> Vec<Row> {
     row("an unfollow", 1, Box::new(move |turn| format!("DELETE /v1/following/{}", other + turn)));
     row("a like", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/like", other + 10 + turn)));
     row("a repost", 1, Box::new(move |turn| format!("PUT /v1/posts/{}-1/repost", other + 20 + turn)));
+    let text = "x".repeat(500);
+    let comment = move |turn| format!("POST /v1/posts/{}-1/comments {}", other + 10 + turn, json!({ "text": text }));
+    row("a comment", 1, Box::new(comment));
+    row("a withdrawn comment", 1, Box::new(move |turn| format!("DELETE /v1/posts/{}-1/comments/1", other + 10 + turn)));
+    row("a block", 1, Box::new(move |turn| format!("PUT /v1/blocks/{}", 9_000 + turn)));
     row(
         "a post",
         1,
@@ -158,6 +164,8 @@ fn a_token_costs_what_the_page_says() {
         at_once(8, FOLLOWERS.take(LIKERS as usize), async |liker| {
             world.user(liker).put(&format!("/v1/posts/{BIG_AUTHOR}-1/like")).await.ok();
             world.user(liker).put(&format!("/v1/posts/{BIG_AUTHOR}-1/repost")).await.ok();
+            let comment = json!({ "text": "x".repeat(200) });
+            world.user(liker).post(&format!("/v1/posts/{BIG_AUTHOR}-1/comments"), &comment).await.ok();
         })
         .await;
         for author in 100..120 {

@@ -16,6 +16,7 @@ export const RETRIES: Retries = { limit: 4, baseMs: 200, maxMs: 10_000, maxRetry
 /** Routes whose repetition without an idempotency key could make something twice, or change what came in between. */
 const KEYED = new Set([
   "POST /v1/posts",
+  "POST /v1/posts/{post}/comments",
   "POST /v1/notices",
   "PUT /v1/notices",
   "PUT /v1/notices/{notice}",

@@ -1,5 +1,6 @@
-//! Publishes, reads and deletes posts; reposts; likes and favorites; delivery status.
+//! Publishes, reads and deletes posts; reposts; likes and favorites; comments; delivery status.
 
+mod comments;
 mod posts;
 
 use tidemark::{
@@ -146,6 +147,48 @@ routes!(|app: &App, request| [
             .responds("404", "NotFound")
             .parameters(["profiles"])
             .page(),
+    ),
+    (
+        "POST /v1/posts/{post}/comments",
+        Policy::takes(Budget::Posts),
+        comments::write(app, &request),
+        operation("posts", "writeComment", "Comment on a post")
+            .accepts::<CommentRequest>()
+            .creates::<Comment>("The comment. A repeated request gets the first response.")
+            .header("Location", "CommentLocation")
+            .idempotent()
+            .refuses(Kind::Blocked, "one of the caller and the author blocks the other")
+            .refuses_strangers()
+            .responds("404", "NotFound")
+            .links(["listComments"], "post", "$response.body#/post"),
+    ),
+    (
+        "GET /v1/posts/{post}/comments",
+        Policy::takes(Budget::Reads),
+        comments::page(app, &request),
+        operation("posts", "listComments", "List the comments on a post, by number")
+            .describe(
+                "Comments of users in a block with the caller are left out, also of `total`. Numbers of comments that were \
+                withdrawn are not given again."
+            )
+            .returns::<CommentPage>("A page.")
+            .of_author()
+            .responds("404", "NotFound")
+            .parameters(["commentOrder", "profiles"])
+            .page(),
+    ),
+    (
+        "DELETE /v1/posts/{post}/comments/{number}",
+        Policy::takes(Budget::Posts),
+        comments::withdraw(app, &request),
+        operation("posts", "withdrawComment", "Withdraw a comment")
+            .describe(
+                "The author of the comment may do so, also if the post is deleted or kept from the caller now, the author of \
+                the post, and with the scope `posts:moderate` everybody."
+            )
+            .no_content("The comment is withdrawn, by this or an earlier request.")
+            .responds("403", "Forbidden")
+            .responds("404", "NotFound"),
     ),
     (
         "PUT /v1/posts/{post}/like",

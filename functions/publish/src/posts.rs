@@ -113,6 +113,7 @@ fn rendered(details: PostDetails, originals: &Originals) -> Post {
         likes: counts.likes,
         favorites: counts.favorites,
         reposts: counts.reposts,
+        comments: counts.comments,
         profiles: None,
     }
 }

@@ -169,6 +169,7 @@ async fn shown(
             likes: counts.map(|counts| counts.likes),
             favorites: counts.map(|counts| counts.favorites),
             reposts: counts.map(|counts| counts.reposts),
+            comments: counts.map(|counts| counts.comments),
         }
     };
     let items: Vec<PostItem> = items.into_iter().map(item).collect();

@@ -1,6 +1,7 @@
 //! Use cases.
 //!
 //! - [`Publishing`]: publish, edit and delete posts; reposts; likes and favorites.
+//! - [`Commenting`]: comments on posts.
 //! - [`Following`]: follows, mutes, blocks; lists of followed authors.
 //! - [`Marking`]: marks posts read and unread.
 //! - [`reader::Readers`]: feeds, timelines, single posts and unread counts; rebuilds of views.
@@ -47,6 +48,7 @@ macro_rules! logged {
 }
 
 mod clock;
+mod commenting;
 pub mod fan_out;
 mod following;
 mod leaving;
@@ -71,6 +73,7 @@ use futures::{StreamExt, future::BoxFuture, stream};
 use tidemark_domain::Relation;
 
 pub use clock::Clock;
+pub use commenting::{Commenting, CommentsPage, Withdrawn};
 pub use following::{Following, Hide, Hiding, MOST_HIDDEN, Membership};
 pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Denied, ErasedCallers, OverLimit, PerMinute, Price};

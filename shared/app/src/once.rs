@@ -61,20 +61,33 @@ impl Stores {
         bound: Vec<u64>,
     ) -> Result<Begun> {
         let token = (self.random)();
-        let Some(key) = key else { return Ok(Begun::Attempt(Attempt { token, bound, record: None })) };
-        let now = self.clock.now();
-        let new = Record::new(user, operation, key, token, bound, now);
+        let Some(of) = key else { return Ok(Begun::Attempt(Attempt { token, bound, record: None })) };
+        let new = Record::new(user, operation, of, token, bound, self.clock.now());
         // A second look finds the record of a request that was a moment earlier.
         for _ in 0..2 {
-            match self.facts.record(user, operation, &key.key, now).await? {
-                Some(known) if known.fingerprint != key.fingerprint => return Ok(Begun::KeyReused),
-                Some(Record { answer: Some(answer), .. }) => return Ok(Begun::Answered(answer)),
-                Some(known) => return Ok(Begun::Attempt(known.into())),
+            match self.begun(user, operation, key).await? {
+                Some(begun) => return Ok(begun),
                 None if self.facts.put_record(&new).await? => return Ok(Begun::Attempt(new.into())),
                 None => {}
             }
         }
         Err(StoreError::Contention { operation })
+    }
+
+    /// Returns what an earlier attempt with this key has begun; `None` if there was none.
+    pub(crate) async fn begun(
+        &self,
+        user: UserId,
+        operation: &'static str,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Option<Begun>> {
+        let Some(key) = key else { return Ok(None) };
+        let known = self.facts.record(user, operation, &key.key, self.clock.now()).await?;
+        Ok(known.map(|known| match known {
+            known if known.fingerprint != key.fingerprint => Begun::KeyReused,
+            Record { answer: Some(answer), .. } => Begun::Answered(answer),
+            known => Begun::Attempt(known.into()),
+        }))
     }
 
     /// Writes the answer of an attempt that has not written it together with its change. Returns the first answer,

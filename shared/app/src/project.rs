@@ -126,6 +126,7 @@ impl Projector {
                 Change::Reads { user, author, version } => self.reads(user, author, version).boxed(),
                 Change::Reactions { user, author } => self.reactions(user, author).boxed(),
                 Change::Counts(post) => self.sync.reacted(post).boxed(),
+                Change::Comments(post) => self.sync.comments(post).boxed(),
                 Change::Head(author) => self.fan_outs.show_head(author).boxed(),
                 Change::Post { id, write: PostWrite::Edited } => self.sync.post(id).boxed(),
                 Change::Post { id, write } => self.fan_out(id, write).boxed(),

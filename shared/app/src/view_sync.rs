@@ -20,9 +20,9 @@ const RELIED_ON: Duration = Duration::from_millis(900);
 /// Updates the views after changes of edges, read states and reactions. A request calls it even if the fact already had
 /// the requested value, because an earlier request may have ended between its fact and the view.
 ///
-/// `edges`, `choices`, `blocks`, `reads`, `reads_of`, `reaction` and `reposted` leave an update that fails to the projector. They fail if the
-/// outage note cannot be written. `post`, `reacted`, `follows` and `choices_of` return the error, and the projector
-/// repeats them.
+/// `edges`, `choices`, `blocks`, `reads`, `reads_of`, `reaction` and `reposted` leave an update that fails to the
+/// projector. They fail if the outage note cannot be written. `post`, `reacted`, `follows` and `choices_of` return the
+/// error, and the projector repeats them.
 #[derive(Clone)]
 pub struct ViewSync {
     stores: Arc<Stores>,
@@ -89,6 +89,19 @@ impl ViewSync {
         let readers = &self.readers;
         let (own, reverse) = futures::join!(readers.sync_reactions(user, other), readers.sync_reactions(other, user));
         self.outage.or_later(own.and(reverse)).await
+    }
+
+    /// Updates the count of a post's comments after a comment of this user, or its withdrawal.
+    pub(crate) async fn commented(&self, user: UserId, post: PostId) -> Result<()> {
+        let views = &self.stores.views;
+        // Both updates run, even if one fails.
+        let (noted, counted) = futures::join!(views.note_change(user), views.expire_counts(post, 1));
+        self.outage.or_later(noted.and(counted.map(drop))).await
+    }
+
+    /// The same after comments that requests have noted. May be repeated. No score depends on comments.
+    pub(crate) async fn comments(&self, post: PostId) -> Result<()> {
+        self.stores.views.expire_counts(post, 0).await.map(drop)
     }
 
     /// Updates the counts of a post after reactions that requests have noted, and has a worker compute its step. May be

@@ -20,7 +20,9 @@ pub enum Cursor {
     /// A user's likes or favorites, below the reaction of this time to this post.
     Reacted(FeedKey),
     /// An export: a section, and what identifies the last object in it, if there was one.
-    Export(u64, Option<[u64; 3]>),
+    Export(u64, Option<[u64; 4]>),
+    /// A post's comments, after this number in the order of the request.
+    Comment(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,7 @@ impl Cursor {
             }
             Self::Since(Since { newest, trail }) => (9, of_key(newest).to_vec(), Some(trail)),
             Self::Oldest(Since { newest, trail }) => (10, of_key(newest).to_vec(), Some(trail)),
+            Self::Comment(number) => (12, vec![*number], None),
         };
         let mut bytes = vec![kind];
         bytes.extend(numbers.into_iter().flat_map(u64::to_be_bytes));
@@ -84,13 +87,14 @@ impl Cursor {
             (5, &[at, author, seq]) => Some(Self::Reacted(key(at, author, seq)?)),
             (6, &[number]) => Some(Self::List(u32::try_from(number).ok()?)),
             (7, &[section]) => Some(Self::Export(section, None)),
-            (7, &[section, a, b, c]) => Some(Self::Export(section, Some([a, b, c]))),
+            (7, &[section, a, b, c, d]) => Some(Self::Export(section, Some([a, b, c, d]))),
             (8, &[since, score, at, author, seq]) => {
                 let (score, key) = (Score::new(f64::from_bits(score))?, key(at, author, seq)?);
                 Some(Self::Ranked(RankedPlace { since, score, key }, trail()?))
             }
             (9, &[at, author, seq]) => Some(Self::Since(Since { newest: key(at, author, seq)?, trail: trail()? })),
             (10, &[at, author, seq]) => Some(Self::Oldest(Since { newest: key(at, author, seq)?, trail: trail()? })),
+            (12, &[number]) => Some(Self::Comment(number)),
             _ => None,
         }
     }
@@ -117,8 +121,9 @@ mod tests {
             Cursor::Relation(relation),
             Cursor::Notice(12),
             Cursor::List(12),
+            Cursor::Comment(12),
             Cursor::Export(1, None),
-            Cursor::Export(2, Some([1, 2, 3])),
+            Cursor::Export(2, Some([1, 2, 3, 4])),
             ranked(score),
         ] {
             let bytes = cursor.to_bytes();

@@ -24,12 +24,15 @@ pub struct Removed {
     pub mutes: u64,
     /// Users whom the user blocked.
     pub blocks: u64,
+    /// Standing comments of the user.
+    #[serde(default)]
+    pub comments: u64,
 }
 
-/// The progress of the counts that take many reads: likes, favorites, and authors with marked posts.
+/// The progress of the counts that take many reads: likes, favorites, authors with marked posts, and comments.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counting {
-    pub counts: [u64; 3],
+    pub counts: [u64; 4],
     /// The index of the count in progress.
     pub part: usize,
     /// The last item that was counted.

@@ -140,7 +140,7 @@ macro_rules! serde_as_text {
     )* };
 }
 
-serde_as_text!(UserId, PostId, super::ListId, super::NoticeId);
+serde_as_text!(UserId, PostId, super::CommentId, super::ListId, super::NoticeId);
 
 /// Parses a canonical decimal number: digits only, and no leading zero except in `0`.
 pub fn parse_decimal(text: &str) -> Option<u64> {

@@ -12,6 +12,7 @@
 //! | F5 | A post's counts of likes and favorites agree with the users' reactions. An author's counts are the sums over all posts, deleted ones included. |
 //! | F6 | The list of the users who have reacted to a post has each of them once, with the time of the user's own list. |
 //! | F7 | A standing repost is in the list of its original and in that of its user, and in its original's count. A user has one repost of a post. |
+//! | F8 | A post's count of comments, and that of each of its commenters, agree with the comments that stand, and so does the list of each commenter. No number of a comment is given twice. |
 //! | N1 | A slot of a platform is given once. A notice is live if and only if the head lists it and it has not expired. |
 //! | N2 | The number of readers of a live notice is the number of read states that contain its slot. |
 //! | N3 | A reader's unread notices are the live notices whose slot is not in the read state, both in the view and in the facts. |

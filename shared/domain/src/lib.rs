@@ -6,6 +6,7 @@
 pub mod author_lists;
 pub(crate) mod author_state;
 pub mod bitmap;
+pub mod comments;
 pub mod cursor;
 pub(crate) mod decisions;
 pub mod erasure;
@@ -33,6 +34,7 @@ pub mod visibility;
 
 pub use author_lists::{AuthorList, ListId, UserLists};
 pub use author_state::AuthorState;
+pub use comments::{Comment, CommentId, CommentNumber, CommentNumbers, CommentOrder};
 pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;
 pub use erasure::{Counting, Erasure, Removed};

@@ -5,7 +5,7 @@ use utoipa::{
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
 };
 
-use super::{ListId, NoticeId, Platform, PostId, Timestamp, UserId};
+use super::{CommentId, ListId, NoticeId, Platform, PostId, Timestamp, UserId};
 
 /// A decimal from 1 to 2^64 − 1.
 pub const U64: &str = "[1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}\
@@ -47,6 +47,7 @@ macro_rules! schema {
 schema! {
     UserId => text("An unsigned 64-bit number except zero, in decimal.", format!("^({U64})$"), "1042");
     PostId => text("`{author}-{seq}`.", format!("^({U64})-({SEQ})$"), "1042-7");
+    CommentId => text("`{author}-{seq}-{number}`.", format!("^({U64})-({SEQ})-({SEQ})$"), "1042-7-3");
     ListId => text("`{user}-{number}`.", format!("^({U64})-({U32})$"), "1-1");
     NoticeId => text("`{platform}-{seq}`.", format!("^({U16})-({SEQ})$"), "1-7");
     Platform => ObjectBuilder::new()

@@ -136,9 +136,9 @@ mod tests {
         };
         assert_eq!([1, 2, 3, 4, 3, 4, 2, 3, 2, 1].map(&mut at), [0, 1, 1, 2, 2, 2, 1, 1, 1, 0]);
         assert_eq!([1_000, 513, 512, 257, 256, 128, 1].map(&mut at), [9, 9, 9, 9, 8, 7, 0]);
-        let favorites = ReactionCounts { likes: 1, favorites: 1, reposts: 9 };
+        let favorites = ReactionCounts { likes: 1, favorites: 1, reposts: 9, comments: 9 };
         assert_eq!(Step::default().after(favorites).map(|step| step.level), Some(2));
-        let all = ReactionCounts { likes: u64::MAX, favorites: u64::MAX, reposts: 0 };
+        let all = ReactionCounts { likes: u64::MAX, favorites: u64::MAX, ..ReactionCounts::default() };
         assert_eq!(Step::default().after(all), Some(Step { level: 63, changes: 1 }));
     }
 

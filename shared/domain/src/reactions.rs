@@ -89,6 +89,8 @@ pub struct ReactionCounts {
     pub favorites: u64,
     /// Standing reposts of the post. Always 0 of all posts of an author.
     pub reposts: u64,
+    /// The standing comments on one post. Those of an author's posts together are not counted.
+    pub comments: u64,
 }
 
 impl ReactionCounts {
@@ -106,6 +108,7 @@ impl std::iter::Sum for ReactionCounts {
             likes: sum.likes + one.likes,
             favorites: sum.favorites + one.favorites,
             reposts: sum.reposts + one.reposts,
+            comments: sum.comments + one.comments,
         })
     }
 }

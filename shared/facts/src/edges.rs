@@ -6,7 +6,6 @@ use std::{
     ops::Range,
 };
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
 use tidemark_domain::{
     AuthorHead, Edge, MOST_REQUESTS, NewFollow, Relation, RequestSide, Timestamp, UserId,
@@ -19,7 +18,7 @@ use super::{
     counters::{Changed, FollowerShard, HeldUp},
     distinct,
     heads::{read_head_of, still_latest},
-    item::{Attribute, Item, Stored, number, string},
+    item::{Item, Stored, number, string},
     read,
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, is, only, queried, still},
@@ -210,9 +209,9 @@ impl Facts {
             let [own, reverse] = [user, other].map(|user| known.remove(&user));
             let [own_rev, rev] = [&own, &reverse].map(|edge| edge.as_ref().map(|edge| edge.rev));
             if own.as_ref().is_some_and(|edge| edge.blocked.is_some()) == blocked {
-                // A restored table or an operator may have lost the flags.
-                if self.block_flags(&[(user, other)]).await? == [[blocked; 2]]
-                    || self.restore_block_flags(user, other, blocked, own_rev).await?
+                // A restored table or an operator may have lost the notes.
+                if self.block_notes(&[(user, other)]).await? == [[blocked; 4]]
+                    || self.restore_block_notes(user, other, blocked, own_rev).await?
                 {
                     return Ok([own, reverse]);
                 }
@@ -237,7 +236,7 @@ impl Facts {
                 }
                 None => {}
             }
-            writes.extend(self.flags(user, other, blocked));
+            writes.extend(self.note_block(user, other, blocked));
             if attempts.done(self.transact("set_blocked", writes).await) {
                 return Ok([Some(next), ended.map(|(_, ended)| ended).or(reverse)]);
             }
@@ -454,32 +453,6 @@ impl Facts {
         Ok(heads.into_iter().filter(|(_, head)| head.is_private()).map(|(author, _)| author).collect())
     }
 
-    /// Returns the two flags of each block (user, other): the other user may not react to the user, and the reverse.
-    pub async fn block_flags(&self, pairs: &[(UserId, UserId)]) -> Result<Vec<[bool; 2]>> {
-        let both = distinct(&pairs.iter().flat_map(|&(user, other)| [(other, user), (user, other)]).collect::<Vec<_>>());
-        let keys = both.into_iter().map(|(user, author)| schema::reaction(user, author)).collect();
-        let [items] = self.stored("block_flags", [(&self.tables.reactions, keys)]).await?;
-        let text = |item: &Item| schema::key_text(ReactionItem::TABLE, item);
-        let items: HashMap<String, Item> = items.into_iter().map(|item| (text(&item), item)).collect();
-        let is_set = |(key, flag): (Item, Attribute)| items.get(&text(&key)).is_some_and(|item| flag.of(item).is_some());
-        Ok(pairs.iter().map(|&(user, other)| flags(user, other).map(is_set)).collect())
-    }
-
-    /// Writes the flags of a block, or of none. Returns false, and writes nothing, if the pair has another revision.
-    pub async fn restore_block_flags(&self, user: UserId, other: UserId, blocked: bool, rev: Option<u32>) -> Result<bool> {
-        let check = Write::check(&self.tables.following, schema::edge(user, other));
-        let mut writes = vec![check.when(still(EdgeItem::rev, rev.map(number)))];
-        writes.extend(self.flags(user, other, blocked));
-        Ok(self.transact("restore_block_flags", writes).await?.is_ok())
-    }
-
-    fn flags(&self, user: UserId, other: UserId, blocked: bool) -> [Write; 2] {
-        flags(user, other).map(|(key, attribute)| {
-            let update = Write::update(&self.tables.reactions, key).add(ReactionItem::version, 1);
-            if blocked { update.set(attribute, AttributeValue::Bool(true)) } else { update.remove([attribute]) }
-        })
-    }
-
     /// Reads the edges to these authors, the shards that count the user (one for each author), and other counters.
     async fn edges_and_shards(
         &self,
@@ -637,11 +610,6 @@ impl Facts {
         let items = queried("followers", only(query, &[FollowerItem::follower]), usize::MAX).await?;
         items.iter().map(|item| FollowerItem::follower.parsed(item, schema::follower_of)).collect()
     }
-}
-
-/// The two places where a block is noted for transactions that follow or react: in the reactions of both.
-fn flags(user: UserId, other: UserId) -> [(Item, Attribute); 2] {
-    [(schema::reaction(other, user), ReactionItem::blocked), (schema::reaction(user, other), ReactionItem::blocks)]
 }
 
 pub fn read_edge(item: Item) -> Result<Edge> {

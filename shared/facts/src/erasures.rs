@@ -17,8 +17,18 @@ use super::{
         ReactionItem, ReadsItem, RecordItem, RunningItem,
     },
     unavailable,
-    write::{Write, absent, between, is, only, present, queried, still_number},
+    write::{Write, absent, between, having, is, only, present, queried, still_number},
 };
+
+/// Traces of a user that take many reads to count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    Reactions(Reaction),
+    /// Authors of whose posts the user has marked some.
+    Reads,
+    /// Comments that stand.
+    Comments,
+}
 
 /// Items that are deleted concurrently.
 const PARALLEL: usize = 16;
@@ -112,26 +122,24 @@ impl Facts {
         })
     }
 
-    /// Counts some of the user's reactions of a kind, or of the authors of whose posts the user has marked some. Begins
-    /// after an item. Returns the last item that was counted; `None` at the end.
-    pub async fn count_some_traces(
-        &self,
-        user: UserId,
-        reaction: Option<Reaction>,
-        after: Option<String>,
-    ) -> Result<(u64, Option<String>)> {
+    /// Counts some traces of a kind. Begins after an item. Returns the last item that was counted; `None` at the end.
+    pub async fn count_some_traces(&self, user: UserId, trace: Trace, after: Option<String>) -> Result<(u64, Option<String>)> {
         const OPERATION: &str = "count_some";
+        let listed = |by: String| {
+            let query = self.query(&self.tables.reacted, [is(ReactedItem::user, string(&by))]).consistent_read(true);
+            (query, (ReactedItem::user, string(by)), ReactedItem::post)
+        };
         // The sort key of both tables is the place of an item.
-        let (query, (partition, value), sort_key) = match reaction {
-            Some(reaction) => {
-                let by = string(schema::reacted_by(user, reaction));
-                let query = self.query(&self.tables.reacted, [is(ReactedItem::user, by.clone())]).consistent_read(true);
-                (query, (ReactedItem::user, by), ReactedItem::post)
+        let (query, (partition, value), sort_key) = match trace {
+            Trace::Reactions(reaction) => listed(schema::reacted_by(user, reaction)),
+            Trace::Comments => {
+                let (query, by, sort_key) = listed(schema::comments_by(user));
+                (having(query, ReactedItem::at), by, sort_key)
             }
-            None => (self.query_user(&self.tables.reads, user), (ReadsItem::user, number(user.get())), ReadsItem::author),
+            Trace::Reads => (self.query_user(&self.tables.reads, user), (ReadsItem::user, number(user.get())), ReadsItem::author),
         };
         let after = after.map(|after| {
-            let after = if reaction.is_some() { string(after) } else { AttributeValue::N(after) };
+            let after = if trace == Trace::Reads { AttributeValue::N(after) } else { string(after) };
             Item::from([(partition.name().to_owned(), value), (sort_key.name().to_owned(), after)])
         });
         let page = query.select(Select::Count).set_exclusive_start_key(after).send().boxed().await;
@@ -147,13 +155,15 @@ impl Facts {
         let own = queried("related", self.query_user(&self.tables.following, user), limit);
         let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
         let naming = queried("related", naming.index_name(schema::NAMED), limit);
-        let (followers, received, sent, own, naming) = futures::try_join!(
+        let (followers, received, sent, own, naming, blocks) = futures::try_join!(
             self.followers_by_time(user, None, limit),
             self.requests(user, RequestSide::Received, None, limit),
             // A damaged table may list a request that the pair does not have.
             self.requests(user, RequestSide::Sent, None, limit),
             own,
-            naming
+            naming,
+            // A damaged table may list a block that the pair does not have.
+            self.blocks_of(user)
         )?;
         let relations = followers.into_iter().chain(received).chain(sent);
         let mut found: BTreeSet<UserId> = relations.map(|relation| relation.user).collect();
@@ -162,11 +172,14 @@ impl Facts {
         };
         found.extend(ids(own, EdgeItem::author)?);
         found.extend(ids(naming, EdgeItem::user)?);
+        found.extend(blocks.into_iter().flatten());
         Ok(found.into_iter().take(limit).collect())
     }
 
-    /// Removes both pairs of two users who follow each other no more, with their read states and reactions.
-    pub async fn remove_pair(&self, user: UserId, other: UserId) -> Result<()> {
+    /// Removes both pairs of two users who follow each other no more, with their read states and empty reactions.
+    /// Returns the users whose reactions were removed: views may have a later version of them.
+    pub async fn remove_pair(&self, user: UserId, other: UserId) -> Result<Vec<UserId>> {
+        let mut removed = Vec::new();
         for (one, other) in [(user, other), (other, user)] {
             let edge = Write::delete(&self.tables.following, schema::edge(one, other));
             // A follow or request that began since then is ended by a later run.
@@ -174,11 +187,15 @@ impl Facts {
             let edge = edge.when(ended).when(absent(EdgeItem::requested_at));
             // A damaged table may list a follower without an edge, or a request.
             let listed = Write::delete(&self.tables.followers, schema::follower(other, one));
-            self.send_all("remove_pair", [vec![edge, listed], self.unlist_request(one, other).to_vec()].concat()).await?;
+            let entries = schema::block_entries(one, other).map(|entry| Write::delete(&self.tables.followers, entry));
+            let lists = [self.unlist_request(one, other), entries].concat();
+            self.send_all("remove_pair", [vec![edge, listed], lists].concat()).await?;
             self.remove_reads(one, other).await?;
-            self.remove_empty_reactions(one, other).await?;
+            if self.remove_empty_reactions(one, other).await? {
+                removed.push(one);
+            }
         }
-        Ok(())
+        Ok(removed)
     }
 
     /// Takes a reaction back, also that to a deleted post, and corrects the counts.
@@ -284,7 +301,20 @@ impl Facts {
         Ok(!self.of_shards("has_reaction_counts", author, schema::ENTRIES_AND_COUNTS, 1).await?.is_empty())
     }
 
-    /// Removes at most `limit` counts and entries of reactions and reposts in each shard, and returns how many there were.
+    /// Removes at most `limit` counts of comments of users in each shard, and returns how many there were.
+    pub async fn remove_commenters(&self, author: UserId, limit: usize) -> Result<usize> {
+        let items = self.of_shards("remove_commenters", author, schema::COMMENTED, limit).await?;
+        let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
+        self.delete_all(&self.tables.reactions, keys).await
+    }
+
+    /// Whether there are counts of comments of users on posts of an author.
+    pub async fn has_commenters(&self, author: UserId) -> Result<bool> {
+        Ok(!self.of_shards("has_commenters", author, schema::COMMENTED, 1).await?.is_empty())
+    }
+
+    /// Removes at most `limit` counts and entries of reactions and reposts in each shard, and returns how many there
+    /// were.
     pub async fn remove_reaction_counts(&self, user: UserId, limit: usize) -> Result<usize> {
         let items = self.of_shards("remove_reaction_counts", user, schema::ENTRIES_AND_COUNTS, limit).await?;
         let keys = items.iter().map(|item| schema::key_of(ReactionItem::TABLE, item)).collect();
@@ -354,17 +384,20 @@ impl Facts {
         Ok(try_join_all((0..SHARDS).map(of_shard)).await?.into_iter().flatten().collect())
     }
 
-    /// Deletes the reactions of a user to an author, if there are neither reactions nor blocks left.
-    async fn remove_empty_reactions(&self, user: UserId, author: UserId) -> Result<()> {
+    /// Deletes the reactions of a user to an author, if there are neither reactions nor blocks left. Returns whether it
+    /// did.
+    async fn remove_empty_reactions(&self, user: UserId, author: UserId) -> Result<bool> {
         let key = schema::reaction(user, author);
-        let Some(item) = self.get_one("remove_reactions", &self.tables.reactions, key.clone()).await? else { return Ok(()) };
+        let Some(item) = self.get_one("remove_reactions", &self.tables.reactions, key.clone()).await? else {
+            return Ok(false);
+        };
         let (_, _, state) = read_reactions(item)?;
         if !state.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let item = Write::delete(&self.tables.reactions, key).when(still_number(ReactionItem::version, state.version));
         let item = item.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks));
-        self.send("remove_reactions", item).await.map(drop)
+        self.send("remove_reactions", item).await
     }
 
     pub(crate) async fn delete_all(&self, table: &str, keys: Vec<Item>) -> Result<usize> {

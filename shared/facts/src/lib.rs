@@ -3,6 +3,8 @@
 //! Calls of the SDK are boxed, because their futures are large, and so deep that the compiler refuses use cases of
 //! them. The views and the queue do the same.
 
+mod blocks;
+pub mod comments;
 pub mod counters;
 pub mod decode;
 pub mod edges;
@@ -38,7 +40,9 @@ use tidemark_domain::{Store, StoreError};
 use decode::read;
 use retry::Attempts;
 
+pub use comments::{Placed, StoredComment};
 pub use edges::{ChangeOfPair, Followed};
+pub use erasures::Trace;
 pub use notice_edits::{KeyedEdit, NoticesWritten};
 pub use notices::{NoticesPublished, PlatformChange};
 pub use people::ProfileSet;

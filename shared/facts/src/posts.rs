@@ -101,7 +101,7 @@ impl Facts {
             match self.name(&mut publish.post, named).await? {
                 Naming::Done => {}
                 Naming::Again => continue,
-                Naming::Ends(published) => return Ok(published),
+                Naming::Ends(published) => return Ok(*published),
             }
             let Some((new, after)) = head.publish(&publish.post, followers, self.limits.pull_threshold, now) else {
                 return Ok(Published::Full);

@@ -154,8 +154,13 @@ impl Facts {
     /// Returns the exact counts of one post.
     pub async fn reaction_counts(&self, post: PostId) -> Result<CountsVersion> {
         let keys = (0..SHARDS).map(|shard| schema::post_reactions(post, shard)).collect();
-        let (counts, version) = self.sum("reaction_counts", keys).await?;
-        Ok(CountsVersion { version, counts })
+        let posts = [post];
+        let ((counts, version), numbers) = futures::try_join!(self.sum("reaction_counts", keys), self.comment_numbers(&posts))?;
+        let (comments, changes) = match numbers.get(&post) {
+            Some(numbers) => self.comment_count(post, numbers.last).await?,
+            None => (0, 0),
+        };
+        Ok(CountsVersion { version: version + changes, counts: ReactionCounts { comments, ..counts } })
     }
 
     /// Returns the exact counts of all posts of an author, deleted ones included.
@@ -217,7 +222,7 @@ impl Facts {
                 let likes = count(likes, ReactionCountsItem::likes);
                 let favorites = count(favorites, ReactionCountsItem::favorites);
                 let reposts = count(reposts, ReactionCountsItem::reposts);
-                Ok((ReactionCounts { likes, favorites, reposts }, count(changes, ReactionCountsItem::changes)))
+                Ok((ReactionCounts { likes, favorites, reposts, comments: 0 }, count(changes, ReactionCountsItem::changes)))
             })
         });
         let counts: Vec<(ReactionCounts, u64)> = counts.collect::<Result<_>>()?;
@@ -293,6 +298,11 @@ pub fn counted(reaction: Reaction) -> Attribute {
         Reaction::Like => ReactionCountsItem::likes,
         Reaction::Favorite => ReactionCountsItem::favorites,
     }
+}
+
+/// The blocks between user and author in an item of a user's reactions.
+pub(crate) fn read_blocks(item: Item) -> Result<Blocks> {
+    read_reactions(item).map(|(.., state)| state.blocks)
 }
 
 /// User, author and the user's reactions to the author's posts.

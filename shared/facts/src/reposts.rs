@@ -16,7 +16,7 @@ use super::{
     reactions::read_reactions,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem, ReposterItem},
     unavailable,
-    write::{Write, absent, between, is, only, present},
+    write::{Write, absent, between, count_queried, is, only, present, unchanged},
 };
 
 /// A user's repost in the list of its original.
@@ -49,7 +49,7 @@ pub(crate) enum Naming {
     Done,
     /// The facts have to be read again.
     Again,
-    Ends(Published),
+    Ends(Box<Published>),
 }
 
 impl Named {
@@ -85,6 +85,32 @@ impl Facts {
             if writes.is_empty()
                 || attempts.done(self.send_all("forget_repost", writes).await.map(|sent| sent.then_some(()).ok_or(())))
             {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the count of a post's reposts by the users of a shard the number of their entries.
+    pub async fn recount_reposts(&self, original: PostId, shard: u16) -> Result<()> {
+        const OPERATION: &str = "recount_reposts";
+        let (reactions, counts) = (&self.tables.reactions, schema::post_reactions(original, shard));
+        let first = schema::reposters(original.seq);
+        let mut attempts = attempts(OPERATION);
+        loop {
+            attempts.next().await?;
+            // An entry that comes or goes meanwhile changes the number of changes.
+            let stored = self.get_one(OPERATION, reactions, counts.clone()).await?;
+            let partition = is(ReactionItem::shard, string(schema::follower_shard(original.author, shard)));
+            let range = between(ReactionItem::item, string(&first), string(format!("{first}~")));
+            let entries = self.query(reactions, [partition, range]).consistent_read(true);
+            let right = count_queried(OPERATION, entries).await?;
+            if stored.is_none() && right == 0 {
+                return Ok(());
+            }
+            attempts.outcome()?;
+            let set = Write::update(reactions, counts.clone()).set(ReactionCountsItem::reposts, number(right));
+            let set = set.when(unchanged(ReactionCountsItem::changes, stored.as_ref()));
+            if attempts.done(self.send(OPERATION, set).await.map(|sent| sent.then_some(()).ok_or(()))) {
                 return Ok(());
             }
         }
@@ -159,15 +185,15 @@ impl Facts {
                     new.of = Some(if of.reposted().is_some() { Reference::Repost(target) } else { Reference::Quote(target) });
                     Naming::Again
                 }
-                Err(withheld) => Naming::Ends(Published::Withheld(withheld)),
+                Err(withheld) => Naming::Ends(Box::new(Published::Withheld(withheld))),
             });
         }
         if let Err(withheld) = named.may_be_named(author, original) {
-            return Ok(Naming::Ends(Published::Withheld(withheld)));
+            return Ok(Naming::Ends(Box::new(Published::Withheld(withheld))));
         }
         let Some(entry) = named.entry else { return Ok(Naming::Done) };
         match self.standing_repost(author, original, entry).await? {
-            Some(repost) => Ok(Naming::Ends(Published::Repeated(repost))),
+            Some(repost) => Ok(Naming::Ends(Box::new(Published::Repeated(repost)))),
             // Only a restored table or an operator leaves an entry without its post.
             None => self.forget_repost(author, original, entry).await.map(|()| Naming::Again),
         }

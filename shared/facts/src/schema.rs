@@ -6,10 +6,13 @@
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, block, erase, migrate, reconcile |
 //! | followers | `shard` S `<author>#<shard>#requests`, `follower` S `<bucket>#<user>` | request by author; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, request, block, erase, migrate, reconcile |
 //! | followers | `shard` S `<user>#sent`, `follower` S `<bucket>#<author>` | request by user; local index `by-time` on `since` | `since` S `<ms>#<author>` | the same |
+//! | followers | `shard` S `<user>#blocks`, `follower` S `<bucket>#<other>` | user whom this user blocks | | block |
+//! | followers | `shard` S `<user>#blocked`, `follower` S `<bucket>#<other>` | user who blocks this user | | block |
 //! | counters | `counter` S `u#<user>` | number of authors that the user follows, and of the user's requests | `count` N, `requests` N, `changes` N | follow, unfollow, request, block, erase, migrate, reconcile |
 //! | counters | `counter` S `f#<author>#<shard>` | number of followers and of requests in that shard, or its first part | `count` N, `requests` N, `changes` N, `parts` N, `imports_begun` N, `imports_ended` N, `privacy` N (see [`super::counters`]) | follow, unfollow, request, block, privacy, erase, migrate, reconcile |
 //! | counters | `counter` S `f#<author>#<shard>#<part>` | a further part of it; may be negative | `count` N, `requests` N, `changes` N, `imports_begun` N, `privacy` N | follow, unfollow, request, block, privacy, erase, migrate, reconcile |
 //! | counters | `counter` S `l#<user>` | lists of the user: number, name and token of each | `version` N, `last` N, `lists` L of M | lists |
+//! | counters | `counter` S `c#<post>` | numbers of the post's comments; no transaction names it | `last_number` N, `at` N ms, `free` NS, `write_token` N | comment |
 //! | counters | `counter` S `walk#<job>` | where a job of reconcile continues; present only while the job is unfinished | `position` S | reconcile |
 //! | counters | `counter` S `outage` | outage note: until when views may lack changes that wait for the projector | `until` N ms | every function that changes facts, projector, fan-out |
 //! | posts | `author` N, `item` S `head` | author head | `latest_seq` N, `latest_at` N ms, `posts` N, `deletions` N, `deleted` B, `mode_changes` N, `pulled` N, `archived` N, `archived_seqs` B (roaring), `windows` M, `erased` BOOL (no user can follow the author), `privacy` N (changes of the author's privacy; odd is private) | publish, delete, privacy, erase, migrate |
@@ -22,6 +25,9 @@
 //! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `<like or favorite>#<seq>#<ms>#<user>` | a user of that shard who has reacted to a post, deleted or not, at this time, which is that of the entry in `reacted` | | react, reconcile |
 //! | reactions | `shard` S, `item` S `repost#<seq>#<ms>#<user>` | a user of that shard who reposts a post, deleted or not, at this time, which is that of the repost | `repost` N (the number of the user's post) | publish, delete, reconcile |
+//! | reactions | `shard` S, `item` S `commented#<seq>#<user>` | number of standing comments of a user of that shard on a post, deleted or not | `comments` N, `changes` N | comment |
+//! | reactions | `shard` S `<author>#<seq>#comments#<block>`, `item` S `comment#<number>` | comment on a post, deleted or not; without `text` if it was withdrawn, and without `user` if that user has left. A block has 64 numbers | `text` S, `user` N, `at` N ms, `write_token` N | comment, erase |
+//! | reactions | `shard` S `<author>#<seq>#counts#<0–3>`, `item` S `lane#<00–63>` | number of standing comments on a post whose number has this remainder | `comments` N, `changes` N | comment |
 //! | notices | `platform` N, `item` S `head` | platform head | `version` N, `latest_seq` N, `latest_slot` N, `latest_at` N ms, `live` B (see [`PlatformHead::encode_live`](tidemark_domain::PlatformHead::encode_live)) | notice, reconcile |
 //! | notices | `platform` N, `item` S `notice#<seq>` | notice; absent when deleted, and some time after it has expired | `title` S, `body` S, `at` N ms, `revision` N, `until` N ms, `expires_at` N s | notice, projector, reconcile |
 //! | notices | `platform` N, `item` S `edit#<version>` | pending edit: the content of the notices that the head lists in this revision; absent once they have it | `title` S, `body` S, `until` N ms | notice, projector, reconcile |
@@ -29,6 +35,7 @@
 //! | counters | `counter` S `n#<platform>#<shard>#<block>` | number of users of that shard who have read each slot of that block; a block has 32 slots | `s<slot % 32>` N | notice, migrate |
 //! | reacted | `user` S `<user>#<likes or favorites>`, `post` S `<author>#<seq>` | reaction of a user; local index `by-time` on `at` | `at` S `<ms>#<author>#<seq>` | react, reconcile |
 //! | reacted | `user` S `<user>#reposts`, `post` S `<author>#<seq>` | standing repost of a user, by its original: there is one at most | `at` S `<ms>#<author>#<seq>`, `repost` N | publish, delete, reconcile |
+//! | reacted | `user` S `<user>#comments`, `post` S `<author>#<seq>#<number>` | comment of a user; local index `by-time` on `at`, without comments that were withdrawn | `at` S `<ms>#<author>#<seq>#<number>` | comment |
 //! | profiles | `user` N | profile | `version` N, `name` S, `handle` S, `picture` S, `bio` S, `data` S (JSON), `updated_at` N ms | profile |
 //! | handles | `handle` S | user who has a handle; one that was given up expires after 30 days | `user` N, `expires_at` N s | profile |
 //! | identities | `identity` S `claim#<claim>` | user id of a claim; it never changes | `user` N | every function that serves requests |
@@ -43,8 +50,8 @@
 //!   author for blocks, and ends a request;
 //! - for a request or its end, the pair, both items by author and by user, and both counters; a request checks for
 //!   blocks and for erasures of either user;
-//! - for a block, the pair that has it, both reactions items of the two users, and the follows and requests that it
-//!   ends;
+//! - for a block, the pair that has it, both reactions items and both lists of the two users, and the follows and
+//!   requests that it ends;
 //! - for a publish, head, post, body and idempotency record; if the post names another, it checks for blocks; a repost
 //!   adds its two entries, by original and by user, and to the count of its original, and its deletion removes them;
 //! - for a deletion, head, post and body; for an edit, post and text;
@@ -54,6 +61,8 @@
 //! - for a new list, the lists and idempotency record;
 //! - for a reaction, the reaction, its two counts and its entry among those of the post, which lie in one partition,
 //!   and its entry among those of the user; a given reaction requires that its item has no block;
+//! - for a comment, the comment, its two counts, its entry among those of the user, and idempotency record, on the
+//!   condition that its number has no comment and that the two users have no block; for its withdrawal, the same four;
 //! - for a profile, the profile, the handle that it takes and the one that it gives up;
 //! - for the first call of a claim, its user id, and that the user id is given;
 //! - for a migration, up to 31 posts with head, mappings and record, or an edge as a follow does.
@@ -215,6 +224,16 @@ items! {
 
     #[derive(Serialize)]
     ReposterItem in "reactions" { shard: String, item: String, repost: u64 };
+
+    #[derive(Serialize)]
+    CommentItem in "reactions" { shard: String, item: String, at: u64, write_token: u64 }
+    maybe { user: NonZeroU64, text: String };
+
+    CommentCountItem in "reactions" { shard: String, item: String }
+    maybe { comments: Count, changes: Count };
+
+    CommentNumbersItem in "counters" { counter: String, last_number: u64, at: u64 }
+    maybe { free: Vec<u64>, write_token: u64 };
 
     #[derive(Serialize)]
     ReactedItem in "reacted" { user: String, post: String, at: String }

@@ -31,6 +31,8 @@ pub enum Change {
     },
     /// The number of reactions to a post.
     Counts(PostId),
+    /// The number of comments on a post. No score depends on it.
+    Comments(PostId),
     /// The numbers of an author's posts.
     Head(UserId),
     Post {
@@ -167,6 +169,9 @@ impl StreamRecord<'_> {
     fn reactions(&self) -> Option<Option<Change>> {
         let ReactionKey { shard, item } = self.key()?;
         let author = schema::shard_author(&shard)?;
+        if let Some(post) = schema::comment_counts_post(&shard) {
+            return Some(Some(Change::Comments(post)));
+        }
         let reactions = schema::reacting_user(&item).map(|user| Change::Reactions { user, author });
         let counts = schema::post_seq(&item).map(|seq| Change::Counts(PostId::new(author, seq)));
         Some(reactions.or(counts))
@@ -252,6 +257,9 @@ mod tests {
             ("reactions", "shard 7#03, item user#00000000000000000001", ["", ""], Some(Change::Reactions { user, author })),
             ("reactions", "shard 7#03, item post#0000000000000003", ["", ""], Some(Change::Counts(id))),
             ("reactions", "shard 7#03, item total", ["", ""], None),
+            ("reactions", "shard 7#3#counts#0, item lane#02", ["", ""], Some(Change::Comments(id))),
+            ("reactions", "shard 7#3#comments#0, item comment#0000000000000003", ["", ""], None),
+            ("reactions", "shard 7#03, item commented#0000000000000003#00000000000000000001", ["", ""], None),
             ("profiles", "user 1", ["", ""], Some(Change::Profile(user))),
             ("notices", "platform 4, item head", ["", ""], Some(Change::PlatformHead(platform))),
             ("notices", "platform 4, item notice#0000000000000003", ["", ""], None),

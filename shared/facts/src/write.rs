@@ -56,6 +56,15 @@ pub fn is(attribute: Attribute, value: AttributeValue) -> Condition {
     Condition::new("# = ?", attribute, [value])
 }
 
+pub(crate) fn is_not(attribute: Attribute, value: AttributeValue) -> Condition {
+    Condition::new("# <> ?", attribute, [value])
+}
+
+/// A set has this element.
+pub(crate) fn contains(attribute: Attribute, element: AttributeValue) -> Condition {
+    Condition::new("contains(#, ?)", attribute, [element])
+}
+
 pub fn below(attribute: Attribute, value: AttributeValue) -> Condition {
     Condition::new("# < ?", attribute, [value])
 }
@@ -383,6 +392,14 @@ pub fn only(query: QueryFluentBuilder, attributes: &[Attribute]) -> QueryFluentB
     let list: Vec<String> = attributes.iter().map(|attribute| places.name(*attribute)).collect();
     let names = places.names.into_iter().flatten();
     names.fold(query.projection_expression(list.join(", ")), |query, (place, name)| query.expression_attribute_names(place, name))
+}
+
+/// Reduces the results of a query to items with this attribute.
+pub(crate) fn having(query: QueryFluentBuilder, attribute: Attribute) -> QueryFluentBuilder {
+    let mut places = Placeholders::default();
+    let query = query.filter_expression(places.condition(present(attribute)));
+    let names = places.names.into_iter().flatten();
+    names.fold(query, |query, (place, name)| query.expression_attribute_names(place, name))
 }
 
 /// Sends a query, and again for its next page, until there are `most` items or no more.

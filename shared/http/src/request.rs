@@ -234,12 +234,12 @@ impl Request {
 
     /// The id in a path parameter; 400 if it is not one.
     pub fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
-        self.text_parameter(name).parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
+        self.path_parameter(name).parse().map_err(|error: T::Err| Problem::invalid(name, error.to_string()))
     }
 
     /// The list in the path; 404 if it is not a list id: clients do not know what such an id looks like.
     pub fn list_parameter(&self) -> Result<ListId, Problem> {
-        list_id(self.text_parameter("list"))
+        list_id(self.path_parameter("list"))
     }
 
     /// `?list=`; 404 if it is not a list id.
@@ -295,7 +295,8 @@ impl Request {
         in_query + fields.values().map(items).sum::<usize>()
     }
 
-    fn text_parameter(&self, name: &str) -> &str {
+    /// A path parameter as text; empty if the path has none of this name.
+    pub fn path_parameter(&self, name: &str) -> &str {
         self.event.path_parameters.get(name).map_or("", String::as_str)
     }
 

@@ -18,7 +18,7 @@
 //! | `{bucket}:p:<post>` | string | [summary](tidemark_domain::PostSummary) of a post, or that the post is deleted; the bucket is the author's | 7 days | remember | posts |
 //! | `{bucket}:p:<post>:lease` | string | token of the caller that stores the post | 1 s | lease; removed by remember after a change | |
 //! | `{bucket}:b:<post>` | string | [text](tidemark_domain::PostText) of a post in a revision | 7 days | remember | bodies |
-//! | `{bucket}:q:<post>` | string | reaction counts of a post: version, likes, favorites, reposts | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
+//! | `{bucket}:q:<post>` | string | counts of a post: version, likes, favorites, reposts, comments | 10 min; at most 2 s after a reaction | count, outdate | reaction counts |
 //! | `{bucket}:q:<post>:lease` | string | token of the caller that stores the counts | 1 s | lease; removed by count, outdate | |
 //! | `{bucket}:q:<post>:recent` | string | number of reactions to a post in this moment | 2 s | outdate | |
 //! | `{bucket}:q:<post>:rank` | string | a `rank` task was sent that has not begun | 900 ms from the reaction on | note_rank | |

@@ -111,19 +111,21 @@ pub fn decode_any_text(bytes: &[u8]) -> Option<(u32, PostText)> {
 }
 
 pub(crate) fn encode_counts(CountsVersion { version, counts }: CountsVersion) -> Vec<u8> {
-    let ReactionCounts { likes, favorites, reposts } = counts;
+    let ReactionCounts { likes, favorites, reposts, comments } = counts;
     let mut record = record::start(version);
-    record.extend([likes, favorites, reposts].into_iter().flat_map(VarInt::encode_var_vec));
+    record.extend([likes, favorites, reposts, comments].into_iter().flat_map(VarInt::encode_var_vec));
     record
 }
 
 pub fn decode_counts(bytes: &[u8]) -> Option<CountsVersion> {
-    let (version, rest) = record::version(bytes)?;
-    let (likes, at) = u64::decode_var(rest)?;
-    let rest = &rest[at..];
-    let (favorites, at) = u64::decode_var(rest)?;
-    let (reposts, _) = u64::decode_var(&rest[at..])?;
-    Some(CountsVersion { version, counts: ReactionCounts { likes, favorites, reposts } })
+    let (version, mut rest) = record::version(bytes)?;
+    let mut next = || {
+        let (count, length) = u64::decode_var(rest)?;
+        rest = &rest[length..];
+        Some(count)
+    };
+    let counts = ReactionCounts { likes: next()?, favorites: next()?, reposts: next()?, comments: next()? };
+    Some(CountsVersion { version, counts })
 }
 
 #[cfg(test)]

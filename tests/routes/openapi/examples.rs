@@ -44,6 +44,9 @@ const STORY: &str = r#"
 1: PUT /v1/posts/2-1/repost
 1: GET /v1/posts/2-1/reposts
 1: DELETE /v1/posts/2-1/repost
+1: POST /v1/posts/2-1/comments {"text": "Well said."}
+1: GET /v1/posts/2-1/comments
+1: DELETE /v1/posts/2-1/comments/1
 1: DELETE /v1/posts/2-1/favorite
 1: DELETE /v1/posts/2-1/like
 1: GET /v1/unread

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
-    domain::{Edge, Erasure, FanOutKind, Post, PostId, Reaction, Relation, UserId},
+    domain::{CommentId, Edge, Erasure, FanOutKind, Post, PostId, Reaction, Relation, UserId},
     facts::{Deleted, Look, schema},
     queue::{FanOut, Task},
     views::keys,
@@ -31,7 +31,6 @@ async fn repost(scene: &Scene<'_>) -> (Post, Item) {
     let reposted = scene.caller(scene.reader).put(&format!("/v1/posts/{}/repost", scene.post(2))).await.ok();
     let repost = scene.fact(reposted["post"].as_str().unwrap().parse().unwrap()).await;
     let listed = schema::reposter(scene.post(2), Relation { since: repost.created_at, user: scene.reader });
-    scene.world.idle().await;
     (repost, listed)
 }
 
@@ -239,6 +238,56 @@ pub(super) const ALL: &[Damage] = &[
         scene.world.update_item("ReactionsTable", schema::post_reactions(original, shard), &[], &["reposts"]).await;
         json!({ "kind": "post-reposts", "original": original, "shard": shard, "seen": 0, "right": 1 })
     }),
+    ("comments counted too high", &async |scene: &Scene| {
+        let id = comment(scene).await;
+        scene.set("ReactionsTable", schema::comment_count(id), &[("comments", n(5))]).await;
+        json!({ "kind": "comment-count", "post": id.post, "lane": 0, "seen": 5, "right": 1 })
+    }),
+    ("a comment that is not counted for its user", &async |scene: &Scene| {
+        let id = comment(scene).await;
+        scene.world.delete_item("ReactionsTable", schema::commented(id.post, scene.reader)).await;
+        json!({ "kind": "comment-count", "post": id.post, "user": scene.reader, "seen": 0, "right": 1 })
+    }),
+    ("comments counted that were withdrawn", &async |scene: &Scene| {
+        let id = comment(scene).await;
+        scene.world.update_item("ReactionsTable", schema::comment(id), &[], &["text"]).await;
+        let counted = |of: serde_json::Value| {
+            let mut count = json!({ "kind": "comment-count", "post": id.post, "seen": 1, "right": 0 });
+            count.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
+            count
+        };
+        json!([
+            counted(json!({ "lane": 0 })),
+            counted(json!({ "user": scene.reader })),
+            { "kind": "comment-ghost", "comment": id, "user": scene.reader },
+        ])
+    }),
+    ("a comment that its user's list lacks", &async |scene: &Scene| {
+        let id = comment(scene).await;
+        scene.world.delete_item("ReactedTable", schema::comment_entry(scene.reader, id)).await;
+        json!({ "kind": "comment-unlisted", "comment": id, "user": scene.reader })
+    }),
+    ("a listed comment that was never written", &async |scene: &Scene| {
+        let id = CommentId::new(scene.post(3), 9);
+        scene.world.put_item("ReactedTable", schema::comment_entry_item(scene.reader, id, scene.now())).await;
+        json!({ "kind": "comment-ghost", "comment": id, "user": scene.reader })
+    }),
+    ("numbers of comments that are lost", &async |scene: &Scene| {
+        let id = comment(scene).await;
+        scene.world.delete_item("CountersTable", schema::comment_numbers(id.post)).await;
+        json!({ "kind": "comment-numbers", "post": id.post, "seen": 0, "right": 1 })
+    }),
+    ("a block that the blocked user's list lacks", &async |scene: &Scene| {
+        scene.caller(scene.stranger).put(&format!("/v1/blocks/{}", scene.other)).await.ok();
+        let [_, of_blocked] = schema::block_entries(scene.stranger, scene.other);
+        scene.world.delete_item("FollowersTable", of_blocked).await;
+        json!({ "kind": "block-flags-wrong", "user": scene.stranger, "author": scene.other })
+    }),
+    ("a listed block that does not exist", &async |scene: &Scene| {
+        let [own, _] = schema::block_entries(scene.author, scene.other);
+        scene.world.put_item("FollowersTable", own).await;
+        json!({ "kind": "block-flags-wrong", "user": scene.author, "author": scene.other })
+    }),
     ("a step without reactions", &async |scene: &Scene| {
         scene.set("PostsTable", schema::post(scene.post(5)), &[("step", n(3)), ("step_changes", n(2))]).await;
         // A cached summary would have the step from before.
@@ -335,6 +384,13 @@ pub(super) const ALL: &[Damage] = &[
         ])
     }),
 ];
+
+/// The reader comments on the third post. No view has its counts.
+async fn comment(scene: &Scene<'_>) -> CommentId {
+    let path = format!("/v1/posts/{}/comments", scene.post(3));
+    scene.caller(scene.reader).post(&path, &json!({ "text": "first" })).await.ok();
+    CommentId::new(scene.post(3), 1)
+}
 
 /// The key of the reader's entry in the list of a post.
 async fn liker(scene: &Scene<'_>, seq: u64, reaction: Reaction) -> Item {

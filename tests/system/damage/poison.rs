@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{PostText, Reaction},
+    domain::{CommentId, PostText, Reaction},
     facts::schema,
     views::keys,
 };
@@ -15,14 +15,15 @@ use tidemark_tests::{
 use super::{Scene, facts, fire, walk};
 use crate::{notices::content, publish_and_deliver_all};
 
-/// Scenes whose readers have read a notice.
+/// Scenes whose readers have read a notice and repost a post.
 async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
-    let scenes = Scene::several(world, 16).await;
+    let scenes = Scene::several(world, 17).await;
     for scene in &scenes {
         for title in ["one", "two"] {
             scene.app.notices.publish(scene.author, &[scene.platform], &content(title, None), None).await.unwrap();
         }
         scene.app.notices.mark(scene.reader, scene.notice(1), true).await.unwrap().unwrap();
+        scene.caller(scene.reader).put(&format!("/v1/posts/{}/repost", scene.post(2))).await.ok();
     }
     // The walk finds readers by their views. The projector takes the lease of a reader who fills one meanwhile.
     world.idle().await;
@@ -35,12 +36,13 @@ async fn scenes_with_notices(world: &World) -> Vec<Scene<'_>> {
 /// One unreadable item in each scene.
 async fn make_unreadable(scenes: &[Scene<'_>]) {
     let [edge, listed, head, post, pending, reads, reaction, record, rest @ ..] = scenes else { panic!() };
-    let [notice_head, notice, notice_reads, profile, liked, reposted, text, other_text] = rest else { panic!() };
+    let [notice_head, notice, notice_reads, profile, liked, reposted, commented, text, other_text] = rest else { panic!() };
     let (orphan, _) = facts::publish(pending, 2).await;
     let key = format!("{}#publish#k", record.author);
     record.put("IdempotencyTable", schema::record(&key), &[("fingerprint", n(1))]).await;
-    reposted.caller(reposted.reader).put(&format!("/v1/posts/{}/repost", reposted.post(2))).await.ok();
-    let items: [(&Scene, &str, Item, &str); 14] = [
+    let comment = CommentId::new(commented.post(2), 1);
+    commented.caller(commented.reader).post(&format!("/v1/posts/{}/comments", comment.post), &json!({ "text": "x" })).await.ok();
+    let items: [(&Scene, &str, Item, &str); 15] = [
         (edge, "FollowingTable", schema::edge(edge.reader, edge.author), "since"),
         (listed, "FollowersTable", schema::follower(listed.author, listed.reader), "since"),
         (head, "PostsTable", schema::head(head.author), "latest_at"),
@@ -54,6 +56,7 @@ async fn make_unreadable(scenes: &[Scene<'_>]) {
         (profile, "ProfilesTable", schema::profile(profile.reader), "version"),
         (liked, "ReactedTable", schema::reacted(liked.reader, Reaction::Like, liked.post(2)), "at"),
         (reposted, "ReactedTable", schema::repost(reposted.reader, reposted.post(2)), "repost"),
+        (commented, "ReactionsTable", schema::comment(comment), "at"),
         (text, "PostsTable", schema::body(text.post(3)), "revision"),
     ];
     for (scene, table, key, name) in items {
@@ -96,12 +99,12 @@ fn unreadable_items_of_every_kind_do_not_stop_a_job() {
         assert_eq!(minute["found"]["item-damaged"], 1, "{minute}");
 
         let report = walk(world, false, 0).await;
-        assert_eq!(report["found"]["item-damaged"], 15, "{report}");
+        assert_eq!(report["found"]["item-damaged"], 16, "{report}");
         assert_eq!(report["found"]["record-damaged"], 1);
-        assert_eq!(report["repaired"]["followings-count"], 32, "{report}");
+        assert_eq!(report["repaired"]["followings-count"], 34, "{report}");
         assert_eq!(report["repaired"]["item-damaged"], Value::Null, "only an operator can repair it");
         let again = walk(world, false, 0).await;
-        assert_eq!(again["found"], json!({ "item-damaged": 15 }), "{again}");
+        assert_eq!(again["found"], json!({ "item-damaged": 16 }), "{again}");
         assert_eq!(again["repaired"], json!({}));
         println!("{}", again["differences"]);
     });

@@ -367,7 +367,8 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("reaction counts that nobody made", &async |scene: &Scene| {
         let (views, post) = (&scene.app.stores.views, scene.post(2));
-        let counts = CountsVersion { version: 99, counts: ReactionCounts { likes: 5, favorites: 5, reposts: 5 } };
+        let counts = ReactionCounts { likes: 5, favorites: 5, reposts: 5, comments: 5 };
+        let counts = CountsVersion { version: 99, counts };
         views.lease_counts(post, 1).await.unwrap();
         views.store_counts(post, counts, 1).await.unwrap();
         whole("view-differs", View::Counts(post))

@@ -129,6 +129,19 @@ async fn a_hundred_thousand_follows_of_an_author_without_posts() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "ten minutes; it measures"]
+async fn a_thousand_comments_a_second_on_one_post() {
+    minute(async |minute| {
+        let world = minute.world;
+        world.user(AUTHOR).publish("before").await;
+        world.idle().await;
+        let comments = minute.send("comments", 1_000, async |number| super::comment(world, number).await).await;
+        super::are_all_commented(world, comments).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes; it measures"]
 async fn thirty_posts_a_second() {
     minute(async |minute| minute.publish(30, 0).await).await;
 }

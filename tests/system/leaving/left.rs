@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::json;
 use tidemark::{
     Hiding,
-    domain::{Card, Edge, NewPost, PostId, ProfileContent, Reaction, Relation},
+    domain::{Card, CommentId, Edge, NewPost, PostId, ProfileContent, Reaction, Relation},
     facts::schema,
 };
 use tidemark_tests::{
@@ -50,6 +50,7 @@ async fn write_late(world: &World) {
     app.following.hide(user, user_id(65), Hiding::Block, true).await.unwrap();
     stores.facts.react(user, theirs, Reaction::Like, true, now).await.unwrap().unwrap();
     app.publishing.repost(user, theirs).await.unwrap();
+    app.commenting.comment(user.into(), theirs, "late".to_owned(), None).await.unwrap();
     app.following.make_list(user, "late", None).await.unwrap();
     app.notices.mark_through(user, "3".parse().unwrap(), 1, None).await.unwrap();
     let card = Card { name: "late".to_owned(), handle: Some("ada_leaves".parse().unwrap()), picture: None };
@@ -82,7 +83,7 @@ fn requests_that_were_let_in_before_an_erasure_leave_nothing_after_it() {
 
 /// Facts that name the erased user: the kind, the table, the attributes of its key, and the item.
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 18] {
+fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 22] {
     let user = user_id(LEAVING);
     let live = |one, other| Edge { following: true, ..Edge::never(user_id(one), user_id(other)) };
     let muted = |one, other| {
@@ -96,6 +97,9 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 18] {
         with_attributes(schema::reads(user_id(one), user_id(other)), &[("version", n(1)), ("marked", marked), ("by", s(by))])
     };
     let ([received, _], [_, sent]) = (schema::request_items(user_id(3), user, at), schema::request_items(user, user_id(3), at));
+    let ([blocked, _], [_, blocker]) = (schema::block_entries(user, user_id(3)), schema::block_entries(user_id(3), user));
+    let theirs = CommentId::new(PostId::new(user_id(60), 1), 9);
+    let commented = with_attributes(schema::commented(PostId::new(user, 1), user_id(3)), &[("comments", n(1))]);
     let like = tidemark::domain::FeedKey { at, post: PostId::new(user_id(60), 1) };
     let profile = [("version", n(1)), ("name", s("back")), ("updated_at", n(1))];
     let notices = [("version", n(1)), ("through", n(0)), ("through_slot", n(0))];
@@ -106,6 +110,8 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 18] {
         ("relation", "FollowersTable", ["shard", "follower"], schema::follower_item(user_id(3), user, at)),
         ("relation", "FollowersTable", ["shard", "follower"], received),
         ("relation", "FollowersTable", ["shard", "follower"], sent),
+        ("relation", "FollowersTable", ["shard", "follower"], blocked),
+        ("relation", "FollowersTable", ["shard", "follower"], blocker),
         (
             "reaction",
             "ReactionsTable",
@@ -120,13 +126,15 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 18] {
         ),
         ("reaction", "ReactedTable", ["user", "post"], schema::reacted_item(user, Reaction::Like, like)),
         ("reaction", "ReactedTable", ["user", "post"], schema::reacted_item(user, Reaction::Favorite, like)),
-        ("repost", "ReactedTable", ["user", "post"], schema::repost_item(user, PostId::new(user_id(60), 1), at, 4)),
         (
             "reaction",
             "ReactionsTable",
             ["shard", "item"],
             schema::reposter_item(PostId::new(user, 1), Relation { since: at, user: user_id(3) }, 1),
         ),
+        ("repost", "ReactedTable", ["user", "post"], schema::repost_item(user, PostId::new(user_id(60), 1), at, 4)),
+        ("comment", "ReactedTable", ["user", "post"], schema::comment_entry_item(user, theirs, at)),
+        ("comment", "ReactionsTable", ["shard", "item"], commented),
         ("read state", "ReadsTable", ["user", "author"], marks(LEAVING, 60)),
         ("read state", "ReadsTable", ["user", "author"], marks(3, LEAVING)),
         (
@@ -170,7 +178,7 @@ fn a_fact_that_names_an_erased_user_is_found_and_the_erasure_starts_again() {
             until("the indexes lack the fact", async || left().await.is_empty()).await;
             kinds.push(kind);
         }
-        assert_eq!(kinds.len(), 16);
+        assert_eq!(kinds.len(), 22);
         kinds.dedup();
         for (_, table, _, item) in planted() {
             world.put_item(table, item).await;
@@ -178,8 +186,10 @@ fn a_fact_that_names_an_erased_user_is_found_and_the_erasure_starts_again() {
         app.publishing.publish(&NewPost::titled(user_id(LEAVING), "late"), None).await.unwrap();
         kinds.insert(1, "post");
         until("the indexes have all facts", async || left().await == kinds).await;
-        let expected = json!({ "kind": "fact-names-erased", "user": LEAVING.to_string(), "facts": kinds });
         for dry_run in [true, false] {
+            // The same walk removes the entry of a repost that does not stand.
+            kinds.retain(|kind| dry_run || *kind != "repost");
+            let expected = json!({ "kind": "fact-names-erased", "user": LEAVING.to_string(), "facts": kinds });
             let report = walk(world, dry_run, 0).await;
             assert!(report["differences"].as_array().unwrap().contains(&expected), "{report:#}");
             assert_eq!(report["repaired"]["fact-names-erased"].as_u64(), (!dry_run).then_some(1));

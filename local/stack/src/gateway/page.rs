@@ -10,11 +10,12 @@ use http::{StatusCode, header};
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Path, content type and content.
-const FILES: [(&str, &str, &str); 13] = [
+const FILES: [(&str, &str, &str); 14] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
     ("/api.js", SCRIPT, include_str!("page/api.js")),
+    ("/comments.js", SCRIPT, include_str!("page/comments.js")),
     ("/dom.js", SCRIPT, include_str!("page/dom.js")),
     ("/feed.js", SCRIPT, include_str!("page/feed.js")),
     ("/live.js", SCRIPT, include_str!("page/live.js")),

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use tidemark_domain::{
-    FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, RequestSide, Seq, Timestamp, UserId, store::Result,
+    Comment, CommentId, FeedKey, Post, PostId, PostText, Profile, Reaction, Relation, RequestSide, Seq, Timestamp, UserId,
+    store::Result,
 };
 
 use super::Leaving;
@@ -36,6 +37,7 @@ pub enum Exported {
     Mute(Relation),
     Block(Relation),
     Request(Relation, RequestSide),
+    Comment(Comment),
 }
 
 /// The place where an export continues: a section, and the last object before.
@@ -44,13 +46,13 @@ pub struct Place {
     /// The number of a section, below [`SECTIONS`].
     pub section: usize,
     /// The key of the last object within its section; `None` before the first.
-    pub after: Option<[u64; 3]>,
+    pub after: Option<[u64; 4]>,
 }
 
 /// Objects, each with its key in its section.
-type Section = Vec<(Exported, [u64; 3])>;
+type Section = Vec<(Exported, [u64; 4])>;
 
-const SECTIONS: usize = 12;
+const SECTIONS: usize = 13;
 
 /// The longest texts of one page, in bytes of the response. A response may have 6 MB.
 const MOST_ENCODED_TEXT: usize = 4 << 20;
@@ -66,8 +68,10 @@ impl Leaving {
         while at.section < SECTIONS {
             let wanted = limit - items.len();
             let found = self.section(user, at, wanted).await?;
-            // A page of posts may be shorter, because their texts are long.
-            let is_last = found.len() < wanted && !matches!(found.last(), Some((Exported::Post(..) | Exported::Repost(..), _)));
+            // A page of posts may be shorter, because their texts are long. Comments may be withdrawn meanwhile.
+            let may_be_short =
+                |exported: &Exported| matches!(exported, Exported::Post(..) | Exported::Repost(..) | Exported::Comment(_));
+            let is_last = found.len() < wanted && !found.last().is_some_and(|(last, _)| may_be_short(last));
             if let Some((_, last)) = found.last() {
                 at.after = Some(*last);
             }
@@ -84,15 +88,15 @@ impl Leaving {
     async fn section(&self, user: UserId, Place { section, after }: Place, limit: usize) -> Result<Section> {
         let stores = &self.stores;
         let below =
-            after.and_then(|[since, user, _]| Some(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }));
-        let place = |relation: &Relation| [relation.since.ms(), relation.user.get(), 0];
+            after.and_then(|[since, user, ..]| Some(Relation { since: Timestamp::from_ms(since), user: UserId::new(user)? }));
+        let place = |relation: &Relation| [relation.since.ms(), relation.user.get(), 0, 0];
         match section {
             0 if after.is_none() => {
                 let users = [user];
                 let (mut profiles, head) = futures::try_join!(stores.facts.profiles(&users), stores.facts.head_of(user))?;
                 let (profile, is_private) = (profiles.remove(&user), head.is_private());
                 let is_set = profile.is_some() || is_private;
-                Ok(is_set.then_some((Exported::Profile(profile, is_private), [0; 3])).into_iter().collect())
+                Ok(is_set.then_some((Exported::Profile(profile, is_private), [0; 4])).into_iter().collect())
             }
             1 => {
                 let edges = stores.facts.following(user).await?;
@@ -108,12 +112,12 @@ impl Leaving {
             3 => self.exported_posts(user, after.map_or(Seq::MAX, |[seq, ..]| seq.saturating_sub(1)), limit).await,
             4 | 5 => {
                 let reaction = if section == 4 { Reaction::Like } else { Reaction::Favorite };
-                let before = after.and_then(|[at, author, seq]| {
+                let before = after.and_then(|[at, author, seq, _]| {
                     Some(FeedKey { at: Timestamp::from_ms(at), post: PostId::new(UserId::new(author)?, seq) })
                 });
                 let given = stores.facts.reacted(user, reaction, before, limit).await?;
                 let exported = |key| if section == 4 { Exported::Like(key) } else { Exported::Favorite(key) };
-                Ok(given.into_iter().map(|key| (exported(key), [key.at.ms(), key.post.author.get(), key.post.seq])).collect())
+                Ok(given.into_iter().map(|key| (exported(key), [key.at.ms(), key.post.author.get(), key.post.seq, 0])).collect())
             }
             6 => self.exported_reads(user, after, limit).await,
             7 => {
@@ -122,7 +126,7 @@ impl Leaving {
                     lists.lists.into_iter().filter(|list| after.is_none_or(|[number, ..]| u64::from(list.number) > number));
                 let list = |of: tidemark_domain::AuthorList| {
                     let authors = edges.iter().filter(|edge| edge.lists.contains(&of.number)).map(|edge| edge.author).collect();
-                    (Exported::List { number: of.number, name: of.name, authors }, [of.number.into(), 0, 0])
+                    (Exported::List { number: of.number, name: of.name, authors }, [of.number.into(), 0, 0, 0])
                 };
                 Ok(later.take(limit).map(list).collect())
             }
@@ -137,7 +141,32 @@ impl Leaving {
                 let requests = stores.facts.requests(user, side, below, limit).await?;
                 Ok(requests.into_iter().map(|of| (Exported::Request(of, side), place(&of))).collect())
             }
+            12 => self.exported_comments(user, after, limit).await,
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The standing comments, newest first. The section ends with an empty page.
+    async fn exported_comments(&self, user: UserId, after: Option<[u64; 4]>, limit: usize) -> Result<Section> {
+        let facts = &self.stores.facts;
+        let mut before = after.and_then(|[at, author, seq, number]| {
+            let post = PostId::new(UserId::new(author)?, seq);
+            Some((Timestamp::from_ms(at), CommentId::new(post, number)))
+        });
+        loop {
+            let listed = facts.comments_by(user, before, limit).await?;
+            let ids: Vec<CommentId> = listed.iter().map(|(_, id)| *id).collect();
+            let stored = facts.comments(&ids).await?.into_iter();
+            let mut found: HashMap<CommentId, Comment> =
+                stored.filter_map(|known| known.standing().map(|comment| (comment.id, comment))).collect();
+            let place = |at: &Timestamp, id: &CommentId| [at.ms(), id.post.author.get(), id.post.seq, id.number];
+            let section: Section =
+                listed.iter().filter_map(|(at, id)| Some((Exported::Comment(found.remove(id)?), place(at, id)))).collect();
+            before = listed.last().copied();
+            // All of them were withdrawn a moment ago. Older ones may be left.
+            if !section.is_empty() || before.is_none() {
+                return Ok(section);
+            }
         }
     }
 
@@ -160,7 +189,7 @@ impl Leaving {
                 Some(original) => Exported::Repost(Box::new(post), original),
                 None => Exported::Post(Box::new(post), text),
             };
-            section.push((exported, [seq, 0, 0]));
+            section.push((exported, [seq, 0, 0, 0]));
         }
         match ids.last() {
             // All of them were deleted a moment ago. Older ones may be left.
@@ -169,8 +198,8 @@ impl Leaving {
         }
     }
 
-    async fn exported_reads(&self, user: UserId, after: Option<[u64; 3]>, limit: usize) -> Result<Section> {
-        let [last_author, last_seq, _] = after.unwrap_or_default();
+    async fn exported_reads(&self, user: UserId, after: Option<[u64; 4]>, limit: usize) -> Result<Section> {
+        let [last_author, last_seq, ..] = after.unwrap_or_default();
         let from = UserId::new(last_author).unwrap_or(UserId::MIN);
         let mut section = Vec::new();
         // One more, because nothing may be left of the first.
@@ -180,7 +209,7 @@ impl Leaving {
             while (is_first || ranges.peek().is_some()) && section.len() < limit {
                 is_first = false;
                 let some: Vec<(Seq, Seq)> = ranges.by_ref().take(MOST_RANGES).collect();
-                let place = [author.get(), some.last().map_or(0, |(_, last)| *last), 0];
+                let place = [author.get(), some.last().map_or(0, |(_, last)| *last), 0, 0];
                 section.push((Exported::Read { author, through: state.through, ranges: some }, place));
             }
         }

@@ -31,6 +31,8 @@ impl Leaving {
             facts.reactions_to(user, 1),
             facts.listed_reposts(user, 1),
         )?;
+        let (comments, commenters, blocks) =
+            futures::try_join!(facts.comment_entries(user, 1), facts.has_commenters(user), facts.blocks_of(user))?;
         let (own, others, platforms, profiles, counters, counts) = futures::try_join!(
             facts.marked_authors(user, 1),
             facts.markers(user, 1),
@@ -40,10 +42,11 @@ impl Leaving {
             facts.has_reaction_counts(user),
         )?;
         let found = [
-            ("relation", !related.is_empty()),
+            ("relation", !related.is_empty() || blocks.iter().any(|users| !users.is_empty())),
             ("post", heads.get(&user).is_some_and(|head| !head.listed_seqs(u64::MAX, 1).is_empty())),
             ("reaction", !likes.is_empty() || !favorites.is_empty() || !given.is_empty() || counts),
             ("repost", !reposts.is_empty()),
+            ("comment", !comments.is_empty() || commenters),
             ("read state", !own.is_empty() || !others.is_empty()),
             ("read state of notices", !platforms.is_empty()),
             ("profile", !profiles.is_empty()),
@@ -61,6 +64,7 @@ impl Leaving {
         let next = Erasure {
             finished_at: None,
             swept_at: None,
+            cleared: 0,
             touched_at: stores.clock.now(),
             chain: erasure.chain + 1,
             version: erasure.version + 1,

@@ -6,7 +6,10 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures::FutureExt;
-use tidemark_domain::{Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, Removed, StoreError, UserId, store::Result};
+use tidemark_domain::{
+    CommentId, Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, Removed, StoreError, UserId, store::Result,
+};
+use tidemark_facts::Trace;
 use tracing::{error, info};
 
 use super::{Leaving, task};
@@ -19,6 +22,13 @@ const GRACE_MS: u64 = 20_000;
 
 /// Users, reactions or read states in one step.
 const STEP: usize = 100;
+
+/// Numbers of comments in one step.
+const NUMBERS: u64 = 256;
+
+/// What is counted in parts, in the order of [`Counting`](tidemark_domain::Counting).
+const COUNTED: [Trace; 4] =
+    [Trace::Reactions(Reaction::Like), Trace::Reactions(Reaction::Favorite), Trace::Reads, Trace::Comments];
 
 /// Views of posts in one step.
 const POSTS: u64 = 200;
@@ -132,8 +142,8 @@ impl<'a> Slice<'a> {
     async fn count(&mut self) -> Result<(), Stop> {
         let (facts, user) = (&self.stores().facts, self.user);
         let mut counting = self.erasure.counting.take().unwrap_or_default();
-        while let Some(reaction) = [Some(Reaction::Like), Some(Reaction::Favorite), None].get(counting.part) {
-            let (found, last) = facts.count_some_traces(user, *reaction, counting.after.take()).await?;
+        while let Some(&trace) = COUNTED.get(counting.part) {
+            let (found, last) = facts.count_some_traces(user, trace, counting.after.take()).await?;
             counting.counts[counting.part] += found;
             counting.part += usize::from(last.is_none());
             counting.after = last;
@@ -142,12 +152,13 @@ impl<'a> Slice<'a> {
                 return Err(Stop::More);
             }
         }
-        let [likes, favorites, reads] = counting.counts;
-        self.erasure.removed = Some(Removed { likes, favorites, reads, ..facts.count_traces(user).await? });
+        let [likes, favorites, reads, comments] = counting.counts;
+        self.erasure.removed = Some(Removed { likes, favorites, reads, comments, ..facts.count_traces(user).await? });
         Ok(())
     }
 
-    /// Removes relations, posts, what is left of reposts, reactions and marks, in this order. A step that a damaged item stops is left out.
+    /// Removes relations, posts, what is left of reposts, reactions, comments and marks, in this order. A step that a
+    /// damaged item stops is left out.
     ///
     /// The user's blocks end after the posts are gone: those who were blocked never see them.
     async fn remove(&mut self) -> Result<(), Stop> {
@@ -164,6 +175,8 @@ impl<'a> Slice<'a> {
         self.ended(reposts)?;
         let reactions = self.reactions().await;
         self.ended(reactions)?;
+        let comments = self.comments().await;
+        self.ended(comments)?;
         let marks = self.marks().await;
         self.ended(marks).map(drop)
     }
@@ -204,7 +217,10 @@ impl<'a> Slice<'a> {
         let removed = async {
             ended.into_iter().collect::<Result<(), _>>()?;
             stores.views.forget_marks(&[(user, other), (other, user)]).await?;
-            stores.facts.remove_pair(user, other).await
+            for reader in stores.facts.remove_pair(user, other).await? {
+                stores.views.clear_reactions(reader).await?;
+            }
+            Ok(())
         };
         (other, removed.await)
     }
@@ -300,6 +316,31 @@ impl<'a> Slice<'a> {
         }
     }
 
+    /// Removes the user's comments.
+    async fn comments(&mut self) -> Result<(), Stop> {
+        let (stores, user) = (self.stores(), self.user);
+        let mut left = 0;
+        loop {
+            let given = stores.facts.comment_entries(user, STEP + left).await?;
+            let found = given.len();
+            left = 0;
+            let removed = in_parallel(given.into_iter().map(|comment| self.comment(comment).boxed()).collect()).await;
+            for removed in removed {
+                left += usize::from(!self.note(removed)?);
+            }
+            if left == found {
+                break;
+            }
+            self.in_time()?;
+        }
+        Ok(())
+    }
+
+    async fn comment(&self, comment: CommentId) -> Result<()> {
+        self.stores().facts.erase_comment(self.user, comment).await?;
+        self.leaving.sync.comments(comment.post).await
+    }
+
     async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<()> {
         let stores = self.stores();
         stores.facts.remove_reaction(self.user, post, reaction).await?;
@@ -364,7 +405,7 @@ impl<'a> Slice<'a> {
         Ok(stores.views.clear_user(user).await?)
     }
 
-    /// Removes the views of the posts, the privacy that has kept the posts, then the tombstones.
+    /// Removes the views of the posts, the comments on them, the privacy that has kept the posts, then the tombstones.
     async fn clear(&mut self) -> Result<(), Stop> {
         let (stores, user) = (self.stores(), self.user);
         let latest = stores.facts.head_of(user).await?.latest_seq;
@@ -372,7 +413,15 @@ impl<'a> Slice<'a> {
             let last = latest.min(self.erasure.cleared + POSTS);
             let posts: Vec<PostId> = (self.erasure.cleared + 1..=last).map(|seq| PostId::new(user, seq)).collect();
             stores.views.clear_posts(&posts).await?;
+            for post in stores.facts.comment_numbers(&posts).await?.into_keys() {
+                while !stores.facts.remove_comments(post, NUMBERS).await? {
+                    self.in_time()?;
+                }
+            }
             self.erasure.cleared = last;
+            self.in_time()?;
+        }
+        while stores.facts.remove_commenters(user, STEP).await? > 0 {
             self.in_time()?;
         }
         stores.facts.forget_privacy(user).await?;

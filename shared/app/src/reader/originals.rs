@@ -52,7 +52,8 @@ impl Originals {
 }
 
 impl Readers {
-    /// Returns the originals that these posts name and the reader sees. A page without reposts and quotes costs nothing.
+    /// Returns the originals that these posts name and the reader sees. A page without reposts and quotes costs
+    /// nothing.
     pub async fn originals(
         &self,
         viewer: Viewer,

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_domain::{
-    Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot, Timestamp, UserId,
+    Comment, CommentId, CommentNumber, Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot,
+    Timestamp, UserId,
+    comments::BLOCK,
     ids::{BUCKETS, SHARDS},
 };
 
@@ -128,6 +130,22 @@ pub fn requests(user: UserId, author: UserId) -> [Item; 2] {
 pub fn request_items(user: UserId, author: UserId, at: Timestamp) -> [Item; 2] {
     request_places(user, author)
         .map(|(shard, other)| encode(&FollowerItem { shard, follower: follower_key(other), since: follower_since(other, at) }))
+}
+
+/// followers: the partition of the users whom a user blocks.
+pub(crate) fn blocked_by(user: UserId) -> String {
+    format!("{user}#blocks")
+}
+
+/// followers: the partition of the users who block a user.
+pub(crate) fn blockers_of(user: UserId) -> String {
+    format!("{user}#blocked")
+}
+
+/// followers: the two entries of a block: by the user who blocks, and by the other.
+pub fn block_entries(user: UserId, other: UserId) -> [Item; 2] {
+    [(blocked_by(user), other), (blockers_of(other), user)]
+        .map(|(shard, other)| key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower_key(other)))]))
 }
 
 /// followers: the lowest and highest possible sort key of these buckets.
@@ -355,7 +373,8 @@ pub fn author_reactions(author: UserId, shard: u16) -> Item {
     of_shard(author, shard, TOTAL.to_owned())
 }
 
-/// reactions: bounds of the sort keys of users, of counts, reposters and users, of entries of likers, and of all entries and counts.
+/// reactions: bounds of the sort keys of users, of counts, reposters and users, of entries of likers, and of all
+/// entries and counts.
 pub(crate) const USERS: [&str; 2] = ["user#", "user$"];
 pub const COUNTS_AND_USERS: [&str; 2] = ["post#", "user$"];
 pub const LIKERS: [&str; 2] = ["favorite#", "like$"];
@@ -426,6 +445,154 @@ pub fn is_total(sort_key: &str) -> bool {
 /// reactions: the user in the sort key of a user's reactions.
 pub fn reacting_user(sort_key: &str) -> Option<UserId> {
     UserId::new(sort_key.strip_prefix("user#")?.parse().ok()?)
+}
+
+/// The counts of a post's comments. Comments that follow each other have different ones, so the transactions of 64
+/// comments at once do not meet.
+pub const LANES: CommentNumber = 64;
+
+/// The counts in one partition: two write units for each comment make 500 a second, if 1,000 comments a second come.
+const LANES_TOGETHER: CommentNumber = 16;
+
+fn comment_block(post: PostId, block: u64) -> String {
+    format!("{}#{}#comments#{block}", post.author, post.seq)
+}
+
+fn comment_sort_key(number: CommentNumber) -> String {
+    format!("comment#{number:016}")
+}
+
+/// reactions: a comment.
+pub fn comment(id: CommentId) -> Item {
+    let (shard, item) = (comment_block(id.post, block_of(id.number)), comment_sort_key(id.number));
+    key([(CommentItem::shard, string(shard)), (CommentItem::item, string(item))])
+}
+
+/// reactions: a comment that stands. `write_token` names the request that wrote it.
+pub fn comment_item(comment: &Comment, write_token: u64) -> Item {
+    let &Comment { id, author, ref text, created_at } = comment;
+    let (shard, item) = (comment_block(id.post, block_of(id.number)), comment_sort_key(id.number));
+    let (user, text) = (Some(author.into()), Some(text.clone()));
+    encode(&CommentItem { shard, item, at: created_at.ms(), write_token, user, text })
+}
+
+pub(crate) fn block_of(number: CommentNumber) -> u64 {
+    number.saturating_sub(1) / BLOCK
+}
+
+/// reactions: the partition of a block, and the bounds of its comments with these numbers.
+pub(crate) fn comments_in(post: PostId, block: u64, numbers: &std::ops::RangeInclusive<CommentNumber>) -> [String; 3] {
+    [comment_block(post, block), comment_sort_key(*numbers.start()), comment_sort_key(*numbers.end())]
+}
+
+/// reactions: the comment in a key.
+pub fn comment_of(shard: &str, item: &str) -> Option<CommentId> {
+    let mut parts = shard.split('#');
+    let (author, seq, "comments") = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?) else {
+        return None;
+    };
+    Some(CommentId::new(PostId::new(author, seq), item.strip_prefix("comment#")?.parse().ok()?))
+}
+
+/// reactions: the comment of an item.
+pub fn comment_in(item: &Item) -> super::super::Result<CommentId> {
+    let shard: String = CommentItem::shard.read(item)?;
+    CommentItem::item.parsed(item, |item| comment_of(&shard, item))
+}
+
+fn comment_counts_part(post: PostId, part: u64) -> String {
+    format!("{}#{}#counts#{part}", post.author, post.seq)
+}
+
+/// reactions: the partitions of the counts of a post's comments, if `last` is the last number.
+pub fn comment_counts(post: PostId, last: CommentNumber) -> Vec<String> {
+    let parts = last.min(LANES).div_ceil(LANES_TOGETHER);
+    (0..parts).map(|part| comment_counts_part(post, part)).collect()
+}
+
+/// reactions: the count that has the comment of this number.
+pub fn comment_count(id: CommentId) -> Item {
+    let lane = id.number.saturating_sub(1) % LANES;
+    let shard = comment_counts_part(id.post, lane / LANES_TOGETHER);
+    key([(CommentCountItem::shard, string(shard)), (CommentCountItem::item, string(format!("lane#{lane:02}")))])
+}
+
+/// reactions: the number of a lane in its sort key.
+pub fn lane_of(sort_key: &str) -> Option<u64> {
+    sort_key.strip_prefix("lane#")?.parse().ok()
+}
+
+/// reactions: the post of a partition of counts of comments.
+pub fn comment_counts_post(shard: &str) -> Option<PostId> {
+    let mut parts = shard.split('#');
+    let post = PostId::new(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    (parts.next()? == "counts").then_some(post)
+}
+
+/// reactions: the bounds of the numbers of comments of users.
+pub const COMMENTED: [&str; 2] = ["commented#", "commented$"];
+
+/// reactions: the beginning of the sort keys of the numbers of comments of users on a post.
+pub(crate) fn commented_on(seq: Seq) -> String {
+    format!("commented#{seq:016}#")
+}
+
+/// reactions: the number of a user's comments on a post.
+pub fn commented(post: PostId, user: UserId) -> Item {
+    of_shard(post.author, user.shard(), format!("{}{:020}", commented_on(post.seq), user.get()))
+}
+
+/// reactions: the post's number and the user in the sort key of a number of comments.
+pub fn commented_of(sort_key: &str) -> Option<(Seq, UserId)> {
+    let (seq, user) = sort_key.strip_prefix("commented#")?.split_once('#')?;
+    Some((seq.parse().ok()?, UserId::new(user.parse().ok()?)?))
+}
+
+/// counters: the numbers of a post's comments.
+pub fn comment_numbers(post: PostId) -> Item {
+    counter(format!("c#{post}"))
+}
+
+/// counters: the post of the numbers of comments.
+pub fn comment_numbers_post(counter: &str) -> Option<PostId> {
+    counter.strip_prefix("c#")?.parse().ok()
+}
+
+/// reacted: the partition of a user's comments.
+pub fn comments_by(user: UserId) -> String {
+    format!("{user}#comments")
+}
+
+fn commented_post(id: CommentId) -> String {
+    format!("{}#{:016}", reacted_post(id.post), id.number)
+}
+
+/// reacted: one entry of a user's list of comments.
+pub fn comment_entry(user: UserId, id: CommentId) -> Item {
+    key([(ReactedItem::user, string(comments_by(user))), (ReactedItem::post, string(commented_post(id)))])
+}
+
+/// reacted: the same with its time.
+pub fn comment_entry_item(user: UserId, id: CommentId, at: Timestamp) -> Item {
+    encode(&ReactedItem { user: comments_by(user), post: commented_post(id), at: commented_at(at, id), repost: None })
+}
+
+/// reacted: the sort key of the index by time.
+pub(crate) fn commented_at(at: Timestamp, id: CommentId) -> String {
+    format!("{:015}#{}", at.ms(), commented_post(id))
+}
+
+/// reacted: the comment in a sort key.
+pub fn entry_comment(post: &str) -> Option<CommentId> {
+    let mut parts = post.split('#');
+    let (author, seq, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(CommentId::new(PostId::new(UserId::new(author)?, seq), number))
+}
+
+/// reacted: time and comment in a sort key of the index by time.
+pub(crate) fn entry_time(at: &str) -> Option<(Timestamp, CommentId)> {
+    let (ms, comment) = at.split_once('#')?;
+    Some((Timestamp::from_ms(ms.parse().ok()?), entry_comment(comment)?))
 }
 
 pub fn record(name: &str) -> Item {
@@ -717,7 +884,7 @@ mod tests {
             ("7#03", "favorite#0000000000000003#000000000000005#00000000000000001042")
         );
         assert_eq!((liker_of(&sort_key), liker_of("total")), (Some((3, Reaction::Favorite, relation)), None));
-        let sorted = ["favorite#", "like#", "post#", "total", "user#"];
+        let sorted = ["commented#", "favorite#", "like#", "post#", "total", "user#"];
         assert!(sorted.is_sorted(), "the bounds of sort keys have what they say");
         assert_eq!(key_text("posts", &post(id)), "7 post#0000000000000003");
         assert_eq!(key_text("following", &edge(user, author)), "1042 7");
@@ -727,6 +894,41 @@ mod tests {
         assert_eq!(by_user, ("1042#sent".into(), text(&follower(user, author), "follower")));
         assert_eq!(shard_author("7#03#requests"), Some(author));
         assert_eq!(follower_range(&(0..4096)), ("0000#".into(), "0fff$".into()));
+    }
+
+    #[test]
+    fn keys_of_comments_have_exactly_this_format() {
+        let (user, author) = (UserId::new(1042).unwrap(), UserId::new(7).unwrap());
+        let (post, key) = (PostId::new(author, 3), |item: &Item| (text(item, "shard"), text(item, "item")));
+        for (number, shard) in [(1, "7#3#comments#0"), (64, "7#3#comments#0"), (65, "7#3#comments#1")] {
+            let id = CommentId::new(post, number);
+            let (found, item) = key(&comment(id));
+            assert_eq!((found.as_str(), item), (shard, format!("comment#{number:016}")));
+            assert_eq!(comment_of(shard, &text(&comment(id), "item")), Some(id));
+        }
+        assert_eq!(
+            (shard_author("7#3#comments#0"), comment_of("7#03", "user#1"), post_seq("comment#1")),
+            (Some(author), None, None)
+        );
+        for (number, shard, lane) in [(1, 0, "00"), (17, 1, "16"), (64, 3, "63"), (65, 0, "00")] {
+            let of = key(&comment_count(CommentId::new(post, number)));
+            assert_eq!(of, (format!("7#3#counts#{shard}"), format!("lane#{lane}")));
+            assert_eq!(comment_counts_post(&of.0), Some(post));
+        }
+        let parts = [0, 1, 16, 17, 64, 1_000].map(|last| comment_counts(post, last).len());
+        assert_eq!((parts, comment_counts_post("7#3#comments#0")), ([0, 1, 1, 2, 4, 4], None));
+        let item = key(&commented(post, user));
+        assert_eq!(item, ("7#03".into(), "commented#0000000000000003#00000000000000001042".into()));
+        assert_eq!((commented_of(&item.1), text(&comment_numbers(post), "counter")), (Some((3, user)), "c#7-3".into()));
+        let (id, at) = (CommentId::new(post, 5), Timestamp::from_ms(6));
+        let entry = comment_entry_item(user, id, at);
+        let names = ["user", "post", "at"].map(|name| text(&entry, name));
+        let of_post = "00000000000000000007#0000000000000003#0000000000000005";
+        assert_eq!(names, ["1042#comments".into(), of_post.into(), format!("000000000000006#{of_post}")]);
+        assert_eq!((entry_comment(of_post), entry_time(&names[2])), (Some(id), Some((at, id))));
+        let entries = block_entries(user, author).map(|key| (text(&key, "shard"), text(&key, "follower")));
+        assert_eq!(entries.each_ref().map(|(shard, _)| shard.as_str()), ["1042#blocks", "7#blocked"]);
+        assert_eq!(entries.map(|(_, follower)| follower_of(&follower)), [Some(author), Some(user)]);
     }
 
     #[test]

@@ -42,8 +42,9 @@ pub struct PostItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, nullable = false)]
     pub revision: Option<u64>,
-    /// The number of users who like it. Only with `include=counts` or `include=body`, as `favorites` and `reposts`. A
-    /// repost has the counts of its original, as it has the caller's reactions to it; none if that is unavailable.
+    /// The number of users who like it. Only with `include=counts` or `include=body`, as `favorites`, `reposts` and
+    /// `comments`. A repost has the counts of its original, as it has the caller's reactions to it; none if that is
+    /// unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub likes: Option<u64>,
@@ -55,6 +56,10 @@ pub struct PostItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub reposts: Option<u64>,
+    /// The number of its comments, those of users in a block with the caller too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub comments: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidemark_app::Exported;
-use tidemark_domain::{self as domain, ListId, PostId, Reference, Removed, RequestSide, Seq, Timestamp, UserId};
+use tidemark_domain::{self as domain, CommentId, ListId, PostId, Reference, Removed, RequestSide, Seq, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::values::{NextCursor, raw};
@@ -124,6 +124,12 @@ pub enum ExportItem {
         direction: &'static str,
         since: Timestamp,
     },
+    Comment {
+        id: CommentId,
+        post: PostId,
+        text: String,
+        created_at: Timestamp,
+    },
 }
 
 impl ExportItem {
@@ -157,6 +163,9 @@ impl ExportItem {
             Exported::Favorite(key) => Self::Favorite { post: key.post, at: key.at },
             Exported::Read { author, through, ranges } => Self::Read { author, through, ranges },
             Exported::List { number, name, authors } => Self::List { id: ListId { user, number }, name, authors },
+            Exported::Comment(domain::Comment { id, text, created_at, .. }) => {
+                Self::Comment { id, post: id.post, text, created_at }
+            }
             Exported::Mute(of) => Self::Mute { user: of.user, since: of.since },
             Exported::Block(of) => Self::Block { user: of.user, since: of.since },
             Exported::Request(of, side) => {

@@ -1,6 +1,7 @@
 //! The bodies of requests and responses. `openapi.yaml` is generated from them: a comment on a type or a field is its
 //! description there.
 
+mod comments;
 mod feed;
 mod leaving;
 mod notices;
@@ -10,6 +11,7 @@ mod posts;
 mod relations;
 mod values;
 
+pub use comments::*;
 pub use feed::*;
 pub use leaving::*;
 pub use notices::*;

@@ -163,6 +163,7 @@ pub struct PublishedPost {
 #[schema(examples(json!({
     "id": "2-1", "author": "2", "seq": 1, "title": "Hello", "body": null, "data": null, "created_at": "2026-11-20T08:00:00.123Z",
     "revision": 1, "read": false, "liked": true, "favorited": false, "likes": 4, "favorites": 0, "reposts": 2,
+    "comments": 2,
 })))]
 pub struct Post {
     pub id: PostId,
@@ -191,6 +192,8 @@ pub struct Post {
     pub favorites: u64,
     /// The number of users who repost it.
     pub reposts: u64,
+    /// The number of its comments, those of users in a block with the caller too.
+    pub comments: u64,
     /// The post that it reposts or quotes. Absent if it is neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tidemark_domain::{
-    AuthorHead, DeliveryState, Edge, Handle, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState, Relation, Seq,
-    Timestamp, UserId, ids::SHARDS, invariants,
+    AuthorHead, CommentId, DeliveryState, Edge, Handle, Post, PostId, Reaction, ReactionCounts, ReactionState, ReadState,
+    Relation, Seq, Timestamp, UserId, ids::SHARDS, invariants,
 };
 
 use super::{
     Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedReaction, ListedRepost, Recount, Remedy,
     StoredRecord, Subject,
+    comments::{self, PostComments},
 };
 
 /// A post, and whether it is in the index of unfinished fan-outs.
@@ -41,7 +42,7 @@ impl Default for StoredCount {
 
 impl StoredCount {
     /// The difference of this count, if `right` items were listed after it was read.
-    fn differs(self, kind: Kind, of: Counter, right: u64) -> Option<Difference> {
+    pub(super) fn differs(self, kind: Kind, of: Counter, right: u64) -> Option<Difference> {
         let Self { count: seen, changes } = self;
         let count = Recount { of, seen, right, changes };
         let is_right = seen == Some(right) && changes.is_some();
@@ -68,7 +69,7 @@ pub struct StoredHandle {
     pub owner: Option<UserId>,
 }
 
-/// A pair of users of whom one may block the other, and the two flags of the block.
+/// A pair of users of whom one may block the other, and the notes of the block: two flags and two entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredBlock {
     pub user: UserId,
@@ -76,7 +77,7 @@ pub struct StoredBlock {
     /// Whether the pair says that the user blocks the other.
     pub blocked: bool,
     pub rev: Option<u32>,
-    pub flags: [bool; 2],
+    pub notes: [bool; 4],
 }
 
 /// The reactions that the users of one shard have given to one author.
@@ -94,6 +95,8 @@ pub struct ReactionShard {
     pub listed_at: HashMap<ListedReaction, Timestamp>,
     /// The reactions in the lists of the posts; `None` if reconcile does not look at so many.
     pub likers: Option<Vec<(ListedReaction, Timestamp)>>,
+    /// The numbers of comments of users on the posts; `None` if reconcile does not look at so many.
+    pub commented: Option<Vec<((Seq, UserId), StoredCount)>>,
     /// The stored counts of each post.
     pub posts: HashMap<Seq, ShardCounts>,
     /// Of all posts together.
@@ -176,7 +179,11 @@ pub struct UserFacts {
     pub ghost_reposts: BTreeSet<ListedRepost>,
     /// The user's reposts that a list lacks, each with whether that of the original does.
     pub unlisted_reposts: BTreeMap<ListedRepost, bool>,
-    /// The user's blocks, and those of which the user's reactions have a flag.
+    /// The comments on the user's posts, of those that are looked at today.
+    pub comments: HashMap<PostId, PostComments>,
+    /// Comments in the newest entries of the user's list that do not stand.
+    pub comment_ghosts: Vec<CommentId>,
+    /// The user's blocks, and those of which the user's reactions have a flag or the user's lists have an entry.
     pub blocks: Vec<StoredBlock>,
     pub handle: Option<StoredHandle>,
     pub damaged: BTreeSet<DamagedItem>,
@@ -224,7 +231,7 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Diffe
         let beyond = || Difference::new(Kind::ReadsBeyond, subject, Correction::CutReads { user, author });
         (!invariants::reads_only_what_exists(head, reads)).then(beyond)
     }));
-    found.extend(facts.blocks.iter().filter(|block| block.flags != [block.blocked; 2]).map(|block| {
+    found.extend(facts.blocks.iter().filter(|block| block.notes != [block.blocked; 4]).map(|block| {
         let StoredBlock { user, other: author, blocked, rev, .. } = *block;
         let correction = Correction::SetBlockFlags { user, author, blocked, rev };
         Difference::new(Kind::BlockFlagsWrong, Subject::Pair { user, author }, correction)
@@ -234,6 +241,8 @@ pub fn differences(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Diffe
         let correction = Correction::ClaimHandle { user, handle: handle.clone(), version };
         Difference::new(Kind::HandleLost, Subject::Handle { user, handle: handle.to_string() }, correction)
     }));
+    found.extend(facts.comments.iter().flat_map(|(post, stored)| comments::differences(*post, stored)));
+    found.extend(facts.comment_ghosts.iter().map(|ghost| comments::ghost(*ghost, user)));
     let list = |kind, of, listed, at, version| {
         Difference::new(kind, Subject::Reaction(of), Correction::ListReaction { of, listed, at, version })
     };

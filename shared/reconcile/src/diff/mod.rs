@@ -11,6 +11,7 @@
 //! read before the items are listed. If it is the same when the count is set, none of the items has changed in between.
 //! It is part of the difference, so a second look confirms only a count that was wrong all the time.
 
+pub mod comments;
 pub mod facts;
 pub mod kinds;
 pub mod notices;
@@ -21,7 +22,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use serde::Serialize;
 use tidemark_domain::{
-    Handle,
+    CommentId, CommentNumber, Handle,
     ids::{PostId, Seq, UserId},
     notices::{NoticeId, Platform, Slot},
     reactions::Reaction,
@@ -87,6 +88,8 @@ pub enum Subject {
     Post { post: PostId },
     Reaction(ListedReaction),
     Repost(ListedRepost),
+    Comment { comment: CommentId, user: UserId },
+    CommentNumbers { post: PostId, seen: CommentNumber, right: CommentNumber },
     Handle { user: UserId, handle: String },
     PostInHead { post: PostId, deleted: bool },
     FanOut { post: PostId, pages: usize },
@@ -165,7 +168,11 @@ pub enum Correction {
     ListRepost(ListedRepost),
     /// Removes a repost that does not stand from the lists that have it.
     UnlistRepost(ListedRepost),
-    /// Writes the flags of a block, or removes them, if the pair has this revision.
+    /// Adds a comment that stands to the list of its user, with its time, or takes the time of one that does not.
+    ListComment { of: CommentId, user: UserId, at: Option<Timestamp> },
+    /// Raises the last number of a post's comments to one that a comment has: no number is given twice.
+    RaiseCommentNumbers { post: PostId, seen: CommentNumber, right: CommentNumber },
+    /// Writes the notes of a block, or removes them, if the pair has this revision.
     SetBlockFlags { user: UserId, author: UserId, blocked: bool, rev: Option<u32> },
     /// Gives the handle in a profile of this version to its user, if no other user has it.
     ClaimHandle { user: UserId, handle: Handle, version: u32 },
@@ -217,6 +224,8 @@ impl Correction {
                 Counter::Followers { author, .. } | Counter::AuthorReactions { author, .. } => vec![View::Counters(author)],
                 Counter::PostReactions { .. }
                 | Counter::PostReposts { .. }
+                | Counter::Comments { .. }
+                | Counter::CommentsOf { .. }
                 | Counter::RequestsSent { .. }
                 | Counter::RequestsReceived { .. } => Vec::new(),
             },
@@ -233,6 +242,8 @@ impl Correction {
             | Self::DeleteLiker { .. }
             | Self::ListRepost(_)
             | Self::UnlistRepost(_)
+            | Self::ListComment { .. }
+            | Self::RaiseCommentNumbers { .. }
             | Self::MirrorRequest { .. }
             | Self::EndRequest { .. }
             | Self::ClaimHandle { .. }
@@ -264,6 +275,8 @@ pub enum Counter {
     PostReactions { post: PostId, shard: u16, reaction: Reaction },
     AuthorReactions { author: UserId, shard: u16, reaction: Reaction },
     PostReposts { original: PostId, shard: u16 },
+    Comments { post: PostId, lane: u64 },
+    CommentsOf { post: PostId, user: UserId },
 }
 
 /// A count and its right value.

@@ -23,8 +23,8 @@ use tidemark_facts::{
     reads::read_reads,
     reposts::{RepostEntry, Reposter, read_entry, read_reposter},
     schema::{
-        self, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PendingEditItem, PostItem, ReactedItem,
-        ReactionCountsItem, ReactionItem, RecordItem, WalkItem,
+        self, CommentCountItem, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PendingEditItem,
+        PostItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem, WalkItem,
     },
     unavailable,
     write::{Write, below, between, count_queried, is, is_not_of_type, only, queried, still},
@@ -83,19 +83,19 @@ impl StoredFacts {
         listing(self.of_user("edges_of", &self.tables.following, user).await?, read_edge)
     }
 
-    /// The stored pairs (user, other) of these blocks, and their flags, without pairs that cannot be read.
+    /// The stored pairs (user, other) of these blocks, and their notes, without pairs that cannot be read.
     pub async fn blocks(&self, blocks: &[(UserId, UserId)]) -> Result<Vec<StoredBlock>, StoreError> {
         let keys = blocks.iter().map(|&(user, other)| schema::edge(user, other)).collect();
         let items = self.get("blocks", &self.tables.following, keys).await?;
         let pair = |item: &Item| Ok((EdgeItem::user.user(item)?, EdgeItem::author.user(item)?));
         let pairs = by_key(items, pair, read_edge)?;
         let is_damaged = |pair: &(UserId, UserId)| pairs.damaged.iter().any(|(damaged, _)| damaged == pair);
-        // The flags come last. If the pair changes in between, it has another revision in the second look.
-        let flags = self.block_flags(blocks).await?;
-        let stored = blocks.iter().zip(flags).filter(|(pair, _)| !is_damaged(pair)).map(|(&(user, other), flags)| {
+        // The notes come last. If the pair changes in between, it has another revision in the second look.
+        let notes = self.block_notes(blocks).await?;
+        let stored = blocks.iter().zip(notes).filter(|(pair, _)| !is_damaged(pair)).map(|(&(user, other), notes)| {
             let edge = pairs.found.get(&(user, other));
             let blocked = edge.is_some_and(|edge| edge.blocked.is_some());
-            StoredBlock { user, other, blocked, rev: edge.map(|edge| edge.rev), flags }
+            StoredBlock { user, other, blocked, rev: edge.map(|edge| edge.rev), notes }
         });
         Ok(stored.collect())
     }
@@ -203,8 +203,16 @@ impl StoredFacts {
         })?;
         damaged.extend(reposts.damaged);
         shard.reposts = reposts.found;
-        let range = Some(schema::LIKERS);
+        let range = Some([schema::COMMENTED[0], schema::LIKERS[1]]);
         if let Some(items) = self.partition("likers_in", &self.tables.reactions, &partition, range).await? {
+            let is_count = |item: &Item| CommentCountItem::item.parsed(item, schema::commented_of).is_ok();
+            let (counts, items): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_count);
+            let counts = listing(counts, |item| {
+                let of = CommentCountItem::item.parsed(&item, schema::commented_of)?;
+                Ok((of, read(item, stored_comments)?))
+            })?;
+            damaged.extend(counts.damaged);
+            shard.commented = Some(counts.found);
             let likers = listing(items, |item| {
                 let (seq, reaction, Relation { since, user }) = read_liker(&item)?;
                 Ok((ListedReaction { user, post: PostId::new(author, seq), reaction }, since))
@@ -572,12 +580,12 @@ fn stored_head(item: Item) -> Result<StoredHead, StoreError> {
 }
 
 /// Decodes each item separately. An item that cannot be read is damaged, and the others are found.
-fn listing<T>(items: Vec<Item>, read: impl Fn(Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
+pub(super) fn listing<T>(items: Vec<Item>, read: impl Fn(Item) -> Result<T, StoreError>) -> Result<Decoded<Vec<T>>, StoreError> {
     decoded(items, |_| Ok(()), |_, item| read(item))
 }
 
 /// The same for items that were read by their keys.
-fn by_key<K: Copy + Eq + Hash, T>(
+pub(super) fn by_key<K: Copy + Eq + Hash, T>(
     items: Vec<Item>,
     key: impl Fn(&Item) -> Result<K, StoreError>,
     read: impl Fn(Item) -> Result<T, StoreError>,
@@ -612,6 +620,10 @@ pub(super) const COUNTS: [CountOf; 2] = [|counter| counter.count, |counter| coun
 pub(super) fn count_of_parts(parts: &[CounterItem], of: CountOf) -> StoredCount {
     let changes = parts.iter().map(|part| part.changes.map_or(Some(0), |Count(changes)| changes));
     StoredCount { count: CounterItem::total(parts, of), changes: changes.sum() }
+}
+
+pub(super) fn stored_comments(item: CommentCountItem) -> Result<StoredCount, Attribute> {
+    Ok(stored_count(item.comments, item.changes))
 }
 
 fn stored_count(count: Option<Count>, changes: Option<Count>) -> StoredCount {

@@ -1,6 +1,7 @@
 //! The facts as they are stored, damaged ones included, and their repairs.
 
 mod audit;
+mod comments;
 mod repairs;
 
 use std::{collections::HashMap, ops::Deref};

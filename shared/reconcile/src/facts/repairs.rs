@@ -1,8 +1,8 @@
 //! Repairs of facts: one write or transaction each, on condition that the facts are as the look found them.
 
 use tidemark_domain::{
-    DeliveryState, FeedKey, NoticeId, Platform, PlatformHead, Post, PostId, ReadState, Relation, Slot, StoreError, Timestamp,
-    UserId, invariants,
+    CommentId, DeliveryState, FeedKey, NoticeId, Platform, PlatformHead, Post, PostId, ReadState, Relation, Slot, StoreError,
+    Timestamp, UserId, invariants,
 };
 use tidemark_facts::{
     decode::read,
@@ -12,8 +12,8 @@ use tidemark_facts::{
     reactions::counted,
     reposts::RepostEntry,
     schema::{
-        self, CounterItem, EdgeItem, HeadItem, NoticeItem, PlatformHeadItem, PostItem, ProfileItem, ReactedItem,
-        ReactionCountsItem, ReactionItem, RecordItem,
+        self, CommentCountItem, CounterItem, EdgeItem, HeadItem, NoticeItem, PlatformHeadItem, PostItem, ProfileItem,
+        ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
     },
     windows::Layout,
     write::{Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
@@ -47,16 +47,13 @@ impl StoredFacts {
             Correction::CutReads { user, author } => self.cut_reads(user, author).await,
             Correction::ListReaction { of, listed, at, version } => self.list_reaction(of, listed, at, version).await,
             Correction::AddLiker { of, version } => self.add_liker(of, version).await,
-            Correction::DeleteLiker { of, at, version } => {
-                let ListedReaction { user, post, reaction } = of;
-                let liker = schema::liker(post, reaction, Relation { since: at, user });
-                let delete = Write::delete(&self.tables.reactions, liker);
-                self.send_all(OPERATION, vec![self.reactions_are_still(of, version), delete]).await
-            }
+            Correction::DeleteLiker { of, at, version } => self.delete_liker(of, at, version).await,
             Correction::ListRepost(of) => self.list_repost(of).await,
             Correction::UnlistRepost(of) => self.unlist_repost(of).await,
+            Correction::ListComment { of, user, at } => self.list_comment(OPERATION, of, user, at).await,
+            Correction::RaiseCommentNumbers { post, seen, right } => self.raise_last_number(OPERATION, post, seen, right).await,
             Correction::SetBlockFlags { user, author, blocked, rev } => {
-                self.restore_block_flags(user, author, blocked, rev).await
+                self.restore_block_notes(user, author, blocked, rev).await
             }
             Correction::ClaimHandle { user, ref handle, version } => {
                 let same =
@@ -125,6 +122,13 @@ impl StoredFacts {
             }
             Counter::PostReposts { original, shard } => {
                 (reactions, schema::post_reactions(original, shard), ReactionCountsItem::reposts, ReactionCountsItem::changes)
+            }
+            Counter::Comments { post, lane } => {
+                let key = schema::comment_count(CommentId::new(post, lane + 1));
+                (reactions, key, CommentCountItem::comments, CommentCountItem::changes)
+            }
+            Counter::CommentsOf { post, user } => {
+                (reactions, schema::commented(post, user), CommentCountItem::comments, CommentCountItem::changes)
             }
             Counter::AuthorReactions { author, shard, reaction } => {
                 (reactions, schema::author_reactions(author, shard), counted(reaction), ReactionCountsItem::changes)
@@ -283,7 +287,8 @@ impl StoredFacts {
         self.send_all(OPERATION, vec![self.reactions_are_still(of, version), put]).await
     }
 
-    /// Counts are repaired separately. A list that has another repost of the user's is left alone.
+    /// A list that has another repost of the user's is left alone. The count may have been repaired by the list that
+    /// lacked the repost.
     async fn list_repost(&self, ListedRepost { repost, original, at }: ListedRepost) -> Result<bool, StoreError> {
         let user = repost.author;
         let entry = RepostEntry { seq: repost.seq, at };
@@ -297,8 +302,18 @@ impl StoredFacts {
         if !self.erased(&[original.author]).await?.contains(&original.author) {
             let listed = schema::reposter_item(original, Relation { since: at, user }, repost.seq);
             writes.push(Write::put(&self.tables.reactions, listed));
+            return self.with_count(writes, original, user).await;
         }
         self.send_all(OPERATION, writes).await
+    }
+
+    /// Sends the writes, and counts the reposts that the user's shard then lists.
+    async fn with_count(&self, writes: Vec<Write>, original: PostId, user: UserId) -> Result<bool, StoreError> {
+        let sent = self.send_all(OPERATION, writes).await?;
+        if sent {
+            self.recount_reposts(original, user.shard()).await?;
+        }
+        Ok(sent)
     }
 
     async fn unlist_repost(&self, ListedRepost { repost, original, at }: ListedRepost) -> Result<bool, StoreError> {
@@ -318,7 +333,14 @@ impl StoredFacts {
             let delete = Write::delete(reacted, schema::repost(user, original));
             writes.push(delete.when(is(ReactedItem::repost, number(repost.seq))));
         }
-        self.send_all(OPERATION, writes).await
+        self.with_count(writes, original, user).await
+    }
+
+    async fn delete_liker(&self, of: ListedReaction, at: Timestamp, version: u32) -> Result<bool, StoreError> {
+        let ListedReaction { user, post, reaction } = of;
+        let liker = schema::liker(post, reaction, Relation { since: at, user });
+        let delete = Write::delete(&self.tables.reactions, liker);
+        self.send_all(OPERATION, vec![self.reactions_are_still(of, version), delete]).await
     }
 
     fn reactions_are_still(&self, of: ListedReaction, version: u32) -> Write {

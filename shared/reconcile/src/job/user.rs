@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::future::try_join_all;
-use tidemark_domain::{Edge, PostId, Reaction, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{Comment, CommentId, Edge, PostId, Reaction, Seq, Timestamp, UserId, ids::SHARDS};
+use tidemark_facts::StoredComment;
 
 use super::{
     Reconcile, ReconcileError,
@@ -13,13 +14,17 @@ use super::{
 use crate::{
     diff::{
         DamagedItem, ListedReaction, ListedRepost,
-        facts::{ListedShard, ReactionShard, UserFacts},
+        comments::PostComments,
+        facts::{ListedShard, ReactionShard, StoredCount, UserFacts},
     },
     facts::Decoded,
 };
 
 /// The most reactions of one shard that are looked for in the lists of their users.
 const MOST_LISTED: usize = 1_000;
+
+/// The posts of an author whose comments are looked at.
+const MOST_COMMENTED: usize = 20;
 
 /// The live posts of an author whose texts are read. A text may have 64 KiB, that is 16 read units.
 const MOST_TEXTS: usize = 50;
@@ -47,14 +52,62 @@ impl Reconcile {
         let given = self.facts.given_to(user, &authors).await?;
         facts.reacted.retain(|entry| given.damaged.iter().all(|(author, _)| *author != entry.post.author));
         facts.given = readable(given, &mut facts.damaged);
+        self.add_comments(&mut facts).await?;
         Ok(facts)
+    }
+
+    /// Adds the comments on the user's posts, and those in the user's list that do not stand.
+    async fn add_comments(&self, facts: &mut UserFacts) -> Result<(), ReconcileError> {
+        let audit = &self.facts;
+        let of_users: Option<Vec<_>> = facts.reactions.iter().map(|shard| shard.commented.clone()).collect();
+        let of_users: Option<Vec<_>> = of_users.map(|shards| shards.into_iter().flatten().collect());
+        let counted = of_users.iter().flatten().map(|((seq, _), _)| PostId::new(facts.user, *seq));
+        let mut posts: Vec<PostId> = facts.posts.iter().map(|stored| stored.post.id).collect();
+        self.only_todays(&mut posts, MOST_TEXTS);
+        let posts: BTreeSet<PostId> = posts.into_iter().chain(counted.clone()).collect();
+        let numbers = audit.last_numbers(&posts.into_iter().collect::<Vec<_>>()).await?;
+        let unreadable: Vec<PostId> = numbers.damaged.iter().map(|(post, _)| *post).collect();
+        let numbers = readable(numbers, &mut facts.damaged);
+        let mut posts: Vec<PostId> = numbers.keys().copied().chain(counted).collect::<BTreeSet<_>>().into_iter().collect();
+        posts.retain(|post| !unreadable.contains(post));
+        self.only_todays(&mut posts, MOST_COMMENTED);
+        for post in posts {
+            let lanes = audit.lanes(post).await?;
+            let Some(stored) = audit.all_comments(post, numbers.get(&post).copied().unwrap_or(0)).await? else { continue };
+            let is_whole = lanes.damaged.is_empty() && stored.damaged.is_empty();
+            let (lanes, stored) = (readable(lanes, &mut facts.damaged), readable(stored, &mut facts.damaged));
+            if !is_whole {
+                continue;
+            }
+            // A comment that was written since has a higher number than the last one before.
+            let last = self.facts.last_numbers(&[post]).await?.found.remove(&post).unwrap_or(0);
+            let highest = stored.iter().map(|comment| comment.id.number).max().unwrap_or(0);
+            let standing: Vec<Comment> = stored.into_iter().filter_map(StoredComment::standing).collect();
+            let mut due: Vec<(UserId, CommentId)> = standing.iter().map(|comment| (comment.author, comment.id)).collect();
+            self.only_todays(&mut due, MOST_LISTED);
+            let listed = audit.listed_comments(&due).await?;
+            let unlisted = due.into_iter().map(|(_, id)| id).filter(|id| !listed.contains(id)).collect();
+            let of_post = |of_users: &Vec<((Seq, UserId), StoredCount)>| {
+                let of_post = of_users.iter().filter(|((seq, _), _)| *seq == post.seq);
+                of_post.map(|((_, user), count)| (*user, *count)).collect()
+            };
+            let of_users = of_users.as_ref().map(of_post);
+            facts.comments.insert(post, PostComments { standing, last, highest, lanes, of_users, unlisted });
+        }
+        let listed = readable(audit.commented_by(facts.user).await?, &mut facts.damaged);
+        let stored = audit.standing(&listed).await?;
+        let unsure: Vec<CommentId> = stored.damaged.iter().map(|(id, _)| *id).collect();
+        let standing = readable(stored, &mut facts.damaged);
+        let is_ghost = |id: &CommentId| !unsure.contains(id) && standing.get(id).copied().flatten() != Some(facts.user);
+        facts.comment_ghosts = listed.into_iter().filter(is_ghost).collect();
+        Ok(())
     }
 
     async fn own_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
         let (audit, own, shards) = (&self.facts, [user], || 0..SHARDS);
         let (([followings, requests_sent], [follower_counts, request_counts]), mut heads) =
             futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
-        let (edges, posts, reads, followers, requests, sent, reactions, likes, favorites, reposted, handle) = futures::try_join!(
+        let (edges, posts, reads, followers, requests, sent, reactions, reacted, reposted, handle) = futures::try_join!(
             audit.edges_of(user),
             audit.newest_posts(user),
             audit.stored_reads(user),
@@ -62,21 +115,18 @@ impl Reconcile {
             try_join_all(shards().map(|shard| audit.listed_requests(user, shard))),
             audit.sent_requests(user),
             try_join_all(shards().map(|shard| audit.reactions_in(user, shard))),
-            audit.reacted_by(user, Reaction::Like),
-            audit.reacted_by(user, Reaction::Favorite),
+            try_join_all(Reaction::ALL.map(|reaction| audit.reacted_by(user, reaction))),
             audit.reposted_by(user),
             audit.handle_of(user),
         )?;
-        let mut damaged = BTreeSet::new();
-        let head = heads.found.remove(&user);
+        let (head, mut damaged) = (heads.found.remove(&user), BTreeSet::new());
         readable(heads, &mut damaged);
         let (edges, edges_whole) = shard(Some(edges), &mut damaged);
         let mut listed = |stored| {
             let (followers, whole) = shard(stored, &mut damaged);
             ListedShard { followers, whole }
         };
-        let followers = followers.into_iter().map(&mut listed).collect();
-        let requests = requests.into_iter().map(&mut listed).collect();
+        let [followers, requests] = [followers, requests].map(|shards| shards.into_iter().map(&mut listed).collect());
         let sent = listed(sent);
         let reactions = reactions.into_iter().map(|stored| shard(stored, &mut damaged));
         let reactions = reactions.map(|(shard, whole)| ReactionShard { whole, ..shard }).collect();
@@ -101,11 +151,13 @@ impl Reconcile {
             reads: readable(reads, &mut damaged),
             read_heads: HashMap::new(),
             reactions,
-            reacted: [likes, favorites].into_iter().flat_map(|list| readable(list, &mut damaged)).collect(),
+            reacted: reacted.into_iter().flat_map(|list| readable(list, &mut damaged)).collect(),
             given: HashMap::new(),
             reposted: readable(reposted, &mut damaged),
             ghost_reposts: BTreeSet::new(),
             unlisted_reposts: BTreeMap::new(),
+            comments: HashMap::new(),
+            comment_ghosts: Vec::new(),
             blocks: Vec::new(),
             handle: readable(handle, &mut damaged).pop(),
             damaged,
@@ -136,7 +188,11 @@ impl Reconcile {
         });
         let blocked = facts.edges.iter().filter(|edge| edge.blocked.is_some()).map(|edge| (edge.user, edge.author));
         let flagged = facts.reactions.iter().flat_map(|shard| shard.flagged.iter().copied());
-        let mut blocks: Vec<(UserId, UserId)> = blocked.chain(flagged).collect::<BTreeSet<_>>().into_iter().collect();
+        let [blocking, blockers] = self.app.stores.facts.blocks_of(user).await?;
+        let blocking = blocking.into_iter().map(|other| (user, other));
+        let noted = blocking.chain(blockers.into_iter().map(|other| (other, user)));
+        let blocks: BTreeSet<(UserId, UserId)> = blocked.chain(flagged).chain(noted).collect();
+        let mut blocks: Vec<(UserId, UserId)> = blocks.into_iter().collect();
         self.only_todays(&mut with_text, MOST_TEXTS);
         self.only_todays(&mut blocks, MOST_LISTED);
         let (listed, live_followers, asked, live_requests, read_heads, bodies, texts, blocks) = futures::try_join!(

@@ -1,5 +1,6 @@
 // The feed of a person: endless, live, with choices about each author.
 
+import { Comments } from "./comments.js";
 import { ago, avatar, button, h, show, titled } from "./dom.js";
 
 const PAGE = 20;
@@ -9,6 +10,7 @@ export class Feed {
   constructor(person) {
     const { part, api } = person;
     Object.assign(this, { person, part, api, items: [], cursor: null, loading: null, open: new Set(), menus: new Set(), reposts: new Map() });
+    this.comments = new Comments(person);
     this.observer = new IntersectionObserver(([entry]) => entry.isIntersecting && person.run(() => this.more()));
     for (const filter of [part.order, part.status, part.list]) {
       filter.addEventListener("change", () => person.run(() => this.refresh()));
@@ -115,7 +117,10 @@ export class Feed {
           this.reaction("Favorite", item, "favorite", "favorited", "favorites"),
           this.repost(item),
           !item.of?.unavailable && button("Quote", () => this.person.posts.quote(item), { class: "quiet", "aria-label": `Quote ${text}` }),
-          !own && button(item.read ? "Mark unread" : "Mark read", () => this.mark(item, !item.read), { class: "quiet" }))));
+          button("Comments", () => this.read(item), { class: "quiet", "aria-expanded": String(item.open) },
+            " ", h("span", { class: "number" }, String(item.comments))),
+          !own && button(item.read ? "Mark unread" : "Mark read", () => this.mark(item, !item.read), { class: "quiet" })),
+        item.open && this.comments.under(item, (change) => this.counted(item, change))));
   }
 
   choices(item, name) {
@@ -161,6 +166,12 @@ export class Feed {
       return { reposts };
     });
     return button("Repost", change, { "aria-pressed": String(stands) }, " ", h("span", { class: "number" }, String(item.reposts)));
+  }
+
+  /** Shows one comment more or less. */
+  counted({ id }, change) {
+    this.items = this.items.map((other) => (other.id === id ? { ...other, comments: other.comments + change } : other));
+    this.draw();
   }
 
   mark(item, read) {
