@@ -154,7 +154,7 @@ impl App {
         let live = Live::new(stores.clone(), readers.clone(), notices.clone());
         let fan_outs = FanOuts::new(stores.clone(), outage.clone(), live.clone(), half_life, feed_cap);
         let publishing = Publishing::new(stores.clone(), outage.clone(), sync.clone(), fan_outs.clone());
-        let commenting = Commenting::new(stores.clone(), readers.clone(), sync.clone());
+        let commenting = Commenting::new(stores.clone(), sync.clone());
         let following = Following::new(stores.clone(), sync.clone());
         let people = People::new(stores.clone(), outage.clone());
         let leaving = Leaving::new(stores.clone(), outage.clone(), sync.clone(), following.clone(), publishing.clone());

@@ -5,15 +5,17 @@
 use std::{collections::HashSet, ops::RangeInclusive, sync::Arc};
 
 use tidemark_domain::{
-    Comment, CommentId, CommentNumber, CommentNumbers, CommentOrder, IdempotencyKey, PostId, Seen, StoreError, Timestamp, UserId,
-    Viewer, Withheld, comments::may_withdraw, store::Result, visibility::gone,
+    Comment, CommentId, CommentNumber, CommentNumbers, CommentOrder, IdempotencyKey, Post, PostId, PostState, Seen, StoreError,
+    Timestamp, UserId, Viewer, Withheld,
+    comments::may_withdraw,
+    store::Result,
+    visibility::{gone, may_see},
 };
 use tidemark_facts::{Placed, StoredComment};
 
 use crate::{
     Stores, ViewSync,
     once::{Attempt, Begun, Once},
-    reader::Readers,
 };
 
 /// The most numbers that one page looks at. Withdrawn comments, and those of users in a block with the caller, make a
@@ -24,7 +26,6 @@ const MOST_NUMBERS: u64 = 512;
 #[derive(Clone)]
 pub struct Commenting {
     stores: Arc<Stores>,
-    readers: Readers,
     sync: ViewSync,
 }
 
@@ -49,8 +50,8 @@ pub enum Withdrawn {
 }
 
 impl Commenting {
-    pub fn new(stores: Arc<Stores>, readers: Readers, sync: ViewSync) -> Self {
-        Self { stores, readers, sync }
+    pub fn new(stores: Arc<Stores>, sync: ViewSync) -> Self {
+        Self { stores, sync }
     }
 
     /// Comments on a live post, or on the original of a repost. With a key, a repetition returns the comment of the
@@ -76,14 +77,11 @@ impl Commenting {
             Some(Begun::Attempt(attempt)) => Some(attempt),
             None => None,
         };
-        let post = match self.readers.live_target(viewer, post).await? {
-            Ok(post) => post,
+        let (post, numbers) = match self.stores.facts.may_comment(viewer, post).await? {
             Err(withheld) => return Ok(Once::Done(Err(withheld))),
+            Ok(found) => found,
         };
-        let comment = match self.stores.facts.may_comment(viewer, post).await? {
-            Err(withheld) => return Ok(Once::Done(Err(withheld))),
-            Ok(numbers) => self.place(viewer.user, post, text, (key, attempt), numbers).await?,
-        };
+        let comment = self.place(viewer.user, post, text, (key, attempt), numbers).await?;
         // Even if the comment was there: an earlier request may have ended before the views.
         self.sync.commented(viewer.user, post).await?;
         Ok(comment)
@@ -158,13 +156,20 @@ impl Commenting {
         after: Option<CommentNumber>,
         limit: usize,
     ) -> Result<Seen<CommentsPage>> {
-        let facts = &self.stores.facts;
-        let (target, blocks) = futures::try_join!(self.readers.live_target(viewer, post), facts.blocks_of(viewer.user))?;
-        let post = match target {
-            Ok(post) => post,
-            Err(withheld) => return Ok(Err(withheld)),
-        };
-        let mut numbers = facts.comment_numbers(&[post]).await?;
+        let (facts, ids) = (&self.stores.facts, [post]);
+        let (posts, standing, blocks, mut numbers) = futures::try_join!(
+            facts.posts(&ids),
+            facts.standing(viewer, post.author),
+            facts.blocks_of(viewer.user),
+            facts.comment_numbers(&ids)
+        )?;
+        let found = posts.get(&post);
+        if let Err(withheld) = may_see(found.map_or(PostState::Gone, Post::state), standing) {
+            return Ok(Err(withheld));
+        }
+        if let Some(original) = found.and_then(Post::reposted) {
+            return Box::pin(self.page(viewer, original, order, after, limit)).await;
+        }
         let apart: HashSet<UserId> = blocks.into_iter().flatten().collect();
         let Some(numbers) = numbers.remove(&post) else {
             return Ok(Ok(CommentsPage { items: Vec::new(), next: None, total: 0 }));

@@ -65,20 +65,27 @@ const NUMBER: usize = 0;
 const BLOCKS: usize = 1;
 
 impl Facts {
-    /// Returns the numbers of a post's comments, if the viewer may comment on it.
-    pub async fn may_comment(&self, viewer: Viewer, post: PostId) -> Result<Seen<CommentNumbers>> {
+    /// Returns the post, which is the original of a repost, and the numbers of its comments, if the viewer may comment on
+    /// it.
+    pub async fn may_comment(&self, viewer: Viewer, post: PostId) -> Result<Seen<(PostId, CommentNumbers)>> {
         let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(viewer.user, post.author)]);
         let posts = (self.tables.posts.as_str(), vec![schema::post(post), schema::head(post.author)]);
         let counters = (self.tables.counters.as_str(), vec![schema::comment_numbers(post)]);
         let [mut blocks, posts, mut numbers] = self.batch_get("may_comment", [reactions, posts, counters]).await?;
         let (heads, posts): (Vec<Item>, Vec<Item>) = posts.into_iter().partition(schema::is_head);
         let found = posts.into_iter().next().map(read_post).transpose()?;
+        if found.as_ref().is_some_and(|post| post.reposted().is_some() && !post.deleted) {
+            return match self.target_of(viewer, post).await? {
+                Ok(original) => Box::pin(self.may_comment(viewer, original)).await,
+                Err(withheld) => Ok(Err(withheld)),
+            };
+        }
         let head = heads.into_iter().next().map(read_head).transpose()?.unwrap_or_default();
         let is_kept_out = head.is_private() && !self.kept_out(viewer, &[post.author]).await?.is_empty();
         let blocks = blocks.pop().map(read_blocks).transpose()?.unwrap_or_default();
         let may = may_react(found.as_ref().map_or(PostState::Gone, Post::state), blocks, is_kept_out);
         let numbers = numbers.pop().map(read_numbers).transpose()?.map(|(_, numbers)| numbers);
-        Ok(may.map(|()| numbers.unwrap_or_default()))
+        Ok(may.map(|()| (post, numbers.unwrap_or_default())))
     }
 
     /// Returns the numbers of the comments of these posts. Posts without comments are left out.

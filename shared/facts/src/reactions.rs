@@ -117,20 +117,33 @@ impl Facts {
         before: Option<Relation>,
         limit: usize,
     ) -> Result<Vec<Relation>> {
+        let read = |item: &Item| read_liker(item).map(|(.., liker)| (liker, liker));
+        let key = [ReactionItem::shard, ReactionItem::item];
+        self.entries_of("likers", (post, schema::likers(post.seq, reaction)), &key, (before, limit), read).await
+    }
+
+    /// Returns at most `limit` entries of a post below `before`, newest first. Their sort keys begin with `first`, and go
+    /// on with a time and a user.
+    pub(crate) async fn entries_of<T>(
+        &self,
+        operation: &'static str,
+        (post, first): (PostId, String),
+        attributes: &[Attribute],
+        (before, limit): (Option<Relation>, usize),
+        read: fn(&Item) -> Result<(Relation, T)>,
+    ) -> Result<Vec<T>> {
         let load = |partition: &str, before: Option<Relation>, limit| {
-            let first = schema::likers(post.seq, reaction);
             let end = before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
             // One more, because the bounds are inclusive.
             let range = between(ReactionItem::item, string(&first), string(format!("{first}{end}")));
             let query = self.query(&self.tables.reactions, [is(ReactionItem::shard, string(partition)), range]);
-            let query = only(query.consistent_read(true), &[ReactionItem::shard, ReactionItem::item]);
+            let query = only(query.consistent_read(true), attributes);
             let query = query.scan_index_forward(false).limit(limit + 1);
             async move {
-                let response = query.send().await.map_err(|error| unavailable("likers", error))?;
-                let entries = response.items().iter().map(|item| Ok(read_liker(item)?.2)).collect::<Result<Vec<_>>>()?;
-                let entries = entries.into_iter().filter(|entry| before.is_none_or(|before| *entry < before));
-                let entries = entries.map(|entry| (entry, entry)).collect();
-                Ok(Part { entries, is_last: response.last_evaluated_key().is_none() })
+                let response = query.send().await.map_err(|error| unavailable(operation, error))?;
+                let entries = response.items().iter().map(read).collect::<Result<Vec<_>>>()?;
+                let entries = entries.into_iter().filter(|(place, _)| before.is_none_or(|before| *place < before));
+                Ok(Part { entries: entries.collect(), is_last: response.last_evaluated_key().is_none() })
             }
             .boxed()
         };

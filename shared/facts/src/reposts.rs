@@ -1,22 +1,18 @@
 //! Posts that name another: what a publish of one checks and writes, and who reposts a post. A standing repost has two
 //! entries: by its original in `reactions`, and by its user in `reacted`. They are written and removed with the post.
 
-use futures::FutureExt;
 use tidemark_domain::{
     AuthorHead, Blocks, NewPost, Post, PostId, PostState, Reference, Relation, Seen, Seq, Timestamp, UserId, Viewer,
-    ids::SHARDS,
     visibility::{may_refer, may_see_author},
 };
 
 use super::{
     Facts, Published, Result, attempts,
     item::{Count, Item, number, string},
-    merge::{Part, merged},
     post_items::read_post,
     reactions::read_reactions,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem, ReposterItem},
-    unavailable,
-    write::{Write, absent, between, count_queried, is, only, present, unchanged},
+    write::{Write, absent, between, count_queried, is, present, unchanged},
 };
 
 /// A user's repost in the list of its original.
@@ -118,25 +114,9 @@ impl Facts {
 
     /// Returns at most `limit` users who repost a post, below `before`, newest first.
     pub async fn reposters(&self, original: PostId, before: Option<Relation>, limit: usize) -> Result<Vec<Reposter>> {
-        let load = |partition: &str, before: Option<Relation>, limit| {
-            let first = schema::reposters(original.seq);
-            let end = before.map_or("~".to_owned(), |before| schema::follower_since(before.user, before.since));
-            // One more, because the bounds are inclusive.
-            let range = between(ReactionItem::item, string(&first), string(format!("{first}{end}")));
-            let query = self.query(&self.tables.reactions, [is(ReactionItem::shard, string(partition)), range]);
-            let query = only(query.consistent_read(true), &[ReposterItem::shard, ReposterItem::item, ReposterItem::repost]);
-            let query = query.scan_index_forward(false).limit(limit + 1);
-            async move {
-                let response = query.send().await.map_err(|error| unavailable("reposters", error))?;
-                let entries = response.items().iter().map(|item| Ok(read_reposter(item)?.1)).collect::<Result<Vec<_>>>()?;
-                let entries = entries.into_iter().filter(|entry| before.is_none_or(|before| entry.by < before));
-                let entries = entries.map(|entry| (entry.by, entry)).collect();
-                Ok(Part { entries, is_last: response.last_evaluated_key().is_none() })
-            }
-            .boxed()
-        };
-        let shards = (0..SHARDS).map(|shard| schema::follower_shard(original.author, shard));
-        merged(shards, before, limit, load).await
+        let read = |item: &Item| read_reposter(item).map(|(_, entry)| (entry.by, entry));
+        let attributes = [ReposterItem::shard, ReposterItem::item, ReposterItem::repost];
+        self.entries_of("reposters", (original, schema::reposters(original.seq)), &attributes, (before, limit), read).await
     }
 
     /// Returns the originals of at most `limit` reposts that the user's list has, with the entries.

@@ -69,7 +69,7 @@ impl Graph {
         largest(&self.followers, count).into_iter().map(|(author, _)| author).collect()
     }
 
-    /// The same of the accounts that follow somebody.
+    /// The same of the accounts that follow others.
     pub(crate) fn most_followed_readers(&self, count: usize) -> Vec<u64> {
         let readers = self.followers.iter().filter(|(user, _)| self.following.contains_key(user));
         let readers = readers.map(|(user, followers)| (*user, *followers)).collect();

@@ -57,7 +57,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Compares both lists of every ordered pair of the `count` most followed accounts that follow somebody.
+/// Compares both lists of every ordered pair of the `count` most followed accounts that follow others.
 pub async fn verify(api: &Api, edges: &Path, count: usize, options: &Options) -> anyhow::Result<Report> {
     let graph = Graph::read(edges, options.limit)?;
     let users = graph.most_followed_readers(count);
