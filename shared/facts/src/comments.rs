@@ -65,8 +65,8 @@ const NUMBER: usize = 0;
 const BLOCKS: usize = 1;
 
 impl Facts {
-    /// Returns the post, which is the original of a repost, and the numbers of its comments, if the viewer may comment on
-    /// it.
+    /// Returns the post, which is the original of a repost, and the numbers of its comments, if the viewer may comment
+    /// on it.
     pub async fn may_comment(&self, viewer: Viewer, post: PostId) -> Result<Seen<(PostId, CommentNumbers)>> {
         let reactions = (self.tables.reactions.as_str(), vec![schema::reaction(viewer.user, post.author)]);
         let posts = (self.tables.posts.as_str(), vec![schema::post(post), schema::head(post.author)]);

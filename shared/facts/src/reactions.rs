@@ -122,8 +122,8 @@ impl Facts {
         self.entries_of("likers", (post, schema::likers(post.seq, reaction)), &key, (before, limit), read).await
     }
 
-    /// Returns at most `limit` entries of a post below `before`, newest first. Their sort keys begin with `first`, and go
-    /// on with a time and a user.
+    /// Returns at most `limit` entries of a post below `before`, newest first. Their sort keys begin with `first`, and
+    /// go on with a time and a user.
     pub(crate) async fn entries_of<T>(
         &self,
         operation: &'static str,
