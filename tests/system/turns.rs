@@ -36,8 +36,9 @@ fn turns_follow_each_other_and_are_at_most_a_tenth_of_a_second_away() {
     world(async |world| {
         let mut node = node(world).await;
         let told = turns(&mut node, 20_000).await;
-        assert!(told[100] > told[0] && told.iter().all(|wait| *wait <= 100_000), "{told:?}");
-        assert_eq!(told.last(), Some(&100_000));
+        assert!(told[100] > told[0], "{told:?}");
+        // Later in the trip, a node without much of a processor has moved its turns together.
+        assert_eq!(told.iter().max(), Some(&100_000));
         until("no turn is given for long", async || turns(&mut node, 1).await[0] == 0).await;
     });
 }
