@@ -49,8 +49,31 @@ async fn masters(world: &World) -> Vec<usize> {
     masters
 }
 
+/// What a node knows of each node of the cluster: its epoch and its slots.
+async fn topology(world: &World, node: usize) -> BTreeMap<String, (String, Vec<String>)> {
+    let nodes: String = ask(world, node, "CLUSTER NODES").await;
+    let known = nodes.lines().map(|line| {
+        let fields: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let slots = fields[8..].iter().filter(|slots| !slots.starts_with('[')).cloned().collect();
+        (fields[0].clone(), (fields[6].clone(), slots))
+    });
+    known.collect()
+}
+
+/// Waits until all masters know the same owners of the slots. Each has another epoch then, so no owner changes again: a
+/// move gives its target the next epoch, which is the same one for two targets that do not know of each other yet.
+async fn agree(world: &World) {
+    until("the masters agree on the owners of the slots", async || {
+        let [first, second, third] = [topology(world, 0).await, topology(world, 1).await, topology(world, 2).await];
+        let epochs: BTreeSet<&String> = first.values().map(|(epoch, _)| epoch).collect();
+        epochs.len() == first.len() && first == second && second == third
+    })
+    .await;
+}
+
 /// Moves slots with their keys, as a deployment that changes `RedisShards` does.
 async fn move_slots(world: &World, slots: &[usize], source: usize, target: usize) {
+    agree(world).await;
     let [from, to] = [ask::<String>(world, source, "CLUSTER MYID").await, ask(world, target, "CLUSTER MYID").await];
     let port = world.stack.redis_nodes()[target].url.rsplit(':').next().unwrap().to_owned();
     for slots in slots.chunks(TOGETHER) {
