@@ -15,7 +15,7 @@ use tidemark::domain::feed::FeedCap;
 use tidemark_local::Options;
 use tidemark_tests::{Model, World, deployed_redis_timeouts, until, world_with};
 
-use super::{MASTERS, ask, connect, slot_of, with_replicas};
+use super::{MASTERS, ask, command, connect, slot_of, with_replicas};
 use crate::{
     chaos::{caught, settle},
     epochs::{change, prepare, views},
@@ -30,8 +30,8 @@ const TOGETHER: usize = 1_024;
 /// Runs commands on a node in one pipeline.
 async fn ask_all<T: redis::FromRedisValue>(world: &World, node: usize, commands: impl IntoIterator<Item = String>) -> Vec<T> {
     let mut pipeline = redis::pipe();
-    for command in commands {
-        pipeline.add_command(crate::migration::command(&command));
+    for text in commands {
+        pipeline.add_command(command(&text));
     }
     pipeline.query_async(&mut connect(world, node).await).await.unwrap()
 }
@@ -60,20 +60,23 @@ async fn topology(world: &World, node: usize) -> BTreeMap<String, (String, Vec<S
     known.collect()
 }
 
-/// Waits until all masters know the same owners of the slots. Each has another epoch then, so no owner changes again: a
-/// move gives its target the next epoch, which is the same one for two targets that do not know of each other yet.
-async fn agree(world: &World) {
+/// Gives slots to a master that has their keys, until all masters agree. A late message of the former owner can take a
+/// slot back, and two masters that took slots one after the other can have the same epoch for a moment.
+async fn assign(world: &World, commands: &[String], nodes: [usize; MASTERS]) {
     until("the masters agree on the owners of the slots", async || {
-        let [first, second, third] = [topology(world, 0).await, topology(world, 1).await, topology(world, 2).await];
-        let epochs: BTreeSet<&String> = first.values().map(|(epoch, _)| epoch).collect();
-        epochs.len() == first.len() && first == second && second == third
+        let mut known = Vec::new();
+        for node in nodes {
+            ask_all::<()>(world, node, commands.iter().cloned()).await;
+            known.push(topology(world, node).await);
+        }
+        let epochs: BTreeSet<&String> = known[0].values().map(|(epoch, _)| epoch).collect();
+        epochs.len() == MASTERS && known.iter().all(|other| *other == known[0])
     })
     .await;
 }
 
 /// Moves slots with their keys, as a deployment that changes `RedisShards` does.
 async fn move_slots(world: &World, slots: &[usize], source: usize, target: usize) {
-    agree(world).await;
     let [from, to] = [ask::<String>(world, source, "CLUSTER MYID").await, ask(world, target, "CLUSTER MYID").await];
     let port = world.stack.redis_nodes()[target].url.rsplit(':').next().unwrap().to_owned();
     for slots in slots.chunks(TOGETHER) {
@@ -83,18 +86,18 @@ async fn move_slots(world: &World, slots: &[usize], source: usize, target: usize
         let counts = slots.iter().map(|slot| format!("CLUSTER COUNTKEYSINSLOT {slot}"));
         let counts: Vec<u64> = ask_all(world, source, counts).await;
         for (slot, _) in slots.iter().zip(counts).filter(|(_, count)| *count > 0) {
-            loop {
-                let keys: Vec<String> = ask(world, source, &format!("CLUSTER GETKEYSINSLOT {slot} 5")).await;
-                if keys.is_empty() {
-                    break;
-                }
+            until("the target has the keys of a slot", async || {
+                let keys: Vec<String> = ask(world, source, &format!("CLUSTER GETKEYSINSLOT {slot} 1000")).await;
                 let migrate = format!("MIGRATE 127.0.0.1 {port}  0 5000 KEYS {}", keys.join(" "));
-                ask::<redis::Value>(world, source, &migrate).await;
-            }
+                // A target that has not heard from the others for a moment refuses.
+                keys.is_empty() || {
+                    command(&migrate).query_async::<()>(&mut connect(world, source).await).await.ok();
+                    false
+                }
+            })
+            .await;
         }
-        for node in [target, source, 3 - source - target] {
-            ask_all::<()>(world, node, set(&format!("NODE {to}"))).await;
-        }
+        assign(world, &set(&format!("NODE {to}")), [target, source, 3 - source - target]).await;
     }
 }
 
