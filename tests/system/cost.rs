@@ -193,6 +193,29 @@ fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
     });
 }
 
+/// A new mute or block is counted at DynamoDB: no pair of the user is returned but the one that changes.
+#[test]
+fn a_mute_and_a_block_cost_the_same_for_any_number_of_them_once_they_exist() {
+    world_behind_a_proxy(async |world, proxy| {
+        let user = world.user(1);
+        let hide = async |author: u64| {
+            for kind in ["mutes", "blocks"] {
+                user.put(&format!("/v1/{kind}/{author}")).await.ok();
+            }
+            world.idle().await;
+        };
+        let mut units = Vec::new();
+        for authors in [10..12, 12..212] {
+            join_all(authors.map(hide)).await;
+            proxy.meter();
+            hide(10).await;
+            units.push(proxy.meter().units);
+        }
+        // A query of so many pairs takes 7 units.
+        assert!(units[1] < units[0] + 3.0, "{units:?}");
+    });
+}
+
 /// A reader who has no view reads posts of many authors. One of them is the reader's own, for which no view is needed.
 #[test]
 fn posts_of_many_authors_rebuild_a_missing_view_once_in_any_order() {

@@ -9,8 +9,10 @@ use std::{
 
 pub use lists::Membership;
 
+pub use tidemark_domain::Hiding;
+
 use crate::{Stores, ViewSync, newest_first};
-use tidemark_domain::{Edge, Relation, RequestSide, Timestamp, UserId, store::Result};
+use tidemark_domain::{Edge, Relation, RequestSide, UserId, store::Result};
 use tidemark_facts::Followed;
 
 /// Use cases of a follower. Clones share the stores.
@@ -21,25 +23,7 @@ pub struct Following {
 }
 
 /// The most users whom one user mutes, and whom one user blocks. They are read together.
-pub const MOST_HIDDEN: usize = 1_000;
-
-/// The two ways to hide a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hiding {
-    /// Feeds and counts leave out the posts of the other. A follow stays as it is.
-    Mute,
-    /// Neither follows the other or reacts to the other's posts. The other does not see the user's posts.
-    Block,
-}
-
-impl Hiding {
-    fn since(self, edge: &Edge) -> Option<Timestamp> {
-        match self {
-            Self::Mute => edge.muted,
-            Self::Block => edge.blocked,
-        }
-    }
-}
+pub const MOST_HIDDEN: u64 = 1_000;
 
 /// The outcome of a request to mute or block a user, or to end that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,9 +159,9 @@ impl Following {
             if self.stores.facts.erasure(user).await?.is_some() {
                 return Ok(Hide::Erased);
             }
-            let known = facts.hidden(caller).await?;
-            let mut known = known.iter().filter(|edge| hiding.since(edge).is_some());
-            if known.clone().count() >= MOST_HIDDEN && known.all(|edge| edge.author != user) {
+            let known = facts.edges(caller, &[user]).await?;
+            let is_hidden = known.values().any(|edge| hiding.since(edge).is_some());
+            if !is_hidden && facts.hidden_count(caller, hiding).await? >= MOST_HIDDEN {
                 return Ok(Hide::LimitReached);
             }
         }

@@ -42,8 +42,8 @@ pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
 pub use live::{CountsDigest, Told, UnreadChange, UnreadNotices};
 pub use model::{
-    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, MOST_REQUESTS, Modes, NewPost, Post,
-    PostSummary, PostText, ReadState, Relation, RequestSide,
+    Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, Hiding, MOST_REQUESTS, Modes,
+    NewPost, Post, PostSummary, PostText, ReadState, Relation, RequestSide,
 };
 pub use notices::{LiveNotice, Notice, NoticeContent, NoticeCounts, NoticeId, NoticeReads, Platform, PlatformHead, Slot};
 pub use post_times::{MOST_TIMES, PostTimes};

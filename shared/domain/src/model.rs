@@ -406,6 +406,25 @@ pub struct Relation {
     pub user: UserId,
 }
 
+/// The two ways to hide a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hiding {
+    /// Feeds and counts leave out the posts of the other. A follow stays as it is.
+    Mute,
+    /// Neither follows the other or reacts to the other's posts. The other does not see the user's posts.
+    Block,
+}
+
+impl Hiding {
+    /// Returns when this user hid the author; `None` if this is not so.
+    pub fn since(self, edge: &Edge) -> Option<Timestamp> {
+        match self {
+            Self::Mute => edge.muted,
+            Self::Block => edge.blocked,
+        }
+    }
+}
+
 /// One of the two sides of a request to follow a private author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestSide {

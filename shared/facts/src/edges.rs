@@ -6,9 +6,10 @@ use std::{
     ops::Range,
 };
 
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::future::try_join_all;
 use tidemark_domain::{
-    AuthorHead, Edge, MOST_REQUESTS, NewFollow, Relation, RequestSide, Timestamp, UserId,
+    AuthorHead, Edge, Hiding, MOST_REQUESTS, NewFollow, Relation, RequestSide, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
 };
 use tracing::debug;
@@ -21,7 +22,7 @@ use super::{
     item::{Item, Stored, number, string},
     read,
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
-    write::{Cancelled, Write, absent, at_most, between, is, only, queried, still},
+    write::{Cancelled, Write, absent, at_most, between, count_queried, having, is, only, present, queried, still},
 };
 use crate::retry::Attempts;
 
@@ -133,7 +134,9 @@ impl Facts {
 
     /// Returns all live edges of one user.
     pub async fn following(&self, user: UserId) -> Result<Vec<Edge>> {
-        Ok(self.kept("following", user).await?.into_iter().filter(|edge| edge.following).collect())
+        let pairs = queried("following", self.kept(user), usize::MAX).await?;
+        let pairs: Vec<Edge> = pairs.into_iter().map(read_edge).collect::<Result<_>>()?;
+        Ok(pairs.into_iter().filter(|edge| edge.following).collect())
     }
 
     /// Creates edges to distinct authors, each with both directions and counts in one transaction, or a request if an
@@ -179,8 +182,17 @@ impl Facts {
 
     /// Returns the edges and tombstones of the authors whom the user mutes or blocks.
     pub async fn hidden(&self, user: UserId) -> Result<Vec<Edge>> {
-        let hides = |edge: &Edge| edge.muted.is_some() || edge.blocked.is_some();
-        Ok(self.kept("hidden", user).await?.into_iter().filter(hides).collect())
+        let hidden = having(self.kept(user), present(EdgeItem::muted_at).or(present(EdgeItem::blocked_at)));
+        queried("hidden", hidden, usize::MAX).await?.into_iter().map(read_edge).collect()
+    }
+
+    /// Returns how many authors the user mutes, or blocks. It reads all pairs of the user, and returns none.
+    pub async fn hidden_count(&self, user: UserId, hiding: Hiding) -> Result<u64> {
+        let since = match hiding {
+            Hiding::Mute => EdgeItem::muted_at,
+            Hiding::Block => EdgeItem::blocked_at,
+        };
+        count_queried("hidden_count", having(self.kept(user), present(since))).await
     }
 
     /// Changes one pair. Returns the pair after it; `None` if there is neither an edge nor a tombstone.
@@ -282,11 +294,10 @@ impl Facts {
 }
 
 impl Facts {
-    /// Returns all pairs of a user, without tombstones.
-    async fn kept(&self, operation: &'static str, user: UserId) -> Result<Vec<Edge>> {
+    /// Queries all pairs of a user, without tombstones.
+    fn kept(&self, user: UserId) -> QueryFluentBuilder {
         let query = self.query(&self.tables.following, [is(EdgeItem::user, number(user.get()))]);
-        let items = queried(operation, query.index_name(schema::KEPT).consistent_read(true), usize::MAX).await?;
-        items.into_iter().map(read_edge).collect()
+        query.index_name(schema::KEPT).consistent_read(true)
     }
 
     /// Makes follows of one user, several in one transaction. Returns one outcome for each follow, in order. `base` and

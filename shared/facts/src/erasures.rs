@@ -134,7 +134,7 @@ impl Facts {
             Trace::Reactions(reaction) => listed(schema::reacted_by(user, reaction)),
             Trace::Comments => {
                 let (query, by, sort_key) = listed(schema::comments_by(user));
-                (having(query, ReactedItem::at), by, sort_key)
+                (having(query, present(ReactedItem::at)), by, sort_key)
             }
             Trace::Reads => (self.query_user(&self.tables.reads, user), (ReadsItem::user, number(user.get())), ReadsItem::author),
         };

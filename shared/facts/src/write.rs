@@ -394,10 +394,10 @@ pub fn only(query: QueryFluentBuilder, attributes: &[Attribute]) -> QueryFluentB
     names.fold(query.projection_expression(list.join(", ")), |query, (place, name)| query.expression_attribute_names(place, name))
 }
 
-/// Reduces the results of a query to items with this attribute.
-pub(crate) fn having(query: QueryFluentBuilder, attribute: Attribute) -> QueryFluentBuilder {
+/// Reduces the results of a query to items that meet a condition without values.
+pub(crate) fn having(query: QueryFluentBuilder, condition: Condition) -> QueryFluentBuilder {
     let mut places = Placeholders::default();
-    let query = query.filter_expression(places.condition(present(attribute)));
+    let query = query.filter_expression(places.condition(condition));
     let names = places.names.into_iter().flatten();
     names.fold(query, |query, (place, name)| query.expression_attribute_names(place, name))
 }
