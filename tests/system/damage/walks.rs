@@ -267,6 +267,35 @@ fn a_repair_does_nothing_if_the_data_has_changed() {
     });
 }
 
+/// Two steps of a walk may work at the same time. One counted an author's list without an entry that the other adds.
+#[test]
+fn a_count_is_not_set_after_an_entry_that_its_look_has_not_seen_was_added() {
+    world(async |world| {
+        let scene = Scene::settled(world).await;
+        let app = &scene.app.stores.facts;
+        let (facts, private, shard) = (StoredFacts(app.clone()), scene.stranger, scene.reader.shard());
+        scene.caller(private).put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+        scene.caller(scene.reader).put(&format!("/v1/following/{private}")).await.ok();
+        world.idle().await;
+        for (author, is_request) in [(scene.author, false), (private, true)] {
+            let edge = app.edges(scene.reader, &[author]).await.unwrap().remove(&author).unwrap();
+            let counter = schema::followers_counter(author, shard);
+            let changes = world.item("CountersTable", counter).await.unwrap()["changes"].as_n().unwrap().parse().ok();
+            let (of, mirror) = if is_request {
+                let request = Some((edge.requested.unwrap(), edge.rev));
+                let mirror = Correction::MirrorRequest { user: scene.reader, author, request };
+                (Counter::RequestsReceived { author, shard }, mirror)
+            } else {
+                let mirror = Correction::MirrorEdge { user: scene.reader, author, edge: Some((edge.since, edge.rev)) };
+                (Counter::Followers { author, shard }, mirror)
+            };
+            let without = Correction::SetCount(Recount { of, seen: Some(1), right: 0, changes });
+            assert!(facts.correct(&mirror).await.unwrap(), "{mirror:?}");
+            assert!(!facts.correct(&without).await.unwrap(), "{without:?}");
+        }
+    });
+}
+
 #[test]
 fn a_repair_without_effect_does_not_count() {
     world(async |world| {

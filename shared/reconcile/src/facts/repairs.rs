@@ -5,6 +5,7 @@ use tidemark_domain::{
     Timestamp, UserId, invariants,
 };
 use tidemark_facts::{
+    attempts,
     decode::read,
     heads::{read_head, still_latest},
     item::{Attribute, Count, Item, flag, number, string},
@@ -16,7 +17,7 @@ use tidemark_facts::{
         ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
     },
     windows::Layout,
-    write::{Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
+    write::{Cancelled, Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
 };
 
 use super::StoredFacts;
@@ -206,29 +207,51 @@ impl StoredFacts {
             Some((since, rev)) => vec![
                 check.when(following(true)).when(is(EdgeItem::rev, number(rev))),
                 Write::put(followers, schema::follower_item(user, author, since)),
+                self.entry_added(user, author),
             ],
             None => vec![
                 check.when(absent(EdgeItem::rev).or(following(false))),
                 Write::delete(followers, schema::follower(author, user)),
             ],
         };
-        self.send_all(OPERATION, writes).await
+        self.transact_again(writes).await
+    }
+
+    /// Numbers a change of the author's list, as a follow does. A repair of the count whose look has not seen the entry
+    /// is cancelled then, in whatever order two steps work. An entry without an edge is in no count.
+    fn entry_added(&self, user: UserId, author: UserId) -> Write {
+        let counter = schema::followers_counter(author, user.shard());
+        Write::update(&self.tables.counters, counter).add(CounterItem::changes, 1)
+    }
+
+    /// Sends a transaction, again while another one holds an item. Many repairs change the counter of a big author.
+    async fn transact_again(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
+        let mut attempts = attempts(OPERATION);
+        loop {
+            attempts.next().await?;
+            match self.transact(OPERATION, writes.clone()).await? {
+                Ok(()) => return Ok(true),
+                Err(Cancelled::Conditions(_)) => return Ok(false),
+                Err(Cancelled::Conflict(_)) => (),
+            }
+        }
     }
 
     async fn mirror_request(&self, user: UserId, author: UserId, request: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {
         let followers = &self.tables.followers;
         let check = Write::check(&self.tables.following, schema::edge(user, author));
-        let (check, entries) = match request {
+        let writes = match request {
             Some((at, rev)) => {
+                let check = check.when(present(EdgeItem::requested_at)).when(is(EdgeItem::rev, number(rev)));
                 let entries = schema::request_items(user, author, at).map(|entry| Write::put(followers, entry));
-                (check.when(present(EdgeItem::requested_at)).when(is(EdgeItem::rev, number(rev))), entries)
+                [vec![check, self.entry_added(user, author)], entries.to_vec()].concat()
             }
             None => {
                 let entries = schema::requests(user, author).map(|entry| Write::delete(followers, entry));
-                (check.when(absent(EdgeItem::requested_at)), entries)
+                [vec![check.when(absent(EdgeItem::requested_at))], entries.to_vec()].concat()
             }
         };
-        self.send_all(OPERATION, [vec![check], entries.to_vec()].concat()).await
+        self.transact_again(writes).await
     }
 
     /// The write fails if the head has changed since it was read here, or if the post is not as the look found it.

@@ -29,7 +29,7 @@ pub use walk::{Position, Segment};
 
 use crate::{
     diff::{
-        DamagedItem, Difference, Kind, Subject,
+        Correction, DamagedItem, Difference, Kind, Remedy, Subject,
         facts::{self, Unlisted},
     },
     facts::StoredFacts,
@@ -142,8 +142,9 @@ impl Reconcile {
     async fn reconcile(&self, facts: Vec<Target>, views: Vec<Target>, plan: &Plan, report: &mut Report) {
         report.looked_at += (facts.len() + views.len()) as u64;
         let here: BTreeSet<Target> = facts.iter().cloned().collect();
-        let repaired = self.settle(facts, plan, report).await;
+        let repaired = self.settle(facts, |_| true, plan, report).await;
         // If another step has looked at the author, it counted the followers without the missing edge, or the requests.
+        // What the author's own pairs lack is left to the author's step, which looks at their authors afterwards.
         let authors = repaired.iter().filter_map(|difference| match difference {
             Difference { kind: Kind::FollowerMissing | Kind::RequestMissing, subject: Subject::Pair { author, .. }, .. } => {
                 Some(Target::Facts(*author))
@@ -151,26 +152,39 @@ impl Reconcile {
             _ => None,
         });
         let authors: BTreeSet<Target> = authors.filter(|author| !here.contains(author)).collect();
-        self.settle(authors.into_iter().collect(), plan, report).await;
-        self.settle(views, plan, report).await;
+        let is_count = |difference: &Difference| matches!(difference.kind, Kind::FollowersCount | Kind::RequestsCount);
+        self.settle(authors.into_iter().collect(), is_count, plan, report).await;
+        self.settle(views, |_| true, plan, report).await;
     }
 
-    /// Looks twice, tries to repair the differences that both looks found, and looks again. Returns these differences.
-    async fn settle(&self, targets: Vec<Target>, plan: &Plan, report: &mut Report) -> BTreeSet<Difference> {
+    /// Looks twice, tries to repair the due differences that both looks found, and looks again. Returns what is repaired.
+    async fn settle(
+        &self,
+        targets: Vec<Target>,
+        is_due: impl Fn(&Difference) -> bool,
+        plan: &Plan,
+        report: &mut Report,
+    ) -> BTreeSet<Difference> {
         let first = self.look(targets, plan, report).await;
-        if first.found.is_empty() {
+        let mut lasting = first.differences();
+        lasting.retain(is_due);
+        if lasting.is_empty() {
             return BTreeSet::new();
         }
         tokio::time::sleep(plan.settle).await;
         let second = self.look(first.targets(), plan, report).await;
-        let lasting: BTreeSet<Difference> = first.differences().intersection(&second.differences()).cloned().collect();
+        lasting = &lasting & &second.differences();
         report.found(lasting.iter().cloned());
         if plan.dry_run || lasting.is_empty() {
             return BTreeSet::new();
         }
+        // A right count includes the entries that are about to be added to its list, and each addition changes the number
+        // on which the repair of the count depends.
+        let is_count = |difference: &&Difference| matches!(difference.remedy, Remedy::Correct(Correction::SetCount(_)));
+        let (counts, others): (Vec<_>, Vec<_>) = lasting.iter().partition(is_count);
         // Several fields of a view have the same remedy.
         let (mut applied, mut tried) = (BTreeMap::new(), BTreeSet::new());
-        for difference in &lasting {
+        for difference in counts.into_iter().chain(others) {
             let is_applied = match applied.get(&difference.remedy) {
                 Some(is_applied) => *is_applied,
                 None => self.try_repair(difference, plan, report).await,
@@ -184,8 +198,9 @@ impl Reconcile {
         let mut left = third.differences();
         // If the third look at a target fails, its differences do not count as repaired.
         left.extend(second.found.into_iter().filter(|(target, _)| third.failed.contains(target)).flat_map(|(_, found)| found));
-        report.repaired(tried.into_iter().filter(|difference| !left.contains(difference)));
-        lasting
+        let repaired: BTreeSet<Difference> = tried.into_iter().filter(|difference| !left.contains(difference)).cloned().collect();
+        report.repaired(repaired.iter());
+        repaired
     }
 
     /// Applies a remedy. Leaves it to the next run if this one has forgotten the views of enough readers.
