@@ -5,9 +5,10 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use tidemark_domain::{
-    CommentId, Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, Removed, StoreError, UserId, store::Result,
+    CommentId, Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, StoreError, UserId,
+    store::Result,
 };
 use tidemark_facts::Trace;
 use tracing::{error, info};
@@ -258,23 +259,32 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Removes entries of reposts without their posts. Usually the deletion of the posts has left none.
-    async fn reposts(&mut self) -> Result<(), Stop> {
-        let facts = &self.stores().facts;
+    /// Removes the items of a list, step by step, until all that it still has could not be removed.
+    async fn remove_listed<T>(
+        &mut self,
+        listed: impl Fn(usize) -> BoxFuture<'a, Result<Vec<T>>>,
+        remove: impl Fn(T) -> BoxFuture<'a, Result<()>>,
+    ) -> Result<(), Stop> {
         let mut left = 0;
         loop {
-            let listed = facts.listed_reposts(self.user, STEP + left).await?;
-            let found = listed.len();
+            let items = listed(STEP + left).await?;
+            let found = items.len();
             left = 0;
-            for (original, entry) in listed {
-                let removed = facts.forget_repost(self.user, original, entry).await;
+            for removed in in_parallel(items.into_iter().map(&remove).collect()).await {
                 left += usize::from(!self.note(removed)?);
-                self.in_time()?;
             }
             if left == found {
                 return Ok(());
             }
+            self.in_time()?;
         }
+    }
+
+    /// Removes entries of reposts without their posts. Usually the deletion of the posts has left none.
+    async fn reposts(&mut self) -> Result<(), Stop> {
+        let (facts, user) = (&self.stores().facts, self.user);
+        let listed = |limit| facts.listed_reposts(user, limit).boxed();
+        self.remove_listed(listed, |(original, entry)| facts.forget_repost(user, original, entry).boxed()).await
     }
 
     /// Removes the user's reactions, and those to the user's posts.
@@ -295,50 +305,28 @@ impl<'a> Slice<'a> {
             }
         }
         let (stores, user) = (self.stores(), self.user);
-        let mut left = 0;
-        loop {
-            let given = stores.facts.reactions_to(user, STEP + left).await?;
-            let found = given.len();
-            left = 0;
-            for given in given {
-                let removed = async {
-                    let (reader, state) = given?;
-                    stores.facts.remove_reactions_to(user, reader, &state).await?;
-                    stores.views.clear_reactions(reader).await
-                };
-                let removed = removed.await;
-                left += usize::from(!self.note(removed)?);
-                self.in_time()?;
+        let remove = |given: Result<(UserId, ReactionState)>| {
+            async move {
+                let (reader, state) = given?;
+                stores.facts.remove_reactions_to(user, reader, &state).await?;
+                stores.views.clear_reactions(reader).await
             }
-            if left == found {
-                return Ok(());
-            }
-        }
+            .boxed()
+        };
+        self.remove_listed(|limit| stores.facts.reactions_to(user, limit).boxed(), remove).await
     }
 
     /// Removes the user's comments.
     async fn comments(&mut self) -> Result<(), Stop> {
-        let (stores, user) = (self.stores(), self.user);
-        let mut left = 0;
-        loop {
-            let given = stores.facts.comment_entries(user, STEP + left).await?;
-            let found = given.len();
-            left = 0;
-            let removed = in_parallel(given.into_iter().map(|comment| self.comment(comment).boxed()).collect()).await;
-            for removed in removed {
-                left += usize::from(!self.note(removed)?);
+        let (facts, sync, user) = (&self.stores().facts, &self.leaving.sync, self.user);
+        let remove = |comment: CommentId| {
+            async move {
+                facts.erase_comment(user, comment).await?;
+                sync.comments(comment.post).await
             }
-            if left == found {
-                break;
-            }
-            self.in_time()?;
-        }
-        Ok(())
-    }
-
-    async fn comment(&self, comment: CommentId) -> Result<()> {
-        self.stores().facts.erase_comment(self.user, comment).await?;
-        self.leaving.sync.comments(comment.post).await
+            .boxed()
+        };
+        self.remove_listed(|limit| facts.comment_entries(user, limit).boxed(), remove).await
     }
 
     async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<()> {
