@@ -3,16 +3,20 @@
 use std::{
     cell::Cell,
     collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
-use futures::future::join_all;
+use futures::{FutureExt, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction};
 use tidemark_tests::{World, texts, world};
 
-use crate::request;
+use crate::{
+    damage::proxy::{Fate, world_behind_a_proxy},
+    request,
+};
 
 const AUTHOR: u64 = 10;
 const REPOSTER: u64 = 2;
@@ -118,6 +122,45 @@ fn no_page_shows_a_title_after_its_author_is_private_or_has_deleted_it() {
             }));
             futures::join!(change, read);
         }
+    });
+}
+
+/// It was public when the repost was allowed. The repost stands, and shows nothing.
+#[test]
+fn an_original_that_turns_private_during_its_repost_is_not_shown() {
+    world_behind_a_proxy(async |world, proxy| {
+        let post = world.user(AUTHOR).publish("secret").await;
+        let (reposter, reader) = (world.user(REPOSTER), world.user(100));
+        reader.follow([REPOSTER]).await;
+        world.idle().await;
+        let (author, begun) = (world.user(AUTHOR), AtomicBool::new(false));
+        proxy.rule(move |asked| {
+            let first = asked.is("publish", "TransactWriteItems", "PostsTable") && !begun.swap(true, Ordering::SeqCst);
+            let turning = first.then(|| author.clone());
+            async move {
+                if let Some(author) = turning {
+                    author.put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+                }
+                Fate::Forwarded
+            }
+            .boxed()
+        });
+        let path = format!("/v1/posts/{post}/repost");
+        reposter.put(&path).await.ok();
+        assert_eq!(world.user(AUTHOR).get("/v1/me").await.ok()["private"], true, "it was during the repost");
+        proxy.forward_all();
+        for _ in 0..2 {
+            world.idle().await;
+            for path in ["/v1/feed", "/v1/authors/2/posts"] {
+                let page = reader.get(path).await.ok();
+                assert_eq!(page["items"].as_array().unwrap().len(), 1, "{path}: {page}");
+                assert!(!shows_a_title(&page), "{path}: {page}");
+            }
+            world.flush_redis().await;
+        }
+        reposter.delete(&path).await.ok();
+        world.idle().await;
+        assert_eq!(reader.get("/v1/feed").await.ok()["items"], json!([]));
     });
 }
 
