@@ -173,3 +173,28 @@ fn a_damaged_field_holds_back_no_other_reader() {
         }
     });
 }
+
+/// The item of a repost or a quote stays, without its original.
+#[test]
+fn a_damaged_original_takes_no_other_item_off_a_page() {
+    world(async |world| {
+        let [author, reposter] = [world.user(99), world.user(98)];
+        let [damaged, other] = [author.publish("one").await, author.publish("two").await];
+        world.follow([1], 98).await;
+        for post in [&damaged, &other] {
+            reposter.put(&format!("/v1/posts/{post}/repost")).await.ok();
+            reposter.post("/v1/posts", &json!({ "title": "see", "of": post })).await.ok();
+        }
+        world.idle().await;
+        let key = schema::post(damaged.parse().unwrap());
+        world.update_item("PostsTable", key, &[("title", n(1))], &[]).await;
+        world.flush_redis().await;
+        for path in ["/v1/feed", "/v1/authors/98/posts"] {
+            let page = world.user(1).get(path).await.ok();
+            let originals: Vec<&Value> = page["items"].as_array().unwrap().iter().map(|item| &item["of"]).collect();
+            let unavailable = json!({ "id": damaged, "unavailable": true });
+            assert_eq!([originals[2], originals[3]], [&unavailable; 2], "{path}");
+            assert_eq!([&originals[0]["id"], &originals[1]["title"]], [&json!(other), &json!("two")], "{path}");
+        }
+    });
+}
