@@ -178,8 +178,8 @@ impl Reconcile {
         if plan.dry_run || lasting.is_empty() {
             return BTreeSet::new();
         }
-        // A right count includes the entries that are about to be added to its list, and each addition changes the number
-        // on which the repair of the count depends.
+        // A right count includes the entries that are about to be added to its list, and each addition changes the
+        // number on which the repair of the count depends.
         let is_count = |difference: &&Difference| matches!(difference.remedy, Remedy::Correct(Correction::SetCount(_)));
         let (counts, others): (Vec<_>, Vec<_>) = lasting.iter().partition(is_count);
         // Several fields of a view have the same remedy.
