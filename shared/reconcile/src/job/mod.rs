@@ -157,7 +157,8 @@ impl Reconcile {
         self.settle(views, |_| true, plan, report).await;
     }
 
-    /// Looks twice, tries to repair the due differences that both looks found, and looks again. Returns what is repaired.
+    /// Looks twice, tries to repair the due differences that both looks found, and looks again. Returns what is
+    /// repaired.
     async fn settle(
         &self,
         targets: Vec<Target>,
