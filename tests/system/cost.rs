@@ -193,7 +193,7 @@ fn a_mute_a_preference_and_a_list_cost_the_same_for_any_number_of_posts() {
     });
 }
 
-/// A new mute or block is counted at DynamoDB: no pair of the user is returned but the one that changes.
+/// A repeated mute or block reads its own pair alone.
 #[test]
 fn a_mute_and_a_block_cost_the_same_for_any_number_of_them_once_they_exist() {
     world_behind_a_proxy(async |world, proxy| {

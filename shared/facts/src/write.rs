@@ -323,7 +323,7 @@ impl Facts {
     }
 
     /// Sends a transaction, again while others hold its items. Returns whether its conditions held.
-    pub(crate) async fn transact_when_free(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool> {
+    pub async fn transact_when_free(&self, operation: &'static str, writes: Vec<Write>) -> Result<bool> {
         let mut attempts = attempts(operation);
         loop {
             attempts.next().await?;

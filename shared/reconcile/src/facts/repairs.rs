@@ -5,7 +5,6 @@ use tidemark_domain::{
     Timestamp, UserId, invariants,
 };
 use tidemark_facts::{
-    attempts,
     decode::read,
     heads::{read_head, still_latest},
     item::{Attribute, Count, Item, flag, number, string},
@@ -17,7 +16,7 @@ use tidemark_facts::{
         ReactedItem, ReactionCountsItem, ReactionItem, RecordItem,
     },
     windows::Layout,
-    write::{Cancelled, Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
+    write::{Write, absent, is, is_not_of_type, present, still, still_number, unchanged},
 };
 
 use super::StoredFacts;
@@ -199,6 +198,7 @@ impl StoredFacts {
         self.send_all(OPERATION, writes).await
     }
 
+    /// Waits for the items, because many repairs change the counter of a big author.
     async fn mirror_edge(&self, user: UserId, author: UserId, edge: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {
         let followers = &self.tables.followers;
         let check = Write::check(&self.tables.following, schema::edge(user, author));
@@ -214,7 +214,7 @@ impl StoredFacts {
                 Write::delete(followers, schema::follower(author, user)),
             ],
         };
-        self.transact_again(writes).await
+        self.transact_when_free(OPERATION, writes).await
     }
 
     /// Numbers a change of the author's list, as a follow does. A repair of the count whose look has not seen the entry
@@ -222,19 +222,6 @@ impl StoredFacts {
     fn entry_added(&self, user: UserId, author: UserId) -> Write {
         let counter = schema::followers_counter(author, user.shard());
         Write::update(&self.tables.counters, counter).add(CounterItem::changes, 1)
-    }
-
-    /// Sends a transaction, again while another one holds an item. Many repairs change the counter of a big author.
-    async fn transact_again(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
-        let mut attempts = attempts(OPERATION);
-        loop {
-            attempts.next().await?;
-            match self.transact(OPERATION, writes.clone()).await? {
-                Ok(()) => return Ok(true),
-                Err(Cancelled::Conditions(_)) => return Ok(false),
-                Err(Cancelled::Conflict(_)) => (),
-            }
-        }
     }
 
     async fn mirror_request(&self, user: UserId, author: UserId, request: Option<(Timestamp, u32)>) -> Result<bool, StoreError> {
@@ -251,7 +238,7 @@ impl StoredFacts {
                 [vec![check.when(absent(EdgeItem::requested_at))], entries.to_vec()].concat()
             }
         };
-        self.transact_again(writes).await
+        self.transact_when_free(OPERATION, writes).await
     }
 
     /// The write fails if the head has changed since it was read here, or if the post is not as the look found it.

@@ -29,7 +29,7 @@ pub use walk::{Position, Segment};
 
 use crate::{
     diff::{
-        Correction, DamagedItem, Difference, Kind, Remedy, Subject,
+        DamagedItem, Difference, Kind, Subject,
         facts::{self, Unlisted},
     },
     facts::StoredFacts,
@@ -127,6 +127,11 @@ impl Target {
     }
 }
 
+/// Whether a count of entries in a list of followers or of requests is wrong.
+fn counts_entries(difference: &Difference) -> bool {
+    matches!(difference.kind, Kind::FollowersCount | Kind::RequestsCount)
+}
+
 #[derive(Default)]
 struct Looked {
     found: Vec<(Target, Vec<Difference>)>,
@@ -142,23 +147,22 @@ impl Reconcile {
     async fn reconcile(&self, facts: Vec<Target>, views: Vec<Target>, plan: &Plan, report: &mut Report) {
         report.looked_at += (facts.len() + views.len()) as u64;
         let here: BTreeSet<Target> = facts.iter().cloned().collect();
-        let repaired = self.settle(facts, |_| true, plan, report).await;
+        let lasting = self.settle(facts, |_| true, plan, report).await;
         // If another step has looked at the author, it counted the followers without the missing edge, or the requests.
         // What the author's own pairs lack is left to the author's step, which looks at their authors afterwards.
-        let authors = repaired.iter().filter_map(|difference| match difference {
+        let authors = lasting.iter().filter_map(|difference| match difference {
             Difference { kind: Kind::FollowerMissing | Kind::RequestMissing, subject: Subject::Pair { author, .. }, .. } => {
                 Some(Target::Facts(*author))
             }
             _ => None,
         });
         let authors: BTreeSet<Target> = authors.filter(|author| !here.contains(author)).collect();
-        let is_count = |difference: &Difference| matches!(difference.kind, Kind::FollowersCount | Kind::RequestsCount);
-        self.settle(authors.into_iter().collect(), is_count, plan, report).await;
+        self.settle(authors.into_iter().collect(), counts_entries, plan, report).await;
         self.settle(views, |_| true, plan, report).await;
     }
 
-    /// Looks twice, tries to repair the due differences that both looks found, and looks again. Returns what is
-    /// repaired.
+    /// Looks twice, tries to repair the due differences that both looks found, and looks again. Returns these
+    /// differences.
     async fn settle(
         &self,
         targets: Vec<Target>,
@@ -181,8 +185,7 @@ impl Reconcile {
         }
         // A right count includes the entries that are about to be added to its list, and each addition changes the
         // number on which the repair of the count depends.
-        let is_count = |difference: &&Difference| matches!(difference.remedy, Remedy::Correct(Correction::SetCount(_)));
-        let (counts, others): (Vec<_>, Vec<_>) = lasting.iter().partition(is_count);
+        let (counts, others): (Vec<_>, Vec<_>) = lasting.iter().partition(|difference| counts_entries(difference));
         // Several fields of a view have the same remedy.
         let (mut applied, mut tried) = (BTreeMap::new(), BTreeSet::new());
         for difference in counts.into_iter().chain(others) {
@@ -199,9 +202,8 @@ impl Reconcile {
         let mut left = third.differences();
         // If the third look at a target fails, its differences do not count as repaired.
         left.extend(second.found.into_iter().filter(|(target, _)| third.failed.contains(target)).flat_map(|(_, found)| found));
-        let repaired: BTreeSet<Difference> = tried.into_iter().filter(|difference| !left.contains(difference)).cloned().collect();
-        report.repaired(repaired.iter());
-        repaired
+        report.repaired(tried.into_iter().filter(|difference| !left.contains(difference)));
+        lasting
     }
 
     /// Applies a remedy. Leaves it to the next run if this one has forgotten the views of enough readers.
