@@ -19,7 +19,7 @@ use super::{
     counters::{Changed, FollowerShard, HeldUp},
     distinct,
     heads::{read_head_of, still_latest},
-    item::{Item, Stored, number, string},
+    item::{Item, Stored, flag, number, string},
     read,
     schema::{self, CounterItem, EdgeItem, FollowerItem, HeadItem, ReactionItem},
     write::{Cancelled, Write, absent, at_most, between, count_queried, having, is, only, present, queried, still},
@@ -134,9 +134,8 @@ impl Facts {
 
     /// Returns all live edges of one user.
     pub async fn following(&self, user: UserId) -> Result<Vec<Edge>> {
-        let pairs = queried("following", self.kept(user), usize::MAX).await?;
-        let pairs: Vec<Edge> = pairs.into_iter().map(read_edge).collect::<Result<_>>()?;
-        Ok(pairs.into_iter().filter(|edge| edge.following).collect())
+        let following = having(self.kept(user), is(EdgeItem::following, flag(true)));
+        queried("following", following, usize::MAX).await?.into_iter().map(read_edge).collect()
     }
 
     /// Creates edges to distinct authors, each with both directions and counts in one transaction, or a request if an

@@ -117,6 +117,8 @@ pub fn unchanged(attribute: Attribute, seen: Option<&Item>) -> Condition {
 struct Placeholders {
     names: Option<HashMap<String, String>>,
     values: Option<HashMap<String, AttributeValue>>,
+    /// Begins the number of a value, so that a filter shares none with the key condition of its query.
+    prefix: &'static str,
 }
 
 impl Placeholders {
@@ -130,7 +132,7 @@ impl Placeholders {
         let text = text.replace('#', &self.name(attribute));
         values.into_iter().fold(text, |text, value| {
             let values = self.values.get_or_insert_default();
-            let place = format!(":v{}", values.len());
+            let place = format!(":v{}{}", self.prefix, values.len());
             let text = text.replacen('?', &place, 1);
             values.insert(place, value);
             text
@@ -394,12 +396,14 @@ pub fn only(query: QueryFluentBuilder, attributes: &[Attribute]) -> QueryFluentB
     names.fold(query.projection_expression(list.join(", ")), |query, (place, name)| query.expression_attribute_names(place, name))
 }
 
-/// Reduces the results of a query to items that meet a condition without values.
+/// Reduces the results of a query to items that meet a condition. It does not reduce what the query reads.
 pub(crate) fn having(query: QueryFluentBuilder, condition: Condition) -> QueryFluentBuilder {
-    let mut places = Placeholders::default();
+    let mut places = Placeholders { prefix: "f", ..Placeholders::default() };
     let query = query.filter_expression(places.condition(condition));
     let names = places.names.into_iter().flatten();
-    names.fold(query, |query, (place, name)| query.expression_attribute_names(place, name))
+    let query = names.fold(query, |query, (place, name)| query.expression_attribute_names(place, name));
+    let values = places.values.into_iter().flatten();
+    values.fold(query, |query, (place, value)| query.expression_attribute_values(place, value))
 }
 
 /// Sends a query, and again for its next page, until there are `most` items or no more.
@@ -458,7 +462,7 @@ mod tests {
             write.condition.as_deref(),
             Some("(attribute_not_exists(#count) OR #count <= :v3) AND attribute_not_exists(#changes)")
         );
-        let Placeholders { names: Some(names), values: Some(values) } = write.places else { panic!() };
+        let Placeholders { names: Some(names), values: Some(values), .. } = write.places else { panic!() };
         assert_eq!((names["#count"].as_str(), &values[":v2"], values.len()), ("count", &AttributeValue::N("-1".into()), 4));
         let delete = Write::delete("table", Item::new()).into_action().unwrap();
         let delete = delete.delete().unwrap();
