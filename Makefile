@@ -18,6 +18,12 @@ functions := $(patsubst functions/%/Cargo.toml,%,$(wildcard functions/*/Cargo.to
 # The stack, and the functions that it runs as processes.
 packages := -p tidemark-local $(addprefix -p tidemark-,$(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),$(functions),$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
+# Builds the command of `make export` and `make import`, and begins it. For a deployed stack, CloudFormation names the tables.
+define transfer
+$(MAKE) setup >&2 && cargo build --profile $(PROFILE) -p tidemark-transfer && \
+	$(if $(STACK),local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv >&2 && exec $(TARGET)/sam-venv/bin/python local/transfer/stack.py '$(STACK)' --) \
+	$(if $(STACK),,exec) '$(BIN)/transfer'
+endef
 # The oldest commit whose functions can serve beside these. The commit after a change that ends this moves it.
 UPGRADE_BASE =
 
@@ -146,6 +152,18 @@ compare: ## compare users with a legacy Redis: SOURCE=redis://… [USERS=100] [S
 	@cargo build --profile $(PROFILE) -p tidemark-legacy-tools
 	@exec "$(BIN)/compare" '$(SOURCE)' $(if $(USERS),--users '$(USERS)') $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
+export: ## write all facts of the running stack, or of STACK=name, to a file: FILE=all.ndjson
+	@[ -n '$(FILE)' ] || { echo "usage: make export FILE=all.ndjson [STACK=name]" >&2; exit 2; }
+	@$(transfer) export '$(FILE)' $(ARGS)
+
+import: ## import the lines of a file into the running stack, or into STACK=name: FILE=all.ndjson; may be repeated
+	@[ -n '$(FILE)' ] || { echo "usage: make import FILE=all.ndjson [STACK=name]" >&2; exit 2; }
+	@$(transfer) import '$(FILE)' $(ARGS)
+
+sql-check: setup ## import a PostgreSQL database by the SQL of docs/in-and-out.md, on a separate stack, and compare both: USERS=1000
+	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local -p tidemark-transfer --bin transfer
+	@exec python3 local/transfer/sql_check.py --binaries '$(BIN)' $(if $(USERS),--users '$(USERS)') $(ARGS)
+
 big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000
 	@cargo build --profile $(PROFILE) -p tidemark-lab --bin big-author
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
@@ -175,6 +193,7 @@ openapi: setup ## generate openapi.yaml and the table of routes from the code, w
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::examples::examples_of_openapi_yaml_are_responses_of_a_stack
 	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact openapi::openapi_yaml_and_the_table_of_routes_are_what_the_code_generates
+	@UPDATE_OPENAPI=1 cargo test -p tidemark-tests --test routes -- --exact events::the_schema_of_the_events_is_what_the_code_generates
 
 clients: setup ## generate, check, test and pack the TypeScript and Python clients into target/clients, on a separate stack
 	@echo "== $(build_checked)"
@@ -241,7 +260,7 @@ preflight: ## check account, issuer, parameters and names before a deployment, a
 preflight-check: ## run preflight, restore and prune against a fake of AWS, with each mistake and each interruption
 	@local/setup.sh sam
 	@local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv
-	@for test in preflight/test_preflight restore/test_restore release/test_prune; do $(TARGET)/sam-venv/bin/python local/$$test.py || exit; done
+	@for test in preflight/test_preflight restore/test_restore release/test_prune transfer/test_stack; do $(TARGET)/sam-venv/bin/python local/$$test.py || exit; done
 
 sam-check: ## lint the template, call every function with every event, as processes and through SAM in Docker
 	@local/setup.sh sam

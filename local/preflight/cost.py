@@ -26,6 +26,8 @@ def lines(template):
         found.append((f"Redis: {nodes} × {template['RedisNodeType']} with Valkey", price and nodes * price * HOURS))
     if template.has("SqsEndpoint"):
         found.append(("Endpoint of SQS in two zones", 2 * ENDPOINT_HOUR * HOURS))
+    if template.has("EventsEndpoint"):
+        found.append(("Endpoint of EventBridge in two zones", 2 * ENDPOINT_HOUR * HOURS))
     alarms = template.of_type("AWS::CloudWatch::Alarm").values()
     metrics = sum(max(1, sum("MetricStat" in one for one in alarm["Properties"].get("Metrics", []))) for alarm in alarms)
     if metrics:

@@ -14,7 +14,7 @@ from pathlib import Path
 TEMPLATE = Path(__file__).resolve().parents[2] / "template.yaml"
 
 # The services of a local stack. `--env-vars` gives values only to variables that the template declares.
-ENDPOINTS = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_SQS"]
+ENDPOINTS = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL_EVENTBRIDGE"]
 
 
 def run(venv, binaries, architecture, target):

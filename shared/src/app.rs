@@ -18,9 +18,9 @@ use crate::{
     telemetry::{self, EmbeddedMetrics},
 };
 use tidemark_app::{
-    AccessCheck, Callers, Clock, Commenting, Following, Invocation, Leaving, Live, Marking, People, Publishing, Recorder, Stores,
-    ViewSync, Worker, fan_out::FanOuts, metrics::Metrics, notices::NoticeBoard, outage::Outage, project::Projector,
-    reader::Readers, relations::Relations,
+    AccessCheck, Callers, Clock, Commenting, EventsOut, Following, Inboxes, Invocation, Leaving, Live, Marking, People,
+    Publishing, Recorder, Stores, ViewSync, Worker, fan_out::FanOuts, metrics::Metrics, notices::NoticeBoard, outage::Outage,
+    project::Projector, reader::Readers, relations::Relations,
 };
 use tidemark_domain::{Card, HalfLife, Timestamp, UserId};
 use tidemark_facts::{CountUnits, Facts, Limits};
@@ -28,7 +28,7 @@ use tidemark_http::{
     Admission, Problem,
     bodies::{NamesUser, Profiles},
 };
-use tidemark_queue::{Failures, LiveQueue, Queues, SqsEvents, SqsTasks};
+use tidemark_queue::{EventBus, Failures, LiveQueue, Queues, SqsEvents, SqsTasks};
 use tidemark_views::{IamLogin, RedisOptions, Views};
 
 /// The longest time that a function spends on a connection to Redis before its first request. Lambda ends a start after
@@ -49,12 +49,14 @@ pub struct App {
     pub readers: Readers,
     pub relations: Relations,
     pub notices: NoticeBoard,
+    pub inboxes: Inboxes,
     pub people: People,
     pub leaving: Leaving,
     pub fan_outs: FanOuts,
     pub worker: Worker,
     pub live: Live,
     pub projector: Projector,
+    pub events: EventsOut,
 }
 
 /// A function could not start, because `REDIS_URL` or the file of `REDIS_CA_FILE` cannot be read, or a login with IAM
@@ -92,6 +94,12 @@ impl App {
         if let Some(endpoint) = &settings.aws.sqs_endpoint {
             sqs = sqs.endpoint_url(endpoint);
         }
+        let mut events = aws_sdk_eventbridge::config::Builder::from(&config);
+        if let Some(endpoint) = &settings.aws.events_endpoint {
+            events = events.endpoint_url(endpoint);
+        }
+        let bus = settings.event_bus.clone();
+        let bus = bus.map(|name| EventBus::new(aws_sdk_eventbridge::Client::from_conf(events.build()), name));
         let facts = Facts {
             client: aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
             tables: settings.tables.clone(),
@@ -99,10 +107,11 @@ impl App {
         };
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
         let queues = Queues {
-            tasks: Arc::new(SqsTasks::new(sqs.clone(), settings.fan_out_queue_url.clone())),
+            tasks: Arc::new(SqsTasks::new(sqs.clone(), settings.fan_out_queue_url.clone(), settings.acts_queue_url.clone())),
             live: LiveQueue::new(sqs.clone(), settings.live_queue_url.clone(), settings.live_posts_queue_url.clone()),
             failures: Failures::new(sqs.clone(), settings.projector_failures_queue_url.clone()),
             walks: SqsEvents::new(sqs, settings.walk_queue_url.clone()),
+            bus,
         };
         let iam = settings.redis_iam_cache.as_ref().map(|cache| iam_login(cache, &config)).transpose()?;
         let views = Views::new(&RedisOptions { iam, ..settings.redis.clone() })?.with_feed_cap(settings.feed_cap);
@@ -151,13 +160,15 @@ impl App {
         let readers = Readers::new(stores.clone(), outage.clone(), half_life, feed_cap);
         let sync = ViewSync::new(stores.clone(), readers.clone(), outage.clone());
         let notices = NoticeBoard::new(stores.clone(), outage.clone());
-        let live = Live::new(stores.clone(), readers.clone(), notices.clone());
+        let inboxes = Inboxes::new(stores.clone());
+        let live = Live::new(stores.clone(), readers.clone(), notices.clone(), inboxes.clone());
         let fan_outs = FanOuts::new(stores.clone(), outage.clone(), live.clone(), half_life, feed_cap);
         let publishing = Publishing::new(stores.clone(), outage.clone(), sync.clone(), fan_outs.clone());
         let commenting = Commenting::new(stores.clone(), sync.clone());
         let following = Following::new(stores.clone(), sync.clone());
         let people = People::new(stores.clone(), outage.clone());
-        let leaving = Leaving::new(stores.clone(), outage.clone(), sync.clone(), following.clone(), publishing.clone());
+        let leaving =
+            Leaving::new(stores.clone(), outage.clone(), sync.clone(), following.clone(), publishing.clone(), inboxes.clone());
         Self {
             admission: Admission {
                 user_claim: settings.user_claim.clone(),
@@ -165,17 +176,18 @@ impl App {
                 platforms_claim: settings.platforms_claim.clone(),
                 access: Some(AccessCheck::new(stores.clone(), outage.clone(), settings.limits)),
             },
+            events: EventsOut::new(stores.clone()),
             marking: Marking::new(stores.clone(), readers.clone(), sync.clone(), live.clone()),
             relations: Relations::new(stores.clone(), outage.clone()),
-            worker: Worker::new(outage.clone(), fan_outs.clone(), leaving.clone()),
+            worker: Worker::new(outage.clone(), fan_outs.clone(), inboxes.clone(), leaving.clone()),
             projector: Projector::new(
                 stores.clone(),
                 outage,
-                readers.clone(),
                 sync,
                 fan_outs.clone(),
                 notices.clone(),
                 people.clone(),
+                inboxes.clone(),
             ),
             settings,
             stores,
@@ -184,6 +196,7 @@ impl App {
             following,
             readers,
             notices,
+            inboxes,
             people,
             leaving,
             fan_outs,

@@ -3,21 +3,24 @@
 //! This crate assembles the [`App`] from its layers. The functions use it. A layer depends only on layers to its left:
 //!
 //! ```text
-//! domain <- facts (DynamoDB), views (Redis), queue (SQS) <- app (use cases) <- http <- this crate <- functions
+//! domain <- facts (DynamoDB), views (Redis), queue (SQS, EventBridge) <- app (use cases) <- http <- this crate <-
+//! functions
 //! ```
 
 mod app;
 mod failure;
 mod settings;
+mod tasks;
 pub mod telemetry;
 mod traces;
 
 pub use app::{App, StartError, SystemClock, aws_config, run};
 pub use failure::Failure;
 pub use settings::{AuthorizerSettings, AwsOverrides, LegacySettings, SenderSettings, Settings, SettingsError, UserIds};
+pub use tasks::run_tasks;
 pub use tidemark_app::{
-    Clock, CommentsPage, Denied, ErasedCallers, Hide, Hiding, MarkForm, Membership, Place, PostChange, Price, Recorder,
-    Reposting, Stores, Withdrawn, fan_out, metrics, notices, once, outage, project, reader, relations,
+    Clock, CommentsPage, Denied, ErasedCallers, Hide, Hiding, MarkForm, Membership, PendingEvent, Place, PostChange, Price,
+    Recorder, Reposting, Stores, Withdrawn, fan_out, metrics, notices, once, outage, project, reader, relations,
 };
 pub use tidemark_domain as domain;
 pub use tidemark_facts as facts;

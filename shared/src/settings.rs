@@ -19,6 +19,8 @@ pub struct Settings {
     pub tables: Tables,
     /// `FAN_OUT_QUEUE_URL`.
     pub fan_out_queue_url: String,
+    /// `ACTS_QUEUE_URL`.
+    pub acts_queue_url: String,
     /// `LIVE_QUEUE_URL`.
     pub live_queue_url: String,
     /// `LIVE_POSTS_QUEUE_URL`.
@@ -27,6 +29,8 @@ pub struct Settings {
     pub projector_failures_queue_url: String,
     /// `WALK_QUEUE_URL`.
     pub walk_queue_url: String,
+    /// `EVENT_BUS`: the name of the EventBridge bus of the events that leave; may be absent.
+    pub event_bus: Option<String>,
     /// `RECONCILE_CONCURRENCY` (2): executions of `reconcile` at a time. All but one continue a segment of a walk each.
     pub walk_segments: u32,
     /// `REDIS_URL`; `REDIS_CLUSTER` and `REDIS_REPLICA_READS`, `true` or `false` (`false`); `REDIS_CA_FILE` (the
@@ -59,9 +63,10 @@ pub struct Settings {
     pub aws_operation_timeout: Duration,
     /// `METRICS_NAMESPACE` (`Tidemark`): the CloudWatch namespace of the metrics. Every stack has its own.
     pub metrics_namespace: String,
-    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, `AWS_REGION`,
-    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`. They replace the values that the SDK reads by itself, for the
-    /// local stack. [`Settings::from_env`] leaves them to the SDK.
+    /// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`, `AWS_ENDPOINT_URL_EVENTBRIDGE`,
+    /// `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`. They
+    /// replace the values that the SDK reads by itself, for the local stack. [`Settings::from_env`] leaves them to the
+    /// SDK.
     pub aws: AwsOverrides,
 }
 
@@ -79,6 +84,7 @@ pub enum UserIds {
 pub struct AwsOverrides {
     pub dynamodb_endpoint: Option<String>,
     pub sqs_endpoint: Option<String>,
+    pub events_endpoint: Option<String>,
     pub connections_endpoint: Option<String>,
     pub region: Option<String>,
     /// Key id and secret of static credentials.
@@ -90,6 +96,7 @@ impl AwsOverrides {
         Self {
             dynamodb_endpoint: lookup("AWS_ENDPOINT_URL_DYNAMODB"),
             sqs_endpoint: lookup("AWS_ENDPOINT_URL_SQS"),
+            events_endpoint: lookup("AWS_ENDPOINT_URL_EVENTBRIDGE"),
             connections_endpoint: lookup("AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI"),
             region: lookup("AWS_REGION"),
             credentials: lookup("AWS_ACCESS_KEY_ID").zip(lookup("AWS_SECRET_ACCESS_KEY")),
@@ -132,18 +139,16 @@ impl Settings {
         };
         let count = |name, default| u32::try_from(number(name, default)?).map_err(|_| SettingsError::NotANumber(name));
         let limit = |name| count(name, 0);
-        let flag = |name| match lookup(name).as_deref() {
-            None | Some("" | "false") => Ok(false),
-            Some("true") => Ok(true),
-            Some(_) => Err(SettingsError::NotABoolean(name)),
-        };
+        let flag = |name| flag(&lookup, name);
         Ok(Self {
             tables: tables(required)?,
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
+            acts_queue_url: required("ACTS_QUEUE_URL")?,
             live_queue_url: required("LIVE_QUEUE_URL")?,
             live_posts_queue_url: required("LIVE_POSTS_QUEUE_URL")?,
             projector_failures_queue_url: required("PROJECTOR_FAILURES_QUEUE_URL")?,
             walk_queue_url: required("WALK_QUEUE_URL")?,
+            event_bus: lookup("EVENT_BUS").filter(|name| !name.is_empty()),
             walk_segments: count("RECONCILE_CONCURRENCY", 2)?.saturating_sub(1).max(1),
             redis: RedisOptions {
                 url: redis_url(required("REDIS_URL")?)?,
@@ -271,6 +276,14 @@ fn required(lookup: &impl Fn(&str) -> Option<String>, name: &'static str) -> Res
     lookup(name).filter(|value| !value.is_empty()).ok_or(SettingsError::Missing(name))
 }
 
+fn flag(lookup: &impl Fn(&str) -> Option<String>, name: &'static str) -> Result<bool, SettingsError> {
+    match lookup(name).as_deref() {
+        None | Some("" | "false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(SettingsError::NotABoolean(name)),
+    }
+}
+
 /// The names of the tables. `required` returns the value of a variable.
 fn tables(required: impl Fn(&'static str) -> Result<String, SettingsError>) -> Result<Tables, SettingsError> {
     Ok(Tables {
@@ -288,6 +301,7 @@ fn tables(required: impl Fn(&'static str) -> Result<String, SettingsError>) -> R
         handles: required("HANDLES_TABLE")?,
         identities: required("IDENTITIES_TABLE")?,
         reacted: required("REACTED_TABLE")?,
+        inbox: required("INBOX_TABLE")?,
     })
 }
 

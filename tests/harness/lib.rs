@@ -6,6 +6,7 @@
 
 mod api;
 mod elsewhere;
+mod events;
 pub mod items;
 #[path = "../../shared/legacy/tests/redis.rs"]
 mod legacy;
@@ -29,9 +30,10 @@ use tokio::sync::OnceCell;
 use tracing_subscriber::EnvFilter;
 
 pub use api::{Response, User, has, ids, ids_and_flags, texts};
+pub use events::{Folded, told_lines};
 pub use legacy::LegacyRedis;
 pub use live::LiveConnection;
-pub use model::{Kind, Model, Post, TITLE};
+pub use model::{FOLLOWS, Group, Kind, Model, Post, TITLE};
 pub use redis::{Connection, Hang, RedisOutage, setup as redis_setup};
 
 /// The time that a test waits for a condition. It is generous, because the machine may be slow or busy.

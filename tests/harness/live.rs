@@ -34,8 +34,28 @@ impl World {
 }
 
 impl LiveConnection {
-    /// Returns the next message.
+    /// Returns the next message, without those of the inbox.
     pub async fn next(&mut self) -> Value {
+        loop {
+            let message = self.next_of_any().await;
+            if message["type"] != "inbox" {
+                return message;
+            }
+        }
+    }
+
+    /// Returns the number of unread groups that the next message of the inbox tells.
+    pub async fn inbox(&mut self) -> u64 {
+        loop {
+            let message = self.next_of_any().await;
+            if message["type"] == "inbox" {
+                assert!(message["at"].is_string(), "{message}");
+                return message["unread"].as_u64().expect("a number");
+            }
+        }
+    }
+
+    async fn next_of_any(&mut self) -> Value {
         let next = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("a message in time");
         match next.expect("the connection is open").expect("a message") {
             Message::Text(text) => serde_json::from_str(&text).expect("JSON"),
@@ -95,19 +115,20 @@ impl LiveConnection {
         }
     }
 
-    /// Returns the messages that are here. The caller has waited until no work is left.
+    /// Returns the messages that are here, without those of the inbox. The caller has waited until no work is left.
     pub async fn arrived(&mut self) -> Vec<Value> {
         let mut messages = Vec::new();
         while let Ok(next) = tokio::time::timeout(Duration::from_millis(100), self.0.next()).await {
             let Some(Ok(Message::Text(text))) = next else { panic!("{next:?}") };
             messages.push(serde_json::from_str(&text).expect("JSON"));
         }
+        messages.retain(|message: &Value| message["type"] != "inbox");
         messages
     }
 
-    /// Returns true if no message is here. The caller has waited until no work is left.
+    /// Returns true if no message is here but those of the inbox. The caller has waited until no work is left.
     pub async fn is_silent(&mut self) -> bool {
-        tokio::time::timeout(Duration::from_millis(100), self.0.next()).await.is_err()
+        self.arrived().await.is_empty()
     }
 
     pub async fn close(mut self) {

@@ -47,8 +47,11 @@ pub struct Model {
     reactions: BTreeSet<(u64, Post, Kind)>,
     /// The original of each repost and quote, and whether it is a repost. Deleted ones are among them.
     references: BTreeMap<Post, (Post, bool)>,
-    /// The author of each comment that was ever written, with the text of those that stand, by post and number.
-    comments: BTreeMap<(Post, u64), (u64, Option<String>)>,
+    /// When each quote was published.
+    quoted_at: BTreeMap<Post, u64>,
+    /// The author and the time of each comment that was ever written, with the text of those that stand, by post and
+    /// number.
+    comments: BTreeMap<(Post, u64), (u64, u64, Option<String>)>,
     /// Live posts in the order of publication.
     order: Vec<Post>,
     /// Titles and revisions of edited posts.
@@ -57,7 +60,27 @@ pub struct Model {
     profiles: BTreeMap<u64, (String, Option<String>)>,
     /// The last user of each handle.
     handles: BTreeMap<String, u64>,
+    /// When each act began that stands, by its owner, its group and the other user.
+    acts: BTreeMap<(u64, String, u64), u64>,
+    /// When each owner has read a group, and the whole inbox.
+    group_reads: BTreeMap<(u64, String), u64>,
+    inbox_reads: BTreeMap<u64, u64>,
+    /// The time of acts and of reads, which the requests are made in.
+    clock: u64,
 }
+
+/// A group of an inbox as the model has it: without its id and its times.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    /// `follow`, or kind and post, as `like-7`.
+    pub name: String,
+    /// The users, newest act first.
+    pub users: Vec<u64>,
+    pub read: bool,
+}
+
+/// The group of the follows. It has a name for each day, which the model does not know.
+pub const FOLLOWS: &str = "follow";
 
 /// The title of posts that are not edited.
 pub const TITLE: &str = "x";
@@ -78,10 +101,12 @@ impl Model {
         }
         let floor = self.authors.get(&author).and_then(|posts| posts.live.iter().rev().nth(BACKFILL)).copied().unwrap_or(0);
         self.follows.insert((user, author), Follow { base: self.latest(author), floor });
+        self.act(author, FOLLOWS, user);
     }
 
     pub fn unfollow(&mut self, user: u64, author: u64) {
         self.follows.remove(&(user, author));
+        self.acts.remove(&(author, FOLLOWS.to_owned(), user));
         self.preferences.remove(&(user, author));
         if let Some((_, authors)) = self.lists.get_mut(&user) {
             authors.remove(&author);
@@ -176,6 +201,8 @@ impl Model {
     pub fn quote(&mut self, author: u64, of: Post) -> u64 {
         let (original, seq) = (self.target(of), self.publish(author));
         self.references.insert((author, seq), (original, false));
+        self.clock += 1;
+        self.quoted_at.insert((author, seq), self.clock);
         seq
     }
 
@@ -183,6 +210,7 @@ impl Model {
     pub fn repost(&mut self, author: u64, of: Post) -> u64 {
         let (original, seq) = (self.target(of), self.publish(author));
         self.references.insert((author, seq), (original, true));
+        self.act(original.0, &format!("repost-{}", original.1), author);
         seq
     }
 
@@ -264,6 +292,10 @@ impl Model {
             posts.live.remove(&post.1);
         }
         self.order.retain(|known| *known != post);
+        if self.is_repost(post) {
+            let original = self.target(post);
+            self.acts.remove(&(original.0, format!("repost-{}", original.1), post.0));
+        }
     }
 
     /// Removes a user who left, and every trace. The user's last sequence number stays.
@@ -278,11 +310,14 @@ impl Model {
         self.lists.values_mut().for_each(|(_, authors)| _ = authors.remove(&user));
         self.read.retain(|(by, post)| stays(&(*by, post.0)));
         self.reactions.retain(|(by, post, _)| stays(&(*by, post.0)));
-        self.comments.retain(|(post, _), (by, _)| stays(&(*by, post.0)));
+        self.comments.retain(|(post, _), (by, ..)| stays(&(*by, post.0)));
         self.order.retain(|post| post.0 != user);
         self.authors.entry(user).and_modify(|posts| posts.live.clear());
         self.profiles.remove(&user);
         self.handles.retain(|_, owner| *owner != user);
+        self.acts.retain(|(owner, _, by), _| stays(&(*owner, *by)));
+        self.group_reads.retain(|(owner, _), _| *owner != user);
+        self.inbox_reads.remove(&user);
     }
 
     /// Marks a post read or unread.
@@ -329,7 +364,61 @@ impl Model {
 
     /// Does the same for a post that may have been deleted right after the reaction.
     pub fn react_before_deletion(&mut self, user: u64, post: Post, kind: Kind, given: bool) {
+        let stood = self.reactions.contains(&(user, post, kind));
         set(&mut self.reactions, (user, post, kind), given);
+        let group = format!("{}-{}", if kind == Kind::Like { "like" } else { "favorite" }, post.1);
+        match given {
+            true if stood => {}
+            true => self.act(post.0, &group, user),
+            false => _ = self.acts.remove(&(post.0, group, user)),
+        }
+    }
+
+    fn act(&mut self, owner: u64, group: &str, user: u64) {
+        self.clock += 1;
+        self.acts.insert((owner, group.to_owned(), user), self.clock);
+    }
+
+    /// Marks a group of an inbox read.
+    pub fn read_group(&mut self, owner: u64, group: &str) {
+        self.clock += 1;
+        self.group_reads.insert((owner, group.to_owned()), self.clock);
+    }
+
+    /// Marks the whole inbox read.
+    pub fn read_inbox(&mut self, owner: u64) {
+        self.clock += 1;
+        self.inbox_reads.insert(owner, self.clock);
+    }
+
+    /// The groups of an inbox, sorted by name.
+    pub fn inbox(&self, owner: u64) -> Vec<Group> {
+        let mut groups: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut acts = self.acts.clone();
+        for (quote, at) in self.quoted_at.iter().filter(|(quote, _)| self.is_live(**quote)) {
+            let Some(original) = self.original(*quote) else { continue };
+            let latest = acts.entry((original.0, format!("quote-{}", original.1), quote.0)).or_default();
+            *latest = (*latest).max(*at);
+        }
+        for ((post, _), (user, at, _)) in self.comments.iter().filter(|(_, (.., text))| text.is_some()) {
+            let latest = acts.entry((post.0, format!("comment-{}", post.1), *user)).or_default();
+            *latest = (*latest).max(*at);
+        }
+        for ((of, group, user), at) in acts {
+            let seq = group.split_once('-').map(|(_, seq)| seq.parse().expect("a number"));
+            let is_gone = seq.is_some_and(|seq| !self.is_live((owner, seq)));
+            if of == owner && user != owner && !is_gone && !self.are_apart(owner, user) {
+                groups.entry(group).or_default().push((at, user));
+            }
+        }
+        let shown = groups.into_iter().map(|(name, mut acts)| {
+            acts.sort_unstable_by(|a, b| b.cmp(a));
+            let heard = acts.iter().find(|(_, user)| !self.mutes(owner, *user)).map(|(at, _)| *at);
+            let read = self.group_reads.get(&(owner, name.clone())).max(self.inbox_reads.get(&owner)).copied();
+            let users = acts.into_iter().map(|(_, user)| user).collect();
+            Group { name, users, read: heard.is_none_or(|heard| read.is_some_and(|read| heard <= read)) }
+        });
+        shown.collect()
     }
 
     pub fn has_reacted(&self, user: u64, post: Post, kind: Kind) -> bool {
@@ -348,13 +437,14 @@ impl Model {
 
     /// Adds a comment. Returns false if its number was given before.
     pub fn comment(&mut self, user: u64, post: Post, number: u64, text: &str) -> bool {
-        self.comments.insert((post, number), (user, Some(text.to_owned()))).is_none()
+        self.clock += 1;
+        self.comments.insert((post, number), (user, self.clock, Some(text.to_owned()))).is_none()
     }
 
     /// Withdraws a comment. Returns false if `user` may not.
     pub fn withdraw(&mut self, user: u64, post: Post, number: u64) -> bool {
         match self.comments.get_mut(&(post, number)) {
-            Some((author, text)) if *author == user || post.0 == user => {
+            Some((author, _, text)) if *author == user || post.0 == user => {
                 *text = None;
                 true
             }
@@ -370,7 +460,7 @@ impl Model {
     /// The standing comments on a post, the lowest number first: number, author and text.
     pub fn comments(&self, post: Post) -> Vec<(u64, u64, String)> {
         let all = self.comments.range((post, 0)..=(post, u64::MAX));
-        all.filter_map(|((_, number), (author, text))| Some((*number, *author, text.clone()?))).collect()
+        all.filter_map(|((_, number), (author, _, text))| Some((*number, *author, text.clone()?))).collect()
     }
 
     /// The number of reactions that `author` has received, including those to deleted posts.
@@ -391,7 +481,11 @@ impl Model {
         let lists = self.lists.iter().map(|(id, (list, _))| (*id, (list.clone(), members(id)))).collect();
         let (follows, preferences) = (older.follows.clone(), older.preferences.clone());
         let (mutes, blocks) = (older.mutes.clone(), older.blocks.clone());
-        Self { follows, preferences, mutes, blocks, lists, ..self }
+        let is_follow = |act: &&(u64, String, u64)| act.1 == FOLLOWS;
+        let others = self.acts.iter().filter(|(act, _)| !is_follow(act));
+        let acts = others.chain(older.acts.iter().filter(|(act, _)| is_follow(act)));
+        let acts = acts.map(|(act, at)| (act.clone(), *at)).collect();
+        Self { follows, preferences, mutes, blocks, lists, acts, ..self }
     }
 
     /// The users who have published.

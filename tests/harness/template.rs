@@ -53,8 +53,9 @@ pub fn statements(template: &Value) -> BTreeMap<String, Vec<Statement>> {
     resources(template, "AWS::Serverless::Function").into_iter().map(of).collect()
 }
 
-/// Parses one `Allow` statement.
+/// Parses one `Allow` statement, also one that a role has under a condition.
 pub fn statement(statement: &Value) -> Statement {
+    let statement = statement["Fn::If"].get(1).unwrap_or(statement);
     assert_eq!(statement["Effect"], "Allow", "{statement}");
     Statement {
         sid: statement["Sid"].as_str().unwrap_or_default().to_owned(),

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod comments;
+mod events;
 mod every_route;
 mod feed;
 mod hiding;
+mod inbox;
 mod keys;
 mod likers;
 mod limits;

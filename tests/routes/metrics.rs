@@ -9,7 +9,7 @@ use std::{
 use regex_lite::Regex;
 use serde_json::Value;
 use tidemark::{domain::Timestamp, metrics::Metric};
-use tidemark_local::RedisData;
+use tidemark_local::{Fault, FaultAction, RedisData};
 use tidemark_tests::{User, World};
 
 async fn metrics(world: &World) -> String {
@@ -155,6 +155,8 @@ async fn each_invocation_writes_one_line_without_personal_data() {
 async fn every_metric_is_written_with_its_dimensions_and_delivery_lag_is_that_of_the_facts() {
     with_lines(async |world, lines| {
         let author = world.user(99);
+        let refused = FaultAction::FailBefore("InternalException".to_owned());
+        world.stack.faults().add(Fault::new("PutEvents", refused).times(12));
         world.follow(1..=5, 99).await;
         world.read_feeds(1..=5).await;
         let posts = [author.publish("One").await, author.publish("Two").await];

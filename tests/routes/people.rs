@@ -34,7 +34,9 @@ fn a_profile_is_set_replaced_and_shown() {
     world(async |world| {
         let (ada, bob) = (world.user(1042), world.user(7));
         let counters = json!({ "followings": 0, "followers": 0, "posts": 0, "likes_received": 0, "favorites_received": 0 });
-        let me = json!({ "id": "1042", "profile": null, "private": false, "counters": counters, "rollout": "on" });
+        let me = json!({
+            "id": "1042", "profile": null, "private": false, "counters": counters, "inbox_unread": 0, "rollout": "on",
+        });
         assert_eq!(ada.get("/v1/me").await.ok(), me);
         let data = json!({ "theme": 2, "big": 18_446_744_073_709_551_615_u64 });
         let content = json!({

@@ -70,7 +70,7 @@ fn every_route_refuses_fields_that_it_does_not_know_and_changes_nothing() {
             }
         }
         assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-        assert_eq!(bodies, 13, "routes with bodies");
+        assert_eq!(bodies, 14, "routes with bodies");
         world.idle().await;
         assert_eq!(facts(world).await, before);
     });

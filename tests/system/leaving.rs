@@ -73,6 +73,7 @@ pub(crate) async fn live(world: &World) {
     user.post_with_key("/v1/notices/reads", "leaving", &through).await.ok();
     user.post_with_key("/v1/reads", "leaving", &json!({ "posts": [theirs[0]] })).await.ok();
     assert_eq!(user.get("/v1/notices/unread?platform=3").await.ok()["unread"], 0);
+    user.post("/v1/inbox/reads", &json!({ "before": "2099-01-01T00:00:00Z" })).await.ok();
     world.idle().await;
 }
 
@@ -89,7 +90,12 @@ pub(crate) async fn leave(world: &World) {
 }
 
 async fn erased(world: &World) -> Value {
-    let user = world.user(LEAVING);
+    finished(world, LEAVING).await
+}
+
+/// Waits until the erasure of a user is done. Returns the receipt.
+pub(crate) async fn finished(world: &World, user: u64) -> Value {
+    let user = world.user(user);
     let mut receipt = Value::Null;
     until("the erasure is done", async || {
         receipt = user.get("/v1/me/erasure").await.ok();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tidemark::{
-    domain::{CountsDigest, Modes, PostId, Timestamp, Told},
+    domain::{CountsDigest, Known, Modes, PostId, Timestamp, Told},
     queue::{Connection, LiveTask, decode},
     views::{ClaimedUpdate, Notified, keys},
 };
@@ -406,15 +406,11 @@ fn a_note_that_is_late_does_not_hide_a_later_message() {
         let (second, (_, known)) = claim().await;
         assert_eq!(known, None, "a message is on its way");
         for (at, counts) in [(second, CountsDigest(2)), (first, CountsDigest(1))] {
-            views
-                .note_told(
-                    &[Told { user: user_id(READER), connections: vec![connection.clone()], at, counts, notices: Vec::new() }],
-                    None,
-                )
-                .await
-                .unwrap();
+            let known = Known { counts, inbox: 3 };
+            let told = Told { connections: vec![connection.clone()], ..Told::nobody(user_id(READER), at, known) };
+            views.note_told(&[told], None).await.unwrap();
         }
-        assert_eq!(claim().await.1.1, Some(CountsDigest(2)));
+        assert_eq!(claim().await.1.1, Some(Known { counts: CountsDigest(2), inbox: 3 }));
     });
 }
 

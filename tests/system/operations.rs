@@ -13,7 +13,7 @@ use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{Timestamp, feed::FeedCap, reader_state::RECENT_FIELDS};
-use tidemark_tests::{Kind, Model, Post, Response, TITLE, User, World, has, ids};
+use tidemark_tests::{FOLLOWS, Group, Kind, Model, Post, Response, TITLE, User, World, has, ids};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
@@ -175,8 +175,9 @@ async fn follow_many(callers: &Callers<'_>, model: &mut Model, user: u64, users:
 /// moderator.
 async fn present(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64, post: Post, users: &[u64]) {
     let caller = callers.user(user);
-    match rng.random_range(0..33) {
+    match rng.random_range(0..38) {
         21..27 => refer(callers, rng, model, user, post).await,
+        33..38 => read_inbox(callers, rng, model, user).await,
         0..5 => {
             let post = (user, rng.random_range(1..=model.latest(user).max(1)));
             let (path, title) = (format!("/v1/posts/{}-{}", post.0, post.1), format!("title {}", rng.random_range(0..3)));
@@ -298,6 +299,30 @@ async fn comment(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
         let is_new = id.is_some_and(|number| model.comment(user, target, number, &text));
         callers.check_response(is_new, &path, user, &response);
     }
+}
+
+/// Reads a group that the inbox shows, or the whole inbox.
+async fn read_inbox(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user: u64) {
+    let caller = callers.user(user);
+    if rng.random_ratio(1, 3) {
+        caller.post("/v1/inbox/reads", &json!({ "before": "2099-01-01T00:00:00Z" })).await.ok();
+        return model.read_inbox(user);
+    }
+    let groups = caller.get("/v1/inbox?limit=100").await.items();
+    let Some(group) = groups.get(rng.random_range(0..groups.len().max(1))) else { return };
+    let path = format!("/v1/inbox/{}/read", group["id"].as_str().unwrap());
+    let response = caller.put(&path).await;
+    // The acts may have been taken back since.
+    callers.check_response(matches!(response.status, 200 | 404), &path, user, &response);
+    if response.status == 200 {
+        model.read_group(user, &group_name(group));
+    }
+}
+
+/// The name that the model has for a group.
+fn group_name(group: &Value) -> String {
+    let id = group["id"].as_str().unwrap();
+    if group["kind"] == FOLLOWS { FOLLOWS.to_owned() } else { id.to_owned() }
 }
 
 /// Publishes a post, with or without an `Idempotency-Key`. A request without a key is not repeated if it has no
@@ -467,6 +492,34 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         compare_post(caller, model, (user, seed), item, page).await;
     }
     compare_authors(caller, model, user, seed).await;
+    compare_inbox(caller, model, (user, seed), page).await;
+}
+
+/// Compares the groups of an inbox. Those of follows are left out while there are two of them, for two days.
+async fn compare_inbox(caller: &User, model: &Model, (user, seed): (u64, u64), page: usize) {
+    let found = caller.walk("/v1/inbox", page).await;
+    let unread = with(&found, |group| group["read"] == false);
+    assert_eq!(caller.walk("/v1/inbox?status=unread", page).await, unread, "seed {seed}, unread inbox of {user}");
+    assert_eq!(caller.get("/v1/inbox/unread").await.ok()["unread"], unread.len(), "seed {seed}, inbox of {user}");
+    let of_two_days = with(&found, |group| group["kind"] == FOLLOWS).len() > 1;
+    let is_compared = |name: &str| !of_two_days || name != FOLLOWS;
+    let shown = |group: &Value| {
+        let users = group["users"].as_array().unwrap().iter().map(|user| user.as_str().unwrap().parse().unwrap()).collect();
+        (Group { name: group_name(group), users, read: group["read"] == true }, group["count"].as_u64().unwrap())
+    };
+    let mut groups: Vec<(Group, u64)> = found.iter().map(shown).filter(|(group, _)| is_compared(&group.name)).collect();
+    groups.sort();
+    let mut expected = model.inbox(user);
+    expected.retain(|group| is_compared(&group.name));
+    let expected: Vec<(Group, u64)> = expected
+        .into_iter()
+        .map(|mut group| {
+            let count = group.users.len() as u64;
+            group.users.truncate(3);
+            (group, count)
+        })
+        .collect();
+    assert_eq!(groups, expected, "seed {seed}, inbox of {user}");
 }
 
 async fn compare_post(caller: &User, model: &Model, (user, seed): (u64, u64), item: &Value, page: usize) {

@@ -1,5 +1,5 @@
-//! Compares the permissions of each function's role with the observed calls to DynamoDB and SQS. Every call must be
-//! allowed, and every permission must be used.
+//! Compares the permissions of each function's role with the observed calls to DynamoDB, SQS and EventBridge. Every
+//! call must be allowed, and every permission must be used.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,8 +31,9 @@ use crate::{
 };
 
 /// Permissions that this test does not observe, with the reason for each.
-const UNSEEN: [(&str, &str, &str, &str); 23] = [
+const UNSEEN: [(&str, &str, &str, &str); 24] = [
     ("fan-out", "sqs:GetQueueAttributes", "FanOutQueue", "used by Lambda while it polls"),
+    ("projector", "sqs:GetQueueAttributes", "ActsQueue", "the same"),
     ("projector", "sqs:SendMessage", "ProjectorFailuresQueue", "used by Lambda when it gives up a record"),
     ("migrate", "sqs:SendMessage", "ProjectorFailuresQueue", "the same"),
     ("projector", "dynamodb:UpdateItem", "CountersTable", "a batch that meets an outage of Redis extends the outage note"),
@@ -40,7 +41,6 @@ const UNSEEN: [(&str, &str, &str, &str); 23] = [
     ("projector", "dynamodb:Query", "ReadsTable", "the same"),
     ("fan-out", "dynamodb:PutItem", "PostsTable", "windows of an author with very many deleted posts"),
     ("fan-out", "dynamodb:ConditionCheckItem", "FollowingTable", "two runs of an erasure end one block"),
-    ("fan-out", "dynamodb:BatchGetItem", "FollowersTable", "the same"),
     ("profile", "dynamodb:BatchGetItem", "ReadsTable", "windows of a very large read state"),
     ("migrate", "dynamodb:Query", "FollowingTable/index/kept", "rebuild of a view that has more than the facts"),
     ("migrate", "dynamodb:Query", "ReadsTable", "the same"),
@@ -60,6 +60,7 @@ const UNSEEN: [(&str, &str, &str, &str); 23] = [
     ),
     ("live", "dynamodb:BatchGetItem", "FollowingTable", "Readers::view merges the facts of a follow that is just made"),
     ("live", "dynamodb:BatchGetItem", "ReadsTable", "the same"),
+    ("reconcile", "sqs:SendMessage", "LiveQueue", "a group that was wrong, of a user who is watched"),
 ];
 
 type Seen = BTreeMap<String, Permissions>;
@@ -94,6 +95,10 @@ fn asked(target: &str, request: &Value) -> Permissions {
     let one = |action: &str, resource: String| BTreeSet::from([(action.to_owned(), resource)]);
     match operation {
         "SendMessage" | "SendMessageBatch" => one("sqs:SendMessage", queue()),
+        "PutEvents" => {
+            let bus = "arn:AWS::Partition:events:AWS::Region:AWS::AccountId:event-bus/EventBus";
+            one("events:PutEvents", bus.to_owned())
+        }
         "GetQueueAttributes" => one("sqs:GetQueueAttributes", queue()),
         "BatchGetItem" => {
             let tables = request["RequestItems"].as_object().unwrap().keys();
@@ -121,19 +126,23 @@ async fn roles_allow_exactly_the_calls_that_functions_make() {
     let seen = Arc::new(Mutex::new(Seen::new()));
     let (dynamodb, facts) = Tap::start(&seen).await;
     let (sqs, queues) = Tap::start(&seen).await;
+    let (events, bus) = Tap::start(&seen).await;
     let configure = |options: &mut tidemark_local::Options| {
         options.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), dynamodb);
         options.environment.insert("AWS_ENDPOINT_URL_SQS".to_owned(), sqs);
+        options.environment.insert("AWS_ENDPOINT_URL_EVENTBRIDGE".to_owned(), events);
         options.parameters.insert("ReconcileConcurrency".to_owned(), "3".to_owned());
     };
     World::run_with(configure, async |world| {
         facts.service.set(world.stack.dynamodb_endpoint().to_owned()).unwrap();
         queues.service.set(world.stack.sqs_endpoint().to_owned()).unwrap();
+        bus.service.set(world.stack.events_endpoint().to_owned()).unwrap();
         follow_publish_and_read(world, || world.flush_redis()).await;
         mark(world, || world.flush_redis()).await;
         live(world).await;
         notices(world, || world.flush_redis()).await;
         people(world).await;
+        inbox(world).await;
         without_redis(world).await;
         crate::leaving::leave(world).await;
         what_is_left_to_others(world).await;
@@ -294,6 +303,44 @@ async fn people(world: &World) {
     world.user(2).get("/v1/posts/10-2").await.ok();
 }
 
+/// Acts of one second: the projector writes the first, and a task the others. A connection is told.
+async fn inbox(world: &World) {
+    let owner = world.user(10);
+    let post = owner.publish("liked").await;
+    let connection = world.live(10).await;
+    let path = format!("/v1/posts/{post}/like");
+    for _ in 0..3 {
+        // Few acts are counted one by one, many by their counter.
+        for user in 100..118 {
+            world.user(user).put(&path).await.ok();
+        }
+        owner.get("/v1/inbox").await.ok();
+        owner.get("/v1/me").await.ok();
+        world.idle().await;
+        for user in 100..118 {
+            world.user(user).delete(&path).await.ok();
+        }
+        world.idle().await;
+    }
+    for user in 300..318 {
+        world.user(user).put(&format!("/v1/posts/{post}/repost")).await.ok();
+    }
+    world.idle().await;
+    owner.put("/v1/blocks/310").await.ok();
+    world.user(100).put(&path).await.ok();
+    owner.put("/v1/mutes/100").await.ok();
+    owner.put("/v1/mutes/101").await.ok();
+    world.idle().await;
+    for _ in 0..2 {
+        owner.put(&format!("/v1/inbox/like-{}/read", post.split_once('-').unwrap().1)).await.ok();
+    }
+    assert_eq!(owner.put("/v1/inbox/like-999/read").await.status, 404);
+    owner.post("/v1/inbox/reads", &json!({ "before": "2099-01-01T00:00:00Z" })).await.ok();
+    world.user(100).delete(&path).await.ok();
+    world.idle().await;
+    connection.close().await;
+}
+
 /// Each function with routes finds out the user id of a claim that no function knows.
 async fn identities(world: &World) {
     let calls = ["/v1/me", "/v1/relations/1", "/v1/posts/1-1/delivery", "/v1/feed", "/v1/notices?platform=1"];
@@ -369,6 +416,13 @@ async fn repairs(world: &World, seen: &Mutex<Seen>) {
         assert_eq!(reply["failed"], 0, "{reply}");
         reply
     };
+    // A group that is wrong, and one without acts.
+    for seq in [1, 2] {
+        let key = tidemark::facts::schema::group(tidemark_tests::user_id(10), format!("like-{seq}").parse().unwrap());
+        world
+            .put_item("InboxTable", tidemark_tests::items::with_attributes(key, &[("version", tidemark_tests::items::n(seq))]))
+            .await;
+    }
     fire("fan-outs", 0).await;
     fire("users", 0).await;
     world.idle().await;

@@ -65,9 +65,7 @@ fn no_page_that_begins_after_the_response_shows_a_title_that_it_withholds() {
             let read = async {
                 let user = world.user(reader);
                 while !done.get() {
-                    for path in
-                        ["/v1/feed", "/v1/authors/2/posts", "/v1/feed?order=ranked", "/v1/posts?post=2-1&post=2-2"]
-                    {
+                    for path in ["/v1/feed", "/v1/authors/2/posts", "/v1/feed?order=ranked", "/v1/posts?post=2-1&post=2-2"] {
                         let before = state.get();
                         let page = user.get(path).await.ok();
                         assert_eq!(page["items"].as_array().unwrap().len(), 2, "{path}: items stay");

@@ -293,7 +293,7 @@ fn after_a_restore_of_all_tables_to_one_second_everything_is_as_it_was_then() {
 }
 
 /// The tables that can be restored alone. The others give numbers or ids, which would be given a second time.
-const ALONE: [&str; 10] = [
+const ALONE: [&str; 11] = [
     "FollowingTable",
     "FollowersTable",
     "CountersTable",
@@ -304,6 +304,7 @@ const ALONE: [&str; 10] = [
     "ProfilesTable",
     "HandlesTable",
     "IdempotencyTable",
+    "InboxTable",
 ];
 
 #[test]

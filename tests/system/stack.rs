@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tidemark_local::{Fault, FaultAction, RedisData};
-use tidemark_tests::{LegacyRedis, World, files, repository, world};
+use tidemark_tests::{LegacyRedis, World, files, repository, until, world};
 
 #[test]
 fn a_lost_response_means_a_done_write_and_a_repeated_request() {
@@ -107,6 +107,15 @@ async fn request_to_follow(world: &World) {
     author.put_body("/v1/me/privacy", &json!({ "private": false })).await.ok();
 }
 
+/// User 1 has a group in the inbox.
+async fn like_of_the_samples(world: &World) {
+    world.user(2).put("/v1/posts/1-1/like").await.ok();
+    until("the act is in the inbox", async || {
+        world.user(1).get("/v1/inbox").await.items().iter().any(|group| group["id"] == "like-1")
+    })
+    .await;
+}
+
 #[test]
 fn every_function_accepts_its_sample_events() {
     world(async |world| {
@@ -119,6 +128,7 @@ fn every_function_accepts_its_sample_events() {
         for author in [1, 2] {
             world.user(author).publish("for the samples").await;
         }
+        like_of_the_samples(world).await;
         for (path, function, mut event) in samples() {
             if function == "migrate" {
                 event["source"] = json!(legacy.url());
@@ -187,6 +197,7 @@ fn every_function_finds_the_route_of_an_event_that_has_none() {
         for author in [1, 2] {
             world.user(author).publish("for the samples").await;
         }
+        like_of_the_samples(world).await;
         let mut found = 0;
         for (path, function, mut event) in samples() {
             if event.get("routeKey").is_none() {

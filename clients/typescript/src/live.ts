@@ -16,12 +16,19 @@ export interface UnreadChange {
   at: string;
 }
 
+interface InboxChange {
+  unread: number;
+  at: string;
+}
+
 /** All counts, or a change of them. Both have `total`, and only all counts have `authors`. */
 export type Unread = UnreadCounts | UnreadChange;
 
 export interface LiveOptions {
   /** Gets all counts after each connect, and then each change. An error that it throws ends the updates. */
   onUnread: (unread: Unread) => void;
+  /** Gets the number of unread groups of the inbox when it changes. */
+  onInbox?: (unread: number) => void;
   /** Gets true when changes begin to arrive, and false when the connection is lost. */
   onState?: (live: boolean) => void;
   /** Ends the updates. */
@@ -59,6 +66,7 @@ class Live {
   readonly #signal: AbortSignal;
   #live = false;
   #newest = -Infinity;
+  #newestInbox = -Infinity;
   #changes = 0;
 
   constructor(source: Source, options: LiveOptions) {
@@ -127,6 +135,7 @@ class Live {
         try {
           const message = JSON.parse(data as string) as UnreadChange & { type?: string };
           if (message.type === "unread") this.#changed(message);
+          else if (message.type === "inbox") this.#inboxChanged(message as unknown as InboxChange);
           else await answered(message.type === "pong");
         } catch (error) {
           reject(error);
@@ -139,6 +148,13 @@ class Live {
       later(LONGEST_ANSWER_MS, end);
       if (this.#signal.aborted) end();
     });
+  }
+
+  #inboxChanged({ unread, at }: InboxChange): void {
+    const time = Date.parse(at);
+    if (time <= this.#newestInbox) return;
+    this.#newestInbox = time;
+    this.#options.onInbox?.(unread);
   }
 
   /** A change with an earlier time than one before it is stale. */

@@ -23,6 +23,8 @@ const KEYED = new Set([
   "POST /v1/reads",
   "POST /v1/notices/reads",
   "POST /v1/lists",
+  "PUT /v1/inbox/{group}/read",
+  "POST /v1/inbox/reads",
 ]);
 /** POST routes for which a repetition is harmless. */
 const REPEATABLE = new Set(["/v1/following"]);

@@ -1,62 +1,12 @@
-//! Runs the tasks of the queue: delivers pages of followers to views, lists further pages, ranks posts, erases users.
-//!
-//! Each message is handled separately. A failed task is sent again on its own, and a malformed message reaches the
-//! dead-letter queue on its own.
+//! Delivers pages of followers to views, lists further pages, moves posts in ranked feeds, and erases users.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
-use futures::{StreamExt, stream};
 use lambda_runtime::LambdaEvent;
-use tidemark::{
-    App,
-    queue::{self, Task, Tried},
-};
-
-/// Messages of one event that are processed concurrently: an event has three. One reads facts while another has the
-/// turn at Redis.
-const PARALLEL: usize = 3;
-
-/// A page task sends its rest as a new task after this time, so that it does not hold a worker that others wait for.
-const SLICE: Duration = Duration::from_secs(1);
-/// It does so this long before the function's deadline at the latest.
-const RESERVE: Duration = Duration::from_secs(5);
+use tidemark::App;
 
 /// Runs the tasks of one event. It reports each failed message.
 pub async fn handle(app: &App, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Infallible> {
-    let invocation = app.invocation(&event.context);
-    let records = event.payload.records.len();
-    let deadline = event.context.deadline.saturating_sub(RESERVE.as_millis() as u64);
-    let stop_at = deadline.min(app.stores.clock.now().ms() + SLICE.as_millis() as u64);
-    let (mut tasks, mut failures) = (Vec::new(), Vec::new());
-    for message in event.payload.records {
-        match queue::received::<Tried<Task>>(message.message_id, message.body) {
-            Ok(message) => tasks.push(message),
-            Err(malformed) => failures.push(malformed),
-        }
-    }
-    tasks.sort_by_key(|(_, tried)| size(&tried.task));
-    let failed = stream::iter(tasks).map(|(id, tried)| work(app, id, tried, stop_at)).buffered(PARALLEL);
-    failures.extend(failed.filter_map(async |failure| failure).collect::<Vec<_>>().await);
-    invocation.worked(records, failures.len());
-    let mut response = SqsBatchResponse::default();
-    response.set_failures(failures);
-    Ok(response)
-}
-
-/// The sort key of a task. Small tasks run first, so that a small author's followers do not wait for a big author's
-/// followers in the same event.
-fn size(task: &Task) -> usize {
-    match task {
-        Task::Rank { .. } | Task::Rescore { .. } => 1,
-        Task::Batch { followers, .. } => followers.len(),
-        Task::List { .. } | Task::Move { .. } | Task::Erase { .. } => usize::MAX,
-    }
-}
-
-/// Runs the task of a message. Returns the id of the message if it has to return to the queue.
-async fn work(app: &App, id: String, Tried { task, tries }: Tried<Task>, stop_at: u64) -> Option<String> {
-    let out_of_time = || app.stores.clock.now().ms() >= stop_at;
-    let done = app.worker.work(&id, (&task, tries), &out_of_time).await;
-    (!done).then_some(id)
+    Ok(tidemark::run_tasks(app, event).await)
 }

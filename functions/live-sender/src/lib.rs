@@ -8,7 +8,6 @@ mod connections;
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    iter,
     sync::Arc,
     time::Duration,
 };
@@ -88,20 +87,36 @@ async fn work(sender: &Sender, message: SqsMessage) -> Option<String> {
     Some(id)
 }
 
-/// A message to a connection: about the unread notices of a platform, or about the counts of the post.
-type About<'a> = (&'a LivePost, &'a String, Option<&'a UnreadNotices>);
+/// What a message to a connection is about.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    Counts,
+    Inbox,
+    Notices(&'a UnreadNotices),
+}
+
+type About<'a> = (&'a LivePost, &'a String, Subject<'a>);
+
+/// The messages that a post has, each with its connections.
+fn messages(post: &LivePost) -> impl Iterator<Item = (ServerMessage, &Vec<String>, Subject<'_>)> {
+    let counts = (ServerMessage::from(post), &post.connections, Subject::Counts);
+    let inbox = (ServerMessage::inbox(post), &post.inbox_to, Subject::Inbox);
+    let notices = post
+        .notices
+        .iter()
+        .map(|notices| (ServerMessage::notices(notices, post.at), &notices.connections, Subject::Notices(notices)));
+    [counts, inbox].into_iter().chain(notices)
+}
 
 /// Posts messages to their connections, notes who was told, removes connections that are gone, and has readers told
 /// again whose connections could not be reached.
 async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let mut work = Vec::new();
     for post in posts {
-        let notices =
-            post.notices.iter().map(|notices| (ServerMessage::notices(notices, post.at), &notices.connections, Some(notices)));
-        for (message, connections, notices) in iter::once((ServerMessage::from(post), &post.connections, None)).chain(notices) {
+        for (message, connections, subject) in messages(post) {
             let text = message.to_json();
             for connection in connections {
-                let (text, about) = (text.clone(), (post, connection, notices));
+                let (text, about) = (text.clone(), (post, connection, subject));
                 work.push(async move { (about, sender.connections.post(connection, text).await) }.boxed());
             }
         }
@@ -111,20 +126,31 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
     let mut told: BTreeMap<(UserId, Timestamp), Told> = posts.iter().map(|post| ((post.user, post.at), ended(post))).collect();
     let mut gone = Vec::new();
     let mut unreached: BTreeMap<UserId, &LivePost> = BTreeMap::new();
-    for ((post, connection, notices), posted) in posted {
+    // A connection that one message has not reached knows neither the counts nor the inbox.
+    let mut ignorant: BTreeSet<(UserId, &String)> = BTreeSet::new();
+    for ((post, connection, subject), posted) in posted {
         match posted {
             Posted::Done => {
                 let Some(told) = told.get_mut(&(post.user, post.at)) else { continue };
-                match notices {
-                    None => told.connections.push(connection.clone()),
-                    Some(notices) => {
+                match subject {
+                    Subject::Counts | Subject::Inbox if told.connections.contains(connection) => {}
+                    Subject::Counts | Subject::Inbox => told.connections.push(connection.clone()),
+                    Subject::Notices(notices) => {
                         told.notices.push(UnreadNotices { connections: vec![connection.clone()], ..notices.clone() })
                     }
                 }
+                continue;
             }
             Posted::Gone => gone.push(Connection { user: post.user, connection: connection.clone(), at: Some(post.at) }),
             Posted::Failed => drop(unreached.insert(post.user, post)),
         }
+        if !matches!(subject, Subject::Notices(_)) {
+            ignorant.insert((post.user, connection));
+        }
+    }
+    for told in told.values_mut() {
+        let user = told.user;
+        told.connections.retain(|connection| !ignorant.contains(&(user, connection)));
     }
     let told = (!told.is_empty()).then(|| LiveTask::Told { told: told.into_values().collect() });
     let gone = (!gone.is_empty()).then_some(LiveTask::Gone { connections: gone });
@@ -135,7 +161,7 @@ async fn post(sender: &Sender, posts: &[LivePost]) -> Result<(), StoreError> {
 
 /// The end of a message that no connection knows yet.
 fn ended(post: &LivePost) -> Told {
-    Told { user: post.user, connections: Vec::new(), at: post.at, counts: post.counts, notices: Vec::new() }
+    Told::nobody(post.user, post.at, post.known())
 }
 
 /// Posts none of these messages, and has their readers told again.

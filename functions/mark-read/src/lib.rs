@@ -1,8 +1,10 @@
 //! Marks posts read and unread: one post, a list of posts, an author's posts up to a number, all posts before a time.
+//! Marks groups of the inbox read.
 //!
 //! The fact is written before the response is sent. The update of the view carries the version of the fact, so changes
 //! by several devices of a user end in the state of the facts.
 
+mod inbox;
 mod marks;
 
 use tidemark::{
@@ -42,5 +44,24 @@ routes!(|app: &App, request| [
         .accepts::<MarkReadRequest>()
         .returns::<PostsMarked>("The number of posts that changed, and the unread count after the change.")
         .idempotent(),
+    ),
+    (
+        "PUT /v1/inbox/{group}/read",
+        Policy::takes(Budget::Marks),
+        inbox::one(app, &request),
+        operation("inbox", "readInboxGroup", "Mark a group of the inbox read")
+            .describe("Acts that are later than the request are unread.")
+            .returns::<InboxUnread>("The number of unread groups after the change.")
+            .idempotent()
+            .responds("404", "NotFound"),
+    ),
+    (
+        "POST /v1/inbox/reads",
+        Policy::takes(Budget::Marks),
+        inbox::all(app, &request),
+        operation("inbox", "readInbox", "Mark all acts before a time read")
+            .accepts::<ReadInboxRequest>()
+            .returns::<InboxUnread>("The number of unread groups after the change.")
+            .idempotent(),
     ),
 ]);

@@ -15,10 +15,15 @@ const MAX_USERS: usize = 100;
 
 pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem> {
     let id = request.caller()?;
-    let (profile, private, (counters, degraded)) =
-        futures::try_join!(app.people.profile(id), app.people.is_private(id), app.relations.counters(id, id))?;
+    let (profile, private, (counters, degraded), inbox_unread) = futures::try_join!(
+        app.people.profile(id),
+        app.people.is_private(id),
+        app.relations.counters(id, id),
+        app.inboxes.unread(id)
+    )?;
     let rollout = if rollout::is_on(&app.settings.legacy, id) { "on" } else { "off" };
-    let body = Me { id, profile: profile.map(Profile::from), private, counters: counters.into(), rollout };
+    let (profile, counters) = (profile.map(Profile::from), counters.into());
+    let body = Me { id, profile, private, counters, inbox_unread, rollout };
     Ok(Response::json(200, &body).degraded(degraded))
 }
 

@@ -2,6 +2,7 @@
 
 mod feed;
 mod health;
+mod inbox;
 mod timeline;
 mod unread;
 
@@ -86,6 +87,28 @@ routes!(|app: &App, request| [
         unread::of_author(app, &request),
         operation("read state", "countUnreadOfAuthor", "Get the unread count of one author")
             .returns::<UnreadOfAuthor>("The count; zero if the caller does not follow the author.")
+            .tagged("ETag"),
+    ),
+    (
+        "GET /v1/inbox",
+        Policy::takes(Budget::Reads),
+        inbox::page(app, &request),
+        operation("inbox", "getInbox", "Get the acts of other users that concern the caller, newest first")
+            .describe(
+                "Acts are grouped: by post, by day, or all requests together. A group without an act that stands is gone. \
+                 Groups last 90 days after their latest act, at most 1,000. Acts of users in a block with the caller are \
+                 left out. A group is derived from its acts within seconds."
+            )
+            .returns::<InboxPage>("A page.")
+            .page()
+            .parameters(["inboxStatus", "profiles"]),
+    ),
+    (
+        "GET /v1/inbox/unread",
+        Policy::takes(Budget::Reads),
+        inbox::unread(app, &request),
+        operation("inbox", "countInbox", "Get the number of unread groups of the inbox")
+            .returns::<InboxUnread>("Groups, not acts.")
             .tagged("ETag"),
     ),
     (

@@ -16,6 +16,7 @@ use tidemark::views::RedisOptions;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
+    bus::Bus,
     connections::Connections,
     dynamodb::StreamLog,
     elsewhere::Tail,
@@ -57,6 +58,7 @@ pub(crate) struct Core {
     pub(crate) queues: Source,
     pub(crate) log: Arc<StreamLog>,
     pub(crate) store: Arc<Store>,
+    pub(crate) bus: Arc<Bus>,
     /// By [`position_key`](crate::pollers::position_key).
     pub(crate) positions: BTreeMap<String, Position>,
     /// The number of times that any gate was entered.
@@ -176,6 +178,7 @@ impl Core {
             redis_url: self.endpoints.redis.url.clone(),
             dynamodb_endpoint: self.endpoints.dynamodb.clone(),
             sqs_endpoint: self.endpoints.sqs.clone(),
+            parameters: self.template.parameters.clone(),
         })
     }
 

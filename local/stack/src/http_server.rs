@@ -95,7 +95,7 @@ pub(crate) fn json_response(status: u16, body: impl Into<Body>) -> Response<Body
 /// The status of an error code of AWS.
 pub(crate) fn status_of(code: &str) -> u16 {
     match code {
-        "InternalServerError" | "InternalFailure" | "InternalError" => 500,
+        "InternalServerError" | "InternalFailure" | "InternalError" | "InternalException" => 500,
         "ServiceUnavailable" => 503,
         _ => 400,
     }

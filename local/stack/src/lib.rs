@@ -10,6 +10,7 @@
 //! | [`template`] | the template, resolved and typed |
 //! | `dynamodb` | `AWS::DynamoDB::Table`, streams, expiry |
 //! | `sqs` | `AWS::SQS::Queue`, dead letters |
+//! | `bus` | EventBridge |
 //! | `elsewhere` | both in an emulator that is not this stack's |
 //! | `redis` | ElastiCache |
 //! | `gateway` | `AWS::Serverless::HttpApi`, `/_local/…`, the page at `/` |
@@ -19,6 +20,7 @@
 //! | `weather` | latency, limits and failures of the real services; faults that tests plant |
 //! | `stack` | [`Stack`], which starts and stops all of these |
 
+mod bus;
 mod clock;
 mod connections;
 mod core;

@@ -145,10 +145,11 @@ fn first_of(names: [&str; 2], folders: Vec<PathBuf>) -> PathBuf {
 }
 
 /// Parameters whose defaults differ from those of a deployment. A tool or a test is one user who sends many requests,
-/// names users by their ids, and imports from a server of its own.
+/// names users by their ids, imports from a server of its own, and reads events.
 fn local_parameters() -> BTreeMap<String, String> {
     let unlimited = ["Posts", "Follows", "Reactions", "Marks", "Reads"].map(|kind| (format!("Limit{kind}"), "0".to_owned()));
-    let others = [("UserIds", "numeric"), ("MigrationSources", "*")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let others = [("UserIds", "numeric"), ("MigrationSources", "*"), ("EventBus", "local")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
     unlimited.into_iter().chain(others).collect()
 }
 

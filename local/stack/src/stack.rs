@@ -47,6 +47,7 @@ pub struct Stack {
     pollers: JoinSet<()>,
     gateway: JoinHandle<()>,
     queue_server: JoinHandle<()>,
+    bus_server: JoinHandle<()>,
     closing: DropGuard,
     stopping: DropGuard,
     ending: DropGuard,
@@ -85,6 +86,11 @@ impl Stack {
 
     pub fn sqs_endpoint(&self) -> &str {
         &self.core.endpoints.sqs
+    }
+
+    /// The endpoint of the event bus.
+    pub fn events_endpoint(&self) -> &str {
+        &self.core.endpoints.events
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -213,6 +219,7 @@ impl Stack {
         }
         self.ending.token().cancel();
         drain(&mut self.queue_server, "the queue endpoint").await;
+        drain(&mut self.bus_server, "the event bus").await;
         let redis = self.redis.lock().await.stop(RedisData::Keep).await;
         let (mut dynamodb, store) = (self.dynamodb, Arc::clone(&self.core.store));
         tokio::task::spawn_blocking(move || {

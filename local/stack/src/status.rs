@@ -23,6 +23,8 @@ pub struct Status {
     pub redis_url: String,
     pub dynamodb_endpoint: String,
     pub sqs_endpoint: String,
+    /// The values of the template's parameters.
+    pub parameters: BTreeMap<String, String>,
 }
 
 /// The backlog of the slowest reader of a stream.

@@ -1,4 +1,5 @@
-//! The stack's own durable state: undelivered queue messages, and the position up to which each stream was read.
+//! The stack's own durable state: undelivered queue messages, the position up to which each stream was read, and the
+//! events on the bus.
 //!
 //! It is one SQLite file. A single writer thread commits all queued writes in one transaction.
 //!
@@ -33,7 +34,13 @@ const SCHEMA: &str = "
         first_received_ms INTEGER,
         dead_letter_source TEXT
     );
-    CREATE TABLE IF NOT EXISTS positions (source TEXT PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;";
+    CREATE TABLE IF NOT EXISTS positions (source TEXT PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS events (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        detail_type TEXT NOT NULL,
+        detail TEXT NOT NULL
+    );";
 
 type Work = Box<dyn FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send>;
 /// A write, and the sender that tells when it is committed.

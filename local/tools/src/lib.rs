@@ -41,10 +41,19 @@ pub fn exit(tool: &str, result: anyhow::Result<bool>) -> ExitCode {
     match result {
         Ok(good) => ExitCode::from(u8::from(!good)),
         Err(error) => {
-            eprintln!("{tool}: {error:#}");
+            eprintln!("{tool}: {}", chain(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and its causes in one line. Some errors have the text of their cause in their own.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        known if known.contains(&cause) => text,
+        known => format!("{known}: {cause}"),
+    })
 }
 
 /// Sends a signal with the shell's `kill`. Returns false if the process does not exist.
@@ -52,4 +61,18 @@ pub(crate) async fn signal(pid: u32, name: &str) -> anyhow::Result<bool> {
     let script = "kill -\"$1\" \"$2\" 2>/dev/null";
     let status = tokio::process::Command::new("sh").args(["-c", script, "sh", name, &pid.to_string()]).status().await;
     Ok(status.context("cannot run sh")?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_contains_its_cause_is_told_once() {
+        let cause = anyhow::anyhow!("Connection refused").context("refused: Connection refused");
+        assert_eq!(
+            chain(&cause.context("the legacy Redis at 127.0.0.1:1 does not respond")),
+            "the legacy Redis at 127.0.0.1:1 does not respond: refused: Connection refused"
+        );
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
 /// `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
     indicatif::HumanCount(number).to_string()
@@ -22,6 +24,12 @@ pub fn short(duration: Duration) -> String {
 /// `count` for each second of `took`, rounded.
 pub fn rate(count: u64, took: Duration) -> u64 {
     (count as f64 / took.as_secs_f64().max(1e-9)).round() as u64
+}
+
+/// A time in milliseconds as the API writes it.
+pub fn time(ms: i64) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).ok();
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| format!("{ms} ms"))
 }
 
 /// The accounts with the largest counts, equal counts by id.

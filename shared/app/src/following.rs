@@ -176,7 +176,7 @@ impl Following {
                 self.sync.choices(caller, followed.as_slice()).await
             }
             Hiding::Block => {
-                let [own, reverse] = facts.set_blocked(caller, user, hidden, now).await?;
+                let [own, reverse] = facts.set_blocked(caller, user, hidden.then_some(now), now).await?;
                 let own = self.sync.edges(caller, own.as_slice());
                 let (own, reverse, blocks) =
                     futures::join!(own, self.sync.edges(user, reverse.as_slice()), self.sync.blocks(caller, user));

@@ -20,7 +20,7 @@ use tidemark_domain::{Erasure, StoreError, UserId, store::Result};
 use tidemark_queue::Task;
 use tracing::warn;
 
-use crate::{Following, OutOfTime, PARALLEL, Publishing, Stores, ViewSync, fan_out::BACKLOG_WAIT_MS, outage::Outage};
+use crate::{Following, Inboxes, OutOfTime, PARALLEL, Publishing, Stores, ViewSync, fan_out::BACKLOG_WAIT_MS, outage::Outage};
 use slice::Slice;
 
 /// An erasure that no worker has touched for this time is resumed, if the queue is drained. Otherwise its task may wait
@@ -38,6 +38,7 @@ pub struct Leaving {
     sync: ViewSync,
     following: Following,
     publishing: Publishing,
+    inboxes: Inboxes,
 }
 
 /// The result of [`Leaving::resume`].
@@ -51,8 +52,15 @@ pub struct Resumed {
 }
 
 impl Leaving {
-    pub fn new(stores: Arc<Stores>, outage: Outage, sync: ViewSync, following: Following, publishing: Publishing) -> Self {
-        Self { stores, outage, sync, following, publishing }
+    pub fn new(
+        stores: Arc<Stores>,
+        outage: Outage,
+        sync: ViewSync,
+        following: Following,
+        publishing: Publishing,
+        inboxes: Inboxes,
+    ) -> Self {
+        Self { stores, outage, sync, following, publishing, inboxes }
     }
 
     /// Begins an erasure, or returns the one that has begun. If the worker's task cannot be sent, reconcile sends it.

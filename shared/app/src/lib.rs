@@ -7,12 +7,14 @@
 //! - [`reader::Readers`]: feeds, timelines, single posts and unread counts; rebuilds of views.
 //! - [`relations::Relations`]: lists of followers and followed authors, and counters.
 //! - [`notices::NoticeBoard`]: notices and their read states.
+//! - [`Inboxes`]: groups of acts of others, their counts and read states.
 //! - [`People`], [`Callers`]: profiles and handles; user ids of claims.
 //! - [`AccessCheck`]: limits, and users who have left; `tidemark-http` asks it for each request.
 //! - [`Leaving`]: export and erasure.
 //! - [`fan_out::FanOuts`]: deliveries and retractions.
 //! - [`Worker`]: the tasks of the queue.
 //! - [`project::Projector`]: the changes of the streams.
+//! - [`EventsOut`]: the events of these changes, for others.
 //! - [`Live`]: messages to live connections.
 //!
 //! A use case that changes something fails if the facts fail, or if neither the views nor the queue accept the change.
@@ -49,8 +51,10 @@ macro_rules! logged {
 
 mod clock;
 mod commenting;
+mod events;
 pub mod fan_out;
 mod following;
+mod inbox;
 mod leaving;
 mod limits;
 mod live;
@@ -74,7 +78,9 @@ use tidemark_domain::Relation;
 
 pub use clock::Clock;
 pub use commenting::{Commenting, CommentsPage, Withdrawn};
+pub use events::{EventsOut, PendingEvent};
 pub use following::{Following, Hide, Hiding, MOST_HIDDEN, Membership};
+pub use inbox::{InboxPage, Inboxes};
 pub use leaving::{Exported, Leaving, Place, Resumed};
 pub use limits::{AccessCheck, Denied, ErasedCallers, OverLimit, PerMinute, Price};
 pub use live::Live;

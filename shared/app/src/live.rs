@@ -5,7 +5,8 @@
 //! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
 //! Unread notices of the platforms that a connection has named go the same way, one message for each platform. What a
-//! connection was told of them is kept beside the digest ([`Views::forget_notices`](tidemark_views::Views)).
+//! connection was told of them is kept beside the digest ([`Views::forget_notices`](tidemark_views::Views)). The number
+//! of unread groups of the inbox has a message of its own, and is kept with the digest.
 //!
 //! A message is a hint. If one is lost, the next ping sends another, because it compares the counts with those that its
 //! connection was told ([`Live::ping`]). A connection was told when the sender has posted the message and says so
@@ -20,14 +21,14 @@ use std::{
 
 use futures::FutureExt;
 use tidemark_domain::{
-    CountsDigest, Platform, PostId, StoreError, Timestamp, Told, UnreadChange, UnreadNotices, UserId, store::Result,
+    CountsDigest, Known, Platform, PostId, StoreError, Timestamp, Told, UnreadChange, UnreadNotices, UserId, store::Result,
 };
 use tidemark_queue::{LivePost, LiveTask};
 use tidemark_views::{ClaimedUpdate, NamedPlatform, Notified};
 use tracing::warn;
 
 use crate::{
-    Stores, in_parallel,
+    Inboxes, Stores, in_parallel,
     notices::NoticeBoard,
     reader::{Origin, Readers},
 };
@@ -47,6 +48,7 @@ pub struct Live {
     stores: Arc<Stores>,
     readers: Readers,
     notices: NoticeBoard,
+    inboxes: Inboxes,
 }
 
 /// Sends tasks for readers whose change is noted.
@@ -55,6 +57,18 @@ pub struct Live {
 /// next ping, sends the counts.
 pub(crate) async fn announce(stores: &Stores, notified: Notified) {
     log_failure(try_announce(stores, notified).await);
+}
+
+/// Sends tasks for watched readers whose counts have changed, as [`announce`] does. The message names a post if it is
+/// known.
+pub(crate) async fn notify(stores: &Stores, users: &[UserId], post: Option<PostId>) {
+    if users.is_empty() {
+        return;
+    }
+    match stores.views.notify(users, post).await {
+        Ok(notified) => announce(stores, notified).await,
+        Err(error) => log_failure(Err(error)),
+    }
 }
 
 async fn try_announce(stores: &Stores, Notified { now, later }: Notified) -> Result<()> {
@@ -68,20 +82,14 @@ async fn send(stores: &Stores, users: &[UserId], delay: Duration) -> Result<()> 
 }
 
 impl Live {
-    pub fn new(stores: Arc<Stores>, readers: Readers, notices: NoticeBoard) -> Self {
-        Self { stores, readers, notices }
+    pub fn new(stores: Arc<Stores>, readers: Readers, notices: NoticeBoard, inboxes: Inboxes) -> Self {
+        Self { stores, readers, notices, inboxes }
     }
 
     /// Sends tasks for watched readers whose counts have changed, as [`announce`] does. The message names a post if it
     /// is known.
     pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
-        if users.is_empty() {
-            return;
-        }
-        match self.stores.views.notify(users, post).await {
-            Ok(notified) => self.announce(notified).await,
-            Err(error) => log_failure(Err(error)),
-        }
+        notify(&self.stores, users, post).await;
     }
 
     /// The same for readers whose change is already noted.
@@ -92,9 +100,8 @@ impl Live {
     /// Registers a new connection. The reader is expected to read the counts after this.
     pub async fn connect(&self, user: UserId, connection: &str) -> Result<()> {
         let watched = self.stores.views.watch(user, connection).await?;
-        let Some(counts) = self.counts(user).await? else { return Ok(()) };
-        let connections = vec![connection.to_owned()];
-        let told = Told { user, connections, at: watched.built, counts, notices: Vec::new() };
+        let Some(known) = self.known(user).await? else { return Ok(()) };
+        let told = Told { connections: vec![connection.to_owned()], ..Told::nobody(user, watched.built, known) };
         self.stores.views.note_told(&[told], None).await
     }
 
@@ -111,10 +118,10 @@ impl Live {
             None => Vec::new(),
         };
         let watched = self.stores.views.watch(user, connection).await?;
-        let Some(counts) = self.counts(user).await? else { return Ok(()) };
+        let Some(known) = self.known(user).await? else { return Ok(()) };
         let (unread, _) = self.notices.counts(platforms.unwrap_or_default(), user).await?;
         let knows_notices = told.into_iter().eq(unread.into_iter().map(|counts| Some(counts.unread)));
-        if watched.known == Some(counts) && knows_notices {
+        if watched.known == Some(known) && knows_notices {
             return Ok(());
         }
         let mut notified = self.stores.views.notify(&[user], None).await?;
@@ -125,10 +132,16 @@ impl Live {
         try_announce(&self.stores, notified).await
     }
 
-    /// Returns the reader's counts; `None` if Redis is unavailable. A missing view is rebuilt, and then watched.
-    async fn counts(&self, user: UserId) -> Result<Option<CountsDigest>> {
-        let snapshot = self.readers.snapshot(user).await?;
-        Ok((snapshot.origin != Origin::Degraded).then(|| CountsDigest::of(&snapshot.state)))
+    /// Returns what the reader's connections should know; `None` if Redis is unavailable. A missing view is rebuilt,
+    /// and then watched.
+    async fn known(&self, user: UserId) -> Result<Option<Known>> {
+        let (snapshot, inbox) = futures::try_join!(self.readers.snapshot(user), self.inbox(user))?;
+        Ok((snapshot.origin != Origin::Degraded).then(|| Known { counts: CountsDigest::of(&snapshot.state), inbox }))
+    }
+
+    /// Returns the number of the reader's unread groups.
+    async fn inbox(&self, user: UserId) -> Result<u32> {
+        Ok(u32::try_from(self.inboxes.unread(user).await?).unwrap_or(u32::MAX))
     }
 
     /// Runs one task. It may run any number of times, in any order. `repeated` says whether it may have run before.
@@ -179,7 +192,7 @@ impl Live {
                 }
                 Ok((None, known)) => ended.push(known),
                 Err(error) => {
-                    ended.push(Told { user, connections: Vec::new(), at, counts: CountsDigest(0), notices: Vec::new() });
+                    ended.push(Told::nobody(user, at, Known { counts: CountsDigest(0), inbox: 0 }));
                     failed.push((user, error));
                 }
             }
@@ -206,26 +219,32 @@ impl Live {
         self.stores.queues.live.send(&tasks, LEAST_BETWEEN).await
     }
 
-    /// Returns the message for those connections of a reader that do not know the counts, and the connections that do.
+    /// Returns the message for those connections of a reader that do not know the counts or the inbox, and the
+    /// connections that know both.
     async fn update(
         &self,
         user: UserId,
         (noted, at): (Option<(PostId, Timestamp)>, Timestamp),
-        connections: Vec<(String, Option<CountsDigest>)>,
+        connections: Vec<(String, Option<Known>)>,
         again: Option<u8>,
     ) -> Result<(Option<LivePost>, Told)> {
         // `at` comes before the counts: a message with a later time has every change that this one has.
         let open: BTreeSet<String> = connections.iter().map(|(connection, _)| connection.clone()).collect();
-        let (snapshot, notices) = futures::try_join!(self.readers.snapshot(user), self.notices(user, &open))?;
+        let (snapshot, inbox, notices) =
+            futures::try_join!(self.readers.snapshot(user), self.inbox(user), self.notices(user, &open))?;
         let (known_notices, notices) = notices;
-        let counts = CountsDigest::of(&snapshot.state);
-        let (known, others): (Vec<_>, Vec<_>) = connections.into_iter().partition(|(_, known)| *known == Some(counts));
-        let [known, others] = [known, others].map(|some| some.into_iter().map(|(id, _)| id).collect::<Vec<String>>());
-        let post = (!others.is_empty() || !notices.is_empty()).then(|| {
+        let now = Known { counts: CountsDigest::of(&snapshot.state), inbox };
+        let those = |knows: &dyn Fn(Option<Known>) -> bool| -> Vec<String> {
+            connections.iter().filter(|(_, known)| knows(*known)).map(|(connection, _)| connection.clone()).collect()
+        };
+        let others = those(&|known| known.is_none_or(|known| known.counts != now.counts));
+        let inbox_to = those(&|known| known.is_none_or(|known| known.inbox != now.inbox));
+        let known = those(&|known| known == Some(now));
+        let post = (!others.is_empty() || !inbox_to.is_empty() || !notices.is_empty()).then(|| {
             let change = UnreadChange::of(&snapshot.state, noted, at);
-            LivePost { notices, ..LivePost::new(user, others, change, counts, again.unwrap_or_default()) }
+            LivePost { notices, inbox_to, ..LivePost::new(user, others, change, now, again.unwrap_or_default()) }
         });
-        Ok((post, Told { user, connections: known, at, counts, notices: known_notices }))
+        Ok((post, Told { connections: known, notices: known_notices, ..Told::nobody(user, at, now) }))
     }
 
     /// Returns the unread notices that these connections of a reader know, and those that they do not.

@@ -61,6 +61,10 @@ metrics! {
     DifferencesRepaired: Count, &[&["Job", "Kind"], &["Job"]];
     /// The users, posts, records and keys that reconcile looked at.
     LookedAt: Count, &[&["Job"]];
+    /// The time from a change of a fact until the event bus has accepted its event.
+    EventLag: Milliseconds, &[&[]];
+    /// Events that the event bus did not accept. They are sent again, or given up.
+    EventsRefused: Count, &[&[]];
     /// Looks and repairs of reconcile that failed.
     Failed: Count, &[&["Job"]];
 }

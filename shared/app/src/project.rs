@@ -1,4 +1,4 @@
-//! [`Projector`]: brings views in line with facts that have changed.
+//! [`Projector`]: brings views in line with facts that have changed, and groups of inboxes.
 //!
 //! The tables whose items are copied into views have change streams. Each record names a [`Change`], and the projector
 //! derives the views from the facts again. The result depends on the facts alone, so records may be repeated, late or
@@ -19,7 +19,8 @@ use tidemark_views::{KnownFollow, Seed};
 use tracing::warn;
 
 use crate::{
-    OutOfTime, PARALLEL, People, Stores, ViewSync, fan_out::FanOuts, notices::NoticeBoard, outage::Outage, reader::Readers,
+    Inboxes, OutOfTime, PARALLEL, People, Stores, ViewSync, fan_out::FanOuts, notices::NoticeBoard, outage::Outage,
+    reader::Readers,
 };
 
 /// While views are unavailable, the projector tries again after this time. The outage note stands longer.
@@ -45,19 +46,21 @@ pub struct Projector {
     fan_outs: FanOuts,
     notices: NoticeBoard,
     people: People,
+    inboxes: Inboxes,
 }
 
 impl Projector {
     pub fn new(
         stores: Arc<Stores>,
         outage: Outage,
-        readers: Readers,
         sync: ViewSync,
         fan_outs: FanOuts,
         notices: NoticeBoard,
         people: People,
+        inboxes: Inboxes,
     ) -> Self {
-        Self { stores, outage, readers, sync, fan_outs, notices, people }
+        let readers = sync.readers().clone();
+        Self { stores, outage, readers, sync, fan_outs, notices, people, inboxes }
     }
 
     /// Updates the views after these changes, of which the oldest was made at `since`. While the views are unavailable
@@ -134,6 +137,8 @@ impl Projector {
                 Change::PlatformHead(platform) => self.notices.sync(platform, None).boxed(),
                 Change::PendingEdit { platform, revision } => self.stores.facts.apply_pending_edit(platform, revision).boxed(),
                 Change::NoticeReads { user, platform } => self.notices.sync(platform, Some(user)).boxed(),
+                Change::Group { user, id } => self.inboxes.changed(user, id).boxed(),
+                Change::Apart { user, other, by } => self.inboxes.apart(user, other, by).boxed(),
             };
             work.push((vec![change], operation));
         }

@@ -35,6 +35,10 @@ impl ViewSync {
         Self { stores, readers, outage }
     }
 
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
     /// Updates the feed of one follower, and the lists of both sides, from these edges.
     pub async fn edges(&self, user: UserId, edges: &[Edge]) -> Result<()> {
         if edges.is_empty() {

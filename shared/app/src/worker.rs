@@ -7,7 +7,7 @@ use tidemark_queue::Task;
 use tracing::warn;
 
 use crate::{
-    Leaving, OutOfTime,
+    Inboxes, Leaving, OutOfTime,
     fan_out::FanOuts,
     outage::{FEW_TRIES, MOST_TRIES, Outage},
 };
@@ -17,12 +17,13 @@ use crate::{
 pub struct Worker {
     outage: Outage,
     fan_outs: FanOuts,
+    inboxes: Inboxes,
     leaving: Leaving,
 }
 
 impl Worker {
-    pub fn new(outage: Outage, fan_outs: FanOuts, leaving: Leaving) -> Self {
-        Self { outage, fan_outs, leaving }
+    pub fn new(outage: Outage, fan_outs: FanOuts, inboxes: Inboxes, leaving: Leaving) -> Self {
+        Self { outage, fan_outs, inboxes, leaving }
     }
 
     /// Runs a task that has failed `tries` times. If it fails again, sends it again with a delay. Returns false if the
@@ -55,6 +56,7 @@ impl Worker {
             Task::Move { author, posts, pages, from, to } => {
                 fan_outs.move_posts(*author, posts, (*pages, *from..*to), out_of_time).await
             }
+            Task::Group { user, id, other, version } => self.inboxes.run(*user, *id, *other, *version).await,
             Task::Erase { user, chain, .. } => self.leaving.run(*user, *chain, out_of_time).await,
         }
     }

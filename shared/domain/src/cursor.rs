@@ -1,6 +1,6 @@
 //! Opaque page cursors: the place where a page ended, exclusive.
 
-use crate::{FeedKey, PostId, Relation, Score, Seq, Since, Timestamp, Trail, UserId};
+use crate::{FeedKey, GroupId, GroupPlace, PostId, Relation, Score, Seq, Since, Timestamp, Trail, UserId};
 
 /// The place below which the next page begins. Each kind of list has a variant, which is invalid for the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub enum Cursor {
     Export(u64, Option<[u64; 4]>),
     /// A post's comments, after this number in the order of the request.
     Comment(u64),
+    Group(GroupPlace),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,7 @@ impl Cursor {
             Self::Since(Since { newest, trail }) => (9, of_key(newest).to_vec(), Some(trail)),
             Self::Oldest(Since { newest, trail }) => (10, of_key(newest).to_vec(), Some(trail)),
             Self::Comment(number) => (12, vec![*number], None),
+            Self::Group(GroupPlace { at, id }) => (11, [&[at.ms()], id.to_numbers().as_slice()].concat(), None),
         };
         let mut bytes = vec![kind];
         bytes.extend(numbers.into_iter().flat_map(u64::to_be_bytes));
@@ -95,6 +97,9 @@ impl Cursor {
             (9, &[at, author, seq]) => Some(Self::Since(Since { newest: key(at, author, seq)?, trail: trail()? })),
             (10, &[at, author, seq]) => Some(Self::Oldest(Since { newest: key(at, author, seq)?, trail: trail()? })),
             (12, &[number]) => Some(Self::Comment(number)),
+            (11, &[at, kind, number]) => {
+                Some(Self::Group(GroupPlace { at: time(at)?, id: GroupId::from_numbers([kind, number])? }))
+            }
             _ => None,
         }
     }
@@ -124,6 +129,7 @@ mod tests {
             Cursor::Comment(12),
             Cursor::Export(1, None),
             Cursor::Export(2, Some([1, 2, 3, 4])),
+            Cursor::Group(GroupPlace { at: Timestamp::from_ms(9), id: GroupId::REQUEST }),
             ranked(score),
         ] {
             let bytes = cursor.to_bytes();

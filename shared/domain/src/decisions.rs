@@ -14,11 +14,15 @@ pub struct NewFollow {
     pub since: Timestamp,
     pub base: Seq,
     pub floor: Seq,
+    /// Zero leaves that of the request.
+    pub preference: i8,
+    /// Of a follow that was made elsewhere, whether it began when the author accepted a request.
+    pub accepted: bool,
 }
 
 impl NewFollow {
     pub fn from_now(author: UserId, head: &AuthorHead, now: Timestamp) -> Self {
-        Self { author, since: now, base: head.latest_seq, floor: head.backfill_floor() }
+        Self { author, since: now, base: head.latest_seq, floor: head.backfill_floor(), preference: 0, accepted: false }
     }
 
     /// Returns the edge of `user`. Its `since` and its `rev` are greater than those of the pair's last change.
@@ -26,7 +30,8 @@ impl NewFollow {
         let (since, rev) = (next_since(known, self.since), next_rev(known, now));
         let (base, floor) = (self.base, self.floor);
         let pair = known.cloned().unwrap_or_else(|| Edge::never(user, self.author));
-        Edge { following: true, since, rev, begun: None, base, floor, requested: None, ..pair }
+        let preference = if self.preference == 0 { pair.preference } else { self.preference };
+        Edge { following: true, since, rev, begun: None, base, floor, preference, requested: None, accepted: false, ..pair }
     }
 }
 
@@ -35,7 +40,7 @@ impl Edge {
     #[must_use]
     pub fn ended(&self, now: Timestamp) -> Self {
         let (since, rev) = (next_since(Some(self), now), next_rev(Some(self), now));
-        Self { following: false, since, rev, begun: None, lists: BTreeSet::new(), preference: 0, ..self.clone() }
+        Self { following: false, since, rev, begun: None, lists: BTreeSet::new(), preference: 0, accepted: false, ..self.clone() }
     }
 
     /// Returns the pair of a user who never followed the author: a tombstone from before all times.
@@ -55,6 +60,7 @@ impl Edge {
             lists: BTreeSet::new(),
             preference: 0,
             requested: None,
+            accepted: false,
         }
     }
 

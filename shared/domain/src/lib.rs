@@ -10,8 +10,10 @@ pub mod comments;
 pub mod cursor;
 pub(crate) mod decisions;
 pub mod erasure;
+pub mod events;
 pub mod feed;
 pub mod ids;
+pub mod inbox;
 pub mod invariants;
 pub mod live;
 pub mod model;
@@ -38,9 +40,11 @@ pub use comments::{Comment, CommentId, CommentNumber, CommentNumbers, CommentOrd
 pub use cursor::{Cursor, RankedPlace};
 pub use decisions::NewFollow;
 pub use erasure::{Counting, Erasure, Removed};
+pub use events::{Event, EventPost, Happened};
 pub use feed::FeedKey;
 pub use ids::{ParseIdError, PostId, Seq, UserId};
-pub use live::{CountsDigest, Told, UnreadChange, UnreadNotices};
+pub use inbox::{Acts, Group, GroupId, GroupKind, GroupPlace, Inbox, ShownGroup};
+pub use live::{CountsDigest, Known, Told, UnreadChange, UnreadNotices};
 pub use model::{
     Applied, AuthorHead, Counters, Delivery, DeliveryMode, DeliveryState, Edge, FanOutKind, Hiding, MOST_REQUESTS, Modes,
     NewPost, Post, PostSummary, PostText, ReadState, Relation, RequestSide,

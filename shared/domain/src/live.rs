@@ -44,7 +44,15 @@ impl CountsDigest {
     }
 }
 
-/// The end of a message to a reader, and the connections that know its counts.
+/// What a connection was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    pub counts: CountsDigest,
+    /// The unread groups of the inbox.
+    pub inbox: u32,
+}
+
+/// The end of a message to a reader, and the connections that know what it says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     pub user: UserId,
@@ -52,6 +60,9 @@ pub struct Told {
     /// The time of the message that told them.
     pub at: Timestamp,
     pub counts: CountsDigest,
+    /// The unread groups of the inbox.
+    #[serde(default)]
+    pub inbox: u32,
     /// The unread notices that connections know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<UnreadNotices>,
@@ -63,6 +74,17 @@ pub struct UnreadNotices {
     pub connections: Vec<String>,
     pub platform: Platform,
     pub unread: u64,
+}
+
+impl Told {
+    /// The end of a message that no connection knows yet.
+    pub fn nobody(user: UserId, at: Timestamp, Known { counts, inbox }: Known) -> Self {
+        Self { user, connections: Vec::new(), at, counts, inbox, notices: Vec::new() }
+    }
+
+    pub fn known(&self) -> Known {
+        Known { counts: self.counts, inbox: self.inbox }
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub struct Edge {
     /// The time since which the user asks to follow the author, who is private or was. `None` if not. A request is no
     /// follow, and ends when a follow or a block begins.
     pub requested: Option<Timestamp>,
+    /// Whether this follow began when the author accepted a request.
+    pub accepted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -5,7 +5,7 @@ use utoipa::{
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
 };
 
-use super::{CommentId, ListId, NoticeId, Platform, PostId, Timestamp, UserId};
+use super::{CommentId, GroupId, ListId, NoticeId, Platform, PostId, Timestamp, UserId};
 
 /// A decimal from 1 to 2^64 − 1.
 pub const U64: &str = "[1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}\
@@ -49,6 +49,11 @@ schema! {
     PostId => text("`{author}-{seq}`.", format!("^({U64})-({SEQ})$"), "1042-7");
     CommentId => text("`{author}-{seq}-{number}`.", format!("^({U64})-({SEQ})-({SEQ})$"), "1042-7-3");
     ListId => text("`{user}-{number}`.", format!("^({U64})-({U32})$"), "1-1");
+    GroupId => text(
+        "The id of a group of the caller's inbox. It is opaque.",
+        format!("^(request|(follow|accepted|like|favorite|repost|quote|comment)-(0|{U64}))$"),
+        "like-7",
+    );
     NoticeId => text("`{platform}-{seq}`.", format!("^({U16})-({SEQ})$"), "1-7");
     Platform => ObjectBuilder::new()
         .schema_type(Type::Integer)

@@ -1,5 +1,7 @@
 //! Likes and favorites: one user's reactions to one author's posts, and how many users have reacted.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{ids::Seq, seq_set::SeqSet, visibility::Blocks};
@@ -13,6 +15,15 @@ pub enum Reaction {
 
 impl Reaction {
     pub const ALL: [Self; 2] = [Self::Like, Self::Favorite];
+}
+
+impl fmt::Display for Reaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Like => "like",
+            Self::Favorite => "favorite",
+        })
+    }
 }
 
 /// The posts of one author that one user has liked and favorited. Posts that were deleted later are still in it.

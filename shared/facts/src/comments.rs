@@ -9,23 +9,27 @@ use std::{
     ops::RangeInclusive,
 };
 
-use futures::future::try_join_all;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use tidemark_domain::{
-    Comment, CommentId, CommentNumber, CommentNumbers, Post, PostId, PostState, Seen, StoreError, Timestamp, UserId, Viewer,
-    ids::SHARDS, visibility::may_react,
+    Comment, CommentId, CommentNumber, CommentNumbers, Post, PostId, PostState, Relation, Seen, StoreError, Timestamp, UserId,
+    Viewer, ids::SHARDS, visibility::may_react,
 };
 use tracing::error;
 
 use super::{
-    Facts, Record, Result, attempts, distinct,
+    Facts, Record, Result, SHARDS_AT_ONCE, attempts, distinct,
     heads::read_head,
     item::{Count, Item, Stored, number, numbers, string},
     post_items::read_post,
     reactions::read_blocks,
     read,
     schema::{self, CommentCountItem, CommentItem, CommentNumbersItem, ReactedItem, ReactionItem},
-    write::{Cancelled, Write, absent, at_most, below, between, contains, is, is_not, present, queried},
+    write::{Cancelled, Write, absent, at_most, below, between, contains, each_queried, is, is_not, present, queried},
 };
+
+/// The most numbers of comments that one query of the newest ones looks at.
+const MOST_NUMBERS: CommentNumber = 4_096;
 
 /// A comment as it is stored, withdrawn ones too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,7 +217,8 @@ impl Facts {
             let keys = users.iter().map(|&user| schema::commented(post, user)).collect();
             self.get("comments_of", &self.tables.reactions, keys).await?
         } else {
-            let found = try_join_all((0..SHARDS).map(|shard| self.commented_in(post, shard))).await?;
+            let found =
+                try_join_all((0..SHARDS).map(|shard| queried("comments_of", self.commented_in(post, shard), usize::MAX))).await?;
             let is_of =
                 |item: &Item| ReactionItem::item.parsed(item, schema::commented_of).map(|(_, user)| users.contains(&user));
             let mut items = Vec::new();
@@ -310,7 +315,7 @@ impl Facts {
     }
 
     /// The changes of the two counts that include a comment.
-    fn count_comment(&self, id: CommentId, author: UserId, change: i64) -> [Write; 2] {
+    pub(crate) fn count_comment(&self, id: CommentId, author: UserId, change: i64) -> [Write; 2] {
         [schema::comment_count(id), schema::commented(id.post, author)].map(|key| {
             let update = Write::update(&self.tables.reactions, key);
             update.add(CommentCountItem::comments, change).add(CommentCountItem::changes, 1)
@@ -343,12 +348,56 @@ impl Facts {
         }
     }
 
+    /// Returns how many users have comments that stand on a post, and the number of entries with those of others.
+    pub async fn count_commenters(&self, post: PostId) -> Result<[u64; 2]> {
+        let of_shard = async |shard| {
+            let mut counts = [0; 2];
+            each_queried("count_commenters", self.commented_in(post, shard), |item| {
+                counts[0] += u64::from(read_count(item.clone())?.0 > 0);
+                counts[1] += 1;
+                Ok(())
+            })
+            .await?;
+            Ok::<_, StoreError>(counts)
+        };
+        let counts: Vec<[u64; 2]> = stream::iter((0..SHARDS).map(of_shard)).buffered(SHARDS_AT_ONCE).try_collect().await?;
+        Ok(counts.into_iter().fold([0; 2], |[users, entries], counts| [users + counts[0], entries + counts[1]]))
+    }
+
+    /// Returns at least `limit` comments that stand on a post, with numbers below `before`, newest first, and the number
+    /// below which older ones are; `None` after the last. The numbers decide which are new, and times order those of
+    /// one call.
+    pub async fn newest_comments(
+        &self,
+        post: PostId,
+        before: Option<CommentNumber>,
+        limit: usize,
+    ) -> Result<(Vec<Relation>, Option<CommentNumber>)> {
+        let mut before = match before {
+            Some(before) => before,
+            None => self.comment_numbers(&[post]).await?.remove(&post).map_or(0, |numbers| numbers.last) + 1,
+        };
+        let (mut found, mut numbers) = (Vec::<Relation>::new(), limit as CommentNumber);
+        while before > 1 && found.len() < limit {
+            let first = before.saturating_sub(numbers).max(1);
+            // Many that were withdrawn may come together.
+            numbers = (numbers * 4).min(MOST_NUMBERS);
+            let comments = self.comments_between(post, first..=before - 1).await?;
+            let comments = comments.into_iter().filter_map(StoredComment::standing);
+            found.extend(comments.map(|comment| Relation { since: comment.created_at, user: comment.author }));
+            before = first;
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.dedup();
+        Ok((found, (before > 1).then_some(before)))
+    }
+
     /// The numbers of comments of the users of one shard on a post.
-    async fn commented_in(&self, post: PostId, shard: u16) -> Result<Vec<Item>> {
+    fn commented_in(&self, post: PostId, shard: u16) -> QueryFluentBuilder {
         let partition = is(ReactionItem::shard, string(schema::follower_shard(post.author, shard)));
         let first = schema::commented_on(post.seq);
         let range = between(ReactionItem::item, string(&first), string(format!("{first}~")));
-        queried("commented_in", self.query(&self.tables.reactions, [partition, range]).consistent_read(true), usize::MAX).await
+        self.query(&self.tables.reactions, [partition, range]).consistent_read(true)
     }
 }
 

@@ -73,14 +73,14 @@ impl Kind {
 const EDGES_PER_TRANSACTION: usize = 14;
 
 /// The index of the first edge's check for a block in the transaction of a follow, and of a request.
-const BLOCK_CHECK: usize = 1;
+pub(crate) const BLOCK_CHECK: usize = 1;
 
 /// The indexes of the checks that neither user has left, in the transaction of one imported follow, and of a request.
-const ERASURE_CHECKS: [usize; 2] = [5, 6];
+pub(crate) const ERASURE_CHECKS: [usize; 2] = [5, 6];
 
 /// The indexes of the first author's counter and of the edge in the transaction of a follow or of a request, and in
 /// that of their end.
-const FOLLOWED: [usize; 2] = [4, 2];
+pub(crate) const FOLLOWED: [usize; 2] = [4, 2];
 const PARTED: [usize; 2] = [2, 0];
 
 struct Making {
@@ -209,10 +209,17 @@ impl Facts {
         }
     }
 
-    /// Blocks or unblocks a user. A block also ends follows and requests in both directions, in the same transaction.
-    /// Returns the pair and the reverse pair after it; `None` for one that has neither an edge nor a tombstone.
-    pub async fn set_blocked(&self, user: UserId, other: UserId, blocked: bool, now: Timestamp) -> Result<[Option<Edge>; 2]> {
-        let mut attempts = attempts("set_blocked");
+    /// Blocks a user since a time, or unblocks. A block also ends follows and requests in both directions, in the same
+    /// transaction. Returns the pair and the reverse pair after it; `None` for one that has neither an edge nor a
+    /// tombstone.
+    pub async fn set_blocked(
+        &self,
+        user: UserId,
+        other: UserId,
+        since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<[Option<Edge>; 2]> {
+        let (mut attempts, blocked) = (attempts("set_blocked"), since.is_some());
         loop {
             attempts.next().await?;
             let pairs = vec![schema::edge(user, other), schema::edge(other, user)];
@@ -229,7 +236,7 @@ impl Facts {
                 continue;
             }
             attempts.outcome()?;
-            let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(blocked.then_some(now), now);
+            let next = own.clone().unwrap_or_else(|| Edge::never(user, other)).with_block(since, now);
             let mut writes = vec![self.put_edge(&next, own_rev)];
             if let Some(own) = own.as_ref().filter(|_| blocked) {
                 writes.extend(self.uncount(own, &FollowerShard::new(other, user)));
@@ -364,6 +371,7 @@ impl Facts {
         for chunk in missing.chunks(making.together) {
             let edge = |follow: &NewFollow| {
                 let edge = follow.edge(user, known.get(&follow.author), now);
+                let edge = Edge { accepted: making.kind == Kind::Accepted || follow.accepted, ..edge };
                 let is_restored = matches!(making.kind, Kind::Restored { .. });
                 if is_restored { Edge { since: follow.since, ..edge } } else { edge }
             };
@@ -487,7 +495,12 @@ impl Facts {
     }
 
     /// Writes a request, on the condition that its pair has not changed and that neither user has left.
-    async fn write_request(&self, edge: &Edge, known: Option<u32>, shard: &FollowerShard) -> Result<Result<(), Cancelled>> {
+    pub(crate) async fn write_request(
+        &self,
+        edge: &Edge,
+        known: Option<u32>,
+        shard: &FollowerShard,
+    ) -> Result<Result<(), Cancelled>> {
         let &Edge { user, author, requested, .. } = edge;
         let one = Changed { requests: 1, ..Changed::default() };
         let room = absent(CounterItem::requests).or(at_most(CounterItem::requests, number(MOST_REQUESTS - 1)));
@@ -608,7 +621,7 @@ impl Facts {
     }
 
     /// Puts an edge on the condition that its stored revision is still `known`. `None` requires that no item exists.
-    fn put_edge(&self, edge: &Edge, known: Option<u32>) -> Write {
+    pub(crate) fn put_edge(&self, edge: &Edge, known: Option<u32>) -> Write {
         Write::put(&self.tables.following, schema::edge_item(edge)).when(still(EdgeItem::rev, known.map(number)))
     }
 
@@ -639,13 +652,30 @@ pub fn read_edge(item: Item) -> Result<Edge> {
              lists,
              preference,
              requested_at,
+             accepted,
              ..
          }| {
             let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
             let [muted, blocked, requested] = [muted_at, blocked_at, requested_at].map(|since| since.map(Timestamp::from_ms));
             let following = following.unwrap_or(false);
             let (lists, preference) = (lists.unwrap_or_default().into_iter().collect(), preference.unwrap_or(0));
-            Ok(Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, lists, preference, requested })
+            let accepted = accepted == Some(true);
+            Ok(Edge {
+                user,
+                author,
+                following,
+                since,
+                rev,
+                begun,
+                base,
+                floor,
+                muted,
+                blocked,
+                lists,
+                preference,
+                requested,
+                accepted,
+            })
         },
     )
 }

@@ -9,8 +9,11 @@ pub mod counters;
 pub mod decode;
 pub mod edges;
 mod erasures;
+mod events;
 pub mod followers;
 pub mod heads;
+pub mod imports;
+mod inbox;
 pub mod item;
 mod lists;
 mod lookup;
@@ -26,8 +29,10 @@ pub mod reads;
 mod records;
 pub mod reposts;
 pub mod retry;
+mod scans;
 pub mod schema;
 mod stream;
+mod times;
 mod units;
 pub mod windows;
 pub mod work;
@@ -43,12 +48,17 @@ use retry::Attempts;
 pub use comments::{Placed, StoredComment};
 pub use edges::{ChangeOfPair, Followed};
 pub use erasures::Trace;
+pub use events::EventDraft;
+pub use imports::{Import, Imported, ImportedReaction};
+pub use inbox::{StoredGroup, StoredInbox};
 pub use notice_edits::{KeyedEdit, NoticesWritten};
 pub use notices::{NoticesPublished, PlatformChange};
 pub use people::ProfileSet;
 pub use posts::{Deleted, Look, Published};
 pub use records::Record;
-pub use stream::{Change, EdgePart, MalformedRecord, PostWrite, StreamRecord};
+pub use scans::{Identity, Rest, Segment};
+pub use stream::{Change, EdgePart, Hiding, MalformedRecord, PostWrite, StreamRecord, group_of};
+pub use times::PostTimes;
 pub use units::CountUnits;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -70,6 +80,7 @@ pub struct Tables {
     pub handles: String,
     pub identities: String,
     pub reacted: String,
+    pub inbox: String,
 }
 
 /// The store of the facts, on one DynamoDB client. Each file of this crate adds the methods for its tables.
@@ -79,6 +90,9 @@ pub struct Facts {
     pub tables: Tables,
     pub limits: Limits,
 }
+
+/// The shards of a list that one operation reads at the same time, a page of each in memory.
+const SHARDS_AT_ONCE: usize = 4;
 
 /// Limits that affect what is written.
 #[derive(Debug, Clone, Copy)]

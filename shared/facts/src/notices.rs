@@ -322,7 +322,7 @@ pub(crate) fn read_head(item: Item) -> Result<PlatformHead> {
     })
 }
 
-fn read_reads(item: Item) -> Result<NoticeReads> {
+pub(crate) fn read_reads(item: Item) -> Result<NoticeReads> {
     read(item, |NoticeReadsItem { version, through, through_slot, read, .. }| {
         Ok(NoticeReads { version, through, through_slot, read: read.unwrap_or_default().0 })
     })

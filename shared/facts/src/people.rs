@@ -62,7 +62,12 @@ impl Facts {
 
 impl Facts {
     /// Writes a profile, takes its handle, and gives up the handle `before`.
-    async fn write_profile(&self, next: &Profile, before: Option<Handle>, now: Timestamp) -> Result<Result<(), Cancelled>> {
+    pub(crate) async fn write_profile(
+        &self,
+        next: &Profile,
+        before: Option<Handle>,
+        now: Timestamp,
+    ) -> Result<Result<(), Cancelled>> {
         let (user, after) = (next.user, next.content.card.handle.as_ref());
         let unchanged = still_number(ProfileItem::version, next.version - 1);
         let mut writes = vec![Write::put(&self.tables.profiles, profile_item(next)).when(unchanged)];

@@ -17,7 +17,7 @@ use super::{
     item::{Item, encode, flag, number, string, variant},
     post_items::{body_of, index_shard, post_item, post_of, read_post, read_text, text_item, unfinished_shard},
     records::{new_record, valid_record},
-    reposts::{Named, Naming, RepostEntry},
+    reposts::{Named, Naming, RepostEntry, quoter},
     schema::{self, HeadItem, PostItem, RecordItem},
     windows::Layout,
     write::{Cancelled, Write, absent, below, between, is, present, queried, still, still_number, unchanged},
@@ -137,7 +137,7 @@ impl Facts {
             let entry = RepostEntry { seq: post.seq, at: known.created_at };
             let unlisted = match reposted {
                 Some(original) => self.repost_removal(post.author, original, entry).await?,
-                None => Vec::new(),
+                None => quoter(&known).map(|entry| Write::delete(&self.tables.reactions, entry)).into_iter().collect(),
             };
             head.delete(&mut known, followers);
             if attempts.done(self.write_tombstone(&known, &head, heads.first(), unlisted).await) {

@@ -242,7 +242,7 @@ impl Facts {
         Ok((counts.iter().map(|(counts, _)| *counts).sum(), counts.iter().map(|(_, changes)| changes).sum()))
     }
 
-    fn reaction_writes(
+    pub(crate) fn reaction_writes(
         &self,
         user: UserId,
         post: PostId,
@@ -257,6 +257,7 @@ impl Facts {
             version: Some(state.version),
             liked: Some(Bits(state.liked.clone())),
             favorited: Some(Bits(state.favorited.clone())),
+            given_at: if let Entry::New(at) = entry { Some(at.ms()) } else { None },
             blocked: state.blocks.by_author.then_some(true),
             blocks: state.blocks.by_user.then_some(true),
         };
@@ -295,7 +296,7 @@ impl Facts {
 }
 
 /// The entries of a reaction that is given at this time, or those of one that is removed, by the user's entry.
-enum Entry {
+pub(crate) enum Entry {
     New(Timestamp),
     Old(Option<Item>),
 }
@@ -318,9 +319,19 @@ pub(crate) fn read_blocks(item: Item) -> Result<Blocks> {
     read_reactions(item).map(|(.., state)| state.blocks)
 }
 
+/// The same of one author, with the blocks between the user and the author.
+pub(crate) fn read_reactor(item: Item) -> Result<(UserId, ReactionState)> {
+    read_reactions(item).map(|(user, _, state)| (user, state))
+}
+/// The same with the time of the reaction that the last change gave; `None` if it removed one.
+pub(crate) fn read_given(item: Item) -> Result<(UserId, UserId, ReactionState, Option<Timestamp>)> {
+    let given_at: Option<u64> = ReactionItem::given_at.optional(&item)?;
+    read_reactions(item).map(|(user, author, state)| (user, author, state, given_at.map(Timestamp::from_ms)))
+}
+
 /// User, author and the user's reactions to the author's posts.
 pub fn read_reactions(item: Item) -> Result<(UserId, UserId, ReactionState)> {
-    read(item, |ReactionItem { shard, item, version, liked, favorited, blocked, blocks }| {
+    read(item, |ReactionItem { shard, item, version, liked, favorited, blocked, blocks, .. }| {
         let author = schema::shard_author(&shard).ok_or(ReactionItem::shard)?;
         let user = schema::reacting_user(&item).ok_or(ReactionItem::item)?;
         let [liked, favorited] = [liked, favorited].map(|set| set.unwrap_or_default().0);

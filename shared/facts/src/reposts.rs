@@ -1,18 +1,23 @@
 //! Posts that name another: what a publish of one checks and writes, and who reposts a post. A standing repost has two
 //! entries: by its original in `reactions`, and by its user in `reacted`. They are written and removed with the post.
 
+use std::collections::{BTreeSet, HashSet};
+
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use futures::{StreamExt, TryStreamExt, stream};
 use tidemark_domain::{
-    AuthorHead, Blocks, NewPost, Post, PostId, PostState, Reference, Relation, Seen, Seq, Timestamp, UserId, Viewer,
+    AuthorHead, Blocks, NewPost, Post, PostId, PostState, Reference, Relation, Seen, Seq, StoreError, Timestamp, UserId, Viewer,
+    ids::SHARDS,
     visibility::{may_refer, may_see_author},
 };
 
 use super::{
-    Facts, Published, Result, attempts,
+    Facts, Published, Result, SHARDS_AT_ONCE, attempts,
     item::{Count, Item, number, string},
     post_items::read_post,
     reactions::read_reactions,
     schema::{self, ReactedItem, ReactionCountsItem, ReactionItem, ReposterItem},
-    write::{Write, absent, between, count_queried, is, present, unchanged},
+    write::{Write, absent, between, count_queried, each_queried, is, only, present, queried, unchanged},
 };
 
 /// A user's repost in the list of its original.
@@ -119,11 +124,54 @@ impl Facts {
         self.entries_of("reposters", (original, schema::reposters(original.seq)), &attributes, (before, limit), read).await
     }
 
+    /// Returns at most `limit` quotes of a post by others below `before`, newest first.
+    pub async fn quotes(&self, original: PostId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
+        let read = |item: &Item| ReactionItem::item.parsed(item, schema::quoter_of).map(|(_, by, _)| (by, by));
+        let attributes = [ReactionItem::shard, ReactionItem::item];
+        self.entries_of("quotes", (original, schema::quoters(original.seq)), &attributes, (before, limit), read).await
+    }
+
+    /// Returns all other users who quote a post, and the number of their quotes.
+    pub async fn quoters(&self, original: PostId) -> Result<(HashSet<UserId>, u64)> {
+        let first = schema::quoters(original.seq);
+        let range = [first.clone(), format!("{first}~")];
+        let of_shard = async |shard| {
+            let (mut users, mut quotes) = (HashSet::new(), 0);
+            each_queried("quoters", self.quotes_in(original.author, shard, &range), |item| {
+                users.insert(ReactionItem::item.parsed(item, schema::quoter_of)?.1.user);
+                quotes += 1;
+                Ok(())
+            })
+            .await?;
+            Ok::<_, StoreError>((users, quotes))
+        };
+        let shards: Vec<(HashSet<UserId>, u64)> =
+            stream::iter((0..SHARDS).map(of_shard)).buffered(SHARDS_AT_ONCE).try_collect().await?;
+        let quotes = shards.iter().map(|(_, quotes)| quotes).sum();
+        Ok((shards.into_iter().flat_map(|(users, _)| users).collect(), quotes))
+    }
+
+    /// Returns the numbers of an author's posts that a user quotes. It reads the quotes of these posts by the users of a
+    /// shard, at most `limit` of them, those of the newest posts.
+    pub async fn quoted_by(&self, user: UserId, author: UserId, limit: usize) -> Result<BTreeSet<Seq>> {
+        let query = self.quotes_in(author, user.shard(), &schema::QUOTES.map(str::to_owned)).scan_index_forward(false);
+        let items = queried("quoted_by", query, limit).await?;
+        let quote = |item: &Item| ReactionItem::item.parsed(item, schema::quoter_of).map(|(seq, by, _)| (seq, by.user));
+        let quotes = items.iter().map(quote).collect::<Result<Vec<_>>>()?;
+        Ok(quotes.into_iter().filter(|(_, by)| *by == user).map(|(seq, _)| seq).collect())
+    }
+
+    fn quotes_in(&self, author: UserId, shard: u16, [first, last]: &[String; 2]) -> QueryFluentBuilder {
+        let partition = is(ReactionItem::shard, string(schema::follower_shard(author, shard)));
+        let query = self.query(&self.tables.reactions, [partition, between(ReactionItem::item, string(first), string(last))]);
+        only(query.consistent_read(true), &[ReactionItem::shard, ReactionItem::item])
+    }
+
     /// Returns the originals of at most `limit` reposts that the user's list has, with the entries.
     pub async fn listed_reposts(&self, user: UserId, limit: usize) -> Result<Vec<(PostId, RepostEntry)>> {
         let by = is(ReactedItem::user, string(schema::reposts_by(user)));
         let query = self.query(&self.tables.reacted, [by]).consistent_read(true);
-        let items = super::write::queried("listed_reposts", query, limit).await?;
+        let items = queried("listed_reposts", query, limit).await?;
         let original = |item: &Item| ReactedItem::at.parsed(item, schema::reaction_of).map(|key| key.post);
         items.iter().map(|item| Ok((original(item)?, read_entry(item)?))).collect()
     }
@@ -198,13 +246,21 @@ impl Facts {
             let blocks = Write::check(reactions, schema::reaction(user, of.original().author));
             writes.push(blocks.when(absent(ReactionItem::blocked)).when(absent(ReactionItem::blocks)));
         }
-        if let Reference::Repost(original) = of {
-            let (by, at) = (Relation { since: post.created_at, user }, post.created_at);
-            let entry = schema::repost_item(user, original, at, post.id.seq);
+        writes.extend(self.repost_writes(post, true));
+        writes.extend(quoter(post).map(|entry| Write::put(reactions, entry)));
+        writes
+    }
+
+    /// The entries of a post that is a repost, and its count; without `is_listed`, the user's entry alone.
+    pub(crate) fn repost_writes(&self, post: &Post, is_listed: bool) -> Vec<Write> {
+        let Some(original) = post.reposted() else { return Vec::new() };
+        let (reactions, user, at) = (&self.tables.reactions, post.id.author, post.created_at);
+        let entry = schema::repost_item(user, original, at, post.id.seq);
+        let mut writes = vec![Write::put(&self.tables.reacted, entry).when(absent(ReactedItem::user))];
+        if is_listed {
             let count = Write::update(reactions, schema::post_reactions(original, user.shard()));
             writes.extend([
-                Write::put(&self.tables.reacted, entry).when(absent(ReactedItem::user)),
-                Write::put(reactions, schema::reposter_item(original, by, post.id.seq)),
+                Write::put(reactions, schema::reposter_item(original, Relation { since: at, user }, post.id.seq)),
                 count.add(ReactionCountsItem::reposts, 1).add(ReactionCountsItem::changes, 1),
             ]);
         }
@@ -237,6 +293,13 @@ impl Facts {
         }
         Ok(writes)
     }
+}
+
+/// The entry of a quote in the list of its original; `None` if the post is none, or quotes its own author.
+pub fn quoter(post: &Post) -> Option<Item> {
+    let original = post.of.filter(|of| of.reposted().is_none())?.original();
+    let by = Relation { since: post.created_at, user: post.id.author };
+    (original.author != by.user).then(|| schema::quoter(original, by, post.id.seq))
 }
 
 /// The number and the time of a repost in its user's list.

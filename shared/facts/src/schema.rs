@@ -2,7 +2,7 @@
 //!
 //! | table | key | item | attributes | written by the operations |
 //! |---|---|---|---|---|
-//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes, blocks or asks to follow the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N (the `rev` with which this follow began, if the pair has changed since), `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `requested_at` N ms, `expires_at` N s, `kept` N ms (follows, mutes and blocks; local index `kept`), `named` N (the author, in a pair that mutes or blocks without a follow; index `named`) | follow, unfollow, request, mute, block, list, migrate |
+//! | following | `user` N, `author` N | edge by follower, or its tombstone (expires after 7 days, unless the user mutes, blocks or asks to follow the author) | `following` BOOL, `since` N ms, `rev` N, `begun` N (the `rev` with which this follow began, if the pair has changed since), `base` N, `floor` N, `muted_at` N ms, `blocked_at` N ms, `lists` L of N, `preference` N, `requested_at` N ms, `accepted` BOOL (this follow began when the author accepted a request), `expires_at` N s, `kept` N ms (follows, mutes and blocks; local index `kept`), `named` N (the author, in a pair that mutes or blocks without a follow; index `named`) | follow, unfollow, request, mute, block, list, migrate |
 //! | followers | `shard` S `<author>#<shard>`, `follower` S `<bucket>#<user>` | edge by followee, in bucket order; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, block, erase, migrate, reconcile |
 //! | followers | `shard` S `<author>#<shard>#requests`, `follower` S `<bucket>#<user>` | request by author; local index `by-time` on `since` | `since` S `<ms>#<user>` | follow, unfollow, request, block, erase, migrate, reconcile |
 //! | followers | `shard` S `<user>#sent`, `follower` S `<bucket>#<author>` | request by user; local index `by-time` on `since` | `since` S `<ms>#<author>` | the same |
@@ -20,11 +20,12 @@
 //! | posts | `author` N, `item` S `body#<seq>` | text of a live post in a revision; absent if it is empty and was never edited | `body` S, `data` S (JSON), `revision` N | publish, edit, delete |
 //! | reads | `user` N, `author` N | read state | `version` N, `through` N, `read` B (roaring, runs compressed), `marked` NS and `unmarked` NS (marks that are not part of `read` yet, normally at most a hundred), `imported` B (roaring, runs compressed: marks that came by migration), `windows` M, `applied` L of N (token of each of the last eight changes, and how many posts it changed), `by` S `<author>#<shard>` (index `by-author`) | mark-read, migrate |
 //! | posts, reads | as their items; see [`window`] | bits of one window of a set that has outgrown its item | `bits` B (roaring), `token` N | as their items |
-//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N (a block changes it too), `liked` B, `favorited` B (roaring), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
+//! | reactions | `shard` S `<author>#<shard>`, `item` S `user#<user>` | reactions of a user of that shard to the author's posts, and blocks between the two | `version` N (a block changes it too), `liked` B, `favorited` B (roaring), `given_at` N ms (of the reaction that this version gave), `blocked` BOOL (the author blocks the user), `blocks` BOOL (the user blocks the author) | react, block |
 //! | reactions | `shard` S, `item` S `post#<seq>` | number of users of that shard who have reacted to a post, deleted or not, and of those who repost it | `likes` N, `favorites` N, `reposts` N, `changes` N | react, publish, delete |
 //! | reactions | `shard` S, `item` S `total` | the same for all posts of the author | `likes` N, `favorites` N, `changes` N | react |
 //! | reactions | `shard` S, `item` S `<like or favorite>#<seq>#<ms>#<user>` | a user of that shard who has reacted to a post, deleted or not, at this time, which is that of the entry in `reacted` | | react, reconcile |
 //! | reactions | `shard` S, `item` S `repost#<seq>#<ms>#<user>` | a user of that shard who reposts a post, deleted or not, at this time, which is that of the repost | `repost` N (the number of the user's post) | publish, delete, reconcile |
+//! | reactions | `shard` S, `item` S `naming#<seq>#<ms>#<user>#<number>` | a user of that shard who quotes a post of another author, and the number and time of the quote | | publish, delete, migrate |
 //! | reactions | `shard` S, `item` S `commented#<seq>#<user>` | number of standing comments of a user of that shard on a post, deleted or not | `comments` N, `changes` N | comment |
 //! | reactions | `shard` S `<author>#<seq>#comments#<block>`, `item` S `comment#<number>` | comment on a post, deleted or not; without `text` if it was withdrawn, and without `user` if that user has left. A block has 64 numbers | `text` S, `user` N, `at` N ms, `write_token` N | comment, erase |
 //! | reactions | `shard` S `<author>#<seq>#counts#<0–3>`, `item` S `lane#<00–63>` | number of standing comments on a post whose number has this remainder | `comments` N, `changes` N | comment |
@@ -36,6 +37,8 @@
 //! | reacted | `user` S `<user>#<likes or favorites>`, `post` S `<author>#<seq>` | reaction of a user; local index `by-time` on `at` | `at` S `<ms>#<author>#<seq>` | react, reconcile |
 //! | reacted | `user` S `<user>#reposts`, `post` S `<author>#<seq>` | standing repost of a user, by its original: there is one at most | `at` S `<ms>#<author>#<seq>`, `repost` N | publish, delete, reconcile |
 //! | reacted | `user` S `<user>#comments`, `post` S `<author>#<seq>#<number>` | comment of a user; local index `by-time` on `at`, without comments that were withdrawn | `at` S `<ms>#<author>#<seq>#<number>` | comment |
+//! | inbox | `user` N, `item` S `group#<id>` | group of the user's inbox, derived from its acts; without `latest_at` it only keeps when the user has read it; expires after 90 days | `version` N, `written_at` N ms, `count` N, `users` L of N (the newest three), `latest_at` N ms, `heard_at` N ms (newest act of a user who is not muted), `read_at` N ms, `apart` L of N (users with an act who are in a block with the user), `entries` N (entries of lists that the derivation read), `expires_at` N s | projector, reconcile; mark-read (`read_at`) |
+//! | inbox | `user` N, `item` S `read` | up to which time the user has read the inbox | `read_before` N ms | mark-read |
 //! | profiles | `user` N | profile | `version` N, `name` S, `handle` S, `picture` S, `bio` S, `data` S (JSON), `updated_at` N ms | profile |
 //! | handles | `handle` S | user who has a handle; one that was given up expires after 30 days | `user` N, `expires_at` N s | profile |
 //! | identities | `identity` S `claim#<claim>` | user id of a claim; it never changes | `user` N | every function that serves requests |
@@ -53,7 +56,8 @@
 //! - for a block, the pair that has it, both reactions items and both lists of the two users, and the follows and
 //!   requests that it ends;
 //! - for a publish, head, post, body and idempotency record; if the post names another, it checks for blocks; a repost
-//!   adds its two entries, by original and by user, and to the count of its original, and its deletion removes them;
+//!   adds its two entries, by original and by user, and to the count of its original, and its deletion removes them; so
+//!   does a quote of another author's post, with one entry by original;
 //! - for a deletion, head, post and body; for an edit, post and text;
 //! - for a notice, the notice or a pending edit, its platform's head and idempotency record;
 //! - for a read state of notices, the state, the counters of the slots that changed and, for the last ones, the
@@ -165,7 +169,7 @@ items! {
 
     #[derive(Serialize)]
     EdgeItem in "following" { user: NonZeroU64, author: NonZeroU64, since: u64, rev: u32, base: u64, floor: u64 }
-    maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8, requested_at: u64, named: u64 };
+    maybe { following: bool, begun: u32, expires_at: u64, kept: u64, muted_at: u64, blocked_at: u64, lists: Vec<u32>, preference: i8, requested_at: u64, accepted: bool, named: u64 };
 
     #[derive(Serialize)]
     FollowerItem in "followers" { shard: String, follower: String, since: String };
@@ -217,7 +221,7 @@ items! {
 
     #[derive(Serialize)]
     ReactionItem in "reactions" { shard: String, item: String }
-    maybe { version: u32, liked: Bits, favorited: Bits, blocked: bool, blocks: bool };
+    maybe { version: u32, liked: Bits, favorited: Bits, given_at: u64, blocked: bool, blocks: bool };
 
     ReactionCountsItem in "reactions" { shard: String, item: String }
     maybe { likes: Count, favorites: Count, reposts: Count, changes: Count };
@@ -238,6 +242,17 @@ items! {
     #[derive(Serialize)]
     ReactedItem in "reacted" { user: String, post: String, at: String }
     maybe { repost: u64 };
+
+    #[derive(Serialize)]
+    GroupItem in "inbox" { user: NonZeroU64, item: String, version: u32, written_at: u64 }
+    maybe {
+        count: u64, users: Vec<NonZeroU64>, latest_at: u64, heard_at: u64, read_at: u64, apart: Vec<NonZeroU64>,
+        entries: u64, expires_at: u64
+    };
+
+    /// The time up to which a user has read the inbox.
+    InboxReadItem in "inbox" { user: NonZeroU64, item: String }
+    maybe { read_before: u64 };
 
     #[derive(Serialize)]
     ProfileItem in "profiles" { user: NonZeroU64, version: u32, name: String, updated_at: u64 }
@@ -331,6 +346,7 @@ mod tests {
             version: Some(3),
             liked: Some(bits(&[5])),
             favorited: None,
+            given_at: None,
             blocked: None,
             blocks: None,
         };

@@ -1,11 +1,13 @@
 //! Records of the streams of DynamoDB.
 
-use tidemark_domain::{Platform, PostId, UserId};
+use tidemark_domain::{GroupId, GroupKind, Platform, PostId, Reaction, Timestamp, UserId};
 
 use super::{
     Tables,
+    item::Count,
     schema::{
-        self, EdgeItem, EdgeKey, HEAD, NoticeReadsKey, PlatformKey, PostItem, PostKey, ProfileKey, ReactionKey, ReadsVersion,
+        self, EdgeItem, EdgeKey, HEAD, NoticeReadsKey, PlatformKey, PostItem, PostKey, ProfileKey, ReactionCountsItem,
+        ReactionKey, ReadsVersion,
     },
 };
 
@@ -50,6 +52,25 @@ pub enum Change {
         user: UserId,
         platform: Platform,
     },
+    /// The acts of a group of a user's inbox.
+    Group {
+        user: UserId,
+        id: GroupId,
+    },
+    /// The user has begun or ended to mute or to block the other, or the other to block the user: which acts of the
+    /// other the inbox of the user has.
+    Apart {
+        user: UserId,
+        other: UserId,
+        by: Hiding,
+    },
+}
+
+/// What keeps the acts of a user out of another's inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hiding {
+    Mute,
+    Block,
 }
 
 /// What has changed in an edge.
@@ -89,28 +110,33 @@ pub struct MalformedRecord {
 }
 
 impl StreamRecord<'_> {
-    /// Returns the change that the record shows; `None` if no view shows it: a text, a window or a notice changes
-    /// together with its post, read state or head, and a fan-out notes its progress among the facts.
-    pub fn change(&self, tables: &Tables) -> Result<Option<Change>, MalformedRecord> {
-        let table = self.arn.and_then(|arn| arn.split('/').nth(1)).unwrap_or_default();
-        let change = if table == tables.following {
+    /// Returns the changes that the record shows; none if neither a view nor an inbox shows it: a text, a window or a
+    /// notice changes together with its post, read state or head, and a fan-out notes its progress among the facts.
+    pub fn changes(&self, tables: &Tables) -> Result<Vec<Change>, MalformedRecord> {
+        let table = self.table();
+        let one = |change: Option<Option<Change>>| change.map(Vec::from_iter);
+        let changes = if table == tables.following {
             self.edge()
         } else if table == tables.reads {
-            self.reads()
+            one(self.reads())
         } else if table == tables.posts {
             self.post()
         } else if table == tables.reactions {
             self.reactions()
         } else if table == tables.profiles {
-            self.key().map(|ProfileKey { user }| Some(Change::Profile(user.into())))
+            self.key().map(|ProfileKey { user }| vec![Change::Profile(user.into())])
         } else if table == tables.notices {
-            self.notices()
+            one(self.notices())
         } else if table == tables.notice_reads {
-            self.key().map(|NoticeReadsKey { user, platform }| Some(Change::NoticeReads { user: user.into(), platform }))
+            self.key().map(|NoticeReadsKey { user, platform }| vec![Change::NoticeReads { user: user.into(), platform }])
         } else {
             None
         };
-        change.ok_or_else(|| MalformedRecord { table: table.to_owned() })
+        changes.ok_or_else(|| MalformedRecord { table: table.to_owned() })
+    }
+
+    pub(crate) fn table(&self) -> &str {
+        self.arn.and_then(|arn| arn.split('/').nth(1)).unwrap_or_default()
     }
 
     fn key<K: serde::de::DeserializeOwned>(&self) -> Option<K> {
@@ -128,14 +154,34 @@ impl StreamRecord<'_> {
         Some(head.or_else(pending))
     }
 
-    fn edge(&self) -> Option<Option<Change>> {
+    fn edge(&self) -> Option<Vec<Change>> {
         let (user, author) = self.pair()?;
-        let follow = |image: &serde_dynamo::Item| {
-            let EdgeItem { following, since, .. } = serde_dynamo::from_item(image.clone()).ok()?;
-            following.unwrap_or(false).then_some(since)
-        };
-        let part = if follow(self.old) == follow(self.new) { EdgePart::Choices } else { EdgePart::Follow };
-        Some(Some(Change::Edge { user, author, part }))
+        let images = [self.old, self.new].map(|image| serde_dynamo::from_item::<_, EdgeItem>(image.clone()).ok());
+        let of = |of: fn(&EdgeItem) -> Option<u64>| images.each_ref().map(|image| image.as_ref().and_then(of));
+        let follows = of(|edge| edge.following.filter(|following| *following).map(|_| edge.since));
+        let part = if follows[0] == follows[1] { EdgePart::Choices } else { EdgePart::Follow };
+        let mut changes = vec![Change::Edge { user, author, part }];
+        if part == EdgePart::Follow {
+            let times = follows.into_iter().flatten().map(Timestamp::from_ms);
+            changes.extend(times.map(|at| Change::Group { user: author, id: GroupId::follow(at) }));
+        }
+        let accepted = of(|edge| edge.following.zip(edge.accepted).filter(|both| *both == (true, true)).map(|_| edge.since));
+        if accepted[0] != accepted[1] {
+            let days = accepted.into_iter().flatten().map(|at| GroupId::accepted(Timestamp::from_ms(at)));
+            changes.extend(days.map(|id| Change::Group { user, id }));
+        }
+        let differs = |[old, new]: [Option<u64>; 2]| old != new;
+        if differs(of(|edge| edge.requested_at)) {
+            changes.push(Change::Group { user: author, id: GroupId::REQUEST });
+        }
+        if differs(of(|edge| edge.muted_at)) {
+            changes.push(Change::Apart { user, other: author, by: Hiding::Mute });
+        }
+        if differs(of(|edge| edge.blocked_at)) {
+            let apart = |user, other| Change::Apart { user, other, by: Hiding::Block };
+            changes.extend([apart(user, author), apart(author, user)]);
+        }
+        Some(changes)
     }
 
     fn reads(&self) -> Option<Option<Change>> {
@@ -145,37 +191,74 @@ impl StreamRecord<'_> {
         Some(Some(Change::Reads { user, author, version }))
     }
 
-    fn post(&self) -> Option<Option<Change>> {
+    fn post(&self) -> Option<Vec<Change>> {
         let PostKey { author, item } = self.key()?;
         let author = author.into();
         if item == HEAD {
-            return Some(Some(Change::Head(author)));
+            return Some(vec![Change::Head(author)]);
         }
-        let Some(seq) = schema::post_seq(&item) else { return Some(None) };
+        let Some(seq) = schema::post_seq(&item) else { return Some(Vec::new()) };
         let shown = |image: &serde_dynamo::Item| {
             let PostItem { title, tombstone, revision, .. } = serde_dynamo::from_item(image.clone()).ok()?;
             Some((title, tombstone, revision))
         };
         let write = match [self.old, self.new].map(shown) {
             [None, Some((_, None, _))] => PostWrite::New,
+            // An import has written the remains of a post that no view had.
+            [None, Some((_, Some(true), _))] => return Some(Vec::new()),
             // A fan-out has noted its progress.
-            [Some(old), Some(new)] if old == new => return Some(None),
+            [Some(old), Some(new)] if old == new => return Some(Vec::new()),
             [_, Some((_, None, _))] => PostWrite::Edited,
             _ => PostWrite::Deleted,
         };
-        Some(Some(Change::Post { id: PostId::new(author, seq), write }))
+        let mut changes = vec![Change::Post { id: PostId::new(author, seq), write }];
+        if write == PostWrite::Deleted {
+            let groups = GroupKind::OF_POSTS.into_iter().map(|kind| GroupId::of_post(kind, seq));
+            changes.extend(groups.map(|id| Change::Group { user: author, id }));
+        }
+        Some(changes)
     }
 
-    fn reactions(&self) -> Option<Option<Change>> {
+    fn reactions(&self) -> Option<Vec<Change>> {
         let ReactionKey { shard, item } = self.key()?;
-        let author = schema::shard_author(&shard)?;
+        let user = schema::shard_author(&shard)?;
         if let Some(post) = schema::comment_counts_post(&shard) {
-            return Some(Some(Change::Comments(post)));
+            return Some(vec![Change::Comments(post)]);
         }
-        let reactions = schema::reacting_user(&item).map(|user| Change::Reactions { user, author });
-        let counts = schema::post_seq(&item).map(|seq| Change::Counts(PostId::new(author, seq)));
-        Some(reactions.or(counts))
+        if let Some(reacting) = schema::reacting_user(&item) {
+            return Some(vec![Change::Reactions { user: reacting, author: user }]);
+        }
+        let group = |kind, seq| Change::Group { user, id: GroupId::of_post(kind, seq) };
+        if let Some(comment) = schema::comment_of(&shard, &item) {
+            return Some(vec![group(GroupKind::Comment, comment.post.seq)]);
+        }
+        if let Some((seq, reaction, _)) = schema::liker_of(&item) {
+            return Some(vec![Change::Group { user, id: group_of(reaction, seq) }]);
+        }
+        let of_others = schema::reposter_of(&item).map(|(seq, _)| (GroupKind::Repost, seq));
+        let of_others = of_others.or(schema::quoter_of(&item).map(|(seq, ..)| (GroupKind::Quote, seq)));
+        let of_others = of_others.or(schema::commented_of(&item).map(|(seq, _)| (GroupKind::Comment, seq)));
+        if let Some((kind, seq)) = of_others {
+            return Some(vec![group(kind, seq)]);
+        }
+        let Some(seq) = schema::post_seq(&item) else { return Some(Vec::new()) };
+        let counts = [self.old, self.new].map(|image| {
+            let counts: Option<ReactionCountsItem> = serde_dynamo::from_item(image.clone()).ok();
+            counts.map_or([0; 3], |counts| {
+                let counts = [counts.likes, counts.favorites, counts.reposts];
+                counts.map(|count| count.and_then(|Count(count)| count).unwrap_or(0))
+            })
+        });
+        let kinds = [GroupKind::Like, GroupKind::Favorite, GroupKind::Repost].into_iter().enumerate();
+        let changed = kinds.filter(|(index, _)| counts[0][*index] != counts[1][*index]);
+        let groups = changed.map(|(_, kind)| group(kind, seq));
+        Some([Change::Counts(PostId::new(user, seq))].into_iter().chain(groups).collect())
     }
+}
+
+/// The group of a reaction to a post.
+pub fn group_of(reaction: Reaction, seq: u64) -> GroupId {
+    GroupId::of_post(if reaction == Reaction::Like { GroupKind::Like } else { GroupKind::Favorite }, seq)
 }
 
 #[cfg(test)]
@@ -202,6 +285,7 @@ mod tests {
             handles: "handles".to_owned(),
             identities: "identities".to_owned(),
             reacted: "reacted".to_owned(),
+            inbox: "inbox".to_owned(),
         }
     }
 
@@ -220,61 +304,125 @@ mod tests {
         Item::from(pairs.map(attribute).collect::<HashMap<_, _>>())
     }
 
-    fn change(table: &str, keys: &str, images: [&str; 2]) -> Result<Option<Change>, MalformedRecord> {
+    fn changes(table: &str, keys: &str, images: [&str; 2]) -> Result<Vec<Change>, MalformedRecord> {
         let arn = format!("arn:aws:dynamodb:eu-central-1:123456789012:table/{table}/stream/2026-11-20T00:00:00.000");
         let [keys, old, new] = [keys, images[0], images[1]].map(item);
-        StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new }.change(&tables())
+        StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new }.changes(&tables())
+    }
+
+    type Case<'a> = (&'a str, &'a str, [&'a str; 2], Vec<Change>);
+
+    fn user() -> UserId {
+        UserId::new(1).unwrap()
+    }
+
+    fn author() -> UserId {
+        UserId::new(7).unwrap()
+    }
+
+    fn group(user: UserId, id: GroupId) -> Change {
+        Change::Group { user, id }
+    }
+
+    /// The group of acts on post 7-3.
+    fn of_kind(kind: GroupKind) -> Change {
+        group(author(), GroupId::of_post(kind, 3))
+    }
+
+    fn check(cases: Vec<Case<'_>>) {
+        for (table, keys, images, expected) in cases {
+            assert_eq!(changes(table, keys, images).unwrap(), expected, "{table} {keys} {images:?}");
+        }
     }
 
     #[test]
-    fn a_record_names_what_views_show() {
-        let (user, author): (UserId, UserId) = ("1".parse().unwrap(), "7".parse().unwrap());
-        let (id, platform) = (PostId::new(author, 3), "4".parse().unwrap());
-        let (pair, post) = ("user 1, author 7", "author 7, item post#0000000000000003");
+    fn a_record_of_a_pair_names_what_views_and_inboxes_show() {
+        let (user, author, pair) = (user(), author(), "user 1, author 7");
+        let left = format!("{pair}, since 5, rev 1, base 0, floor 0");
+        let follow = format!("{left}, following true");
+        let [muted, accepted] = ["muted_at 6", "accepted true"].map(|more| format!("{follow}, {more}"));
+        let [asked, blocked] = ["requested_at 6", "blocked_at 6"].map(|more| format!("{left}, {more}"));
+        let edge = |part| Change::Edge { user, author, part };
+        let at = Timestamp::from_ms(5);
+        let followed = || vec![edge(EdgePart::Follow), Change::Group { user: author, id: GroupId::follow(at) }];
+        let apart = |user, other, by| Change::Apart { user, other, by };
+        let hidden = vec![edge(EdgePart::Choices), apart(user, author, Hiding::Block), apart(author, user, Hiding::Block)];
+        check(vec![
+            ("following", pair, ["", follow.as_str()], followed()),
+            ("following", pair, ["", &accepted], [followed(), vec![group(user, GroupId::accepted(at))]].concat()),
+            ("following", pair, [&follow, &muted], vec![edge(EdgePart::Choices), apart(user, author, Hiding::Mute)]),
+            ("following", pair, [&muted, &left], [followed(), vec![apart(user, author, Hiding::Mute)]].concat()),
+            ("following", pair, ["", &asked], vec![edge(EdgePart::Choices), group(author, GroupId::REQUEST)]),
+            ("following", pair, ["", &blocked], hidden),
+            ("reads", pair, ["", "user 1, author 7, version 9"], vec![Change::Reads { user, author, version: 9 }]),
+            ("reads", pair, ["", ""], vec![Change::Reads { user, author, version: u32::MAX }]),
+            ("reads", "user 1, author 100000000000000000007", ["", ""], vec![]),
+        ]);
+    }
+
+    #[test]
+    fn a_record_of_a_post_names_what_views_and_inboxes_show() {
+        let post = "author 7, item post#0000000000000003";
         let published = format!("{post}, at 1, mode push, state pending, followers 1");
         let titled = format!("{published}, title one");
         let (moved, edited) = (format!("{titled}, seen_pages 4"), format!("{published}, title two, revision 2"));
         let tombstone = format!("{published}, tombstone true");
-        let left = format!("{pair}, since 5, rev 1, base 0, floor 0");
-        let follow = format!("{left}, following true");
-        let muted = format!("{follow}, muted_at 6");
-        let edge = |part| Some(Change::Edge { user, author, part });
-        let of_post = |write| Some(Change::Post { id, write });
-        for (table, keys, images, expected) in [
-            ("following", pair, ["", follow.as_str()], edge(EdgePart::Follow)),
-            ("following", pair, [&follow, &muted], edge(EdgePart::Choices)),
-            ("following", pair, [&muted, &left], edge(EdgePart::Follow)),
-            ("reads", pair, ["", "user 1, author 7, version 9"], Some(Change::Reads { user, author, version: 9 })),
-            ("reads", pair, ["", ""], Some(Change::Reads { user, author, version: u32::MAX })),
-            ("reads", "user 1, author 100000000000000000007", ["", ""], None),
-            ("posts", "author 7, item head", ["", ""], Some(Change::Head(author))),
-            ("posts", "author 7, item body#0000000000000003", ["", ""], None),
-            ("posts", post, ["", &titled], of_post(PostWrite::New)),
-            ("posts", post, [&titled, &moved], None),
-            ("posts", post, [&titled, &edited], of_post(PostWrite::Edited)),
-            ("posts", post, [&titled, &tombstone], of_post(PostWrite::Deleted)),
-            ("posts", post, ["", ""], of_post(PostWrite::Deleted)),
-            ("reactions", "shard 7#03, item user#00000000000000000001", ["", ""], Some(Change::Reactions { user, author })),
-            ("reactions", "shard 7#03, item post#0000000000000003", ["", ""], Some(Change::Counts(id))),
-            ("reactions", "shard 7#03, item total", ["", ""], None),
-            ("reactions", "shard 7#3#counts#0, item lane#02", ["", ""], Some(Change::Comments(id))),
-            ("reactions", "shard 7#3#comments#0, item comment#0000000000000003", ["", ""], None),
-            ("reactions", "shard 7#03, item commented#0000000000000003#00000000000000000001", ["", ""], None),
-            ("profiles", "user 1", ["", ""], Some(Change::Profile(user))),
-            ("notices", "platform 4, item head", ["", ""], Some(Change::PlatformHead(platform))),
-            ("notices", "platform 4, item notice#0000000000000003", ["", ""], None),
+        let of_post = |write| Change::Post { id: PostId::new(author(), 3), write };
+        let gone = || [of_post(PostWrite::Deleted)].into_iter().chain(GroupKind::OF_POSTS.into_iter().map(of_kind)).collect();
+        check(vec![
+            ("posts", "author 7, item head", ["", ""], vec![Change::Head(author())]),
+            ("posts", "author 7, item body#0000000000000003", ["", ""], vec![]),
+            ("posts", post, ["", titled.as_str()], vec![of_post(PostWrite::New)]),
+            ("posts", post, [&titled, &moved], vec![]),
+            ("posts", post, [&titled, &edited], vec![of_post(PostWrite::Edited)]),
+            ("posts", post, [&titled, &tombstone], gone()),
+            ("posts", post, ["", &tombstone], vec![]),
+            ("posts", post, ["", ""], gone()),
+        ]);
+    }
+
+    #[test]
+    fn a_record_of_an_act_names_what_views_and_inboxes_show() {
+        let id = PostId::new(author(), 3);
+        let counts = "shard 7#03, item post#0000000000000003";
+        let (one, two) = (format!("{counts}, likes 1, changes 1"), format!("{counts}, likes 1, favorites 0, changes 2"));
+        let reactions = Change::Reactions { user: user(), author: author() };
+        let [like, repost] = ["like", "repost"]
+            .map(|kind| format!("shard 7#03, item {kind}#0000000000000003#000000000000005#00000000000000000001"));
+        let quote = "shard 7#03, item naming#0000000000000003#000000000000005#00000000000000000001#0000000000000009";
+        let commented = "shard 7#03, item commented#0000000000000003#00000000000000000001";
+        let cases = [
+            ("shard 7#03, item user#00000000000000000001", ["", ""], vec![reactions]),
+            (counts, ["", one.as_str()], vec![Change::Counts(id), of_kind(GroupKind::Like)]),
+            (counts, [&one, &two], vec![Change::Counts(id)]),
+            ("shard 7#03, item total", ["", ""], vec![]),
+            (like.as_str(), ["", ""], vec![of_kind(GroupKind::Like)]),
+            (&repost, ["", ""], vec![of_kind(GroupKind::Repost)]),
+            (quote, ["", ""], vec![of_kind(GroupKind::Quote)]),
+            (commented, ["", ""], vec![of_kind(GroupKind::Comment)]),
+            ("shard 7#3#comments#0, item comment#0000000000000003", ["", ""], vec![of_kind(GroupKind::Comment)]),
+            ("shard 7#3#counts#0, item lane#02", ["", ""], vec![Change::Comments(id)]),
+        ];
+        check(cases.into_iter().map(|(keys, images, expected)| ("reactions", keys, images, expected)).collect());
+    }
+
+    #[test]
+    fn other_records_name_what_views_show() {
+        let (user, platform) = (user(), "4".parse().unwrap());
+        check(vec![
+            ("profiles", "user 1", ["", ""], vec![Change::Profile(user)]),
+            ("notices", "platform 4, item head", ["", ""], vec![Change::PlatformHead(platform)]),
+            ("notices", "platform 4, item notice#0000000000000003", ["", ""], vec![]),
             (
                 "notices",
                 "platform 4, item edit#00000000000000000009",
                 ["", ""],
-                Some(Change::PendingEdit { platform, revision: 9 }),
+                vec![Change::PendingEdit { platform, revision: 9 }],
             ),
-            ("notice_reads", "user 1, platform 4", ["", ""], Some(Change::NoticeReads { user, platform })),
-        ] {
-            assert_eq!(change(table, keys, images).unwrap(), expected, "{table} {keys} {images:?}");
-        }
+            ("notice_reads", "user 1, platform 4", ["", ""], vec![Change::NoticeReads { user, platform }]),
+        ]);
         for (table, keys) in [("following", "other 1"), ("posts", "author 0, item head"), ("handles", "user 1")] {
-            assert_eq!(change(table, keys, ["", ""]).unwrap_err().to_string(), format!("malformed stream record of {table}"));
+            assert_eq!(changes(table, keys, ["", ""]).unwrap_err().to_string(), format!("malformed stream record of {table}"));
         }
     }
 }

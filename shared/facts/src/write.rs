@@ -418,6 +418,19 @@ pub async fn queried(operation: &'static str, query: QueryFluentBuilder, most: u
     Ok(items)
 }
 
+/// Passes each result of a query to `take`. Only one page of them is in memory.
+pub(crate) async fn each_queried(
+    operation: &'static str,
+    query: QueryFluentBuilder,
+    mut take: impl FnMut(&Item) -> Result<()>,
+) -> Result<()> {
+    let mut items = query.into_paginator().items().send();
+    while let Some(item) = items.next().await {
+        take(&item.map_err(|error| unavailable(operation, error))?)?;
+    }
+    Ok(())
+}
+
 pub async fn count_queried(operation: &'static str, query: QueryFluentBuilder) -> Result<u64> {
     let mut pages = query.select(Select::Count).into_paginator().send();
     let mut count = 0;

@@ -35,6 +35,8 @@ pub enum ServerMessage {
     },
     /// The number of the reader's unread notices on a platform has changed.
     Notices { platform: Platform, unread: u64, at: Timestamp },
+    /// The number of unread groups of the reader's inbox has changed.
+    Inbox { unread: u32, at: Timestamp },
     /// The connection is renewed.
     Pong,
     /// The client's message was refused, and changed nothing.
@@ -113,6 +115,12 @@ impl ServerMessage {
     }
 }
 
+impl ServerMessage {
+    pub fn inbox(post: &LivePost) -> Self {
+        Self::Inbox { unread: post.inbox, at: post.at }
+    }
+}
+
 impl From<&LivePost> for ServerMessage {
     fn from(post: &LivePost) -> Self {
         let unread = post.author.map(|_| post.unread);
@@ -123,14 +131,17 @@ impl From<&LivePost> for ServerMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemark_domain::{CountsDigest, UnreadChange};
+    use tidemark_domain::{CountsDigest, Known, UnreadChange};
 
     #[test]
     fn messages_have_exactly_this_format() {
         let told = |post| {
             let change = UnreadChange { at: Timestamp::from_ms(5), total: 12, post };
-            ServerMessage::from(&LivePost::new(UserId::MIN, Vec::new(), change, CountsDigest(1), 0)).to_json()
+            LivePost::new(UserId::MIN, Vec::new(), change, Known { counts: CountsDigest(1), inbox: 3 }, 0)
         };
+        let inbox = ServerMessage::inbox(&told(None)).to_json();
+        assert_eq!(inbox, r#"{"type":"inbox","unread":3,"at":"1970-01-01T00:00:00.005Z"}"#);
+        let told = |post| ServerMessage::from(&told(post)).to_json();
         assert_eq!(
             told(Some(("42-7".parse().unwrap(), 3))),
             r#"{"type":"unread","total":12,"author":"42","unread":3,"post":"42-7","at":"1970-01-01T00:00:00.005Z"}"#

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Admission, FieldError, Kind, Problem, Response, bodies::RequestBody, body::Body, routes};
 use tidemark_app::reader::Status;
-use tidemark_domain::{IdempotencyKey, ListId, Platform, UserId, Viewer};
+use tidemark_domain::{GroupId, IdempotencyKey, ListId, Platform, UserId, Viewer};
 
 /// The maximum number of bytes in a body.
 const MAX_BODY: usize = 256 * 1024;
@@ -203,6 +203,11 @@ impl Request {
         Ok((body, key))
     }
 
+    /// The `Idempotency-Key` of a request without a body, with a fingerprint of the route, the path and the query.
+    pub fn key_without_body(&self) -> Result<Option<IdempotencyKey>, Problem> {
+        self.idempotency_key(&Value::Null)
+    }
+
     fn idempotency_key(&self, body: &impl Serialize) -> Result<Option<IdempotencyKey>, Problem> {
         let Some(value) = self.event.headers.get("Idempotency-Key") else { return Ok(None) };
         let printable = (1..=MAX_KEY).contains(&value.len()) && value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
@@ -240,6 +245,13 @@ impl Request {
     /// The list in the path; 404 if it is not a list id: clients do not know what such an id looks like.
     pub fn list_parameter(&self) -> Result<ListId, Problem> {
         list_id(self.path_parameter("list"))
+    }
+
+    /// The group of the inbox in the path; 404 if it is not the id of one: clients do not know what such an id looks
+    /// like.
+    pub fn group_parameter(&self) -> Result<GroupId, Problem> {
+        let text = self.path_parameter("group");
+        text.parse().map_err(|_| Problem::not_found(format!("no group {text} in the inbox")))
     }
 
     /// `?list=`; 404 if it is not a list id.

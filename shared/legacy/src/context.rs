@@ -3,20 +3,20 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use moka::sync::Cache;
 use tidemark::{
     App,
-    domain::{NoticeId, Seq, SeqSet, Timestamp, UserId},
+    domain::{NoticeId, SeqSet, Timestamp, UserId},
+    facts::PostTimes,
 };
 
 use crate::{
     Imports, MigrateError,
-    legacy::{LegacyNotice, Reason},
+    legacy::{LegacyNotice, Reason, Unread},
     progress::Pending,
     removals::Removals,
     report::Tally,
@@ -33,18 +33,17 @@ pub(crate) struct Run<'a> {
     /// The rule of a pass for members that are missing.
     pub(crate) removals: Removals,
     pub(crate) now: Timestamp,
+    /// When the first import of follows began.
+    pub(crate) begun_at: Timestamp,
+    /// The rule for unread posts, once a layout of follows needs it.
+    pub(crate) unread: OnceLock<Unread>,
     /// The notice here that each legacy notice was published as.
     pub(crate) notices: BTreeMap<LegacyNotice, NoticeId>,
-    /// Times of an author's posts without archived ones, by author and latest sequence number. The value for a key
-    /// never changes.
-    pub(crate) times: Cache<(UserId, Seq), Times>,
+    pub(crate) times: PostTimes,
     pub(crate) stop_at: u64,
     pub(crate) limit: u64,
     pub(crate) read: AtomicU64,
 }
-
-/// Times and sequence numbers of one author's posts, ascending.
-pub(crate) type Times = Arc<Vec<(Timestamp, Seq)>>;
 
 /// A key that is imported, and the counts of its entries.
 pub(crate) struct Key<'a> {

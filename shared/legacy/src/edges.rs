@@ -1,20 +1,20 @@
 //! Imports relation lists as follow edges, in the transaction of a follow and with the time at which it began. For a
 //! user who has no list, a feed serves: it is a view and is not imported itself, but its reader follows its authors.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark::{
-    domain::{AuthorHead, Edge, NewFollow, Seq, SeqSet, Timestamp, UserId},
+    domain::{AuthorHead, Edge, NewFollow, SeqSet, Timestamp, UserId},
     facts::{Followed, edges::Kind},
     views::keys::View,
 };
 
 use crate::{
     MigrateError,
-    context::{Key, Run, Times},
+    context::{Key, Run},
     facts::ImportRecord,
-    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason, Shape},
+    legacy::{self, BlogId, EMPTY_FEED_MARKER, Layout, Reason, Shape, Unread},
     posts,
     records::SeenList,
     source::{Member, SourceError},
@@ -23,18 +23,15 @@ use crate::{
 /// Followers of one list that are imported concurrently.
 const PARALLEL: usize = 8;
 
-/// For an author with at most this number of posts, all times are loaded at once. Otherwise each time is looked up.
-const TIMES: u64 = 1_000;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FollowOutcome {
-    Written,
+pub(crate) enum FollowOutcome {
+    Written { has_unread_list: bool },
     AlreadyThere,
     Refused(Reason),
 }
 
 /// The other user and the start of a follow, as a legacy key has them.
-type Follow = (UserId, Timestamp);
+pub(crate) type Follow = (UserId, Timestamp);
 
 /// Imports members of a user's own list. Returns the authors who need no further import.
 pub(crate) async fn own(
@@ -45,14 +42,8 @@ pub(crate) async fn own(
     list: &SeenList,
 ) -> Result<SeqSet, MigrateError> {
     let relations = relations(key, user, unit_ms, members);
-    let mut imported = SeqSet::default();
-    for ((author, _), outcome) in follow(key.run, user, &relations, list).await? {
-        count(key, outcome, author);
-        if !matches!(outcome, FollowOutcome::Refused(_)) {
-            imported.insert(author.get());
-        }
-    }
-    Ok(imported)
+    let outcomes = follow(key.run, user, &relations, list).await?;
+    Ok(count_all(key, outcomes))
 }
 
 /// The other users in a piece of `owner`'s list, each once.
@@ -79,9 +70,12 @@ fn timed<'a, T: Ord>(
     times
 }
 
-fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
+pub(crate) fn count(key: &mut Key<'_>, outcome: FollowOutcome, member: UserId) {
     match outcome {
-        FollowOutcome::Written => key.tally.wrote(1),
+        FollowOutcome::Written { has_unread_list } => {
+            key.tally.wrote(1);
+            key.tally.without_unread_list += u64::from(!has_unread_list);
+        }
         FollowOutcome::AlreadyThere => key.tally.found(1),
         FollowOutcome::Refused(reason) => key.refuse(reason, member.to_string().as_bytes()),
     }
@@ -111,8 +105,20 @@ pub(crate) async fn followers(key: &mut Key<'_>, author: UserId, unit_ms: u64, m
     Ok(())
 }
 
+/// Counts the outcomes. Returns the authors who need no further import.
+pub(crate) fn count_all(key: &mut Key<'_>, outcomes: Vec<(Follow, FollowOutcome)>) -> SeqSet {
+    let mut imported = SeqSet::default();
+    for ((author, _), outcome) in outcomes {
+        count(key, outcome, author);
+        if !matches!(outcome, FollowOutcome::Refused(_)) {
+            imported.insert(author.get());
+        }
+    }
+    imported
+}
+
 /// Imports follows of a user. A follow that a pass has ended, and nobody since, is made again as it was.
-async fn follow(
+pub(crate) async fn follow(
     run: &Run<'_>,
     user: UserId,
     follows: &[Follow],
@@ -141,7 +147,9 @@ async fn follow(
     let over = missing.split_off(missing.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
     outcomes.extend(all(over, FollowOutcome::Refused(Reason::FollowingLimit)));
     if run.dry_run {
-        outcomes.extend(all(missing, FollowOutcome::Written));
+        let has_list = has_unread_lists(run, user, &missing).await?;
+        let written = |(follow, has_unread_list)| (follow, FollowOutcome::Written { has_unread_list });
+        outcomes.extend(missing.into_iter().zip(has_list).map(written));
         return Ok(outcomes);
     }
     let (back, missing): (Vec<Follow>, Vec<Follow>) = missing.into_iter().partition(|follow| restored(follow).is_some());
@@ -151,53 +159,60 @@ async fn follow(
         run.app.stores.views.clear(&views.collect::<Vec<_>>()).await?;
         let as_before = |follow: &Follow| {
             let (base, floor) = restored(follow).map(|edge| (edge.base, edge.floor))?;
-            Some(NewFollow { author: follow.0, since: follow.1, base, floor })
+            Some(NewFollow { author: follow.0, since: follow.1, base, floor, preference: 0, accepted: false })
         };
         let new = back.iter().filter_map(as_before).collect();
         let followed = run.imports.make_follows(user, new, run.now, Kind::Restored { ended_at: list.gone_at }).await?;
-        outcomes.extend(back.into_iter().zip(followed.into_iter().map(FollowOutcome::from)));
+        outcomes.extend(back.into_iter().zip(followed.into_iter().map(|followed| outcome_of(followed, true))));
     }
-    let new = prepare(run, user, &missing).await?;
+    let has_list = has_unread_lists(run, user, &missing).await?;
+    let new = prepare(run, user, &missing, &has_list).await?;
     // An existing edge stays, and so does an unfollow that is not older than the follow: both are `Existing`.
     let followed = run.imports.make_follows(user, new, run.now, Kind::Imported).await?;
-    outcomes.extend(missing.into_iter().zip(followed.into_iter().map(FollowOutcome::from)));
+    let outcome = |(followed, has_list)| outcome_of(followed, has_list);
+    outcomes.extend(missing.into_iter().zip(followed.into_iter().zip(has_list).map(outcome)));
     Ok(outcomes)
 }
 
-impl From<Followed> for FollowOutcome {
-    fn from(followed: Followed) -> Self {
-        match followed {
-            Followed::Created(_) => Self::Written,
-            Followed::Existing(_) => Self::AlreadyThere,
-            Followed::LimitReached | Followed::RequestLimitReached => Self::Refused(Reason::FollowingLimit),
-            // An import neither asks nor accepts.
-            Followed::Blocked | Followed::Requested(_) | Followed::NoRequest => Self::Refused(Reason::Blocked),
-            Followed::Erased => Self::Refused(Reason::Erased),
-        }
+fn outcome_of(followed: Followed, has_unread_list: bool) -> FollowOutcome {
+    match followed {
+        Followed::Created(_) => FollowOutcome::Written { has_unread_list },
+        Followed::Existing(_) => FollowOutcome::AlreadyThere,
+        Followed::LimitReached | Followed::RequestLimitReached => FollowOutcome::Refused(Reason::FollowingLimit),
+        // An import neither asks nor accepts.
+        Followed::Blocked | Followed::Requested(_) | Followed::NoRequest => FollowOutcome::Refused(Reason::Blocked),
+        Followed::Erased => FollowOutcome::Refused(Reason::Erased),
     }
 }
 
-/// Prepares the edges so that counts are right from the first moment: `base`, and read marks for every legacy post
-/// after `base` that is not in the legacy unread set.
-async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<NewFollow>, MigrateError> {
+/// Whether the source has an unread list of each of these authors.
+async fn has_unread_lists(run: &Run<'_>, user: UserId, follows: &[Follow]) -> Result<Vec<bool>, MigrateError> {
+    let keys: Vec<String> = follows.iter().map(|(author, _)| legacy::unread_key(user, *author)).collect();
+    Ok(run.source.exist(&keys).await?)
+}
+
+/// Prepares the edges so that counts are right from the first moment: `base`, and under the rule `listed` read marks
+/// for every legacy post after `base` that is not in the legacy unread set.
+async fn prepare(run: &Run<'_>, user: UserId, follows: &[Follow], has_list: &[bool]) -> Result<Vec<NewFollow>, MigrateError> {
     let authors: Vec<UserId> = follows.iter().map(|(author, _)| *author).collect();
-    let unread_keys: Vec<String> = authors.iter().map(|author| legacy::unread_key(user, *author)).collect();
     let (heads, records) = futures::try_join!(run.app.stores.facts.heads(&authors), run.imports.import_records(&authors))?;
-    let has_unread = run.source.exist(&unread_keys).await?;
+    let is_listed = run.unread.get() != Some(&Unread::Complement);
     let (no_head, no_record) = (AuthorHead::default(), ImportRecord::default());
     let mut new = Vec::with_capacity(follows.len());
     for (index, (author, since)) in follows.iter().enumerate() {
         let head = heads.get(author).unwrap_or(&no_head);
         let record = records.get(author).unwrap_or(&no_record);
-        let unread = if has_unread[index] { unread(run, *author, &unread_keys[index]).await? } else { SeqSet::default() };
-        let began = latest_at(run, *author, head, *since).await?;
-        let floor = head.backfill_floor_at(began);
-        let base = unread.above(0).next().map_or(began, |first| began.min(first - 1));
-        let read: SeqSet = record.posts.minus(&unread).above(base).collect();
-        if !read.is_empty() {
-            run.imports.import_reads(user, *author, &read, false).await?;
+        let base = run.times.latest_at(&run.app.stores.facts, *author, head, *since).await?;
+        if is_listed {
+            let key = legacy::unread_key(user, *author);
+            let unread = if has_list[index] { unread(run, *author, &key).await? } else { SeqSet::default() };
+            let read: SeqSet = record.posts.minus(&unread).above(base).collect();
+            if !read.is_empty() {
+                run.imports.import_reads(user, *author, &read, false).await?;
+            }
         }
-        new.push(NewFollow { author: *author, since: *since, base, floor: floor.min(base) });
+        let floor = head.backfill_floor_at(base);
+        new.push(NewFollow { author: *author, since: *since, base, floor, preference: 0, accepted: false });
     }
     Ok(new)
 }
@@ -220,45 +235,25 @@ async fn unread(run: &Run<'_>, author: UserId, key: &str) -> Result<SeqSet, Migr
     Ok(unread)
 }
 
-/// The author's latest sequence number at a time, 0 before the first post.
-async fn latest_at(run: &Run<'_>, author: UserId, head: &AuthorHead, at: Timestamp) -> Result<Seq, MigrateError> {
-    if at >= head.latest_at || head.latest_seq == 0 {
-        return Ok(head.latest_seq);
-    }
-    if head.latest_seq > TIMES {
-        return Ok(run.app.stores.facts.last_post_at(author, at).await?.map_or(0, |last| last.post.seq));
-    }
-    let times = match run.times.get(&(author, head.latest_seq)) {
-        Some(times) => times,
-        None => {
-            let limit = usize::try_from(TIMES).unwrap_or(usize::MAX);
-            let posts = run.app.stores.facts.author_timeline(author, 0, head.latest_seq, limit).await?;
-            let ordered = posts.iter().rev().filter(|post| !post.archived).map(|post| (post.created_at, post.id.seq));
-            let times: Times = Arc::new(ordered.collect());
-            run.times.insert((author, head.latest_seq), Arc::clone(&times));
-            times
-        }
-    };
-    let older = times.partition_point(|(created, _)| *created <= at);
-    Ok(older.checked_sub(1).map_or(0, |last| times[last].1))
-}
-
-/// The number of an author's posts in a feed, and the time of the oldest.
+/// The number of an author's posts in a feed, and a time just before the oldest.
 struct Shown {
     posts: u64,
     since: Timestamp,
 }
 
-/// Imports `focusFeedKey{user}`. It reads the feed to its end at once, because an edge begins at the oldest post of its
-/// author. A feed has about a thousand entries.
-pub(crate) async fn feed(key: &mut Key<'_>, user: UserId) -> Result<Option<u64>, MigrateError> {
+/// The lists that decide whom a user follows. A feed then is a view.
+const LISTS: [Layout; 3] = [Layout::Following, Layout::UFollow, Layout::Follows];
+
+/// Imports `focusFeedKey{user}` or `feed:{user}`. It reads the feed to its end at once, because an edge begins at the
+/// oldest post of its author. A feed has about a thousand entries.
+pub(crate) async fn feed(key: &mut Key<'_>, layout: Layout, user: UserId) -> Result<Option<u64>, MigrateError> {
     let run = key.run;
-    let members = run.source.members(Shape::SortedSet, &key.pending.key).await?;
+    let members = run.source.members(layout.shape(), &key.pending.key).await?;
     run.has_read(members.len());
     let mut shown = shown(key, &members).await?;
     shown.remove(&user).into_iter().for_each(|own| key.tally.found(own.posts));
     // If the user has a list, it decides whom the user follows. Other authors in the feed were left by unfollows.
-    let lists = [Layout::Following, Layout::UFollow].map(|layout| layout.key(user.get()));
+    let lists = LISTS.map(|layout| layout.key(user.get()));
     let has_list = run.source.exist(&lists).await?.contains(&true);
     let follows: Vec<Follow> = shown.iter().map(|(author, shown)| (*author, shown.since)).collect();
     let outcomes =
@@ -267,8 +262,8 @@ pub(crate) async fn feed(key: &mut Key<'_>, user: UserId) -> Result<Option<u64>,
         let posts = shown.get(&author).map_or(0, |shown| shown.posts);
         match outcome {
             // One edge was written for all of the author's posts in the feed.
-            FollowOutcome::Written => {
-                key.tally.wrote(1);
+            FollowOutcome::Written { .. } => {
+                count(key, outcome, author);
                 key.tally.found(posts - 1);
             }
             outcome => (0..posts).for_each(|_| count(key, outcome, author)),
@@ -288,13 +283,19 @@ async fn shown(key: &mut Key<'_>, members: &[Member]) -> Result<BTreeMap<UserId,
         match known.get(&id) {
             None => key.refuse(Reason::UnknownPost, id.to_string().as_bytes()),
             Some((author, _)) => {
-                let shown = shown.entry(*author).or_insert(Shown { posts: 0, since: at });
+                let since = just_before(at);
+                let shown = shown.entry(*author).or_insert(Shown { posts: 0, since });
                 shown.posts += 1;
-                shown.since = shown.since.min(at);
+                shown.since = shown.since.min(since);
             }
         }
     }
     Ok(shown)
+}
+
+/// The latest time before a post, so that the post is one from after the follow.
+pub(crate) fn just_before(at: Timestamp) -> Timestamp {
+    Timestamp::from_ms(at.ms().saturating_sub(1))
 }
 
 /// An author with an edge, live or ended, is already there. Other authors are refused.

@@ -1,27 +1,21 @@
 //! Writes imports into DynamoDB. Each legacy fact is imported once, also if it was changed here since.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Deref,
-};
+use std::{collections::HashMap, ops::Deref};
 
-use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
 use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, ReadState, Seq, SeqSet, StoreError, Timestamp, UserId,
-    ids::SHARDS,
+    AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, Seq, SeqSet, StoreError, Timestamp, UserId,
 };
 use tidemark_facts::{
-    Facts, attempts,
+    Facts, Import, attempts,
     decode::read,
     distinct,
     heads::{read_head, still_latest, with_modes},
-    item::{Bits, Count, Item, encode, number, string},
+    item::{Bits, Item, encode, number, string},
     post_items::post_item,
-    reads::read_reads,
-    schema::{CounterItem, HeadItem, PostItem, ReadsItem, counter_shard, followers_counter, followers_part, head, reads, record},
+    schema::{HeadItem, PostItem, ReadsItem, head, reads, record},
     windows::Layout,
-    write::{Cancelled, Write, absent, at_most, below, is, still_number, still_set, unchanged},
+    write::{Cancelled, Write, absent, is, still_number, still_set, unchanged},
 };
 
 use crate::{
@@ -35,15 +29,6 @@ const FENCE_CHECK: usize = 0;
 
 /// The most blogs in one transaction: head, two windows of its sets, record, fence, a post and two mappings of each.
 pub(crate) const BLOGS_PER_IMPORT: usize = 31;
-
-/// An import of an author's posts that has begun. Only one can write at a time: a later import ends it. Until it ends,
-/// follows of the author check the head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Import {
-    pub author: UserId,
-    /// The number of imports of this author that have begun.
-    pub number: u64,
-}
 
 /// The imports of one author.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -97,91 +82,6 @@ impl Imports {
     pub async fn import_records(&self, authors: &[UserId]) -> Result<HashMap<UserId, ImportRecord>, StoreError> {
         let keys = distinct(authors).into_iter().map(|author| record(&keys::import_record(author))).collect();
         self.get("import_records", &self.tables.migration, keys).await?.into_iter().map(read_record).collect()
-    }
-
-    /// Begins an import: every part of the author's follower counts gets its number as the fence. A follow that has
-    /// read a lower one is cancelled ([`tidemark_facts::counters`]). Returns `None` if the author has asked to leave.
-    pub async fn begin_import(&self, author: UserId) -> Result<Option<Import>, StoreError> {
-        let mut attempts = attempts("begin_import");
-        let number = loop {
-            attempts.next().await?;
-            let first = self.get_one("begin_import", &self.tables.counters, followers_counter(author, 0)).await?;
-            let known = first.as_ref().map_or(Ok(None), |first| CounterItem::imports_begun.optional::<u64>(first))?.unwrap_or(0);
-            let begun = Write::update(&self.tables.counters, followers_counter(author, 0))
-                .set(CounterItem::imports_begun, number(known + 1))
-                .when(still_number(CounterItem::imports_begun, known));
-            match self.transact("begin_import", vec![begun, self.still_here(author, 0)]).await? {
-                Ok(()) => break known + 1,
-                Err(Cancelled::Conditions(failed)) if failed.contains(&1) => return Ok(None),
-                Err(_) => (),
-            }
-        };
-        let import = Import { author, number };
-        let raised = try_join_all((0..SHARDS).map(async |shard| {
-            if !self.raise_fence(import, shard, 0).await? {
-                return Ok(false);
-            }
-            let first = self.get_one("begin_import", &self.tables.counters, followers_counter(author, shard)).await?;
-            let parts = first.map_or(Ok(1), |first| read(first, |first: CounterItem| Ok(first.number_of_parts())))?;
-            // A part that is added from now on is used only by follows that have read this fence.
-            let raised = try_join_all((1..parts).map(|part| self.raise_fence(import, shard, part))).await?;
-            Ok::<_, StoreError>(raised.into_iter().all(|raised| raised))
-        }))
-        .await?;
-        Ok(raised.into_iter().all(|raised| raised).then_some(import))
-    }
-
-    /// Ends an import, and those before it. If a later one has begun, it stays open.
-    pub async fn end_import(&self, Import { author, number: import }: Import) -> Result<(), StoreError> {
-        let end = async |shard| {
-            let end = Write::update(&self.tables.counters, followers_counter(author, shard));
-            let end =
-                end.set(CounterItem::imports_ended, number(import)).when(at_most(CounterItem::imports_begun, number(import)));
-            self.send("end_import", end).await.map(drop)
-        };
-        // The import writes only while it is open in the first shard.
-        end(0).await?;
-        try_join_all((1..SHARDS).map(end)).await.map(drop)
-    }
-
-    /// The imports of these authors that have begun and not ended.
-    pub async fn open_imports(&self, authors: &[UserId]) -> Result<Vec<Import>, StoreError> {
-        let authors = distinct(authors).into_iter();
-        let keys = authors.flat_map(|author| (0..SHARDS).map(move |shard| followers_counter(author, shard))).collect();
-        let open = |item: Item| {
-            read(item, |CounterItem { counter, imports_begun, imports_ended, .. }| {
-                let (author, _) = counter_shard(&counter).ok_or(CounterItem::counter)?;
-                let [begun, ended] = [imports_begun, imports_ended].map(|number| number.map_or(Some(0), |Count(number)| number));
-                let number = begun.ok_or(CounterItem::imports_begun)?;
-                Ok((ended < Some(number)).then_some(Import { author, number }))
-            })
-        };
-        // All shards, because a run may die before it has ended its import in the last one.
-        let mut imports = BTreeMap::<UserId, Import>::new();
-        for item in self.get("open_imports", &self.tables.counters, keys).await? {
-            if let Some(import) = open(item)? {
-                let newest = imports.entry(import.author).or_insert(import);
-                newest.number = newest.number.max(import.number);
-            }
-        }
-        Ok(imports.into_values().collect())
-    }
-
-    /// Returns false if the author has asked to leave. If a later import has begun, its fence is higher and stays.
-    async fn raise_fence(&self, import: Import, shard: u16, part: u16) -> Result<bool, StoreError> {
-        let fence = number(import.number);
-        let raise = Write::update(&self.tables.counters, followers_part(import.author, shard, part))
-            .set(CounterItem::imports_begun, fence.clone())
-            .when(absent(CounterItem::imports_begun).or(at_most(CounterItem::imports_begun, fence)));
-        let mut attempts = attempts("begin_import");
-        loop {
-            attempts.next().await?;
-            match self.transact("begin_import", vec![raise.clone(), self.still_here(import.author, shard)]).await? {
-                Err(Cancelled::Conditions(failed)) if failed.contains(&1) => return Ok(false),
-                Ok(()) | Err(Cancelled::Conditions(_)) => return Ok(true),
-                Err(Cancelled::Conflict(_)) => (),
-            }
-        }
     }
 
     /// Imports blogs of one author, which are ordered by time and at most `BLOGS_PER_IMPORT`: head, posts, mappings and
@@ -288,32 +188,10 @@ impl Imports {
         self.send("note_told", Write::put(&self.tables.migration, placed_item(post, placed))).await.map(drop)
     }
 
-    /// Adds read marks and stores them as imported. Marks that were imported before are left out, so that a post that
-    /// was marked unread here stays unread; with `again` only those that are read. Returns the number of marks that
-    /// were not imported before. Writes nothing if one of the two users has asked to leave.
+    /// Adds read marks and stores them as imported ([`Facts::import_marks`]). Returns the number of marks that were not
+    /// imported before.
     pub async fn import_reads(&self, user: UserId, author: UserId, seqs: &SeqSet, again: bool) -> Result<u64, StoreError> {
-        let mut attempts = attempts("import_reads");
-        loop {
-            attempts.next().await?;
-            // State and imported marks are one item, which is read at once and guarded by one version. So an unmark in
-            // between is not overwritten.
-            let (state, known) = match self.get_one("import_reads", &self.tables.reads, reads(user, author)).await? {
-                Some(item) => (read_reads(item.clone())?.1, set_of(&item, ReadsItem::imported)?),
-                None => Default::default(),
-            };
-            let news = seqs.minus(&known);
-            if news.is_empty() && (!again || seqs.minus(&state.read).is_empty()) {
-                return Ok(0);
-            }
-            let marked = if again { seqs } else { &news };
-            let after = ReadState { version: state.version + 1, read: state.read.union(marked), ..state };
-            if self.put_state(user, author, &after, Some(&known.union(&news))).await? {
-                return Ok(news.len());
-            }
-            if !self.erased(&[user, author]).await?.is_empty() {
-                return Ok(0);
-            }
-        }
+        Ok(self.import_marks(user, author, seqs, 0, again).await?.map_or(0, |(_, new)| new))
     }
 
     /// Lets a blog become a post once more, if it is still this one.
@@ -373,10 +251,7 @@ impl Imports {
         } else {
             vec![update]
         };
-        let fence = Write::check(&self.tables.counters, followers_counter(author, 0))
-            .when(is(CounterItem::imports_begun, number(import.number)))
-            .when(absent(CounterItem::imports_ended).or(below(CounterItem::imports_ended, number(import.number))));
-        writes.insert(FENCE_CHECK, fence);
+        writes.insert(FENCE_CHECK, self.is_open(import));
         let (unsettled_first, unsettled_last) = record.unsettled.unzip();
         let posts = Some(Bits(record.posts.clone()));
         let item = ImportItem { key: keys::import_record(author), posts, unsettled_first, unsettled_last };

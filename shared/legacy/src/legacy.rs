@@ -1,4 +1,4 @@
-//! The keys that the five source systems keep in Redis, and how their members are parsed. This module does no I/O.
+//! The keys that the source systems keep in Redis, and how their members are parsed. This module does no I/O.
 //!
 //! | layout | key | type | members | becomes |
 //! |---|---|---|---|---|
@@ -6,13 +6,16 @@
 //! | `blog-info` | `blog:info:{blog}` | hash | `id`, `userId`, `title`, `createTime` (ms or RFC 3339) | posts that no author's set names |
 //! | `user-read` | `user:read:{user}` | set | blog ids | read marks |
 //! | `blog-read` | `blog:read:{user}` | sorted set | blog ids, any score | read marks |
+//! | `blog-liked` | `blog:liked:{blog}` | sorted set | users, score ms | likes |
 //! | `following` | `uf:flws:{user}` | sorted set | followees, score ms | follow edges |
 //! | `u-follow` | `u_follow:{user}` | sorted set | followees, score unix seconds | follow edges |
 //! | `fans` | `uf:fans:{user}` | sorted set | followers, score ms | follow edges |
 //! | `u-fans` | `u_fans:{user}` | sorted set | followers, score unix seconds | follow edges |
+//! | `follows` | `follows:{user}` | set | followees | follow edges; `untimed.rs` derives their times |
 //! | `feed` | `focusFeedKey{user}` | sorted set | blog ids, score creation ms; `0` with score 1 marks an empty feed | follow edges of users who have no list of their own |
+//! | `user-feed` | `feed:{user}` | sorted set | blog ids, score creation ms | the same |
 //! | `notices` | `notice:{platform}:{notice}` | bitmap | bit at offset = user id, from the first byte's highest bit | read marks of notices |
-//! | | `user:unread:{user}:{author}` | set | blog ids | not scanned: read with every new edge; its posts stay unread |
+//! | | `user:unread:{user}:{author}` | set | blog ids | not scanned: read with every new edge under the rule `listed` ([`Unread`]); its posts stay unread |
 //! | | `user:unread:count:{user}` | hash | authors, number of unread posts | written, not read: counts are exact here |
 //! | | `u_fans_num:{author}` | string | number of followers | the same |
 
@@ -42,12 +45,33 @@ pub enum Layout {
     BlogInfo,
     UserRead,
     BlogRead,
+    BlogLiked,
     Following,
     UFollow,
     Fans,
     UFans,
+    Follows,
     Feed,
+    UserFeed,
     Notices,
+}
+
+/// Which posts of a followed author are unread after the import of a follow: in any case posts from after the follow
+/// that have no read mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unread {
+    /// `Complement` if the source has no `user:unread:*`, else `Listed`.
+    #[default]
+    Auto,
+    /// Of these, the posts in `user:unread:{user}:{author}`.
+    Listed,
+    /// All of these.
+    Complement,
+}
+
+impl Unread {
+    pub(crate) const NAMED: [(&'static str, Self); 2] = [("listed", Self::Listed), ("complement", Self::Complement)];
 }
 
 /// The type of a key, which decides the command that reads its members.
@@ -97,16 +121,19 @@ pub(crate) const EMPTY_FEED_MARKER: &[u8] = b"0";
 
 impl Layout {
     /// All layouts, in the order of import.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::AuthorBlogs,
         Self::BlogInfo,
         Self::UserRead,
         Self::BlogRead,
+        Self::BlogLiked,
         Self::Following,
         Self::UFollow,
         Self::Fans,
         Self::UFans,
+        Self::Follows,
         Self::Feed,
+        Self::UserFeed,
         Self::Notices,
     ];
 
@@ -117,18 +144,21 @@ impl Layout {
             Self::BlogInfo => "blog:info:",
             Self::UserRead => "user:read:",
             Self::BlogRead => "blog:read:",
+            Self::BlogLiked => "blog:liked:",
             Self::Following => "uf:flws:",
             Self::UFollow => "u_follow:",
             Self::Fans => "uf:fans:",
             Self::UFans => "u_fans:",
+            Self::Follows => "follows:",
             Self::Feed => "focusFeedKey",
+            Self::UserFeed => "feed:",
             Self::Notices => "notice:",
         }
     }
 
     /// The type of its keys, unless they are bitmaps or hashes.
     pub(crate) fn shape(self) -> Shape {
-        if matches!(self, Self::AuthorBlogs | Self::UserRead) { Shape::Set } else { Shape::SortedSet }
+        if matches!(self, Self::AuthorBlogs | Self::UserRead | Self::Follows) { Shape::Set } else { Shape::SortedSet }
     }
 
     /// The milliseconds in a unit of its scores.
@@ -137,7 +167,7 @@ impl Layout {
     }
 
     pub(crate) fn is_of_follows(self) -> bool {
-        (Self::Following..=Self::Feed).contains(&self)
+        (Self::Following..=Self::UserFeed).contains(&self)
     }
 
     /// The key of one user, author or blog.
@@ -175,6 +205,9 @@ pub fn bits(first: u64, bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 pub(crate) fn unread_key(user: UserId, author: UserId) -> String {
     format!("user:unread:{user}:{author}")
 }
+
+/// The pattern of the two kinds of keys that a source with unread lists has.
+pub(crate) const UNREAD_KEYS: &str = "user:unread:*";
 
 /// The number of unread blogs by author.
 pub(crate) fn unread_counts_key(user: UserId) -> String {
@@ -254,9 +287,9 @@ mod tests {
 
     #[test]
     fn keys_are_exactly_these() {
-        let keys: Vec<String> = Layout::ALL[..9].iter().map(|layout| layout.key(1042)).collect();
-        let blogs_and_reads = "author:blogs:1042 blog:info:1042 user:read:1042 blog:read:1042";
-        let relations = "uf:flws:1042 u_follow:1042 uf:fans:1042 u_fans:1042 focusFeedKey1042";
+        let keys: Vec<String> = Layout::ALL[..12].iter().map(|layout| layout.key(1042)).collect();
+        let blogs_and_reads = "author:blogs:1042 blog:info:1042 user:read:1042 blog:read:1042 blog:liked:1042";
+        let relations = "uf:flws:1042 u_follow:1042 uf:fans:1042 u_fans:1042 follows:1042 focusFeedKey1042 feed:1042";
         assert_eq!(keys.join(" "), format!("{blogs_and_reads} {relations}"));
         for layout in Layout::ALL.into_iter().filter(|layout| *layout != Layout::Notices) {
             assert_eq!(layout.id_of(&layout.key(1042)), Ok(UserId::new(1042).unwrap()));
@@ -277,7 +310,7 @@ mod tests {
     fn layouts_and_reasons_have_kebab_names() {
         let names: Vec<String> = Layout::ALL.iter().map(|layout| serde_json::to_string(layout).unwrap()).collect();
         assert_eq!(names[0], "\"author-blogs\"");
-        assert_eq!(names[5], "\"u-follow\"");
+        assert_eq!(names[6], "\"u-follow\"");
         assert_eq!(serde_json::to_string(&Reason::NotATime).unwrap(), "\"not-a-time\"");
         assert!(Layout::ALL.is_sorted(), "`ALL` has the order of the enum");
     }

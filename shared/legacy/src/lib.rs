@@ -11,6 +11,7 @@ mod facts;
 mod follow;
 mod import;
 pub mod legacy;
+mod likes;
 mod mirror;
 mod notices;
 mod posts;
@@ -23,6 +24,7 @@ pub mod rollout;
 mod run;
 mod schema;
 mod source;
+mod untimed;
 
 use std::collections::BTreeMap;
 
@@ -38,7 +40,7 @@ use tidemark_domain::StoreError;
 use tracing::error;
 
 use crate::{
-    legacy::{Layout, Reason},
+    legacy::{Layout, Reason, Unread},
     mirror::Mirror,
     source::SourceError,
 };
@@ -66,6 +68,8 @@ pub struct Request {
     /// notice, so the match cannot be derived.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub notices: BTreeMap<String, NoticeId>,
+    /// Which posts are unread after the import of a follow.
+    pub unread: Unread,
     /// Imports follows although tombstones of unfollows since the first run may have expired.
     pub again: bool,
     /// Imports what has changed since the last such pass, removals too.
@@ -120,7 +124,7 @@ impl MigrateError {
         match self {
             Self::Invalid(_) => "InvalidEvent",
             Self::Source(SourceError::WrongType) => "SourceDamaged",
-            Self::Source(SourceError::Unavailable(_)) => "SourceUnavailable",
+            Self::Source(SourceError::Unavailable { .. }) => "SourceUnavailable",
             Self::Store(error) => error.kind(),
             Self::Progress(_) => "ProgressDamaged",
             Self::TooLate(_) => "TooLate",
@@ -133,7 +137,7 @@ impl MigrateError {
 
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
-            Self::Source(error) => matches!(error, SourceError::Unavailable(_)),
+            Self::Source(error) => matches!(error, SourceError::Unavailable { .. }),
             Self::Store(error) => error.is_retryable(),
             Self::Invalid(_)
             | Self::Progress(_)

@@ -86,11 +86,13 @@ pub(crate) async fn batch(app: &App, event: Event) -> Result<DynamoDbEventRespon
 fn change_of(app: &App, record: &EventRecord) -> Option<Change> {
     let (arn, change) = (record.event_source_arn.as_deref(), &record.change);
     let shown = StreamRecord { arn, keys: &change.keys, old: &change.old_image, new: &change.new_image };
-    match shown.change(&app.settings.tables) {
-        Ok(Some(facts::Change::Post { id, .. })) => Some(Change::Post(id)),
-        Ok(Some(facts::Change::Reads { user, author, .. })) => Some(Change::Marks(user, author)),
-        Ok(Some(facts::Change::Edge { user, author, .. })) => Some(Change::Edge(user, author)),
-        Ok(_) => None,
+    match shown.changes(&app.settings.tables) {
+        Ok(changes) => changes.into_iter().find_map(|change| match change {
+            facts::Change::Post { id, .. } => Some(Change::Post(id)),
+            facts::Change::Reads { user, author, .. } => Some(Change::Marks(user, author)),
+            facts::Change::Edge { user, author, .. } => Some(Change::Edge(user, author)),
+            _ => None,
+        }),
         Err(malformed) => {
             error!(event = record.event_id, %malformed, "not mirrored");
             None

@@ -7,12 +7,13 @@ use tidemark::{
     domain::{AuthorHead, DeliveryMode, DeliveryState, Post, Relation, Seq, SeqSet, Timestamp, UserId},
     queue::FanOut,
 };
+use tidemark_facts::Import;
 use tracing::warn;
 
 use crate::{
     MigrateError,
     context::{Key, Run},
-    facts::{BLOGS_PER_IMPORT, Import, ImportedPosts},
+    facts::{BLOGS_PER_IMPORT, ImportedPosts},
     legacy::{self, Blog, BlogId, Layout, Reason, Shape},
     progress::Pending,
     report::Tally,

@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tidemark::domain::Timestamp;
 
-use crate::{legacy::Layout, removals::Absence, report::Report};
+use crate::{
+    legacy::{Layout, Unread},
+    removals::Absence,
+    report::Report,
+};
 
 /// A key that is listed and not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +35,12 @@ pub(crate) struct Progress {
     /// The place where a pass continues to look for lists that no longer exist, after its layouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sweep: Option<String>,
+    /// The rule for unread posts; `None` until a layout of follows needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread: Option<Unread>,
+    /// The cursor where the search for unread lists continues, which decides the rule `auto`.
+    #[serde(default)]
+    pub(crate) unread_scan: u64,
     /// What the last whole pass missed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) last: BTreeMap<Layout, Absence>,
@@ -39,8 +49,18 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn begin(begun_at: Timestamp, server: String, layouts: &[Layout], last: BTreeMap<Layout, Absence>) -> Self {
-        let mut progress =
-            Self { begun_at, server, layout: None, scan: None, pending: Vec::new(), sweep: None, last, report: Report::new() };
+        let mut progress = Self {
+            begun_at,
+            server,
+            layout: None,
+            scan: None,
+            pending: Vec::new(),
+            sweep: None,
+            unread: None,
+            unread_scan: 0,
+            last,
+            report: Report::new(),
+        };
         progress.enter(layouts.first().copied());
         progress
     }
@@ -70,6 +90,7 @@ impl Progress {
             return;
         }
         server.clone_into(&mut self.server);
+        self.unread_scan = 0;
         self.enter(self.layout);
         if let Some(tally) = self.layout.and_then(|layout| self.report.get_mut(&layout)) {
             tally.begin_again();

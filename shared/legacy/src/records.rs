@@ -12,7 +12,7 @@ use tidemark_facts::{
 
 use crate::{
     Imports,
-    legacy::LegacyNotice,
+    legacy::{LegacyNotice, Unread},
     schema::{self as keys, ImportedBitsItem, RunItem, SeenItem, SourceItem},
 };
 
@@ -95,6 +95,8 @@ pub struct KnownSource {
     pub begun_at: Option<Timestamp>,
     /// The id of the server process whose lists passes compare.
     pub server: Option<String>,
+    /// The rule by which the last run imported follows.
+    pub unread: Option<Unread>,
 }
 
 /// The stored progress of a run. Its version shows whether another run has saved in the meantime.
@@ -193,6 +195,14 @@ impl Imports {
         self.send("note_source", update).await.map(drop)
     }
 
+    /// Stores the rule for unread posts of the source.
+    pub(crate) async fn note_rule(&self, rule: Unread) -> Result<(), StoreError> {
+        let names = Unread::NAMED.into_iter().filter(|(_, known)| *known == rule);
+        let update = Write::update(&self.tables.migration, record(keys::SOURCE));
+        let update = names.fold(update, |update, (name, _)| update.set(SourceItem::unread, string(name)));
+        self.send("note_rule", update).await.map(drop)
+    }
+
     pub async fn progress(&self, run: &str) -> Result<Option<StoredProgress>, StoreError> {
         let item = self.get_one("progress", &self.tables.migration, record(&keys::run(run))).await?;
         item.map(|item| read(item, |RunItem { version, progress, .. }| Ok(StoredProgress { version, text: progress })))
@@ -226,5 +236,8 @@ fn list_item(list: &str, SeenList { members, missing, missed_at, gone, gone_at }
 }
 
 fn read_source(item: Item) -> Result<KnownSource, StoreError> {
-    read(item, |SourceItem { begun_at, server, .. }| Ok(KnownSource { begun_at: begun_at.map(Timestamp::from_ms), server }))
+    read(item, |SourceItem { begun_at, server, unread, .. }| {
+        let rule = |name: String| Unread::NAMED.into_iter().find(|(known, _)| *known == name).map(|(_, rule)| rule);
+        Ok(KnownSource { begun_at: begun_at.map(Timestamp::from_ms), server, unread: unread.and_then(rule) })
+    })
 }

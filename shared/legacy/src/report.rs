@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::legacy::{Layout, Reason};
+use crate::legacy::{Layout, Reason, Unread};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -38,6 +38,9 @@ pub(crate) struct Tally {
     /// The first lists with such members.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) held_lists: Vec<String>,
+    /// Follows that were written although the source has no list of what is unread of the author for the follower.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) without_unread_list: u64,
     /// Facts that were written before the layout began again. Their entries are read once more and found already there.
     #[serde(default, skip_serializing_if = "is_zero")]
     earlier: u64,
@@ -105,6 +108,7 @@ impl Tally {
         self.held += other.held;
         self.held_lists.extend(other.held_lists);
         self.held_lists.truncate(HELD);
+        self.without_unread_list += other.without_unread_list;
         for (reason, more) in other.reasons {
             let found = self.reasons.entry(reason).or_default();
             found.count += more.count;
@@ -115,13 +119,20 @@ impl Tally {
 
     /// Begins the layout again. Only the number of written facts stays.
     pub(crate) fn begin_again(&mut self) {
-        *self = Self { earlier: self.earlier + self.written, ..Self::default() };
+        let without_unread_list = self.without_unread_list;
+        *self = Self { earlier: self.earlier + self.written, without_unread_list, ..Self::default() };
     }
 
     fn response(&self) -> Value {
         let (written, already_there) = (self.written + self.earlier, self.already_there.saturating_sub(self.earlier));
         json!(Self { written, already_there, earlier: 0, ..self.clone() })
     }
+}
+
+/// Renders the rule for unread posts, and how many follows it had to decide without an unread list.
+pub(crate) fn unread(rule: Option<Unread>, report: &Report) -> Value {
+    let edges: u64 = report.values().map(|tally| tally.without_unread_list).sum();
+    json!({ "rule": rule, "edges_without_unread_list": edges })
 }
 
 /// Renders the report: the counts of each layout, and the totals.

@@ -1,14 +1,17 @@
 //! One invocation. It continues from the saved position, group of keys by group of keys, and saves after each group.
 
-use std::{collections::BTreeMap, sync::atomic::AtomicU64};
+use std::{
+    collections::BTreeMap,
+    sync::{OnceLock, atomic::AtomicU64},
+};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use moka::sync::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tidemark::{
     App,
     domain::{NoticeId, Timestamp, UserId},
+    facts::PostTimes,
 };
 use tracing::{info, warn};
 
@@ -18,8 +21,8 @@ use crate::{
     edges,
     follow::{self, FOLLOWED, REMOVED},
     import::import,
-    legacy::{self, Layout, LegacyNotice, Reason},
-    notices, posts,
+    legacy::{self, Layout, LegacyNotice, Reason, Unread},
+    likes, notices, posts,
     progress::{Pending, Progress},
     records::SeenList,
     removals::{PERCENT, Removals},
@@ -41,9 +44,6 @@ const KNOWS_UNFOLLOWS_MS: u64 = 6 * 24 * 3600 * 1000;
 /// An item holds 400 KB.
 const MOST_PROGRESS_BYTES: usize = 390_000;
 
-/// Authors whose post times are cached.
-const TIMES_KEPT: u64 = 1_000;
-
 /// Works until the time or the limit is used up, all layouts are done, or another run has moved the progress.
 pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<Value, MigrateError> {
     let url = source::chosen(&app.settings, request.source.as_deref())?;
@@ -53,7 +53,8 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     let name = name_of(&url, &layouts, &request);
     let (source, imports) = (Source::connect(&url).await?, Imports(app.stores.facts.clone()));
     let (server, now) = (source.run_id().await?, app.stores.clock.now());
-    let begun_at = meet_source(&imports, &request, &server, now).await?;
+    let known = meet_source(&imports, &request, &server, now).await?;
+    let begun_at = known.begun_at.unwrap_or(now);
     let (mut progress, mut version) = progress_of(&imports, &name, &server, &layouts, now).await?;
     progress.meet(&server);
     let run = Run {
@@ -64,8 +65,10 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
         follow: request.follow,
         removals: removals(&request, &progress)?,
         now,
+        begun_at,
+        unread: OnceLock::new(),
         notices: notices(&request)?,
-        times: Cache::new(TIMES_KEPT),
+        times: PostTimes::default(),
         stop_at: deadline.saturating_sub(RESERVE_MS),
         limit: request.limit.unwrap_or(u64::MAX),
         read: AtomicU64::new(0),
@@ -74,11 +77,13 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
     let mut overtaken = false;
     while !progress.is_done() {
         let is_late = now.ms() > begun_at.ms() + KNOWS_UNFOLLOWS_MS;
-        let worked = match progress.layout {
+        let layout = progress.layout;
+        let worked = match layout {
             // A pass looks at new members of a list alone, so an old unfollow is no new follow to it.
             Some(layout) if layout.is_of_follows() && is_late && !request.again && !request.follow => {
                 return Err(MigrateError::TooLate(begun_at));
             }
+            Some(layout) if layout.is_of_follows() && !has_rule(&run, &request, &known, &mut progress).await? => Ok(()),
             Some(layout) => step(&run, &layouts, layout, &mut progress).await,
             None => sweep(&run, &mut progress).await,
         };
@@ -102,8 +107,9 @@ pub(crate) async fn slice(app: &App, request: Request, deadline: u64) -> Result<
 ///
 /// A pass compares the lists of one server process. Another process may be a restarted server or a promoted replica
 /// that has lost data, or another source, whose missing lists would end follows.
-async fn meet_source(imports: &Imports, request: &Request, server: &str, now: Timestamp) -> Result<Timestamp, MigrateError> {
-    let KnownSource { begun_at, server: known } = imports.source().await?;
+async fn meet_source(imports: &Imports, request: &Request, server: &str, now: Timestamp) -> Result<KnownSource, MigrateError> {
+    let source = imports.source().await?;
+    let KnownSource { begun_at, server: known, .. } = &source;
     let is_other = known.as_ref().is_some_and(|known| known != server);
     if request.follow && is_other && !request.again {
         return Err(MigrateError::Restarted);
@@ -112,7 +118,32 @@ async fn meet_source(imports: &Imports, request: &Request, server: &str, now: Ti
     if !request.dry_run && (begun_at.is_none() || known.is_none() || trusted) {
         imports.note_source(now, server, trusted).await?;
     }
-    Ok(begun_at.unwrap_or(now))
+    Ok(source)
+}
+
+/// Decides the rule for unread posts, unless it is known. Returns false if the source has more keys to look at.
+async fn has_rule(run: &Run<'_>, request: &Request, source: &KnownSource, progress: &mut Progress) -> Result<bool, MigrateError> {
+    let named = Some(request.unread).filter(|rule| *rule != Unread::Auto);
+    // Write-back adds unread lists to a source that had none.
+    let earlier = source.unread.filter(|_| run.follow);
+    let rule = match named.or(progress.unread).or(earlier) {
+        Some(rule) => rule,
+        None => match run.source.some_unread(progress.unread_scan).await? {
+            (true, _) => Unread::Listed,
+            (false, None) => Unread::Complement,
+            (false, Some(next)) => {
+                progress.unread_scan = next;
+                return Ok(false);
+            }
+        },
+    };
+    if run.unread.set(rule).is_ok() {
+        progress.unread = Some(rule);
+        if !run.dry_run && source.unread != Some(rule) {
+            run.imports.note_rule(rule).await?;
+        }
+    }
+    Ok(true)
 }
 
 /// The progress with which a slice begins, and its version.
@@ -228,13 +259,14 @@ async fn members(key: &mut Key<'_>, layout: Layout) -> Result<Option<u64>, Migra
     }
     let id = layout.id_of(&key.pending.key).map_err(MigrateError::Refused)?;
     // The first piece alone: what is written for the members is checked again.
-    if key.pending.at.is_none() && run.app.stores.facts.erased(&[id]).await?.contains(&id) {
+    if layout != Layout::BlogLiked && key.pending.at.is_none() && run.app.stores.facts.erased(&[id]).await?.contains(&id) {
         return Err(MigrateError::Refused(Reason::Erased));
     }
     match layout {
         _ if run.follow => follow::list(key, layout, id).await,
         Layout::AuthorBlogs => posts::author(key, id).await,
-        Layout::Feed => edges::feed(key, id).await,
+        Layout::BlogLiked => likes::of_blog(key, id.get()).await,
+        Layout::Feed | Layout::UserFeed => edges::feed(key, layout, id).await,
         _ => pieces(key, layout, id).await,
     }
 }
@@ -262,11 +294,12 @@ fn notices(request: &Request) -> Result<BTreeMap<LegacyNotice, NoticeId>, Migrat
     request.notices.iter().map(read).collect()
 }
 
-/// The name of a run: a hash of source, layouts and kind, because the URL must not be stored. It names a position, and
-/// nothing that keeps data safe depends on it.
+/// The name of a run: a hash of source, layouts, kind and the named rule for unread posts, because the URL must not be
+/// stored. It names a position, and nothing that keeps data safe depends on it.
 fn name_of(url: &str, layouts: &[Layout], request: &Request) -> String {
     let kind = if request.follow { " follow" } else { "" };
-    let digest = Sha256::digest(format!("{url} {layouts:?}{kind}"));
+    let rule = if request.unread == Unread::Auto { String::new() } else { format!(" {:?}", request.unread) };
+    let digest = Sha256::digest(format!("{url} {layouts:?}{kind}{rule}"));
     let name: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     if request.dry_run { format!("{name} dry") } else { name }
 }
@@ -286,6 +319,7 @@ fn response(request: &Request, progress: &Progress, overtaken: bool) -> Value {
         "layout": progress.layout,
         "layouts": layouts,
         "totals": totals,
+        "unread": report::unread(progress.unread, &progress.report),
         "next": next,
     })
 }

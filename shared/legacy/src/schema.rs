@@ -8,7 +8,7 @@
 //! | `key` S `seen#<legacy key>` | the members of a legacy list that agree with the facts, those of them that a pass has missed, and those that passes have given up | `members` B, `missing` B, `gone` B (roaring), `missed_at` N ms, `gone_at` N ms |
 //! | `key` S `notice#<platform>#<legacy notice>#<block>` | the bits of a block of a legacy notice's bitmap that were imported | `users` B (roaring) |
 //! | `key` S `run#<run>` | the progress of a run or of a dry run | `version` N, `progress` S (JSON) |
-//! | `key` S `source` | when the first import of follows began, and the server process of the legacy Redis whose lists passes compare | `begun_at` N ms, `server` S |
+//! | `key` S `source` | when the first import of follows began, the server process of the legacy Redis whose lists passes compare, and the last rule for unread posts | `begun_at` N ms, `server` S, `unread` S (`listed` or `complement`) |
 
 use std::str::FromStr;
 
@@ -42,7 +42,7 @@ tidemark_facts::items! {
     RunItem in "migration" { key: String, version: u64, progress: String };
 
     SourceItem in "migration" { key: String }
-    maybe { begun_at: u64, server: String };
+    maybe { begun_at: u64, server: String, unread: String };
 }
 
 /// The id in the key of a mapping, an import record, or the blog of a post.

@@ -1,10 +1,10 @@
 //! The legacy Redis: reads in bounded pieces, without `KEYS`, and writes of one script each, which may be repeated.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::{join_all, try_join_all};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisError, Script,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisError, Script, ScriptInvocation,
     aio::MultiplexedConnection,
 };
 use tidemark::{
@@ -61,14 +61,17 @@ impl Mark {
 pub(crate) enum SourceError {
     #[error("the key holds another type")]
     WrongType,
-    /// The source is unreachable, or its reply cannot be parsed.
-    #[error("the legacy Redis is unavailable")]
-    Unavailable(#[source] RedisError),
+    /// The source is unreachable, or its reply cannot be parsed. `address` has no password.
+    #[error("the legacy Redis at {address} is unavailable: {error}")]
+    Unavailable { address: String, error: RedisError },
 }
 
-impl From<RedisError> for SourceError {
-    fn from(error: RedisError) -> Self {
-        if error.code() == Some("WRONGTYPE") { Self::WrongType } else { Self::Unavailable(error) }
+impl SourceError {
+    fn of(error: RedisError, address: &str) -> Self {
+        match error.code() {
+            Some("WRONGTYPE") => Self::WrongType,
+            _ => Self::Unavailable { address: address.to_owned(), error },
+        }
     }
 }
 
@@ -90,6 +93,11 @@ pub(crate) fn chosen(settings: &Settings, named: Option<&str>) -> Result<String,
     }
 }
 
+/// Host and port in the URL of a Redis, without what is secret.
+fn address_of(url: &str) -> String {
+    url.into_connection_info().map_or_else(|_| "an address that is no URL".to_owned(), |info| info.addr().to_string())
+}
+
 /// Whether an invocation may name this server: all may be named (`*`), or these, as `host:port`.
 fn is_allowed(sources: &str, host: &str, port: u16) -> bool {
     let server = format!("{host}:{port}");
@@ -103,13 +111,20 @@ pub(crate) type Member = (Vec<u8>, Option<f64>);
 pub(crate) type Info = Vec<Option<Vec<u8>>>;
 
 #[derive(Clone)]
-pub(crate) struct Source(MultiplexedConnection);
+pub(crate) struct Source {
+    connection: MultiplexedConnection,
+    /// For messages: host and port.
+    address: Arc<str>,
+}
 
 impl Source {
     pub(crate) async fn connect(url: &str) -> Result<Self, SourceError> {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let client = Client::open(url)?;
-        Ok(Self(client.get_multiplexed_async_connection_with_config(&config).await?))
+        let address: Arc<str> = address_of(url).into();
+        let failed = |error| SourceError::of(error, &address);
+        let client = Client::open(url).map_err(failed)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
+        Ok(Self { connection, address })
     }
 
     /// The id of the server process. A cursor is valid for one process.
@@ -120,8 +135,18 @@ impl Source {
 
     /// Some keys of a layout, and the next cursor; `None` at the end. A key may be listed more than once.
     pub(crate) async fn keys(&self, layout: Layout, cursor: u64) -> Result<(Vec<Vec<u8>>, Option<u64>), SourceError> {
+        self.scan(&format!("{}*", layout.prefix()), cursor).await
+    }
+
+    /// Looks at some keys, and returns whether one of them belongs to unread lists, and the next cursor.
+    pub(crate) async fn some_unread(&self, cursor: u64) -> Result<(bool, Option<u64>), SourceError> {
+        let (keys, next) = self.scan(legacy::UNREAD_KEYS, cursor).await?;
+        Ok((!keys.is_empty(), next))
+    }
+
+    async fn scan(&self, pattern: &str, cursor: u64) -> Result<(Vec<Vec<u8>>, Option<u64>), SourceError> {
         let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(format!("{}*", layout.prefix())).arg("COUNT").arg(KEYS_PER_SCAN);
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(KEYS_PER_SCAN);
         let (next, keys): (u64, Vec<Vec<u8>>) = self.query(&scan).await?;
         Ok((keys, (next != 0).then_some(next)))
     }
@@ -181,7 +206,11 @@ impl Source {
     }
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SourceError> {
-        Ok(command.query_async(&mut self.0.clone()).await?)
+        command.query_async(&mut self.connection.clone()).await.map_err(|error| SourceError::of(error, &self.address))
+    }
+
+    async fn invoke(&self, call: &ScriptInvocation<'_>) -> Result<(), SourceError> {
+        call.invoke_async(&mut self.connection.clone()).await.map_err(|error| SourceError::of(error, &self.address))
     }
 
     /// Makes the legacy lists agree with an edge or its tombstone.
@@ -194,7 +223,7 @@ impl Source {
         call.key(legacy::fans_number_key(edge.author));
         call.key(legacy::unread_key(edge.user, edge.author)).key(legacy::unread_counts_key(edge.user));
         call.arg(user).arg(author).arg(edge.since.ms()).arg(u8::from(edge.following));
-        Ok(call.invoke_async(&mut self.0.clone()).await?)
+        self.invoke(&call).await
     }
 
     pub(crate) async fn put_marks(&self, user: UserId, author: UserId, marks: &[(Mark, BlogId)]) -> Result<(), SourceError> {
@@ -206,7 +235,7 @@ impl Source {
             for (mark, blog) in marks {
                 call.arg(mark.name()).arg(*blog);
             }
-            call.invoke_async::<()>(&mut self.0.clone()).await?;
+            self.invoke(&call).await?;
         }
         Ok(())
     }
@@ -218,14 +247,14 @@ impl Source {
         let mut call = script.prepare_invoke();
         call.key(Layout::BlogInfo.key(blog)).key(Layout::AuthorBlogs.key(author));
         call.arg(blog).arg(author).arg(&post.title).arg(post.created_at.ms()).arg(INFO_SECONDS).arg(u8::from(new));
-        Ok(call.invoke_async(&mut self.0.clone()).await?)
+        self.invoke(&call).await
     }
 
     pub(crate) async fn retract_blog(&self, blog: BlogId, author: UserId) -> Result<(), SourceError> {
         let script = Script::new(include_str!("lua/retract.lua"));
         let mut call = script.prepare_invoke();
         call.key(Layout::BlogInfo.key(blog)).key(Layout::AuthorBlogs.key(author.get())).arg(blog);
-        Ok(call.invoke_async(&mut self.0.clone()).await?)
+        self.invoke(&call).await
     }
 }
 

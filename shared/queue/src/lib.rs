@@ -1,10 +1,11 @@
-//! The task queue on SQS.
+//! The task queue on SQS, and [events](EventBus) on EventBridge.
 //!
 //! A message is one [`Task`] as JSON with a schema version:
 //! `{"v":1,"type":"batch","fan_out":{…},"page":3,"followers":[…]}`.
 //! Its message group is the author, or the user who leaves. The groups make the queue a fair queue: a group with many
 //! messages does not delay the others.
 
+mod events;
 mod live;
 mod task;
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tidemark_domain::{Source, Store, StoreError};
 use tracing::{error, warn};
 
+pub use events::{Cause, EventBus, EventEntry, Refusal, SOURCE, lag, schemas};
 pub use live::{Connection, LivePost, LiveQueue, LiveTask, Posts};
 pub use task::{Backlog, FanOut, MovedPost, Task, TaskQueue};
 
@@ -33,10 +35,13 @@ const BATCH_BYTES: usize = 250_000;
 /// The pauses after the attempts to send an entry that SQS refuses. The last attempt has none.
 const PAUSES: [Duration; 4] = [Duration::from_millis(50), Duration::from_millis(150), Duration::from_millis(400), Duration::ZERO];
 
+/// Tasks in two queues: those that follow acts have their own ([`Task::follows_acts`]), so that they neither delay a
+/// fan-out nor look like one.
 #[derive(Debug, Clone)]
 pub struct SqsTasks {
     client: Client,
-    queue_url: String,
+    fan_outs_url: String,
+    acts_url: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -106,8 +111,8 @@ pub fn received<T: DeserializeOwned>(id: Option<String>, body: Option<String>) -
 }
 
 impl SqsTasks {
-    pub fn new(client: Client, queue_url: String) -> Self {
-        Self { client, queue_url }
+    pub fn new(client: Client, fan_outs_url: String, acts_url: String) -> Self {
+        Self { client, fan_outs_url, acts_url }
     }
 }
 
@@ -120,6 +125,8 @@ pub struct Queues {
     pub failures: Failures,
     /// The events that continue segments of a walk.
     pub walks: SqsEvents,
+    /// The bus of the events that leave; `None` if there is none.
+    pub bus: Option<EventBus>,
 }
 
 /// The queue of dead letters.
@@ -185,7 +192,7 @@ fn group(task: &Task) -> String {
         Task::Batch { fan_out, .. } | Task::List { fan_out, .. } => fan_out.post.author.to_string(),
         Task::Rank { post, .. } => post.author.to_string(),
         Task::Rescore { author, .. } | Task::Move { author, .. } => author.to_string(),
-        Task::Erase { user, .. } => user.to_string(),
+        Task::Group { user, .. } | Task::Erase { user, .. } => user.to_string(),
     }
 }
 
@@ -256,20 +263,22 @@ impl TaskQueue for SqsTasks {
             QueueAttributeName::ApproximateNumberOfMessagesDelayed,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
         ];
-        let numbers = numbers(&self.client, &self.queue_url, "backlog", &names).await?;
+        let numbers = numbers(&self.client, &self.fan_outs_url, "backlog", &names).await?;
         Ok(Backlog { waiting: numbers[0] + numbers[1], in_flight: numbers[2] })
     }
 
     async fn send_again(&self, tasks: &[Task], tries: u8, delay: Duration) -> Result<(), StoreError> {
-        let messages = tasks
-            .iter()
-            .map(|task| Ok((encode(&Tried { task, tries })?, group(task))))
-            .collect::<Result<Vec<_>, StoreError>>()?;
-        send_all(&self.client, &self.queue_url, &messages, delay).await
+        let (after_acts, fan_outs): (Vec<&Task>, Vec<&Task>) = tasks.iter().partition(|task| task.follows_acts());
+        for (queue_url, tasks) in [(&self.fan_outs_url, fan_outs), (&self.acts_url, after_acts)] {
+            let message = |task| Ok((encode(&Tried { task, tries })?, group(task)));
+            let messages = tasks.into_iter().map(message).collect::<Result<Vec<_>, StoreError>>()?;
+            send_all(&self.client, queue_url, &messages, delay).await?;
+        }
+        Ok(())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        let request = self.client.get_queue_attributes().queue_url(&self.queue_url);
+        let request = self.client.get_queue_attributes().queue_url(&self.fan_outs_url);
         let request = request.attribute_names(QueueAttributeName::QueueArn);
         request.send().boxed().await.map(|_| ()).map_err(|error| unavailable("ping", error))
     }
@@ -311,6 +320,16 @@ mod tests {
                 },
                 1,
             ),
+            (Task::Group { user: "7".parse().unwrap(), id: "like-3".parse().unwrap(), other: None, version: Some(5) }, 0),
+            (
+                Task::Group {
+                    user: "7".parse().unwrap(),
+                    id: "follow-20784".parse().unwrap(),
+                    other: "8".parse().ok(),
+                    version: None,
+                },
+                0,
+            ),
         ];
         let fan_out = r#""fan_out":{"kind":"deliver","post":"7-3","at":"1970-01-01T00:00:00.005Z","pages":2,"deletions":0}"#;
         let moved = r#"{"seq":3,"at":"1970-01-01T00:00:00.005Z","weight":-1,"step":2,"changes":4}"#;
@@ -321,6 +340,8 @@ mod tests {
             r#"{"v":1,"type":"rank","post":"7-3","token":18446744073709551615}"#.to_owned(),
             r#"{"v":1,"type":"rescore","author":"7","life":9}"#.to_owned(),
             format!(r#"{{"v":1,"type":"move","author":"7","posts":[{moved}],"pages":9,"from":2,"to":4,"tries":1}}"#),
+            r#"{"v":1,"type":"group","user":"7","id":"like-3","version":5}"#.to_owned(),
+            r#"{"v":1,"type":"group","user":"7","id":"follow-20784","other":"8"}"#.to_owned(),
         ];
         for ((task, tries), body) in tasks.into_iter().zip(bodies) {
             assert_eq!(encode(&Tried { task: &task, tries }).unwrap(), body);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use serde::{Deserialize, Serialize};
-use tidemark_domain::{CountsDigest, PostId, Seq, StoreError, Timestamp, Told, UnreadChange, UnreadNotices, UserId};
+use tidemark_domain::{CountsDigest, Known, PostId, Seq, StoreError, Timestamp, Told, UnreadChange, UnreadNotices, UserId};
 
 use crate::{encode, send_all};
 
@@ -47,6 +47,7 @@ pub enum LiveTask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LivePost {
     pub user: UserId,
+    /// The connections that do not know the counts.
     pub connections: Vec<String>,
     /// The time at which the message was built, by the clock of Redis. The counts were read after that.
     pub at: Timestamp,
@@ -61,16 +62,28 @@ pub struct LivePost {
     pub seq: Seq,
     /// The number of messages that did not reach a connection.
     pub tries: u8,
+    /// The unread groups of the inbox, and the connections that do not know their number.
+    #[serde(default)]
+    pub inbox: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inbox_to: Vec<String>,
     /// The unread notices that connections do not know, one message for each platform.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<UnreadNotices>,
 }
 
 impl LivePost {
-    pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, counts: CountsDigest, tries: u8) -> Self {
+    pub fn new(user: UserId, connections: Vec<String>, change: UnreadChange, known: Known, tries: u8) -> Self {
+        let Known { counts, inbox } = known;
         let UnreadChange { at, total, post } = change;
         let (author, unread, seq) = post.map_or((None, 0, 0), |(post, unread)| (Some(post.author), unread, post.seq));
-        Self { user, connections, at, counts, total, author, unread, seq, tries, notices: Vec::new() }
+        let (inbox_to, notices) = (Vec::new(), Vec::new());
+        Self { user, connections, at, counts, total, author, unread, seq, tries, inbox, inbox_to, notices }
+    }
+
+    /// What the connections know after this message.
+    pub fn known(&self) -> Known {
+        Known { counts: self.counts, inbox: self.inbox }
     }
 
     /// Returns the post that changed, if it is known.
@@ -128,14 +141,15 @@ impl LiveQueue {
 mod tests {
     use super::*;
     use crate::decode;
-    use tidemark_domain::{CountsDigest, Timestamp, Told, UnreadChange, UserId};
+    use tidemark_domain::{CountsDigest, Known, Timestamp, Told, UnreadChange, UserId};
 
     #[test]
     fn messages_have_exactly_this_format_and_round_trip() {
         let users = vec![UserId::MIN, UserId::new(u64::MAX).unwrap()];
         let gone = |at| Connection { user: UserId::MIN, connection: "L0abc=".to_owned(), at };
         let (user, connections) = (UserId::MIN, vec!["L0abc=".to_owned()]);
-        let told = Told { user, connections, at: Timestamp::from_ms(5), counts: CountsDigest(u64::MAX), notices: Vec::new() };
+        let known = Known { counts: CountsDigest(u64::MAX), inbox: 3 };
+        let told = Told { connections, ..Told::nobody(user, Timestamp::from_ms(5), known) };
         let notices = vec![UnreadNotices { connections: vec!["L0abc=".to_owned()], platform: "7".parse().unwrap(), unread: 2 }];
         let told_notices = Told { connections: Vec::new(), counts: CountsDigest(1), notices: notices.clone(), ..told.clone() };
         let tasks = [
@@ -143,11 +157,11 @@ mod tests {
             (LiveTask::Again { users, tries: 2 }, r#"{"v":1,"type":"again","users":["1","18446744073709551615"],"tries":2}"#),
             (
                 LiveTask::Told { told: vec![told] },
-                r#"{"v":1,"type":"told","told":[{"user":"1","connections":["L0abc="],"at":"1970-01-01T00:00:00.005Z","counts":18446744073709551615}]}"#,
+                r#"{"v":1,"type":"told","told":[{"user":"1","connections":["L0abc="],"at":"1970-01-01T00:00:00.005Z","counts":18446744073709551615,"inbox":3}]}"#,
             ),
             (
                 LiveTask::Told { told: vec![told_notices] },
-                r#"{"v":1,"type":"told","told":[{"user":"1","connections":[],"at":"1970-01-01T00:00:00.005Z","counts":1,"notices":[{"connections":["L0abc="],"platform":7,"unread":2}]}]}"#,
+                r#"{"v":1,"type":"told","told":[{"user":"1","connections":[],"at":"1970-01-01T00:00:00.005Z","counts":1,"inbox":3,"notices":[{"connections":["L0abc="],"platform":7,"unread":2}]}]}"#,
             ),
             (
                 LiveTask::Gone { connections: vec![gone(None)] },
@@ -163,13 +177,14 @@ mod tests {
             assert_eq!(decode::<LiveTask>(body).unwrap(), task);
         }
         let change = UnreadChange { at: Timestamp::from_ms(5), total: 9, post: Some(("7-3".parse().unwrap(), 2)) };
-        let posts = vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, CountsDigest(8), 1)];
-        let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","counts":8,"total":9,"author":"7","unread":2,"seq":3,"tries":1}]}"#;
+        let posts =
+            vec![LivePost::new(UserId::MIN, vec!["a".to_owned()], change, Known { counts: CountsDigest(8), inbox: 3 }, 1)];
+        let body = r#"{"v":1,"posts":[{"user":"1","connections":["a"],"at":"1970-01-01T00:00:00.005Z","counts":8,"total":9,"author":"7","unread":2,"seq":3,"tries":1,"inbox":3}]}"#;
         assert_eq!(encode(&Posts { posts: posts.clone() }).unwrap(), body);
         assert_eq!(decode::<Posts>(body).unwrap().posts, posts);
         assert_eq!(posts[0].post(), Some("7-3".parse().unwrap()));
-        let posts = vec![LivePost { notices, ..posts[0].clone() }];
-        let body = body.replace("}]}", r#","notices":[{"connections":["L0abc="],"platform":7,"unread":2}]}]}"#);
+        let posts = vec![LivePost { notices, inbox_to: vec!["b".to_owned()], ..posts[0].clone() }];
+        let body = body.replace("}]}", r#","inbox_to":["b"],"notices":[{"connections":["L0abc="],"platform":7,"unread":2}]}]}"#);
         assert_eq!(encode(&Posts { posts: posts.clone() }).unwrap(), body);
         assert_eq!(decode::<Posts>(&body).unwrap().posts, posts);
     }

@@ -1,10 +1,12 @@
-//! Tasks of the fan-out queue.
+//! Tasks of the two queues of tasks.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use tidemark_domain::{AuthorHead, FanOutKind, FeedKey, Modes, Post, PostId, Rank, Seq, Step, Timestamp, UserId, store::Result};
+use tidemark_domain::{
+    AuthorHead, FanOutKind, FeedKey, GroupId, Modes, Post, PostId, Rank, Seq, Step, Timestamp, UserId, store::Result,
+};
 
 /// The post of a fan-out, with everything that a worker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +71,7 @@ impl MovedPost {
     }
 }
 
-/// Work of the fan-out queue. A new kind also needs a place in the `Worker` of the use cases and in
+/// Work of a queue. A new kind also needs a place in the `Worker` of the use cases and in
 /// [`Task::is_missed_by_views`]. Its message has the number of its failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -110,6 +112,17 @@ pub enum Task {
         /// The page after the last.
         to: u16,
     },
+    /// Acts of a group of a user's inbox have changed: derive it again.
+    Group {
+        user: UserId,
+        id: GroupId,
+        /// A user whose block or mute with the user has begun or ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        other: Option<UserId>,
+        /// The version of the group that was written after this was sent. The pause after that write is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
+    },
     /// A user has asked to leave: continue the erasure.
     Erase {
         user: UserId,
@@ -127,6 +140,12 @@ impl Task {
     pub fn is_missed_by_views(&self) -> bool {
         matches!(self, Self::Erase { closes: true, .. })
     }
+
+    /// Returns whether the task follows acts of users, usually a second later, and computes one thing from all of them.
+    /// Such tasks are in the queue of the projector, the others in that of fan-outs.
+    pub fn follows_acts(&self) -> bool {
+        matches!(self, Self::Rank { .. } | Self::Rescore { .. } | Self::Group { .. })
+    }
 }
 
 /// The approximate size of a queue.
@@ -140,7 +159,7 @@ pub struct Backlog {
 
 #[async_trait]
 pub trait TaskQueue: Send + Sync {
-    /// Returns the backlog. SQS updates these numbers within about a minute.
+    /// Returns the backlog of fan-outs. SQS updates these numbers within about a minute.
     async fn backlog(&self) -> Result<Backlog>;
     /// Enqueues all tasks, which have failed `tries` times, with a delay that may be up to a second longer. After an
     /// error some of them may be missing.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, Value};
-use tidemark_domain::{CountsDigest, Platform, PostId, Timestamp, Told, UnreadNotices, UserId};
+use tidemark_domain::{CountsDigest, Known, Platform, PostId, Timestamp, Told, UnreadNotices, UserId};
 
 use super::{
     Function, Result, keys,
@@ -41,8 +41,8 @@ pub enum ClaimedUpdate {
         noted: Option<(PostId, Timestamp)>,
         /// The time of the message, by the clock of Redis.
         at: Timestamp,
-        /// The connections, each with the counts that it was told; `None` if that is unknown.
-        connections: Vec<(String, Option<CountsDigest>)>,
+        /// The connections, each with what it was told; `None` if that is unknown.
+        connections: Vec<(String, Option<Known>)>,
     },
     /// The last message was posted less than a second ago, or is still on its way. The caller sends a task that is
     /// delayed by a second.
@@ -64,8 +64,8 @@ pub struct NamedPlatform {
 /// The result of [`Views::watch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
-    /// The counts that the connection was told; `None` if that is unknown.
-    pub known: Option<CountsDigest>,
+    /// What the connection was told; `None` if that is unknown.
+    pub known: Option<Known>,
     /// The time at which the reader's last message was built, by the clock of Redis.
     pub built: Timestamp,
 }
@@ -76,7 +76,7 @@ impl Views {
         let args = (connection, ms(keys::CONNECTION_LIFETIME), MOST_CONNECTIONS);
         let [known, built]: [Vec<u8>; 2] =
             self.call(Function::Watch, &[own_keys(user), vec![keys::told_notices(user)]].concat(), args).await?;
-        Ok(Watched { known: decode_digest(&known), built: decode_ms(&built).unwrap_or_default() })
+        Ok(Watched { known: decode_known(&known), built: decode_ms(&built).unwrap_or_default() })
     }
 
     /// Removes a connection, unless it was renewed since a message found it gone at `found_at`. May be repeated.
@@ -136,8 +136,9 @@ impl Views {
     /// which their next messages may be built; `None` if these have not ended.
     pub async fn note_told(&self, told: &[Told], next: Option<Duration>) -> Result<()> {
         let next = next.map_or_else(String::new, |next| ms(next).to_string());
-        let calls = told.iter().map(|Told { user, connections, at, counts: CountsDigest(digest), .. }| {
-            fcall(Function::Told, &[keys::connections(*user)], (at.ms(), &digest.to_le_bytes(), &next, connections))
+        let calls = told.iter().map(|told| {
+            let args = (told.at.ms(), encode_known(told.known()), &next, &told.connections);
+            fcall(Function::Told, &[keys::connections(told.user)], args)
         });
         let of_notices = told.iter().filter(|told| !told.notices.is_empty()).map(|Told { user, at, notices, .. }| {
             let known: Vec<(String, u64)> = notices.iter().flat_map(known_notices).collect();
@@ -172,8 +173,15 @@ fn decode_post(bytes: &[u8]) -> Option<PostId> {
     Some(PostId::new(author, u64::from_le_bytes(seq.try_into().ok()?)))
 }
 
-fn decode_digest(bytes: &[u8]) -> Option<CountsDigest> {
-    Some(CountsDigest(u64::from_le_bytes(bytes.try_into().ok()?)))
+/// Digest and number, little-endian.
+fn encode_known(Known { counts: CountsDigest(digest), inbox }: Known) -> Vec<u8> {
+    [&digest.to_le_bytes()[..], &inbox.to_le_bytes()].concat()
+}
+
+fn decode_known(bytes: &[u8]) -> Option<Known> {
+    let (digest, inbox) = bytes.split_first_chunk()?;
+    let counts = CountsDigest(u64::from_le_bytes(*digest));
+    Some(Known { counts, inbox: u32::from_le_bytes(inbox.try_into().ok()?) })
 }
 
 fn decode_ms(bytes: &[u8]) -> Option<Timestamp> {
@@ -191,7 +199,7 @@ fn decode_claim(response: Value) -> Result<ClaimedUpdate> {
             let [post, noted, now, connections @ ..] = &parts[..] else { return Err(damaged("a short response")) };
             let connection = |pair: &[Vec<u8>]| {
                 let id = String::from_utf8(pair[0].clone()).map_err(|_| damaged("a connection that is no text"))?;
-                Ok((id, decode_digest(&pair[1])))
+                Ok((id, decode_known(&pair[1])))
             };
             Ok(ClaimedUpdate::Claimed {
                 noted: decode_post(post).zip(decode_ms(noted)),
@@ -220,14 +228,18 @@ mod tests {
         assert_eq!(decode_claim(bytes(b"on its way")).unwrap(), ClaimedUpdate::OnItsWay);
         assert_eq!(decode_claim(bytes(b"later")).unwrap(), ClaimedUpdate::TooEarly);
         let claimed = |post: &[u8]| {
-            let [known, unknown] = [&7_u64.to_le_bytes()[..], b""];
+            let known = encode_known(Known { counts: CountsDigest(7), inbox: 2 });
+            let [known, unknown] = [&known[..], b""];
             let parts = [post, b"9", b"12", b"L0abc=", known, b"L1abc=", unknown];
             decode_claim(Value::Array(parts.map(bytes).to_vec())).unwrap()
         };
         let expected = |noted| ClaimedUpdate::Claimed {
             noted,
             at: Timestamp::from_ms(12),
-            connections: vec![("L0abc=".to_owned(), Some(CountsDigest(7))), ("L1abc=".to_owned(), None)],
+            connections: vec![
+                ("L0abc=".to_owned(), Some(Known { counts: CountsDigest(7), inbox: 2 })),
+                ("L1abc=".to_owned(), None),
+            ],
         };
         let post = PostId::new(UserId::new(3).unwrap(), 4);
         assert_eq!(claimed(b""), expected(None));

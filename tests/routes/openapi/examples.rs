@@ -64,6 +64,10 @@ const STORY: &str = r#"
 4: PUT /v1/me/privacy {"private": true}
 1: PUT /v1/following/4
 4: GET /v1/follow-requests
+4: GET /v1/inbox
+4: GET /v1/inbox/unread
+4: PUT /v1/inbox/request/read
+4: POST /v1/inbox/reads {"before": "2026-11-20T08:00:00.123Z"}
 4: PUT /v1/follow-requests/1
 3: PUT /v1/following/4
 4: DELETE /v1/follow-requests/3

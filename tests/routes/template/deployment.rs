@@ -123,7 +123,7 @@ fn a_client_without_a_token_cannot_use_up_the_rate_of_the_api() {
 #[test]
 fn a_changed_parameter_publishes_new_versions() {
     // Secrets and long lists cannot be in a description.
-    const BY_RELEASE: [&str; 5] = ["RedisUrl", "SubnetIds", "RolloutUsers", "LegacyRedisUrl", "MigrationSources"];
+    const BY_RELEASE: [&str; 6] = ["RedisUrl", "SubnetIds", "EventBus", "RolloutUsers", "LegacyRedisUrl", "MigrationSources"];
     let document = template_document();
     let told = document["Parameters"]["Release"]["Description"].as_str().unwrap();
     assert!(BY_RELEASE.iter().all(|name| told.contains(name)), "{told}");

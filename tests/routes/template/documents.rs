@@ -276,8 +276,9 @@ fn statements_of_the_template_and_of_iam_md_match() {
 #[test]
 fn sdk_calls_of_the_code_and_of_iam_md_match() {
     // The patterns that a call of the SDK begins with.
-    let operations = "batch_get_item batch_write_item delete_item get_item get_queue_attributes post_to_connection put_item query
-        scan send_message send_message_batch transact_get_items transact_write_items update_item";
+    let operations =
+        "batch_get_item batch_write_item delete_item get_item get_queue_attributes post_to_connection put_events put_item
+        query scan send_message send_message_batch transact_get_items transact_write_items update_item";
     let root = repository();
     let mut made = BTreeSet::new();
     for path in ["shared", "functions"].iter().flat_map(|folder| files(&root.join(folder), "rs")) {

@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use redis::AsyncCommands;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemark::{
     domain::{CommentId, Edge, Erasure, FanOutKind, Post, PostId, Reaction, Relation, UserId},
     facts::{Deleted, Look, schema},
@@ -11,7 +11,7 @@ use tidemark::{
 };
 use tidemark_tests::items::{Item, n, s};
 
-use super::{Damage, Scene, scene::seqs, views::of_author};
+use super::{Damage, GROUP, Scene, scene::seqs, views::of_author};
 use crate::delivery::publish_in_facts;
 
 /// Publishes a post. The function dies after the transaction.
@@ -32,6 +32,15 @@ async fn repost(scene: &Scene<'_>) -> (Post, Item) {
     let repost = scene.fact(reposted["post"].as_str().unwrap().parse().unwrap()).await;
     let listed = schema::reposter(scene.post(2), Relation { since: repost.created_at, user: scene.reader });
     (repost, listed)
+}
+
+/// A quote of post 2 by the reader, and its entry in the list of the post.
+async fn quote(scene: &Scene<'_>) -> (Post, Item) {
+    let new = json!({ "title": "see", "of": scene.post(2) });
+    let quoted = scene.caller(scene.reader).post("/v1/posts", &new).await.ok();
+    let quote = scene.fact(quoted["id"].as_str().unwrap().parse().unwrap()).await;
+    let by = Relation { since: quote.created_at, user: scene.reader };
+    (quote.clone(), schema::quoter(scene.post(2), by, quote.id.seq))
 }
 
 pub(super) const ALL: &[Damage] = &[
@@ -227,6 +236,25 @@ pub(super) const ALL: &[Damage] = &[
         let of = |kind| json!({ "kind": kind, "repost": repost.id, "original": scene.post(2) });
         json!([of("repost-missing"), of("repost-ghost")])
     }),
+    ("a quote that the list of its original lacks", &async |scene: &Scene| {
+        let (quote, listed) = quote(scene).await;
+        scene.world.delete_item("ReactionsTable", listed).await;
+        json!({ "kind": "quote-missing", "quote": quote.id, "original": scene.post(2) })
+    }),
+    ("a deleted quote in the list of its original", &async |scene: &Scene| {
+        let (quote, listed) = quote(scene).await;
+        scene.caller(scene.reader).delete(&format!("/v1/posts/{}", quote.id)).await.ok();
+        scene.world.put_item("ReactionsTable", listed).await;
+        json!({ "kind": "quote-ghost", "quote": quote.id, "original": scene.post(2) })
+    }),
+    ("a quote in the list of another post", &async |scene: &Scene| {
+        let (quote, listed) = quote(scene).await;
+        scene.world.delete_item("ReactionsTable", listed).await;
+        let by = Relation { since: quote.created_at, user: scene.reader };
+        scene.world.put_item("ReactionsTable", schema::quoter(scene.post(1), by, quote.id.seq)).await;
+        let of = |kind, post| json!({ "kind": kind, "quote": quote.id, "original": scene.post(post) });
+        json!([of("quote-missing", 2), of("quote-ghost", 1)])
+    }),
     ("reposts of a post counted too high", &async |scene: &Scene| {
         let (original, shard) = (scene.post(2), scene.reader.shard());
         scene.set("ReactionsTable", schema::post_reactions(original, shard), &[("reposts", n(5))]).await;
@@ -241,7 +269,10 @@ pub(super) const ALL: &[Damage] = &[
     ("comments counted too high", &async |scene: &Scene| {
         let id = comment(scene).await;
         scene.set("ReactionsTable", schema::comment_count(id), &[("comments", n(5))]).await;
-        json!({ "kind": "comment-count", "post": id.post, "lane": 0, "seen": 5, "right": 1 })
+        json!([
+            { "kind": "comment-count", "post": id.post, "lane": 0, "seen": 5, "right": 1 },
+            lost_group(scene, "comment-3"),
+        ])
     }),
     ("a comment that is not counted for its user", &async |scene: &Scene| {
         let id = comment(scene).await;
@@ -265,7 +296,7 @@ pub(super) const ALL: &[Damage] = &[
     ("a comment that its user's list lacks", &async |scene: &Scene| {
         let id = comment(scene).await;
         scene.world.delete_item("ReactedTable", schema::comment_entry(scene.reader, id)).await;
-        json!({ "kind": "comment-unlisted", "comment": id, "user": scene.reader })
+        json!([{ "kind": "comment-unlisted", "comment": id, "user": scene.reader }, lost_group(scene, "comment-3")])
     }),
     ("a listed comment that was never written", &async |scene: &Scene| {
         let id = CommentId::new(scene.post(3), 9);
@@ -275,7 +306,7 @@ pub(super) const ALL: &[Damage] = &[
     ("numbers of comments that are lost", &async |scene: &Scene| {
         let id = comment(scene).await;
         scene.world.delete_item("CountersTable", schema::comment_numbers(id.post)).await;
-        json!({ "kind": "comment-numbers", "post": id.post, "seen": 0, "right": 1 })
+        json!([{ "kind": "comment-numbers", "post": id.post, "seen": 0, "right": 1 }, lost_group(scene, "comment-3")])
     }),
     ("a block that the blocked user's list lacks", &async |scene: &Scene| {
         scene.caller(scene.stranger).put(&format!("/v1/blocks/{}", scene.other)).await.ok();
@@ -368,7 +399,7 @@ pub(super) const ALL: &[Damage] = &[
     }),
     ("a retraction that never began", &async |scene: &Scene| {
         let Deleted::Deleted(..) = scene.app.stores.facts.delete_post(scene.post(4), 2).await.unwrap() else { panic!() };
-        json!({ "kind": "retraction-unfinished", "post": scene.post(4), "pages": 1 })
+        json!([{ "kind": "retraction-unfinished", "post": scene.post(4), "pages": 1 }, lost_group(scene, "favorite-4")])
     }),
     ("a fan-out that is not in the index of unfinished ones", &async |scene: &Scene| {
         let (post, _) = publish(scene, 2).await;
@@ -390,6 +421,11 @@ async fn comment(scene: &Scene<'_>) -> CommentId {
     let path = format!("/v1/posts/{}/comments", scene.post(3));
     scene.caller(scene.reader).post(&path, &json!({ "text": "first" })).await.ok();
     CommentId::new(scene.post(3), 1)
+}
+
+/// A group of the author that the projector has not derived, because it has lost the record of an act or of a deletion.
+fn lost_group(scene: &Scene<'_>, id: &str) -> Value {
+    json!({ "kind": GROUP, "user": scene.author, "group": id })
 }
 
 /// The key of the reader's entry in the list of a post.

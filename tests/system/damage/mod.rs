@@ -38,6 +38,9 @@ impl<F: AsyncFn(&Scene<'_>) -> Value + Sync> Plant for F {
     }
 }
 
+/// The kind of difference that a dry run looks for only if it finds no other: groups are derived from facts.
+const GROUP: &str = "group-wrong";
+
 fn damages() -> Vec<Damage> {
     [facts::ALL, views::ALL, notices::ALL, notices::OF_A_BOARD].concat()
 }
@@ -124,7 +127,8 @@ fn listed(reports: &[Value]) -> BTreeSet<String> {
 }
 
 /// The walk may reach an author and the reader whose edge, request or repost the author does not list in different
-/// steps. Then it reports a wrong count too.
+/// steps. Then it reports a wrong count too. It may also look at an inbox before the projector has derived the group of
+/// a fact that it has repaired.
 fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static str>) {
     let difference = |text: &String| serde_json::from_str::<Value>(text).unwrap();
     let counts = [
@@ -132,7 +136,17 @@ fn assert_listed(found: &BTreeSet<String>, expected: &BTreeMap<String, &'static 
         ("request-missing", "requests-count", "author"),
         ("repost-missing", "post-reposts", "original"),
     ];
+    let owner = |known: &Value| {
+        let post = ["post", "original"].iter().find_map(|of| known[of].as_str()).unwrap_or_default();
+        post.split('-').next().unwrap_or_default().to_owned()
+    };
     let may_follow = |found: Value| {
+        let acts = ["repost-missing", "quote-missing", "quote-ghost", "comment-count", "liker-missing"];
+        let is_act = |known: &Value| acts.iter().any(|kind| known["kind"] == *kind);
+        let mut known = expected.keys().map(difference);
+        if found["kind"] == GROUP && known.any(|known| is_act(&known) && found["user"] == owner(&known)) {
+            return true;
+        }
         counts.iter().filter(|(_, count, _)| found["kind"] == *count).any(|(missing, _, of)| {
             expected.keys().map(difference).any(|known| known["kind"] == *missing && known[*of] == found[*of])
         })
@@ -187,7 +201,9 @@ fn every_kind_of_damage_is_listed_and_repaired() {
 
         let expected = plant(&scenes, &damages).await;
         let stored = everything(world).await;
-        assert_listed(&listed(&run(world, true).await), &expected);
+        let of_facts =
+            expected.iter().filter(|(text, _)| !text.contains(GROUP)).map(|(text, name)| (text.clone(), *name)).collect();
+        assert_listed(&listed(&run(world, true).await), &of_facts);
         let after = everything(world).await;
         let changed: Vec<&String> = stored.keys().chain(after.keys()).filter(|key| stored.get(*key) != after.get(*key)).collect();
         assert!(changed.is_empty(), "a dry run must not change {changed:?}");

@@ -83,7 +83,7 @@ fn requests_that_were_let_in_before_an_erasure_leave_nothing_after_it() {
 
 /// Facts that name the erased user: the kind, the table, the attributes of its key, and the item.
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 22] {
+fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 23] {
     let user = user_id(LEAVING);
     let live = |one, other| Edge { following: true, ..Edge::never(user_id(one), user_id(other)) };
     let muted = |one, other| {
@@ -156,6 +156,7 @@ fn planted() -> [(&'static str, &'static str, [&'static str; 2], Item); 22] {
             ["counter", "counter"],
             with_attributes(schema::followers_counter(user, 3), &[("count", n(1))]),
         ),
+        ("inbox", "InboxTable", ["user", "item"], with_attributes(schema::inbox_read(user), &[("read_before", n(5))])),
     ]
 }
 
@@ -178,7 +179,7 @@ fn a_fact_that_names_an_erased_user_is_found_and_the_erasure_starts_again() {
             until("the indexes lack the fact", async || left().await.is_empty()).await;
             kinds.push(kind);
         }
-        assert_eq!(kinds.len(), 22);
+        assert_eq!(kinds.len(), 23);
         kinds.dedup();
         for (_, table, _, item) in planted() {
             world.put_item(table, item).await;

@@ -49,14 +49,14 @@ async fn like(world: &World, post: PostId) {
 fn no_post_is_left_behind_if_the_notes_are_lost_between_two_posts() {
     world(async |world| {
         let (_, posts) = ranked_reader(world, 3).await;
-        world.stack.pause("fan-out").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
         for &post in &posts {
             like(world, post).await;
             if post.seq < 3 {
                 world.redis().await.del::<_, ()>(keys::moved(user_id(AUTHOR))).await.unwrap();
             }
         }
-        world.resume("fan-out").await;
+        world.resume("projector").await;
         assert_eq!(points(world, &posts).await, [1, 1, 1]);
     });
 }
@@ -111,7 +111,7 @@ fn a_note_whose_post_was_moved_by_another_task_delays_no_later_change() {
     world(async |world| {
         let (_, posts) = ranked_reader(world, 2).await;
         let app = world.stack.app("fan-out").unwrap();
-        world.stack.pause("fan-out").await.unwrap();
+        world.stack.pause("projector").await.unwrap();
         let (views, author, step) = (&app.stores.views, user_id(AUTHOR), Step { level: 1, changes: 1 });
         let now = app.stores.clock.now();
         let noted = views.note_step(posts[0], step, 1, now).await.unwrap();
@@ -120,7 +120,7 @@ fn a_note_whose_post_was_moved_by_another_task_delays_no_later_change() {
         // The sender of the first task is still at it.
         let later: Timestamp = now.plus_ms(2_000);
         assert!(views.note_step(posts[1], step, 2, later).await.unwrap().delay.is_some(), "no task is left for it");
-        world.empty_queue("FanOutQueue").await;
-        world.resume("fan-out").await;
+        world.empty_queue("ActsQueue").await;
+        world.resume("projector").await;
     });
 }

@@ -128,15 +128,25 @@ class Tidemark:
     def mark_read(self, body: models.MarkPosts | models.MarkThrough | models.MarkAll) -> models.PostsMarked:
         return self.send(api.mark_read(body=body))
 
-    def live(self, on_state: Callable[[bool], None] | None = None, *, ping: float = 60.0) -> Live:
+    def live(
+        self,
+        on_state: Callable[[bool], None] | None = None,
+        *,
+        on_inbox: Callable[[int], None] | None = None,
+        ping: float = 60.0,
+    ) -> Live:
         """Unread counts as they change: `for unread in reader.live(): print(unread.total)`.
 
         `on_state` gets True when changes begin to arrive, and False when the connection is lost. It is opened again.
+        `on_inbox` gets the number of unread groups of the inbox when it changes.
         `ping` in seconds is the time from a pong to the next ping.
         """
         from .live import Live, address
 
-        return Live(lambda: address(self._base_url, self._live_url, self._current_token()), self.unread, on_state, ping)
+        def with_token() -> str:
+            return address(self._base_url, self._live_url, self._current_token())
+
+        return Live(with_token, self.unread, on_state, on_inbox, ping)
 
     def _current_token(self) -> str | None:
         return self._token() if callable(self._token) else self._token
@@ -231,14 +241,20 @@ class AsyncTidemark:
     async def mark_read(self, body: models.MarkPosts | models.MarkThrough | models.MarkAll) -> models.PostsMarked:
         return await self.send(api.mark_read(body=body))
 
-    def live(self, on_state: Callable[[bool], None] | None = None, *, ping: float = 60.0) -> AsyncLive:
+    def live(
+        self,
+        on_state: Callable[[bool], None] | None = None,
+        *,
+        on_inbox: Callable[[int], None] | None = None,
+        ping: float = 60.0,
+    ) -> AsyncLive:
         """Unread counts as they change: `async for unread in reader.live(): print(unread.total)`."""
         from .live import AsyncLive, address
 
         async def with_token() -> str:
             return address(self._base_url, self._live_url, await self._current_token())
 
-        return AsyncLive(with_token, self.unread, on_state, ping)
+        return AsyncLive(with_token, self.unread, on_state, on_inbox, ping)
 
     async def _current_token(self) -> str | None:
         token = self._token() if callable(self._token) else self._token

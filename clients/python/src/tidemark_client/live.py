@@ -60,9 +60,11 @@ class Live:
         address: Callable[[], str],
         unread: Callable[[], models.UnreadCounts],
         on_state: Callable[[bool], None] | None,
+        on_inbox: Callable[[int], None] | None,
         ping: float,
     ) -> None:
-        self._address, self._unread, self._on_state, self._ping = address, unread, on_state, ping
+        self._address, self._unread, self._ping = address, unread, ping
+        self._on_state, self._on_inbox = on_state, on_inbox
         self._stopped = threading.Event()
         self._socket: websockets.sync.client.ClientConnection | None = None
 
@@ -73,7 +75,7 @@ class Live:
             self._socket.close()
 
     def __iter__(self) -> Iterator[Unread]:
-        course = _Course(self._on_state, self._ping)
+        course = _Course(self._on_state, self._on_inbox, self._ping)
         try:
             while not self._stopped.is_set():
                 try:
@@ -109,12 +111,14 @@ class AsyncLive:
         address: Callable[[], Awaitable[str]],
         unread: Callable[[], Awaitable[models.UnreadCounts]],
         on_state: Callable[[bool], None] | None,
+        on_inbox: Callable[[int], None] | None,
         ping: float,
     ) -> None:
-        self._address, self._unread, self._on_state, self._ping = address, unread, on_state, ping
+        self._address, self._unread, self._ping = address, unread, ping
+        self._on_state, self._on_inbox = on_state, on_inbox
 
     async def __aiter__(self) -> AsyncIterator[Unread]:
-        course = _Course(self._on_state, self._ping)
+        course = _Course(self._on_state, self._on_inbox, self._ping)
         try:
             while True:
                 try:
@@ -155,10 +159,13 @@ class _Read:
 class _Course:
     """The course of the connections: when to ping, what a message means, how long to wait. It neither sends nor waits."""
 
-    def __init__(self, on_state: Callable[[bool], None] | None, ping: float) -> None:
-        self._on_state, self._ping = on_state, ping
+    def __init__(
+        self, on_state: Callable[[bool], None] | None, on_inbox: Callable[[int], None] | None, ping: float
+    ) -> None:
+        self._on_state, self._on_inbox, self._ping = on_state, on_inbox, ping
         self._live = False
         self._newest: datetime | None = None
+        self._newest_inbox: datetime | None = None
         self._failures = 0
 
     def begin(self) -> None:
@@ -181,6 +188,8 @@ class _Course:
         message = json.loads(text)
         if message.get("type") == "unread":
             return self._change(message)
+        if message.get("type") == "inbox":
+            return self._inbox(message)
         # A pong says that the connection is registered. After any other message, the ping is sent again soon.
         registered = message.get("type") == "pong"
         self._awaited = False
@@ -197,6 +206,14 @@ class _Course:
             return None
         self._newest = change.at
         return change
+
+    def _inbox(self, message: dict[str, Any]) -> None:
+        """Tells the number of unread groups, unless a newer one was told."""
+        at = datetime.fromisoformat(message["at"])
+        if self._newest_inbox is None or at > self._newest_inbox:
+            self._newest_inbox = at
+            if self._on_inbox is not None:
+                self._on_inbox(message["unread"])
 
     def become(self, live: bool) -> None:
         if live != self._live:

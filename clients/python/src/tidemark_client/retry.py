@@ -12,7 +12,10 @@ import httpx
 from .problem import retry_after
 
 #: Routes whose repetition without an idempotency key could make something twice, or change what came in between.
-_KEYED = re.compile(r"POST .*/v1/(posts(/[^/]+/comments)?|notices|reads|notices/reads|lists)|PUT .*/v1/notices(/[^/]+)?")
+_KEYED = re.compile(
+    r"POST .*/v1/(posts(/[^/]+/comments)?|notices|reads|notices/reads|lists|inbox/reads)"
+    r"|PUT .*/v1/(notices(/[^/]+)?|inbox/[^/]+/read)"
+)
 #: A POST for which a repetition is harmless.
 _REPEATABLE = "/v1/following"
 _KEY = "Idempotency-Key"

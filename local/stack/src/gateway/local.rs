@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, State},
+    extract::{Path, Query, State, rejection::QueryRejection},
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, header};
@@ -84,6 +84,29 @@ pub(super) async fn invoke(
 pub(super) async fn environment(State(gateway): State<Arc<Gateway>>) -> Response {
     let environments: BTreeMap<_, _> = gateway.core.units.iter().map(|(id, unit)| (id, unit.environment.as_ref())).collect();
     Json(environments).into_response()
+}
+
+/// The query of a request for events.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct After {
+    after: Option<String>,
+}
+
+/// The events that left after the one with the id `after`, or all, oldest first. An id that no event has is a mistake:
+/// the response would otherwise be that of no events, or of all.
+pub(super) async fn events(
+    State(gateway): State<Arc<Gateway>>,
+    query: Result<Query<After>, QueryRejection>,
+) -> Result<Response, Response> {
+    let query = query.map_err(|error| refusal(StatusCode::BAD_REQUEST, error.body_text()))?;
+    let bus = Arc::clone(&gateway.core.bus);
+    let listed = tokio::task::spawn_blocking(move || bus.after(query.after.as_deref())).await;
+    match listed.map_err(anyhow::Error::from).and_then(|listed| Ok(listed?)) {
+        Ok(Some(items)) => Ok(Json(json!({ "items": items })).into_response()),
+        Ok(None) => Err(refusal(StatusCode::BAD_REQUEST, "no event has the id `after`")),
+        Err(error) => Err(internal(error).into_response()),
+    }
 }
 
 /// Empties Redis. Refuses to empty one that the stack did not start, because it may hold more than views.

@@ -70,6 +70,7 @@ pub(crate) fn serve(
         .route("/_local/redis/flush", post(local::flush))
         .route("/_local/metrics", get(local::metrics))
         .route("/_local/environment", get(local::environment))
+        .route("/_local/events", get(local::events))
         .route("/_local/weather", get(local::weather).put(local::set_weather))
         .route("/problems/{slug}", get(local::problem))
         .route(live::PATH, get(live::open).fallback(api))

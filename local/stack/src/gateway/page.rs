@@ -10,7 +10,7 @@ use http::{StatusCode, header};
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Path, content type and content.
-const FILES: [(&str, &str, &str); 14] = [
+const FILES: [(&str, &str, &str); 15] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -19,6 +19,7 @@ const FILES: [(&str, &str, &str); 14] = [
     ("/dom.js", SCRIPT, include_str!("page/dom.js")),
     ("/feed.js", SCRIPT, include_str!("page/feed.js")),
     ("/live.js", SCRIPT, include_str!("page/live.js")),
+    ("/inbox.js", SCRIPT, include_str!("page/inbox.js")),
     ("/notices.js", SCRIPT, include_str!("page/notices.js")),
     ("/people.js", SCRIPT, include_str!("page/people.js")),
     ("/person.js", SCRIPT, include_str!("page/person.js")),

@@ -18,6 +18,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::*;
 use crate::{
+    bus::Bus,
     core::Position,
     dynamodb::DynamoDb,
     metrics::Metrics,
@@ -168,11 +169,13 @@ impl Bench {
         };
         let queues = template.queues.values().cloned();
         let queues = Queues::new(queues, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions));
+        let bus = Arc::new(Bus::open(Arc::clone(&store), &folder.path().join("local.sqlite")).unwrap());
         let core = Arc::new(Core {
             units,
             queues: Source { own: Arc::new(queues), elsewhere: None },
             log: Arc::clone(&engine.log),
             store,
+            bus,
             positions: [(position_key("Projector", "Items"), position)].into(),
             entries,
             surroundings,
@@ -182,6 +185,7 @@ impl Bench {
             endpoints: Endpoints {
                 dynamodb: String::new(),
                 sqs: String::new(),
+                events: String::new(),
                 gateway: String::new(),
                 redis: RedisOptions::new(""),
             },

@@ -65,6 +65,7 @@ pub(crate) trait Runner: Send + Sync {
 pub(crate) struct Endpoints {
     pub(crate) dynamodb: String,
     pub(crate) sqs: String,
+    pub(crate) events: String,
     /// The address of the gateway, which accepts messages to live connections.
     pub(crate) gateway: String,
     pub(crate) redis: RedisOptions,
@@ -91,6 +92,7 @@ pub(crate) fn environment(
         ("REDIS_IAM_CACHE", ""),
         ("AWS_ENDPOINT_URL_DYNAMODB", &endpoints.dynamodb),
         ("AWS_ENDPOINT_URL_SQS", &endpoints.sqs),
+        ("AWS_ENDPOINT_URL_EVENTBRIDGE", &endpoints.events),
         ("AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI", &endpoints.gateway),
         ("AWS_REGION", REGION),
         ("AWS_DEFAULT_REGION", REGION),

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::Stack;
 use crate::{
     Options,
+    bus::{self, Bus},
     connections::Connections,
     core::{Core, Position, Unit},
     data_dir::DataDir,
@@ -36,6 +37,9 @@ use crate::{
     weather::{Surroundings, Weather, any_seed},
 };
 
+/// The file of the stack's own state in the data directory.
+const LOCAL_STORE: &str = "local.sqlite";
+
 impl Stack {
     /// Starts everything that the template declares. Returns when the stack accepts requests. A failure (a mistake in
     /// the template, a data directory in use, a taken address, no Redis, a function) stops what was started.
@@ -48,10 +52,13 @@ impl Stack {
         let metrics = Arc::new(Metrics::new()?);
         let mut stores = Stores::open(&plan, &data, &surroundings, &metrics).await?;
         let dynamodb = plan.elsewhere.as_ref().map_or(&stores.dynamodb.endpoint, |elsewhere| &elsewhere.url).clone();
-        let endpoints = Endpoints { dynamodb, sqs: plan.sqs, gateway: plan.gateway, redis: redis.options() };
+        let (bus_listener, events) = bus::bind().await?;
+        let endpoints = Endpoints { dynamodb, sqs: plan.sqs, events, gateway: plan.gateway, redis: redis.options() };
         let ending = CancellationToken::new().drop_guard();
         let queues = Arc::clone(&stores.queues);
         let queue_server = sqs::serve(plan.queue_listener, queues, surroundings.clone(), ending.token().clone());
+        let bus = Arc::new(Bus::open(Arc::clone(&stores.store), &data.path.join(LOCAL_STORE))?);
+        let bus_server = bus::serve(bus_listener, Arc::clone(&bus), surroundings.clone(), ending.token().clone());
         let entries = Arc::new(AtomicU64::new(0));
         let (units, runtime_api) = start_functions(&options, &plan.template, &endpoints, &data, &entries).await?;
         let positions = stores.positions(&plan.template, plan.elsewhere.as_ref())?;
@@ -63,6 +70,7 @@ impl Stack {
             queues: sqs::Source { own: stores.queues, elsewhere: plan.elsewhere },
             log: Arc::clone(&stores.dynamodb.log),
             store: stores.store,
+            bus,
             positions,
             entries,
             surroundings,
@@ -89,6 +97,7 @@ impl Stack {
             pollers,
             gateway,
             queue_server,
+            bus_server,
             closing,
             stopping,
             ending,
@@ -161,7 +170,7 @@ impl Stores {
             streams.extend(arn.map(|arn| (table.logical_id.clone(), arn)));
         }
         let load = |connection: &Connection| Ok((journal::load(connection)?, read_positions(connection)?));
-        let (store, (messages, known)) = Store::open(&data.path.join("local.sqlite"), load)?;
+        let (store, (messages, known)) = Store::open(&data.path.join(LOCAL_STORE), load)?;
         let store = Arc::new(store);
         let declared = plan.template.queues.values().cloned();
         let queues = Arc::new(Queues::new(declared, Arc::clone(&store), messages, Arc::clone(&surroundings.conditions)));

@@ -30,7 +30,8 @@ fn every_kind_of_event_source_is_read_with_its_settings() {
     assert!(health_is_open);
     let Some(EventSource::Sqs(sqs)) = sources("fan-out").into_iter().next() else { panic!("fan-out has a queue") };
     assert_eq!((sqs.queue.as_str(), sqs.batch_size, sqs.report_failures), ("FanOutQueue", 3, true));
-    let Some(EventSource::Stream(stream)) = sources("projector").into_iter().next() else { panic!("the projector has a stream") };
+    let streams = sources("projector").into_iter().find(|source| matches!(source, EventSource::Stream(_)));
+    let Some(EventSource::Stream(stream)) = streams else { panic!("the projector has a stream") };
     assert_eq!(stream.table, "FollowingTable");
     assert_eq!(stream.on_failure.as_deref(), Some("ProjectorFailuresQueue"));
     assert!(stream.bisect && stream.report_failures && stream.from_oldest);

@@ -33,13 +33,14 @@ impl Leaving {
         )?;
         let (comments, commenters, blocks) =
             futures::try_join!(facts.comment_entries(user, 1), facts.has_commenters(user), facts.blocks_of(user))?;
-        let (own, others, platforms, profiles, counters, counts) = futures::try_join!(
+        let (own, others, platforms, profiles, counters, counts, inbox) = futures::try_join!(
             facts.marked_authors(user, 1),
             facts.markers(user, 1),
             facts.read_platforms(user),
             stores.facts.profiles(&users),
             facts.has_counters(user),
             facts.has_reaction_counts(user),
+            facts.has_inbox(user),
         )?;
         let found = [
             ("relation", !related.is_empty() || blocks.iter().any(|users| !users.is_empty())),
@@ -51,6 +52,7 @@ impl Leaving {
             ("read state of notices", !platforms.is_empty()),
             ("profile", !profiles.is_empty()),
             ("counter", counters),
+            ("inbox", inbox),
         ];
         Ok(found.into_iter().filter(|(_, is_left)| *is_left).map(|(kind, _)| kind).collect())
     }

@@ -7,7 +7,7 @@ use std::{collections::HashSet, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use tidemark_domain::{
-    CommentId, Erasure, FeedKey, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, StoreError, UserId,
+    CommentId, Erasure, FeedKey, GroupId, NoticeReads, Platform, PostId, Reaction, ReactionState, Removed, StoreError, UserId,
     store::Result,
 };
 use tidemark_facts::Trace;
@@ -218,10 +218,13 @@ impl<'a> Slice<'a> {
         let removed = async {
             ended.into_iter().collect::<Result<(), _>>()?;
             stores.views.forget_marks(&[(user, other), (other, user)]).await?;
+            // What a damaged table still lists, no stream shows.
+            let (follow, asks) = stores.facts.listed_of(other, user).await?;
             for reader in stores.facts.remove_pair(user, other).await? {
                 stores.views.clear_reactions(reader).await?;
             }
-            Ok(())
+            let groups = follow.map(GroupId::follow).into_iter().chain(asks.then_some(GroupId::REQUEST));
+            self.leaving.inboxes.listed(other, groups).await
         };
         (other, removed.await)
     }
@@ -384,6 +387,9 @@ impl<'a> Slice<'a> {
         let (stores, user) = (self.stores(), self.user);
         let removed = stores.facts.remove_profile(user).await;
         self.note(removed)?;
+        while stores.facts.remove_inbox(user, STEP).await? > 0 {
+            self.in_time()?;
+        }
         if self.left_out == 0 {
             while stores.facts.remove_reaction_counts(user, STEP).await? > 0 {
                 self.in_time()?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidemark_domain::{
-    Comment, CommentId, CommentNumber, Edge, FeedKey, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot,
+    Comment, CommentId, CommentNumber, Edge, FeedKey, GroupId, Handle, NoticeId, Platform, PostId, Reaction, Relation, Seq, Slot,
     Timestamp, UserId,
     comments::BLOCK,
     ids::{BUCKETS, SHARDS},
@@ -27,6 +27,7 @@ fn key_attributes(table: &str) -> &'static [Attribute] {
         "notices" => &[NoticeItem::platform, NoticeItem::item],
         "notice_reads" => &[NoticeReadsItem::user, NoticeReadsItem::platform],
         "reacted" => &[ReactedItem::user, ReactedItem::post],
+        "inbox" => &[GroupItem::user, GroupItem::item],
         "profiles" => &[ProfileItem::user],
         "handles" => &[HandleItem::handle],
         "identities" => &[IdentityItem::identity],
@@ -56,8 +57,22 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge { user, author, following, since, rev, begun, base, floor, muted, blocked, ref lists, preference, requested } =
-        edge;
+    let &Edge {
+        user,
+        author,
+        following,
+        since,
+        rev,
+        begun,
+        base,
+        floor,
+        muted,
+        blocked,
+        ref lists,
+        preference,
+        requested,
+        accepted,
+    } = edge;
     let expires_at = edge.expires_at();
     let kept = edge.is_kept().then_some(since.ms());
     let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
@@ -78,6 +93,7 @@ pub fn edge_item(edge: &Edge) -> Item {
         lists,
         preference,
         requested_at,
+        accepted: accepted.then_some(true),
         expires_at,
         kept,
         named: (!edge.following && kept.is_some()).then(|| edge.author.get()),
@@ -97,6 +113,11 @@ fn follower_key(user: UserId) -> String {
 pub fn follower(author: UserId, user: UserId) -> Item {
     let shard = follower_shard(author, user.shard());
     key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower_key(user)))])
+}
+
+/// followers: the key of an entry, of its stored parts.
+pub fn listed_key(shard: &str, follower: &str) -> Item {
+    key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower))])
 }
 
 /// followers: one edge by followee, with its key in the index by time.
@@ -185,6 +206,11 @@ pub fn lists(user: UserId) -> Item {
 
 pub(crate) fn lists_key(user: UserId) -> String {
     format!("l#{user}")
+}
+
+/// counters: the user in the key of lists.
+pub(crate) fn lists_user(counter: &str) -> Option<UserId> {
+    counter.strip_prefix("l#")?.parse().ok()
 }
 
 /// counters: the number of followers of the author in one shard.
@@ -379,6 +405,9 @@ pub(crate) const USERS: [&str; 2] = ["user#", "user$"];
 pub const COUNTS_AND_USERS: [&str; 2] = ["post#", "user$"];
 pub const LIKERS: [&str; 2] = ["favorite#", "like$"];
 pub(crate) const ENTRIES_AND_COUNTS: [&str; 2] = ["favorite#", "total$"];
+/// reactions: the bounds of the sort keys of quotes, and those of quotes and counts of posts.
+pub const QUOTES: [&str; 2] = ["naming#", "naming$"];
+pub(crate) const QUOTES_AND_POSTS: [&str; 2] = ["naming#", "post$"];
 
 /// reactions: the entry of a user who has reacted to a post.
 pub fn liker(post: PostId, reaction: Reaction, Relation { since, user }: Relation) -> Item {
@@ -424,6 +453,24 @@ pub fn reposter(original: PostId, entry: Relation) -> Item {
 pub fn reposter_item(original: PostId, entry: Relation, repost: Seq) -> Item {
     let (shard, item) = reposter_key(original, entry);
     encode(&ReposterItem { shard, item, repost })
+}
+
+/// reactions: the beginning of the sort keys of quotes of a post.
+pub(crate) fn quoters(seq: Seq) -> String {
+    format!("naming#{seq:016}#")
+}
+
+/// reactions: a quote of a post by another author, at the time of the quote.
+pub fn quoter(original: PostId, by: Relation, quote: Seq) -> Item {
+    let sort_key = format!("{}{}#{quote:016}", quoters(original.seq), follower_since(by.user, by.since));
+    of_shard(original.author, by.user.shard(), sort_key)
+}
+
+/// reactions: the number of the original, the user and time of a quote, and its number, in a sort key.
+pub fn quoter_of(sort_key: &str) -> Option<(Seq, Relation, Seq)> {
+    let (seq, rest) = sort_key.strip_prefix("naming#")?.split_once('#')?;
+    let (entry, quote) = rest.rsplit_once('#')?;
+    Some((seq.parse().ok()?, relation_of(entry)?, quote.parse().ok()?))
 }
 
 /// reactions: whether a sort key is that of a reposter.
@@ -563,6 +610,11 @@ pub fn comments_by(user: UserId) -> String {
     format!("{user}#comments")
 }
 
+/// reacted: the user in the partition of a user's comments.
+pub(crate) fn commenting_user(partition: &str) -> Option<UserId> {
+    partition.strip_suffix("#comments")?.parse().ok()
+}
+
 fn commented_post(id: CommentId) -> String {
     format!("{}#{:016}", reacted_post(id.post), id.number)
 }
@@ -594,6 +646,30 @@ pub(crate) fn entry_time(at: &str) -> Option<(Timestamp, CommentId)> {
     let (ms, comment) = at.split_once('#')?;
     Some((Timestamp::from_ms(ms.parse().ok()?), entry_comment(comment)?))
 }
+fn of_inbox(user: UserId, sort_key: String) -> Item {
+    key([(GroupItem::user, number(user.get())), (GroupItem::item, string(sort_key))])
+}
+
+/// inbox: one group.
+pub fn group(user: UserId, id: GroupId) -> Item {
+    of_inbox(user, group_sort_key(id))
+}
+
+pub(crate) fn group_sort_key(id: GroupId) -> String {
+    format!("group#{id}")
+}
+
+/// inbox: the id of the group in a sort key.
+pub(crate) fn group_of(sort_key: &str) -> Option<GroupId> {
+    sort_key.strip_prefix("group#")?.parse().ok()
+}
+
+/// inbox: up to which time the user has read it.
+pub fn inbox_read(user: UserId) -> Item {
+    of_inbox(user, INBOX_READ.to_owned())
+}
+
+pub(crate) const INBOX_READ: &str = "read";
 
 pub fn record(name: &str) -> Item {
     key([(RecordItem::key, string(name))])
@@ -629,6 +705,11 @@ pub fn handle(handle: &Handle) -> Item {
 /// identities: the user id of a claim.
 pub(crate) fn identity_key(claim: &str) -> String {
     format!("claim#{claim}")
+}
+
+/// identities: the claim in such a key.
+pub(crate) fn claim_of(identity: &str) -> Option<&str> {
+    identity.strip_prefix("claim#")
 }
 
 pub fn identity(claim: &str) -> Item {
@@ -693,9 +774,28 @@ pub fn reacted_by(user: UserId, reaction: Reaction) -> String {
     }
 }
 
+/// reacted: the user and the kind of reaction of a partition.
+pub(crate) fn reacting(partition: &str) -> Option<(UserId, Reaction)> {
+    match partition.split_once('#')? {
+        (user, "likes") => Some((user.parse().ok()?, Reaction::Like)),
+        (user, "favorites") => Some((user.parse().ok()?, Reaction::Favorite)),
+        _ => None,
+    }
+}
+
 /// reacted: a post, as text in the order of author and number.
 pub fn reacted_post(post: PostId) -> String {
     format!("{:020}#{:016}", post.author.get(), post.seq)
+}
+
+/// reacted: the bounds of the sort keys of entries for the posts of an author.
+pub(crate) fn reacted_to(author: UserId) -> [String; 2] {
+    ["#", "$"].map(|end| format!("{:020}{end}", author.get()))
+}
+
+/// reacted: the number of the post in a sort key.
+pub(crate) fn reacted_seq(post: &str) -> Option<Seq> {
+    post.split('#').nth(1)?.parse().ok()
 }
 
 /// reacted: one entry of a user's list of likes or favorites.
@@ -712,6 +812,11 @@ pub fn reacted_item(user: UserId, reaction: Reaction, key: FeedKey) -> Item {
 /// reacted: the partition of a user's reposts.
 pub fn reposts_by(user: UserId) -> String {
     format!("{user}#reposts")
+}
+
+/// reacted: the user in the partition of a user's reposts.
+pub(crate) fn reposting_user(partition: &str) -> Option<UserId> {
+    partition.strip_suffix("#reposts")?.parse().ok()
 }
 
 /// reacted: a user's repost of a post.
@@ -884,8 +989,11 @@ mod tests {
             ("7#03", "favorite#0000000000000003#000000000000005#00000000000000001042")
         );
         assert_eq!((liker_of(&sort_key), liker_of("total")), (Some((3, Reaction::Favorite, relation)), None));
-        let sorted = ["commented#", "favorite#", "like#", "post#", "total", "user#"];
+        let sorted = ["commented#", "favorite#", "like#", "naming#", "post#", "repost#", "total", "user#"];
         assert!(sorted.is_sorted(), "the bounds of sort keys have what they say");
+        let sort_key = text(&quoter(id, relation, 9), "item");
+        assert_eq!(sort_key, "naming#0000000000000003#000000000000005#00000000000000001042#0000000000000009");
+        assert_eq!((quoter_of(&sort_key), liker_of(&sort_key), reposter_of(&sort_key)), (Some((3, relation, 9)), None, None));
         assert_eq!(key_text("posts", &post(id)), "7 post#0000000000000003");
         assert_eq!(key_text("following", &edge(user, author)), "1042 7");
         assert_eq!(key_text("counters", &followers_counter(author, 3)), "f#7#03");

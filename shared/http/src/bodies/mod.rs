@@ -3,6 +3,7 @@
 
 mod comments;
 mod feed;
+mod inbox;
 mod leaving;
 mod notices;
 mod operations;
@@ -13,6 +14,7 @@ mod values;
 
 pub use comments::*;
 pub use feed::*;
+pub use inbox::*;
 pub use leaving::*;
 pub use notices::*;
 pub use operations::*;

@@ -187,7 +187,7 @@ pub struct Privacy {
 #[schema(examples(json!({
     "id": "2", "profile": null, "private": false,
     "counters": { "followings": 2, "followers": 1, "posts": 3, "likes_received": 4, "favorites_received": 0 },
-    "rollout": "on",
+    "inbox_unread": 1, "rollout": "on",
 })))]
 pub struct Me {
     pub id: UserId,
@@ -197,6 +197,8 @@ pub struct Me {
     /// Only accepted followers see the caller's posts.
     pub private: bool,
     pub counters: Counters,
+    /// The number of unread groups of the caller's inbox.
+    pub inbox_unread: u64,
     /// Whether an application should serve this user from here, `on`, or from the system before it, `off`.
     #[schema(value_type = Rollout)]
     pub rollout: &'static str,

@@ -138,7 +138,8 @@ impl Legacy {
         for blog in &blogs {
             self.commands.push(zadd(Layout::Feed, user, blog.at, blog.id));
         }
-        blogs.iter().map(|blog| blog.at).min()
+        // The follow began just before.
+        blogs.iter().map(|blog| blog.at - 1).min()
     }
 
     /// Marks posts read, unread, both, or neither. A post with neither mark does not count as unread.
@@ -178,10 +179,12 @@ impl Legacy {
 
     /// The expected number of unread posts of an author for a user.
     pub(super) fn unread_of(&self, user: u64, author: u64) -> BTreeSet<u64> {
-        let seqs = self.seqs(author);
+        let (seqs, since) = (self.seqs(author), self.follows.get(&(user, author)).copied().unwrap_or(u64::MAX));
+        let older = self.blogs.get(&author).into_iter().flatten().filter(|blog| blog.at <= since).map(|blog| blog.id);
+        let older: BTreeSet<u64> = older.collect();
         let is_read = |blog: &u64| self.read.get(&user).is_some_and(|read| read.contains(blog));
         let unread = self.unread.get(&(user, author)).into_iter().flatten();
-        unread.filter(|blog| !is_read(blog)).map(|blog| seqs[blog]).collect()
+        unread.filter(|blog| !is_read(blog) && !older.contains(blog)).map(|blog| seqs[blog]).collect()
     }
 }
 

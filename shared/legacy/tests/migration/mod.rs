@@ -4,6 +4,7 @@
 mod going_on;
 mod legacy;
 mod source;
+mod unread;
 mod whole;
 
 use lambda_runtime::{Context, LambdaEvent};
@@ -117,6 +118,9 @@ pub(super) async fn a_little_of_everything(world: &World) {
         zadd(Layout::Fans, new, THEN + 1_500, 104),
         zadd(Layout::UFans, known, THEN / 1_000, 105),
         zadd(Layout::Feed, 106, THEN + 1_000, 21),
+        zadd(Layout::UserFeed, 112, THEN + 1_000, 21),
+        command("SADD follows:111 108"),
+        zadd(Layout::BlogLiked, 20, THEN + 5_000, 101),
         command("SADD user:unread:102:108 22"),
         command("SETBIT notice:1:5 101 1"),
     ]);

@@ -163,7 +163,14 @@ fn a_write_that_comes_after_an_erasure_is_refused() {
         };
         let before = facts().await;
 
-        let follow = |author| NewFollow { author: user_id(author), since: Timestamp::from_ms(THEN), base: 0, floor: 0 };
+        let follow = |author| NewFollow {
+            author: user_id(author),
+            since: Timestamp::from_ms(THEN),
+            base: 0,
+            floor: 0,
+            preference: 0,
+            accepted: false,
+        };
         for kind in [Kind::Imported, Kind::Restored { ended_at: now }] {
             let own = imports.make_follows(left, vec![follow(AUTHOR)], now, kind).await.unwrap();
             let others = imports.make_follows(user_id(7), vec![follow(LEAVING)], now, kind).await.unwrap();

@@ -84,10 +84,10 @@ async fn entries(legacy: &LegacyRedis) -> BTreeMap<String, u64> {
         let mut count = 0;
         for key in keys {
             count += match layout {
-                Layout::AuthorBlogs | Layout::UserRead => connection.scard::<_, u64>(key).await.unwrap(),
+                Layout::AuthorBlogs | Layout::UserRead | Layout::Follows => connection.scard::<_, u64>(key).await.unwrap(),
                 Layout::BlogInfo => 1,
                 Layout::Notices => redis::cmd("BITCOUNT").arg(key).query_async::<u64>(&mut connection).await.unwrap(),
-                Layout::Feed => connection.zcount::<_, _, _, u64>(key, "(1", "+inf").await.unwrap(),
+                Layout::Feed | Layout::UserFeed => connection.zcount::<_, _, _, u64>(key, "(1", "+inf").await.unwrap(),
                 _ => connection.zcard::<_, u64>(key).await.unwrap(),
             };
         }

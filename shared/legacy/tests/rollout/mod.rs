@@ -227,7 +227,7 @@ async fn without_lists(world: &World, redis: &LegacyRedis) -> u64 {
 
 async fn compared(world: &World, legacy: &LegacyRedis, users: usize) -> compare::Report {
     let api = Api::new(&world.stack.base_url().parse().unwrap()).unwrap();
-    compare::run(&api, &legacy.url(), users, 7).await.unwrap()
+    compare::run(&api, &legacy.url(), users, 7, compare::Unread::Auto).await.unwrap()
 }
 
 /// Runs `actions` actions of each client, with passes all the time.

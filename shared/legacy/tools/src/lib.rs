@@ -13,6 +13,7 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use tidemark_tools::{
     api::{Api, Call},
+    text::time,
     verify::feed::{escaped, millis, number, walk},
 };
 
@@ -23,14 +24,45 @@ const PARALLEL: usize = 4;
 /// The number of examples that are kept for each kind.
 const EXAMPLES: usize = 5;
 /// Keys of users, whose ids follow.
-const OF_USERS: [&str; 4] = ["u_follow:", "uf:flws:", "user:read:", "author:blogs:"];
+const OF_USERS: [&str; 5] = ["u_follow:", "uf:flws:", "follows:", "user:read:", "author:blogs:"];
 /// Items of a page.
 const PAGE: u32 = 100;
 /// The number of blogs that are read at a time.
 const BLOGS: usize = 500;
 
 /// A post as both sides know it: time in milliseconds and title. The two sides number posts differently.
-type Post = (i64, String);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Post {
+    at: i64,
+    title: String,
+}
+
+impl fmt::Display for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {}", self.title, time(self.at))
+    }
+}
+
+/// Which posts count as unread in the legacy system: those in its unread lists, or all from after the follow that are
+/// not read. `auto` is `complement` if the legacy Redis has no `user:unread:*`, as in `migrate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Unread {
+    #[default]
+    Auto,
+    Listed,
+    Complement,
+}
+
+impl Unread {
+    /// Returns the value of the option of `migrate`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Listed => "listed",
+            Self::Complement => "complement",
+        }
+    }
+}
 
 /// A kind of difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +104,8 @@ pub struct Found {
 /// The result of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
+    /// `None` until it is known.
+    pub unread: Option<Unread>,
     pub users: u64,
     /// Entries of both sides together that were compared: follows, posts, unread posts, counts, read marks.
     pub compared: u64,
@@ -106,16 +140,19 @@ impl Report {
         }
     }
 
-    fn compare<T: Ord + fmt::Debug>(&mut self, kind: Kind, of: &str, here: &BTreeSet<T>, there: &BTreeSet<T>) {
+    fn compare<T: Ord + fmt::Display>(&mut self, kind: Kind, of: &str, here: &BTreeSet<T>, there: &BTreeSet<T>) {
         self.compared += (here.len() + there.len()) as u64;
-        here.difference(there).for_each(|one| self.differs(kind, true, format!("{of}: {one:?}")));
-        there.difference(here).for_each(|one| self.differs(kind, false, format!("{of}: {one:?}")));
+        here.difference(there).for_each(|one| self.differs(kind, true, format!("{of}: {one}")));
+        there.difference(here).for_each(|one| self.differs(kind, false, format!("{of}: {one}")));
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} users, {} entries compared, {} blogs expired", self.users, self.compared, self.expired)?;
+        if let Some(rule) = self.unread {
+            writeln!(f, "unread posts by the rule `{}`", rule.name())?;
+        }
         for (kind, found) in &self.differences {
             writeln!(f, "{kind:<7} {} only here, {} only there", found.only_here, found.only_there)?;
             found.examples.iter().try_for_each(|example| writeln!(f, "        {example}"))?;
@@ -125,17 +162,23 @@ impl fmt::Display for Report {
 }
 
 /// Compares at most `users` users, whom `seed` selects among all that the legacy Redis has a list of.
-pub async fn run(api: &Api, source: &str, users: usize, seed: u64) -> anyhow::Result<Report> {
+pub async fn run(api: &Api, source: &str, users: usize, seed: u64, unread: Unread) -> anyhow::Result<Report> {
     let client = redis::Client::open(source).context("SOURCE is not a Redis URL")?;
+    let address = client.get_connection_info().addr().to_string();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
     let legacy = client.get_multiplexed_async_connection_with_config(&config).await;
-    let legacy = legacy.context("the legacy Redis does not respond")?;
+    let legacy = legacy.with_context(|| format!("the legacy Redis at {address} does not respond"))?;
+    let unread = match unread {
+        Unread::Auto if has_unread_lists(&legacy).await? => Unread::Listed,
+        Unread::Auto => Unread::Complement,
+        named => named,
+    };
     let all = all_users(&legacy).await?;
     let most = users.min(all.len());
     let sample = all.into_iter().choose_multiple(&mut StdRng::seed_from_u64(seed), most);
-    let compared = stream::iter(sample).map(|user| compare(api, legacy.clone(), user)).buffer_unordered(PARALLEL);
+    let compared = stream::iter(sample).map(|user| compare(api, legacy.clone(), user, unread)).buffer_unordered(PARALLEL);
     compared
-        .try_fold(Report::default(), async |mut all, one| {
+        .try_fold(Report { unread: Some(unread), ..Report::default() }, async |mut all, one| {
             all.add(one);
             Ok(all)
         })
@@ -154,14 +197,22 @@ async fn all_users(legacy: &MultiplexedConnection) -> anyhow::Result<BTreeSet<u6
     Ok(users)
 }
 
-async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> anyhow::Result<Report> {
+async fn has_unread_lists(legacy: &MultiplexedConnection) -> anyhow::Result<bool> {
+    let mut connection = legacy.clone();
+    let mut keys = connection.scan_match::<_, String>("user:unread:*").await?;
+    Ok(keys.next_item().await.transpose()?.is_some())
+}
+
+async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64, rule: Unread) -> anyhow::Result<Report> {
     let mut report = Report { users: 1, ..Report::default() };
     let lists = [format!("u_follow:{user}"), format!("uf:flws:{user}")];
     let mut there = BTreeSet::<u64>::new();
     for list in &lists {
         there.extend(legacy.zrange::<_, Vec<u64>>(list, 0, -1).await?);
     }
-    let here = following(api, user).await?;
+    there.extend(legacy.smembers::<_, Vec<u64>>(format!("follows:{user}")).await?);
+    let since = following(api, user).await?;
+    let here: BTreeSet<u64> = since.keys().copied().collect();
     report.compare(Kind::Follow, &format!("user {user}"), &here, &there);
 
     let blogs: BTreeSet<u64> = legacy.smembers(format!("author:blogs:{user}")).await?;
@@ -169,27 +220,30 @@ async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> any
     let blogs = infos(&mut legacy, &blogs, &mut report).await?.into_iter().map(|(_, post)| post).collect();
     report.compare(Kind::Post, &format!("author {user}"), &posts, &blogs);
 
-    let read: BTreeSet<u64> = legacy.smembers(format!("user:read:{user}")).await?;
+    let mut read: BTreeSet<u64> = legacy.smembers(format!("user:read:{user}")).await?;
+    read.extend(legacy.zrange::<_, Vec<u64>>(format!("blog:read:{user}"), 0, -1).await?);
     let counts: BTreeMap<u64, u64> = legacy.hgetall(format!("user:unread:count:{user}")).await?;
-    let unread = api.fetch(Call::get("/v1/unread").caller(user), 200).await?;
-    let unread: BTreeMap<u64, u64> = unread["authors"]
-        .as_array()
-        .context("GET /v1/unread without authors")?
-        .iter()
-        .filter_map(|one| Some((number(&one["author"])?, one["unread"].as_u64()?)))
-        .collect();
+    let unread = unread_of(api, user).await?;
     for author in here.intersection(&there) {
         let of = format!("user {user} author {author}");
-        let marked: BTreeSet<u64> = legacy.smembers(format!("user:unread:{user}:{author}")).await?;
+        let is_complement = rule == Unread::Complement;
+        let list = if is_complement { format!("author:blogs:{author}") } else { format!("user:unread:{user}:{author}") };
+        let marked: BTreeSet<u64> = legacy.smembers(list).await?;
         let marked = marked.difference(&read).copied().collect();
-        let there = infos(&mut legacy, &marked, &mut report).await?.into_iter().map(|(_, post)| post).collect();
+        let marked = infos(&mut legacy, &marked, &mut report).await?.into_iter().map(|(_, post)| post);
+        // Posts from before the follow are read under every rule.
+        let (there, older): (BTreeSet<Post>, BTreeSet<Post>) = marked.partition(|post| post.at > since[author]);
         let [count, stored] = [&unread, &counts].map(|counts| counts.get(author).copied().unwrap_or(0));
         let here = match count {
             0 => BTreeSet::new(),
             _ => timeline(api, user, *author, "unread").await?.into_iter().map(|(post, _)| post).collect(),
         };
         report.compare(Kind::Unread, &of, &here, &there);
+        if is_complement {
+            continue;
+        }
         report.compared += 1;
+        let stored = stored.saturating_sub(older.len() as u64);
         if count != stored {
             report.differs(Kind::Count, true, format!("{of}: {count} here, {stored} there"));
         }
@@ -207,6 +261,13 @@ async fn compare(api: &Api, mut legacy: MultiplexedConnection, user: u64) -> any
         report.compare(Kind::Read, &format!("user {user} author {author}"), &here, &there);
     }
     Ok(report)
+}
+
+/// The user's unread posts of each author, as the API counts them.
+async fn unread_of(api: &Api, user: u64) -> anyhow::Result<BTreeMap<u64, u64>> {
+    let unread = api.fetch(Call::get("/v1/unread").caller(user), 200).await?;
+    let authors = unread["authors"].as_array().context("GET /v1/unread without authors")?;
+    Ok(authors.iter().filter_map(|one| Some((number(&one["author"])?, one["unread"].as_u64()?))).collect())
 }
 
 /// Author, time and title of blogs. Those without `blog:info` are counted as expired.
@@ -230,7 +291,7 @@ async fn infos(
             };
             let unreadable = || format!("blog:info:{blog}");
             let at = at.parse::<i64>().or_else(|_| millis(&at)).with_context(unreadable)?;
-            found.push((author.parse().with_context(unreadable)?, (at, title)));
+            found.push((author.parse().with_context(unreadable)?, Post { at, title }));
         }
     }
     Ok(found)
@@ -239,16 +300,17 @@ async fn infos(
 /// The posts of an author with the caller's read flags.
 async fn timeline(api: &Api, caller: u64, author: u64, status: &str) -> anyhow::Result<Vec<(Post, bool)>> {
     let posts = walk(api, caller, &format!("/v1/authors/{author}/posts?status={status}"), PAGE).await?;
-    Ok(posts.items.iter().map(|item| ((item.post.at, item.post.title.clone()), item.read)).collect())
+    Ok(posts.items.iter().map(|item| (Post { at: item.post.at, title: item.post.title.clone() }, item.read)).collect())
 }
 
-/// The authors whom a user follows.
-async fn following(api: &Api, user: u64) -> anyhow::Result<BTreeSet<u64>> {
-    let (mut followed, mut cursor) = (BTreeSet::new(), String::new());
+/// The authors whom a user follows, and since when, in milliseconds.
+async fn following(api: &Api, user: u64) -> anyhow::Result<BTreeMap<u64, i64>> {
+    let (mut followed, mut cursor) = (BTreeMap::new(), String::new());
     loop {
         let page = api.fetch(Call::get(format!("/v1/users/{user}/following?limit={PAGE}{cursor}")).caller(user), 200).await?;
         let Some(items) = page["items"].as_array() else { bail!("following of user {user} has no items: {page}") };
-        followed.extend(items.iter().filter_map(|item| number(&item["user"])));
+        let follow = |item: &serde_json::Value| Some((number(&item["user"])?, millis(item["since"].as_str()?).ok()?));
+        followed.extend(items.iter().filter_map(follow));
         match page["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={}", escaped(next)),
             None => return Ok(followed),

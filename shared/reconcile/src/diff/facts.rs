@@ -8,8 +8,8 @@ use tidemark_domain::{
 };
 
 use super::{
-    Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedReaction, ListedRepost, Recount, Remedy,
-    StoredRecord, Subject,
+    Correction, Counter, DamagedItem, Difference, GRACE_SECONDS, Kind, ListedQuote, ListedReaction, ListedRepost, Recount,
+    Remedy, StoredRecord, Subject,
     comments::{self, PostComments},
 };
 
@@ -103,6 +103,8 @@ pub struct ReactionShard {
     pub total: ShardCounts,
     /// The reposts in the lists of the posts.
     pub reposts: Vec<ListedRepost>,
+    /// The quotes in the lists of the posts; `None` if reconcile does not look at so many.
+    pub quotes: Option<Vec<ListedQuote>>,
     /// The stored count of reposts of each post.
     pub repost_counts: HashMap<Seq, StoredCount>,
 }
@@ -179,6 +181,9 @@ pub struct UserFacts {
     pub ghost_reposts: BTreeSet<ListedRepost>,
     /// The user's reposts that a list lacks, each with whether that of the original does.
     pub unlisted_reposts: BTreeMap<ListedRepost, bool>,
+    /// The listed quotes of the user's posts that do not stand, as far as they are looked at today, and the user's quotes
+    /// that the lists of their originals lack. Each with whether it stands.
+    pub wrong_quotes: Vec<(ListedQuote, bool)>,
     /// The comments on the user's posts, of those that are looked at today.
     pub comments: HashMap<PostId, PostComments>,
     /// Comments in the newest entries of the user's list that do not stand.
@@ -439,6 +444,11 @@ fn reposts(facts: &UserFacts, missing: &BTreeSet<Unlisted>) -> Vec<Difference> {
     found.extend(facts.ghost_reposts.iter().map(ghost));
     let lack = |of: &ListedRepost| Difference::new(Kind::RepostMissing, Subject::Repost(*of), Correction::ListRepost(*of));
     found.extend(facts.unlisted_reposts.keys().map(lack));
+    let quote = |&(of, stands): &(ListedQuote, bool)| {
+        let kind = if stands { Kind::QuoteMissing } else { Kind::QuoteGhost };
+        Difference::new(kind, Subject::Quote(of), Correction::SetQuote { of, listed: stands })
+    };
+    found.extend(facts.wrong_quotes.iter().map(quote));
     found
 }
 

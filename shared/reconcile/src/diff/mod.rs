@@ -22,7 +22,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use serde::Serialize;
 use tidemark_domain::{
-    CommentId, CommentNumber, Handle,
+    CommentId, CommentNumber, GroupId, Handle,
     ids::{PostId, Seq, UserId},
     notices::{NoticeId, Platform, Slot},
     reactions::Reaction,
@@ -88,8 +88,10 @@ pub enum Subject {
     Post { post: PostId },
     Reaction(ListedReaction),
     Repost(ListedRepost),
+    Quote(ListedQuote),
     Comment { comment: CommentId, user: UserId },
     CommentNumbers { post: PostId, seen: CommentNumber, right: CommentNumber },
+    Group { user: UserId, group: GroupId },
     Handle { user: UserId, handle: String },
     PostInHead { post: PostId, deleted: bool },
     FanOut { post: PostId, pages: usize },
@@ -135,6 +137,8 @@ pub enum Remedy {
     EraseAgain { user: UserId },
     /// Computes a post's step from its reactions, as a worker does after a reaction.
     Rank { post: PostId },
+    /// Derives a group of an inbox from its acts, as the projector does.
+    Derive { user: UserId, group: GroupId },
     /// Deletes a view, after the views that it is rebuilt from. It is rebuilt when it is needed.
     Forget(Vec<View>),
 }
@@ -168,6 +172,8 @@ pub enum Correction {
     ListRepost(ListedRepost),
     /// Removes a repost that does not stand from the lists that have it.
     UnlistRepost(ListedRepost),
+    /// Adds a quote that stands to the list of its original, or removes one that does not.
+    SetQuote { of: ListedQuote, listed: bool },
     /// Adds a comment that stands to the list of its user, with its time, or takes the time of one that does not.
     ListComment { of: CommentId, user: UserId, at: Option<Timestamp> },
     /// Raises the last number of a post's comments to one that a comment has: no number is given twice.
@@ -196,6 +202,11 @@ pub enum Correction {
     CutNoticeReads { user: UserId, platform: Platform },
 }
 
+/// A group of an inbox that was wrong in this version.
+pub(crate) fn of_group(user: UserId, group: GroupId, version: u32) -> Difference {
+    Difference::new(Kind::GroupWrong, Subject::Group { user, group }, Remedy::Derive { user, group }).in_version(version)
+}
+
 impl From<Correction> for Remedy {
     fn from(correction: Correction) -> Self {
         Self::Correct(correction)
@@ -208,7 +219,7 @@ impl Remedy {
         let views = match self {
             Self::Forget(views) => views.clone(),
             Self::Correct(correction) => correction.views(),
-            Self::ReportOnly | Self::EraseAgain { .. } | Self::Rank { .. } => Vec::new(),
+            Self::ReportOnly | Self::EraseAgain { .. } | Self::Rank { .. } | Self::Derive { .. } => Vec::new(),
         };
         views.into_iter().find_map(|view| if let View::Reader(user) = view { Some(user) } else { None })
     }
@@ -242,6 +253,7 @@ impl Correction {
             | Self::DeleteLiker { .. }
             | Self::ListRepost(_)
             | Self::UnlistRepost(_)
+            | Self::SetQuote { .. }
             | Self::ListComment { .. }
             | Self::RaiseCommentNumbers { .. }
             | Self::MirrorRequest { .. }
@@ -304,6 +316,15 @@ pub struct ListedReaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ListedRepost {
     pub repost: PostId,
+    pub original: PostId,
+    #[serde(skip)]
+    pub at: Timestamp,
+}
+
+/// A quote, as the list of its original has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ListedQuote {
+    pub quote: PostId,
     pub original: PostId,
     #[serde(skip)]
     pub at: Timestamp,

@@ -1,13 +1,14 @@
 //! Reads the facts as they are stored. [`crate::facts::repairs`] repairs them.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::Hash,
 };
 
 use futures::future::try_join_all;
 use tidemark_domain::{
-    Edge, NoticeId, Platform, PostId, Reaction, ReactionState, ReadState, Relation, SeqSet, Slot, StoreError, Timestamp, UserId,
+    Edge, NoticeId, Platform, Post, PostId, Reaction, ReactionState, ReadState, Relation, SeqSet, Slot, StoreError, Timestamp,
+    UserId,
     ids::{MAX_SEQ, SHARDS},
 };
 use tidemark_facts::{
@@ -21,7 +22,7 @@ use tidemark_facts::{
     post_items::{body_of, post_of},
     reactions::{read_liker, read_reactions},
     reads::read_reads,
-    reposts::{RepostEntry, Reposter, read_entry, read_reposter},
+    reposts::{RepostEntry, Reposter, quoter, read_entry, read_reposter},
     schema::{
         self, CommentCountItem, CounterItem, EdgeItem, ErasureItem, FollowerItem, HeadItem, NoticeItem, PendingEditItem,
         PostItem, ReactedItem, ReactionCountsItem, ReactionItem, RecordItem, WalkItem,
@@ -34,7 +35,7 @@ use tracing::warn;
 use super::{ByKey, Decoded, StoredFacts, Unfinished, UnfinishedAt};
 use crate::{
     diff::{
-        Answered, DamagedItem, ListedReaction, ListedRepost, RecordSays, StoredRecord,
+        Answered, DamagedItem, ListedQuote, ListedReaction, ListedRepost, RecordSays, StoredRecord,
         facts::{ReactionShard, ShardCounts, StoredBlock, StoredCount, StoredHandle, StoredHead, StoredPost},
         notices::StoredNotice,
     },
@@ -203,22 +204,9 @@ impl StoredFacts {
         })?;
         damaged.extend(reposts.damaged);
         shard.reposts = reposts.found;
-        let range = Some([schema::COMMENTED[0], schema::LIKERS[1]]);
+        let range = Some([schema::COMMENTED[0], schema::QUOTES[1]]);
         if let Some(items) = self.partition("likers_in", &self.tables.reactions, &partition, range).await? {
-            let is_count = |item: &Item| CommentCountItem::item.parsed(item, schema::commented_of).is_ok();
-            let (counts, items): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_count);
-            let counts = listing(counts, |item| {
-                let of = CommentCountItem::item.parsed(&item, schema::commented_of)?;
-                Ok((of, read(item, stored_comments)?))
-            })?;
-            damaged.extend(counts.damaged);
-            shard.commented = Some(counts.found);
-            let likers = listing(items, |item| {
-                let (seq, reaction, Relation { since, user }) = read_liker(&item)?;
-                Ok((ListedReaction { user, post: PostId::new(author, seq), reaction }, since))
-            })?;
-            damaged.extend(likers.damaged);
-            shard.likers = Some(likers.found);
+            damaged.extend(add_lists(&mut shard, author, items)?);
         }
         Ok(Some(Decoded { found: shard, damaged }))
     }
@@ -285,6 +273,18 @@ impl StoredFacts {
             (of_original || of_user).then_some((*of, of_original))
         };
         Ok(reposts.iter().filter_map(lacks).collect())
+    }
+
+    /// The quotes among these that the lists of their originals lack. The erasure of an original's author has removed
+    /// them.
+    pub(crate) async fn unlisted_quotes(&self, quotes: &[&Post]) -> Result<Vec<ListedQuote>, StoreError> {
+        let listed: Vec<(ListedQuote, Item)> = quotes.iter().filter_map(|post| listed_quote(post).zip(quoter(post))).collect();
+        let keys = listed.iter().map(|(_, entry)| entry.clone()).collect();
+        let authors: Vec<UserId> = listed.iter().map(|(of, _)| of.original.author).collect();
+        let (found, erased) =
+            futures::try_join!(self.get("unlisted_quotes", &self.tables.reactions, keys), self.erased(&authors))?;
+        let lacks = |(of, entry): &(ListedQuote, Item)| !erased.contains(&of.original.author) && !found.contains(entry);
+        Ok(listed.into_iter().filter(lacks).map(|(of, _)| of).collect())
     }
 
     pub(crate) async fn given_to(&self, user: UserId, authors: &[UserId]) -> Result<ByKey<UserId, ReactionState>, StoreError> {
@@ -384,6 +384,28 @@ impl StoredFacts {
         let text = |item: &Item, key: Attribute| key.of(item).and_then(|value| value.as_n().ok()).cloned();
         let pair = |item: Item| Some((text(&item, EdgeItem::user)?, text(&item, EdgeItem::author)?));
         Ok((listing(items, read_edge)?, last.and_then(pair)))
+    }
+
+    /// The authors of a part of the lists of followers and requests who have no pair of their own, and where the next
+    /// part begins. A walk over edges does not meet an author whom a list alone names.
+    pub(crate) async fn some_authors(
+        &self,
+        after: Option<(String, String)>,
+        limit: usize,
+        segment: Segment,
+        wanted: impl Fn(UserId) -> bool,
+    ) -> Result<(Vec<UserId>, Option<(String, String)>), StoreError> {
+        let after = after.map(|(shard, follower)| schema::listed_key(&shard, &follower));
+        let (items, last) = self.some("some_authors", &self.tables.followers, after, (limit, segment)).await?;
+        let author = |item: &Item| schema::shard_author(&FollowerItem::shard.read::<String>(item).ok()?);
+        let authors: BTreeSet<UserId> = items.iter().filter_map(author).filter(|author| wanted(*author)).collect();
+        let is_alone = async |author: UserId| {
+            let own = self.query(&self.tables.following, [is(EdgeItem::user, number(author.get()))]);
+            Ok::<_, StoreError>(queried("some_authors", own, 1).await?.is_empty().then_some(author))
+        };
+        let alone = try_join_all(authors.into_iter().map(is_alone)).await?.into_iter().flatten().collect();
+        let key = |item: &Item| Ok::<_, StoreError>((FollowerItem::shard.read(item)?, FollowerItem::follower.read(item)?));
+        Ok((alone, last.as_ref().map(key).transpose()?))
     }
 
     /// The same of the keys of all idempotency records.
@@ -629,4 +651,37 @@ pub(super) fn stored_comments(item: CommentCountItem) -> Result<StoredCount, Att
 fn stored_count(count: Option<Count>, changes: Option<Count>) -> StoredCount {
     let [count, changes] = [count, changes].map(|stored| stored.map_or(Some(0), |Count(number)| number));
     StoredCount { count, changes }
+}
+
+/// The entry that the list of an original has of a quote; `None` if the post is no quote of another user's post.
+pub(crate) fn listed_quote(post: &Post) -> Option<ListedQuote> {
+    quoter(post)?;
+    Some(ListedQuote { quote: post.id, original: post.of?.original(), at: post.created_at })
+}
+
+/// Adds the numbers of comments, the likes, the favorites and the quotes that a shard lists. Returns damaged items.
+fn add_lists(shard: &mut ReactionShard, author: UserId, items: Vec<Item>) -> Result<Vec<((), DamagedItem)>, StoreError> {
+    let is_count = |item: &Item| CommentCountItem::item.parsed(item, schema::commented_of).is_ok();
+    let (counts, items): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_count);
+    let counts = listing(counts, |item| {
+        let of = CommentCountItem::item.parsed(&item, schema::commented_of)?;
+        Ok((of, read(item, stored_comments)?))
+    })?;
+    let mut damaged = counts.damaged;
+    shard.commented = Some(counts.found);
+    let is_quote = |item: &Item| ReactionItem::item.parsed(item, schema::quoter_of).is_ok();
+    let (quotes, items): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_quote);
+    let quotes = listing(quotes, |item| {
+        let (seq, by, quote) = ReactionItem::item.parsed(&item, schema::quoter_of)?;
+        Ok(ListedQuote { quote: PostId::new(by.user, quote), original: PostId::new(author, seq), at: by.since })
+    })?;
+    damaged.extend(quotes.damaged);
+    shard.quotes = Some(quotes.found);
+    let likers = listing(items, |item| {
+        let (seq, reaction, Relation { since, user }) = read_liker(&item)?;
+        Ok((ListedReaction { user, post: PostId::new(author, seq), reaction }, since))
+    })?;
+    damaged.extend(likers.damaged);
+    shard.likers = Some(likers.found);
+    Ok(damaged)
 }

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use tidemark_domain::{PostId, StoreError};
 use tidemark_facts::Facts;
 
+pub(crate) use audit::listed_quote;
+
 use crate::diff::DamagedItem;
 
 #[derive(Debug, Clone)]

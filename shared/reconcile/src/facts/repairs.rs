@@ -21,8 +21,8 @@ use tidemark_facts::{
 
 use super::StoredFacts;
 use crate::{
-    diff::{Correction, Counter, ListedReaction, ListedRepost, Recount, StoredRecord},
-    facts::audit::{COUNTS, CountOf, count_of_parts, said},
+    diff::{Correction, Counter, ListedQuote, ListedReaction, ListedRepost, Recount, StoredRecord},
+    facts::audit::{COUNTS, CountOf, count_of_parts, listed_quote, said},
 };
 
 const OPERATION: &str = "repair";
@@ -50,6 +50,7 @@ impl StoredFacts {
             Correction::DeleteLiker { of, at, version } => self.delete_liker(of, at, version).await,
             Correction::ListRepost(of) => self.list_repost(of).await,
             Correction::UnlistRepost(of) => self.unlist_repost(of).await,
+            Correction::SetQuote { of, listed } => self.set_quote(of, listed).await,
             Correction::ListComment { of, user, at } => self.list_comment(OPERATION, of, user, at).await,
             Correction::RaiseCommentNumbers { post, seen, right } => self.raise_last_number(OPERATION, post, seen, right).await,
             Correction::SetBlockFlags { user, author, blocked, rev } => {
@@ -344,6 +345,22 @@ impl StoredFacts {
             writes.push(delete.when(is(ReactedItem::repost, number(repost.seq))));
         }
         self.with_count(writes, original, user).await
+    }
+
+    /// Adds the entry of a quote to the list of its original if the quote stands, or removes it if it does not.
+    async fn set_quote(&self, of: ListedQuote, listed: bool) -> Result<bool, StoreError> {
+        let key = schema::post(of.quote);
+        let seen = self.get_one(OPERATION, &self.tables.posts, key.clone()).await?;
+        let post = self.posts(&[of.quote]).await?.remove(&of.quote).filter(|post| !post.deleted);
+        let stands = post.as_ref().and_then(listed_quote) == Some(of);
+        if stands != listed {
+            return Ok(false);
+        }
+        let as_read = [PostItem::tombstone, PostItem::quote_of].map(|attribute| unchanged(attribute, seen.as_ref()));
+        let check = as_read.into_iter().fold(Write::check(&self.tables.posts, key), Write::when);
+        let entry = schema::quoter(of.original, Relation { since: of.at, user: of.quote.author }, of.quote.seq);
+        let write = if listed { Write::put(&self.tables.reactions, entry) } else { Write::delete(&self.tables.reactions, entry) };
+        self.send_all(OPERATION, vec![check, write]).await
     }
 
     async fn delete_liker(&self, of: ListedReaction, at: Timestamp, version: u32) -> Result<bool, StoreError> {

@@ -12,12 +12,12 @@ use tidemark_views::{
     keys::{Owner, View},
 };
 
-use super::{Reconcile, ReconcileError, Target};
+use super::{Reconcile, ReconcileError, Target, walk::DAY};
 use crate::{
     diff::{
         DamagedItem, Difference, Stored,
         facts::{self, UserFacts},
-        notices,
+        notices, of_group,
         reader::{self, Followed, ReaderFacts, StoredReader},
         views::{self, MOST_FIELDS, StoredKey, StoredList, of_copy},
     },
@@ -48,6 +48,10 @@ impl Reconcile {
             Target::Tombstone(user, author) => {
                 let edge = self.app.stores.facts.edges(user, &[author]).await?.remove(&author);
                 edge.and_then(|edge| facts::of_tombstone(&edge, now)).into_iter().collect()
+            }
+            Target::Inbox(user) => {
+                let wrong = self.app.inboxes.wrong_groups(user, now.ms() / DAY).await?;
+                wrong.into_iter().map(|(group, version)| of_group(user, group, version)).collect()
             }
             Target::Erased(user) => facts::of_erased(user, self.app.leaving.left(user).await?).into_iter().collect(),
             Target::Views(Owner::User(user)) => self.views_of(user).await?,

@@ -116,6 +116,8 @@ enum Target {
     /// A platform's head and its notices.
     Platform(Platform),
     NoticeReads(UserId, Platform),
+    /// The groups of a user's inbox.
+    Inbox(UserId),
     /// All that Redis has of an owner of keys.
     Views(Owner),
 }
@@ -143,7 +145,7 @@ impl Reconcile {
         Self { app: app.clone(), facts: StoredFacts(app.stores.facts.clone()), views: StoredViews(app.stores.views.clone()) }
     }
 
-    /// One step: facts first, then the views that are made from them.
+    /// One step: facts first, then the views and groups that are made from them.
     async fn reconcile(&self, facts: Vec<Target>, views: Vec<Target>, plan: &Plan, report: &mut Report) {
         report.looked_at += (facts.len() + views.len()) as u64;
         let here: BTreeSet<Target> = facts.iter().cloned().collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::future::try_join_all;
-use tidemark_domain::{Comment, CommentId, Edge, PostId, Reaction, Seq, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{Comment, CommentId, Edge, Post, PostId, Reaction, Seq, Timestamp, UserId, ids::SHARDS};
 use tidemark_facts::StoredComment;
 
 use super::{
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{
     diff::{
-        DamagedItem, ListedReaction, ListedRepost,
+        DamagedItem, ListedQuote, ListedReaction, ListedRepost,
         comments::PostComments,
         facts::{ListedShard, ReactionShard, StoredCount, UserFacts},
     },
-    facts::Decoded,
+    facts::{Decoded, listed_quote},
 };
 
 /// The most reactions of one shard that are looked for in the lists of their users.
@@ -48,6 +48,7 @@ impl Reconcile {
             (shard.unlisted, shard.listed_at) = self.listed(shard.entries(user)).await?;
         }
         self.add_reposts(&mut facts).await?;
+        self.add_quotes(&mut facts).await?;
         let authors: Vec<UserId> = facts.reacted.iter().map(|entry| entry.post.author).collect();
         let given = self.facts.given_to(user, &authors).await?;
         facts.reacted.retain(|entry| given.damaged.iter().all(|(author, _)| *author != entry.post.author));
@@ -104,8 +105,8 @@ impl Reconcile {
     }
 
     async fn own_facts(&self, user: UserId) -> Result<UserFacts, ReconcileError> {
-        let (audit, own, shards) = (&self.facts, [user], || 0..SHARDS);
-        let (([followings, requests_sent], [follower_counts, request_counts]), mut heads) =
+        let (audit, own, shards, mut damaged) = (&self.facts, [user], || 0..SHARDS, BTreeSet::new());
+        let (([followings, requests_sent], [follower_counts, request_counts]), heads) =
             futures::try_join!(audit.counts(user), audit.stored_heads(&own))?;
         let (edges, posts, reads, followers, requests, sent, reactions, reacted, reposted, handle) = futures::try_join!(
             audit.edges_of(user),
@@ -119,8 +120,7 @@ impl Reconcile {
             audit.reposted_by(user),
             audit.handle_of(user),
         )?;
-        let (head, mut damaged) = (heads.found.remove(&user), BTreeSet::new());
-        readable(heads, &mut damaged);
+        let head = readable(heads, &mut damaged).remove(&user);
         let (edges, edges_whole) = shard(Some(edges), &mut damaged);
         let mut listed = |stored| {
             let (followers, whole) = shard(stored, &mut damaged);
@@ -156,6 +156,7 @@ impl Reconcile {
             reposted: readable(reposted, &mut damaged),
             ghost_reposts: BTreeSet::new(),
             unlisted_reposts: BTreeMap::new(),
+            wrong_quotes: Vec::new(),
             comments: HashMap::new(),
             comment_ghosts: Vec::new(),
             blocks: Vec::new(),
@@ -258,6 +259,27 @@ impl Reconcile {
         };
         facts.ghost_reposts = listed.into_iter().filter(|listed| !stands(listed) && !is_damaged(listed.repost)).collect();
         facts.unlisted_reposts = unlisted.into_iter().collect();
+        readable(posts, &mut facts.damaged);
+        Ok(())
+    }
+
+    /// The same for quotes.
+    async fn add_quotes(&self, facts: &mut UserFacts) -> Result<(), ReconcileError> {
+        let listed = facts.reactions.iter().flat_map(|shard| shard.quotes.iter().flatten().copied());
+        let mut listed: Vec<ListedQuote> = listed.collect();
+        self.only_todays(&mut listed, MOST_LISTED);
+        let own = facts.posts.iter().map(|stored| &stored.post).filter(|post| !post.deleted && listed_quote(post).is_some());
+        let mut own: Vec<&Post> = own.collect();
+        self.only_todays(&mut own, MOST_LISTED);
+        let ids: Vec<PostId> = listed.iter().map(|listed| listed.quote).collect();
+        let (posts, unlisted) = futures::try_join!(self.facts.stored_posts(&ids), self.facts.unlisted_quotes(&own))?;
+        let is_damaged = |quote: PostId| posts.damaged.iter().any(|(damaged, _)| *damaged == quote);
+        let stands = |listed: &ListedQuote| {
+            let post = posts.found.get(&listed.quote).map(|stored| &stored.post).filter(|post| !post.deleted);
+            post.and_then(listed_quote).as_ref() == Some(listed)
+        };
+        let ghosts = listed.into_iter().filter(|listed| !stands(listed) && !is_damaged(listed.quote));
+        facts.wrong_quotes = ghosts.map(|of| (of, false)).chain(unlisted.into_iter().map(|of| (of, true))).collect();
         readable(posts, &mut facts.damaged);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A walk over all users, in steps. A run continues where an earlier run stopped. First come the users with keys in
 //! Redis: readers of the last 60 hours, and authors of posts that were shown to them. Then come a sample of all edges,
-//! all idempotency records, and a sample of the users who were erased. [`Segment`]s of a walk run in parallel, each
-//! with its own position.
+//! authors whom the lists of followers alone name, the inboxes of the same users, all idempotency records, and a sample of the users who were erased. [`Segment`]s of a
+//! walk run in parallel, each with its own position.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -80,6 +80,12 @@ pub enum Position {
     Keys(u64),
     /// Among the edges, after this one.
     Edges(Option<(String, String)>),
+    /// Among the lists of followers and requests, after this entry.
+    Lists(Option<(String, String)>),
+    /// Among the inboxes of the users of edges, after this one. All facts are repaired before.
+    Inboxes(Option<(String, String)>),
+    /// Among the inboxes of the users with keys in Redis, who may have no edges, at this cursor.
+    InboxKeys(u64),
     /// Among the idempotency records, after this one.
     Records(Option<String>),
     /// Among the receipts of erasures, after this item.
@@ -92,6 +98,11 @@ impl fmt::Display for Position {
             Self::Keys(cursor) => write!(f, "keys {cursor}"),
             Self::Edges(None) => f.write_str("edges"),
             Self::Edges(Some((user, author))) => write!(f, "edges {user} {author}"),
+            Self::Lists(None) => f.write_str("lists"),
+            Self::Lists(Some((shard, follower))) => write!(f, "lists {shard} {follower}"),
+            Self::Inboxes(None) => f.write_str("inboxes"),
+            Self::Inboxes(Some((user, author))) => write!(f, "inboxes {user} {author}"),
+            Self::InboxKeys(cursor) => write!(f, "inbox-keys {cursor}"),
             Self::Records(None) => f.write_str("records"),
             Self::Records(Some(key)) => write!(f, "records {key}"),
             Self::Erased(None) => f.write_str("erased"),
@@ -112,6 +123,14 @@ impl FromStr for Position {
             ("keys", Some(cursor)) => cursor.parse().ok().map(Self::Keys),
             ("edges", None) => Some(Self::Edges(None)),
             ("edges", Some(edge)) => edge.split_once(' ').and_then(pair).map(|edge| Self::Edges(Some(edge))),
+            ("lists", None) => Some(Self::Lists(None)),
+            ("lists", Some(entry)) => {
+                let entry = entry.split_once(' ').map(|(shard, follower)| (shard.to_owned(), follower.to_owned()));
+                entry.map(|entry| Self::Lists(Some(entry)))
+            }
+            ("inboxes", None) => Some(Self::Inboxes(None)),
+            ("inboxes", Some(edge)) => edge.split_once(' ').and_then(pair).map(|edge| Self::Inboxes(Some(edge))),
+            ("inbox-keys", Some(cursor)) => cursor.parse().ok().map(Self::InboxKeys),
             ("records", key) => Some(Self::Records(key.map(str::to_owned))),
             ("erased", key) => Some(Self::Erased(key.map(str::to_owned))),
             _ => None,
@@ -197,16 +216,7 @@ impl Reconcile {
         };
         match position {
             Position::Keys(cursor) => {
-                let (mut owners, mut next) = (BTreeSet::new(), *cursor);
-                // Each segment scans all keys. That costs Redis little: the facts of their owners are what takes time.
-                for _ in 0..plan.segment.of {
-                    let (found, after) = self.views.owners(next, plan.slice).await?;
-                    owners.extend(found.into_iter().filter(|owner| plan.segment.has(owner)));
-                    next = after;
-                    if next == 0 {
-                        break;
-                    }
-                }
+                let (owners, next) = self.owners(*cursor, plan).await?;
                 let (facts, views) = targets_of(owners, plan, day);
                 self.reconcile(news(facts), news(views), plan, report).await;
                 Ok(Some(if next == 0 { Position::Edges(None) } else { Position::Keys(next) }))
@@ -221,7 +231,28 @@ impl Reconcile {
                 let expired = edges.found.iter().filter(|edge| facts::of_tombstone(edge, now).is_some());
                 targets.extend(expired.map(|edge| Target::Tombstone(edge.user, edge.author)));
                 self.reconcile(news(targets.into_iter().collect()), Vec::new(), plan, report).await;
-                Ok(Some(next.map_or(Position::Records(None), |next| Position::Edges(Some(next)))))
+                Ok(Some(next.map_or(Position::Lists(None), |next| Position::Edges(Some(next)))))
+            }
+            Position::Lists(after) => {
+                let sampled = |user| in_sample(user, plan.share, day);
+                let (authors, next) = self.facts.some_authors(after.clone(), plan.slice, plan.segment, sampled).await?;
+                self.reconcile(news(authors.into_iter().map(Target::Facts).collect()), Vec::new(), plan, report).await;
+                Ok(Some(next.map_or(Position::Inboxes(None), |next| Position::Lists(Some(next)))))
+            }
+            Position::Inboxes(after) => {
+                let (edges, next) = self.facts.some_edges(after.clone(), plan.slice, plan.segment).await?;
+                let sampled = |user: &UserId| in_sample(*user, plan.share, day);
+                let users: BTreeSet<UserId> =
+                    edges.found.iter().flat_map(|edge| [edge.user, edge.author]).filter(sampled).collect();
+                self.inboxes(news(users.into_iter().map(Target::Inbox).collect()), plan, report).await;
+                Ok(Some(next.map_or(Position::InboxKeys(0), |next| Position::Inboxes(Some(next)))))
+            }
+            Position::InboxKeys(cursor) => {
+                let (owners, next) = self.owners(*cursor, plan).await?;
+                let users: BTreeSet<UserId> = owners.into_iter().filter_map(person).collect();
+                let users = users.into_iter().filter(|user| in_sample(*user, plan.share, day));
+                self.inboxes(news(users.map(Target::Inbox).collect()), plan, report).await;
+                Ok(Some(if next == 0 { Position::Records(None) } else { Position::InboxKeys(next) }))
             }
             Position::Records(after) => {
                 let (records, next) = self.facts.some_records(after.as_deref(), plan.slice, plan.segment).await?;
@@ -235,6 +266,29 @@ impl Reconcile {
                 self.reconcile(news(due.map(|(user, _)| Target::Erased(user)).collect()), Vec::new(), plan, report).await;
                 Ok(next.map(|next| Position::Erased(Some(next))))
             }
+        }
+    }
+
+    /// The owners of some keys of the plan's segment from a cursor on, and the next cursor, 0 at the end.
+    async fn owners(&self, cursor: u64, plan: &Plan) -> Result<(BTreeSet<Owner>, u64), ReconcileError> {
+        let (mut owners, mut next) = (BTreeSet::new(), cursor);
+        // Each segment scans all keys. That costs Redis little: the facts of their owners are what takes time.
+        for _ in 0..plan.segment.of {
+            let (found, after) = self.views.owners(next, plan.slice).await?;
+            owners.extend(found.into_iter().filter(|owner| plan.segment.has(owner)));
+            next = after;
+            if next == 0 {
+                break;
+            }
+        }
+        Ok((owners, next))
+    }
+
+    /// Looks at inboxes. Groups are derived from facts, which a dry run has left wrong: if it has found a difference,
+    /// it does not look.
+    async fn inboxes(&self, inboxes: Vec<Target>, plan: &Plan, report: &mut Report) {
+        if !plan.dry_run || report.found.is_empty() {
+            self.reconcile(Vec::new(), inboxes, plan, report).await;
         }
     }
 
@@ -304,6 +358,15 @@ pub(super) fn in_sample(user: UserId, share: f64, day: u64) -> bool {
     offset < size
 }
 
+/// The user of a key: its reader, or the author of its post.
+fn person(owner: Owner) -> Option<UserId> {
+    match owner {
+        Owner::User(user) | Owner::Marks(user, _) | Owner::NoticeReads(user, _) => Some(user),
+        Owner::Post(post) => Some(post.author),
+        Owner::Platform(_) | Owner::Title(..) | Owner::NoticeBody(..) | Owner::Astray(_) => None,
+    }
+}
+
 /// The targets of these owners of keys: facts, and the views in the sample of the day.
 fn targets_of(owners: BTreeSet<Owner>, plan: &Plan, day: u64) -> (Vec<Target>, Vec<Target>) {
     let (mut facts, mut views) = (BTreeSet::new(), Vec::new());
@@ -340,6 +403,8 @@ mod tests {
             "keys 18446744073709551615",
             "edges",
             "edges 1 2",
+            "lists",
+            "lists 7#03 00000000000000000001",
             "records",
             "records 7#publish#a b",
             "erased",
@@ -347,7 +412,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Position>().unwrap().to_string(), text);
         }
-        for bad in ["", "keys", "keys x", "edges 1", "edges 1 x", "other 1"] {
+        for bad in ["", "keys", "keys x", "edges 1", "edges 1 x", "lists 7#03", "other 1"] {
             assert!(bad.parse::<Position>().is_err(), "{bad}");
         }
         let position = Position::Records(Some("0.5@7#publish#a".to_owned()));

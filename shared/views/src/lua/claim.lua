@@ -6,7 +6,7 @@
 -- Returns  false if nobody watches; 'on its way' if it is too early for the next message, and another task for it is
 --          queued; 'later' if the caller has to send one that is delayed by the least time; or the bytes of the
 --          post that was noted last, the time (ms) at which it was noted, the time now (ms), and each connection with
---          the digest of the counts that it was told, '' if that is unknown
+--          what it was told (12 bytes), '' if that is unknown
 -- Keeps    The next message is built when the least time is over since this one was posted (`told`), however long it
 --          was on its way; if its end is never told, after the longest time. From here on it is unknown what the
 --          connections know, until `told` stores it for this message.

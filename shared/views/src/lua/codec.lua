@@ -288,16 +288,16 @@ end
 
 -- The hash of a reader's connections: `@` -> when a change was last noted, when a message was last built, when the next
 -- one may be built (ms), and the bytes of the post that changed; a connection -> its expiry (ms), and if it is known
--- the digest of the counts that it was told, with the epoch.
+-- what it was told, with the epoch: the digest of the counts, and the number of unread groups of the inbox.
 local NOTES, NOTES_BYTES = '<I6I6I6', 18
-local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 8
+local EXPIRY, EXPIRY_BYTES, DIGEST_BYTES = '<I6', 6, 12
 
 -- The expiry of a connection. A damaged one has expired.
 local function expiry_of(value)
   return #value >= EXPIRY_BYTES and (struct.unpack(EXPIRY, value)) or 0
 end
 
--- The digest of the counts that a connection was told; '' if it is unknown.
+-- What a connection was told; '' if it is unknown.
 local function digest_of(value, epoch)
   local is_known = #value == EXPIRY_BYTES + DIGEST_BYTES + #epoch and string.sub(value, -#epoch) == epoch
   return is_known and string.sub(value, EXPIRY_BYTES + 1, EXPIRY_BYTES + DIGEST_BYTES) or ''

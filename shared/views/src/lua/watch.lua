@@ -2,7 +2,7 @@
 --
 -- KEYS     [1] connections  [2] state hash  [3] feed  [4] unread notices that connections were told
 -- ARGV     [1] connection  [2] lifetime ms  [3] most connections of a reader
--- Returns  the digest of the counts that this connection was told, or ''; and when the last message was built (ms)
+-- Returns  what this connection was told (12 bytes), or ''; and when the last message was built (ms)
 -- Keeps    The hash lives as long as its last connection. Of too many connections, the one that expires first is
 --          removed. A connection that was not registered knows nothing.
 local function watch(keys, argv, epoch)

@@ -14,6 +14,7 @@ export class Live {
   /**
    * Keeps a connection to `url` until `stop`. It calls these functions:
    * - `read()` returns the counts, and `show(counts)` shows them: at the start of each connection, and when it failed.
+   * - `inbox(message)` shows the number of unread groups of the inbox.
    * - `told(message)` shows the counts of a message that is newer than all before.
    * - `state("live" | "down" | "refused")` when that changes.
    * - `failed(problem)` when `read` or `show` fails. A 401 or 403 ends everything.
@@ -70,6 +71,7 @@ export class Live {
       socket.onmessage = ({ data }) => {
         const message = JSON.parse(data);
         if (message.type === "unread") this.receive(message);
+        else if (message.type === "inbox") this.on.inbox(message);
         else answered(message.type === "pong");
       };
       later(ANSWER_WITHIN, this.end);

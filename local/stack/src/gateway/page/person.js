@@ -1,8 +1,9 @@
-// One person: identity, counts, and the tabs Feed, People, Notices and Profile.
+// One person: identity, counts, and the tabs Feed, Inbox, People, Notices and Profile.
 
 import { Api } from "./api.js";
 import { avatar, copy, h, messages, plural, show } from "./dom.js";
 import { Feed } from "./feed.js";
+import { Inbox } from "./inbox.js";
 import { Live } from "./live.js";
 import { Notices } from "./notices.js";
 import { People } from "./people.js";
@@ -58,7 +59,8 @@ export class Person {
     this.api = new Api(base, token, this.message.say);
     this.count = tabs(root, part.tabs);
     this.posts = new Posts(this);
-    this.parts = [new Feed(this), this.posts, new People(this), new Notices(this)];
+    this.inbox = new Inbox(this);
+    this.parts = [new Feed(this), this.posts, this.inbox, new People(this), new Notices(this)];
     const url = new URL(live || `${this.api.base || location.origin}/v1/live`);
     url.protocol = url.protocol.replace("http", "ws");
     url.searchParams.set("token", token);
@@ -66,6 +68,7 @@ export class Person {
       read: () => this.api.get("/v1/unread"),
       show: (unread) => this.show(unread),
       told: (message) => this.told(message),
+      inbox: () => this.id !== null && this.run(() => this.inbox.refresh()),
       state: (state) => Object.assign(part.live, { textContent: STATES[state], className: state }),
       failed: (problem) => this.failed(problem),
     });

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tidemark_legacy_tools::run;
+use tidemark_legacy_tools::{Unread, run};
 use tidemark_tools::{StackArgs, exit};
 
 /// Compares follows, posts, unread posts, counts and read marks of a sample of users between a running stack and a
@@ -21,6 +21,9 @@ struct Args {
     /// Selects the users. Without it, each run selects others.
     #[arg(long)]
     seed: Option<u64>,
+    /// Which posts count as unread in the legacy system; as the option of `migrate`.
+    #[arg(long, value_enum, default_value_t)]
+    unread: Unread,
     #[command(flatten)]
     stack: StackArgs,
 }
@@ -34,7 +37,7 @@ async fn compare(args: Args) -> anyhow::Result<bool> {
     let api = args.stack.client().await?;
     let seed = args.seed.unwrap_or_else(rand::random);
     println!("seed {seed}");
-    let report = run(&api, &args.source, args.users, seed).await?;
+    let report = run(&api, &args.source, args.users, seed, args.unread).await?;
     println!("{report}");
     Ok(report.is_empty())
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode, time::Instant};
 use anyhow::{Context, bail};
 use clap::Parser;
 use serde_json::json;
+use tidemark_legacy_tools::Unread;
 use tidemark_tools::{
     StackArgs,
     api::Call,
@@ -30,6 +31,10 @@ struct Args {
     /// A legacy notice and the notice as which it was published here, as `platform:notice=platform-seq`.
     #[arg(long = "notice", value_name = "LEGACY=NOTICE", value_parser = notice)]
     notices: Vec<(String, String)>,
+    /// Which posts are unread after the import of a follow: those in the unread lists, or all from after the follow
+    /// that are not read. `auto` takes the second rule if the source has no unread list.
+    #[arg(long, value_enum, default_value_t)]
+    unread: Unread,
     #[command(flatten)]
     stack: StackArgs,
 }
@@ -43,13 +48,15 @@ async fn main() -> ExitCode {
     exit("import-legacy", migrate(Args::parse()).await)
 }
 
-/// Prints one line for each invocation on stderr, and at the end the layouts of the last response on stdout. Returns
-/// true if no entry was unreadable.
+/// Prints one line for each invocation on stderr, and at the end the layouts and `unread` of the last response on
+/// stdout. Returns true if no entry was unreadable.
 async fn migrate(args: Args) -> anyhow::Result<bool> {
     let api = args.stack.client().await?;
     let notices: BTreeMap<String, String> = args.notices.into_iter().collect();
     let started = Instant::now();
-    let mut event = json!({ "source": args.source, "notices": notices, "dry_run": args.dry_run, "limit": ENTRIES });
+    let mut event = json!({
+        "source": args.source, "notices": notices, "dry_run": args.dry_run, "limit": ENTRIES, "unread": args.unread.name(),
+    });
     loop {
         let call = Call::post("/_local/functions/migrate").json(event);
         let response = api.once(&call).await.context("run the same command again to continue the migration")?;
@@ -73,7 +80,9 @@ async fn migrate(args: Args) -> anyhow::Result<bool> {
         }
         if body["done"] == true {
             eprintln!("{} in {}", if args.dry_run { "validated" } else { "migrated" }, short(started.elapsed()));
-            println!("{}", serde_json::to_string_pretty(&body["layouts"])?);
+            let mut report = body["layouts"].clone();
+            report["unread"] = body["unread"].clone();
+            println!("{}", serde_json::to_string_pretty(&report)?);
             return Ok(body["totals"]["unreadable"] == 0);
         }
         event = body["next"].clone();

@@ -1,0 +1,381 @@
+//! Events of stream records: what has happened to the fact that a record shows, and what the record lacks of it.
+
+use std::collections::{HashMap, HashSet};
+
+use tidemark_domain::{
+    Comment, Edge, Event, EventPost, Happened, Post, PostId, PostText, Reaction, ReactionState, ReadState, Seq, UserId,
+};
+
+use super::{
+    Facts, Result, StreamRecord, Tables,
+    comments::{StoredComment, read_comment},
+    edges::read_edge,
+    item::Item,
+    people::read_profile,
+    post_items::{post_of, read_post},
+    reactions::read_given,
+    reads::read_reads,
+    schema::{self, HeadItem, IdentityItem, ReactionItem, ReadsItem},
+};
+
+/// An event, as far as one stream record shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EventDraft {
+    Whole(Event),
+    /// The text of a post is another item. The event has `None` for it.
+    WithoutText(Event),
+}
+
+impl EventDraft {
+    fn users(&self) -> [UserId; 2] {
+        match self {
+            Self::Whole(event) | Self::WithoutText(event) => event.users(),
+        }
+    }
+
+    fn is_erasure(&self) -> bool {
+        matches!(self, Self::Whole(Event { happened: Happened::UserErased(_), .. }))
+    }
+
+    fn post_without_text(&self) -> Option<PostId> {
+        match self {
+            Self::WithoutText(Event { happened: Happened::PostPublished(of) | Happened::PostEdited(of), .. }) => Some(of.post.id),
+            _ => None,
+        }
+    }
+}
+
+/// The event with the text of its revision, if the post still has it.
+fn with_text(mut event: Event, posts: &HashMap<PostId, (Post, Option<PostText>)>) -> Event {
+    if let Happened::PostPublished(of) | Happened::PostEdited(of) = &mut event.happened {
+        let stored = posts.get(&of.post.id).filter(|(post, _)| !post.deleted && post.revision == of.post.revision);
+        of.text = stored.and_then(|(_, text)| text.clone());
+    }
+    event
+}
+
+/// An image is empty if the item was absent.
+fn item(image: &serde_dynamo::Item) -> Option<Item> {
+    Some(Item::from(image.clone())).filter(|item| !item.is_empty())
+}
+
+impl StreamRecord<'_> {
+    /// Returns the events of the record; none if it shows no change of a fact that others see. Fails if the item cannot
+    /// be read.
+    pub fn events(&self, tables: &Tables) -> Result<Vec<EventDraft>> {
+        let (table, [old, new]) = (self.table(), [self.old, self.new].map(item));
+        let whole = |event: Option<Event>| event.map(EventDraft::Whole).into_iter().collect();
+        if table == tables.following {
+            Ok(whole(edge(old, new)?))
+        } else if table == tables.posts {
+            let key = Item::from(self.keys.clone());
+            if schema::is_head(&key) { Ok(whole(erased(&key, old, new)?)) } else { post(&key, old, new) }
+        } else if table == tables.reads {
+            reads(new)
+        } else if table == tables.reactions {
+            Ok(reactions(old, new)?.into_iter().map(EventDraft::Whole).collect())
+        } else if table == tables.profiles {
+            let profile = new.map(read_profile).transpose()?;
+            Ok(whole(profile.map(|profile| Event { revision: profile.version, happened: Happened::ProfileChanged(profile) })))
+        } else {
+            Ok(Vec::new())
+        }
+    }
+}
+
+fn edge(old: Option<Item>, new: Option<Item>) -> Result<Option<Event>> {
+    let known = old.map(read_edge);
+    // The pair of a follow is not removed, but replaced by a tombstone. Whoever removes it by hand ends the follow.
+    let removed = |edge: &Edge| Edge { following: false, rev: edge.rev.saturating_add(1), ..edge.clone() };
+    let next = match (new.map(read_edge).transpose()?, &known) {
+        (Some(next), _) => next,
+        (None, Some(Ok(known))) => removed(known),
+        (None, _) => return Ok(None),
+    };
+    let Edge { user, author, following, since, rev, .. } = next;
+    let before = match &known {
+        Some(Ok(known)) => known.following.then_some(known.since),
+        None => None,
+        // An item that could not be read is replaced. The state after it is told in any case.
+        Some(Err(_)) => (!following).then_some(since),
+    };
+    let happened = match (before, following) {
+        (before, true) if before != Some(since) => Happened::FollowBegan { user, author, since },
+        (Some(_), false) => Happened::FollowEnded { user, author, at: since },
+        _ => return Ok(None),
+    };
+    Ok(Some(Event { revision: rev, happened }))
+}
+
+/// The begin of an erasure, which a flag in the head shows.
+fn erased(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Option<Event>> {
+    let [before, after] =
+        [old, new].map(|head| head.is_some_and(|head| HeadItem::erased.optional(&head).ok().flatten() == Some(true)));
+    let user = HeadItem::author.user(key)?;
+    Ok((after && !before).then_some(Event { revision: Event::LAST, happened: Happened::UserErased(user) }))
+}
+
+fn post(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Vec<EventDraft>> {
+    // Texts and windows have other keys.
+    let Ok(id) = post_of(key) else { return Ok(Vec::new()) };
+    let (known, next) = (old.map(read_post), new.map(read_post).transpose()?);
+    let text = |post: Post, of: fn(EventPost) -> Happened| {
+        let revision = post.revision;
+        vec![EventDraft::WithoutText(Event { revision, happened: of(EventPost { post: Box::new(post), text: None }) })]
+    };
+    // No edit comes after a deletion.
+    let deleted = |revision: u32| {
+        let revision = revision.saturating_add(1);
+        vec![EventDraft::Whole(Event { revision, happened: Happened::PostDeleted(id) })]
+    };
+    Ok(match (known, next) {
+        (None, Some(post)) if !post.deleted => text(post, Happened::PostPublished),
+        (Some(Ok(known)), Some(post)) if !post.deleted => {
+            let is_same = (known.revision, &known.title, known.deleted) == (post.revision, &post.title, false);
+            if is_same { Vec::new() } else { text(post, Happened::PostEdited) }
+        }
+        (Some(Ok(known)), _) if !known.deleted => deleted(known.revision),
+        // An item that could not be read is replaced. The state after it is told in any case.
+        (Some(Err(_)), Some(post)) if post.deleted => deleted(post.revision),
+        (Some(Err(_)), Some(post)) => text(post, Happened::PostEdited),
+        (Some(Err(error)), None) => return Err(error),
+        _ => Vec::new(),
+    })
+}
+
+/// A read state is removed with one of its users only.
+fn reads(new: Option<Item>) -> Result<Vec<EventDraft>> {
+    let Some(item) = new else { return Ok(Vec::new()) };
+    // A window has another key.
+    let (Ok(user), Ok(author)) = (ReadsItem::user.user(&item), ReadsItem::author.user(&item)) else { return Ok(Vec::new()) };
+    let is_spread = ReadsItem::windows.of(&item).is_some();
+    let (_, ReadState { version, through, read, .. }) = read_reads(item)?;
+    // A set that has outgrown its item has some 16,000 ranges or more, which are too many for an event.
+    let read = (!is_spread).then_some(read);
+    let happened = Happened::ReadChanged { user, author, through, read };
+    Ok(vec![EventDraft::Whole(Event { revision: version, happened })])
+}
+
+/// A comment that stands begins or ends. A number that was withdrawn is never given again.
+fn comment(old: Option<Item>, new: Option<Item>) -> Result<Vec<Event>> {
+    let standing = |item: Option<Item>| Ok(item.map(read_comment).transpose()?.and_then(StoredComment::standing));
+    let (known, next): (Option<Comment>, Option<Comment>) = (standing(old)?, standing(new)?);
+    Ok(match (known, next) {
+        (None, Some(Comment { id, author, text, created_at })) => {
+            vec![Event { revision: 1, happened: Happened::CommentAdded { comment: id, author, text, at: created_at } }]
+        }
+        (Some(comment), None) => vec![Event { revision: 2, happened: Happened::CommentDeleted(comment.id) }],
+        _ => Vec::new(),
+    })
+}
+
+/// The reactions that one version of the item has and the other lacks. One version changes one reaction. If the item
+/// is removed, one of its users has left.
+fn reactions(old: Option<Item>, new: Option<Item>) -> Result<Vec<Event>> {
+    if [&old, &new].into_iter().flatten().any(|item| schema::comment_in(item).is_ok()) {
+        return comment(old, new);
+    }
+    let Some(item) = new else { return Ok(Vec::new()) };
+    if ReactionItem::item.parsed(&item, schema::reacting_user).is_err() {
+        return Ok(Vec::new());
+    }
+    let (user, author, state, given_at) = read_given(item.clone())?;
+    let known = old.map(read_given).transpose()?.map_or_else(ReactionState::default, |(_, _, known, _)| known);
+    let mut events = Vec::new();
+    for reaction in Reaction::ALL {
+        let (before, after) = (known.of(reaction), state.of(reaction));
+        let event = |happened| Event { revision: state.version, happened };
+        let post = |seq: Seq| PostId::new(author, seq);
+        for seq in after.minus(before).iter() {
+            let at = given_at.ok_or_else(|| ReactionItem::given_at.damaged(&item))?;
+            events.push(event(Happened::ReactionGiven { user, post: post(seq), reaction, at }));
+        }
+        let removed = before.minus(after);
+        events.extend(removed.iter().map(|seq| event(Happened::ReactionRemoved { user, post: post(seq), reaction })));
+    }
+    Ok(events)
+}
+
+impl Facts {
+    /// Completes drafts, each with the number of its record. Leaves out what names a user who has asked to leave, but
+    /// for the event that says so.
+    pub async fn completed_events(&self, drafts: Vec<(usize, EventDraft)>) -> Result<Vec<(usize, Event)>> {
+        let drafts = self.without_the_erased(drafts).await?;
+        let posts: Vec<PostId> = drafts.iter().filter_map(|(_, draft)| draft.post_without_text()).collect();
+        let posts = self.posts_with_texts(&posts).await?;
+        let mut events = Vec::with_capacity(drafts.len());
+        for (record, draft) in drafts {
+            match draft {
+                EventDraft::Whole(event) => events.push((record, event)),
+                EventDraft::WithoutText(event) => events.push((record, with_text(event, &posts))),
+            }
+        }
+        Ok(events)
+    }
+
+    async fn without_the_erased(&self, drafts: Vec<(usize, EventDraft)>) -> Result<Vec<(usize, EventDraft)>> {
+        let users: HashSet<UserId> = drafts.iter().flat_map(|(_, draft)| draft.users()).collect();
+        let keys = users.into_iter().map(schema::erasure).collect();
+        let receipts = self.get("erased_of_events", &self.tables.identities, keys).await?;
+        let erased = |receipt: &Item| IdentityItem::identity.parsed(receipt, schema::erased_user);
+        let erased: HashSet<UserId> = receipts.iter().map(erased).collect::<Result<_>>()?;
+        let stays = |draft: &EventDraft| draft.is_erasure() || !draft.users().iter().any(|user| erased.contains(user));
+        Ok(drafts.into_iter().filter(|(_, draft)| stays(draft)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::types::AttributeValue;
+    use tidemark_domain::{Delivery, DeliveryMode, Timestamp};
+
+    use super::*;
+    use crate::{
+        item::{encode, flag, number, string},
+        post_items::post_item,
+        schema::{EdgeItem, PostItem},
+    };
+
+    fn tables() -> Tables {
+        let [following, posts, reads, reactions, profiles] =
+            ["following", "posts", "reads", "reactions", "profiles"].map(str::to_owned);
+        let other = String::new;
+        Tables {
+            following,
+            posts,
+            reads,
+            reactions,
+            profiles,
+            followers: other(),
+            counters: other(),
+            notices: other(),
+            notice_reads: other(),
+            idempotency: other(),
+            migration: other(),
+            handles: other(),
+            identities: other(),
+            reacted: other(),
+            inbox: other(),
+        }
+    }
+
+    /// The ids of the events of a record, or the error.
+    fn told(table: &str, old: Option<&Item>, new: Option<&Item>) -> String {
+        let arn = format!("arn:aws:dynamodb:eu-central-1:123456789012:table/{table}/stream/2026-11-20T00:00:00.000");
+        let key = |item: &Item| schema::key_of(table, item);
+        let keys = serde_dynamo::Item::from(old.or(new).map(key).unwrap_or_default());
+        let [old, new] = [old, new].map(|image| serde_dynamo::Item::from(image.cloned().unwrap_or_default()));
+        let record = StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new };
+        let id = |draft: EventDraft| match draft {
+            EventDraft::Whole(event) | EventDraft::WithoutText(event) => event.id(),
+        };
+        match record.events(&tables()) {
+            Ok(drafts) => drafts.into_iter().map(id).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn with(item: &Item, attribute: crate::item::Attribute, value: AttributeValue) -> Item {
+        let mut item = item.clone();
+        item.insert(attribute.name().to_owned(), value);
+        item
+    }
+
+    fn users() -> [UserId; 2] {
+        [1, 2].map(|id| UserId::new(id).unwrap())
+    }
+
+    #[test]
+    fn a_record_of_a_pair_tells_when_a_follow_begins_and_ends() {
+        let ([user, author], since) = (users(), Timestamp::from_ms(5_000));
+        let follow = Edge { following: true, since, rev: 9, ..Edge::never(user, author) };
+        let ended = Edge { following: false, rev: 11, ..follow.clone() };
+        let muted = Edge { muted: Some(since), rev: 10, ..follow.clone() };
+        let asked = Edge { requested: Some(since), rev: 12, ..ended.clone() };
+        let again = Edge { since: since.plus_ms(1), rev: 13, ..follow.clone() };
+        let [follow, ended, muted, asked, again] = [follow, ended, muted, asked, again].map(|edge| schema::edge_item(&edge));
+        let damaged = with(&follow, EdgeItem::since, string("yesterday"));
+        for (old, new, expected) in [
+            (None, Some(&follow), "follow.began:1/2:9"),
+            (Some(&follow), Some(&muted), ""),
+            (Some(&muted), Some(&ended), "follow.ended:1/2:11"),
+            (Some(&ended), Some(&asked), ""),
+            (Some(&asked), Some(&again), "follow.began:1/2:13"),
+            (Some(&follow), Some(&again), "follow.began:1/2:13"),
+            (Some(&ended), None, ""),
+            (None, Some(&ended), ""),
+            (Some(&follow), None, "follow.ended:1/2:10"),
+            (Some(&damaged), Some(&ended), "follow.ended:1/2:11"),
+            (Some(&damaged), Some(&again), "follow.began:1/2:13"),
+            (Some(&follow), Some(&damaged), "damaged item in following: "),
+        ] {
+            let told = told("following", old, new);
+            assert!(told == expected || !expected.is_empty() && told.starts_with(expected), "{told} is not {expected}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_an_author_tells_of_posts_and_of_an_erasure() {
+        let ([_, author], at) = (users(), Timestamp::from_ms(5_000));
+        let post = Post::new(PostId::new(author, 3), "one".to_owned(), at, Delivery::planned(DeliveryMode::Push, 3, at));
+        let live = encode(&post_item(&post, at));
+        let moved = with(&live, PostItem::seen_pages, number(4_u64));
+        let edited = with(&live, PostItem::revision, number(2_u64));
+        let mut deleted = with(&edited, PostItem::tombstone, flag(true));
+        deleted.remove(PostItem::title.name());
+        let body = schema::body(post.id);
+        let head = |erased: bool| {
+            let item = with(&schema::head(author), HeadItem::latest_seq, number(3_u64));
+            if erased { with(&item, HeadItem::erased, flag(true)) } else { item }
+        };
+        for (old, new, expected) in [
+            (None, Some(&live), "post.published:2-3:1"),
+            (Some(&live), Some(&moved), ""),
+            (Some(&moved), Some(&edited), "post.edited:2-3:2"),
+            (Some(&edited), Some(&deleted), "post.deleted:2-3:3"),
+            (Some(&live), Some(&deleted), "post.deleted:2-3:2"),
+            (Some(&deleted), Some(&deleted), ""),
+            (Some(&deleted), None, ""),
+            (None, Some(&deleted), ""),
+            (Some(&edited), None, "post.deleted:2-3:3"),
+            (None, Some(&body), ""),
+            (Some(&head(false)), Some(&head(true)), "user.erased:2:4294967295"),
+            (None, Some(&head(true)), "user.erased:2:4294967295"),
+            (Some(&head(true)), Some(&head(true)), ""),
+            (Some(&head(true)), Some(&head(false)), ""),
+        ] {
+            assert_eq!(told("posts", old, new), expected);
+        }
+    }
+
+    #[test]
+    fn a_record_of_reactions_or_marks_tells_what_the_item_shows() {
+        let [user, author] = users();
+        let bits = |seqs: &[Seq]| crate::item::bits(&seqs.iter().copied().collect());
+        let reactions = |version: u32, liked: &[Seq], favorited: &[Seq]| {
+            let item = with(&schema::reaction(user, author), ReactionItem::version, number(version));
+            let item = with(&item, ReactionItem::liked, bits(liked));
+            with(&with(&item, ReactionItem::favorited, bits(favorited)), ReactionItem::given_at, number(5_u64))
+        };
+        let (none, one, two) = (reactions(3, &[], &[4]), reactions(1, &[4], &[]), reactions(2, &[4], &[4]));
+        let blocked = with(&two, ReactionItem::blocked, flag(true));
+        let read = with(&with(&schema::reads(user, author), ReadsItem::version, number(7_u64)), ReadsItem::read, bits(&[1]));
+        let large = with(&read, ReadsItem::windows, AttributeValue::M([("read#0".to_owned(), number(9_u64))].into()));
+        let window = schema::window(&schema::reads(user, author), "read", 0).unwrap();
+        for (table, old, new, expected) in [
+            ("reactions", None, Some(&one), "reaction.given:1/2-4/like:1"),
+            ("reactions", Some(&one), Some(&two), "reaction.given:1/2-4/favorite:2"),
+            ("reactions", Some(&two), Some(&none), "reaction.removed:1/2-4/like:3"),
+            ("reactions", Some(&two), Some(&blocked), ""),
+            ("reactions", Some(&two), None, ""),
+            ("reactions", None, Some(&schema::post_reactions(PostId::new(author, 4), 3)), ""),
+            ("reads", None, Some(&read), "read.changed:1/2:7"),
+            ("reads", None, Some(&large), "read.changed:1/2:7"),
+            ("reads", None, Some(&window), ""),
+            ("reads", Some(&read), None, ""),
+            ("handles", None, Some(&read), ""),
+        ] {
+            assert_eq!(told(table, old, new), expected, "{table}");
+        }
+    }
+}
