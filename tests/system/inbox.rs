@@ -102,7 +102,8 @@ fn a_group_reaches_its_state_although_its_tasks_and_views_are_lost() {
         refusal.end().await;
         world.redis_is_asked_again().await;
         world.idle().await;
-        // A group of many entries was written a moment ago, and its task is lost: what relies on that task is in no group.
+        // A group of many entries was written a moment ago, and its task is lost. What relies on that task is in no
+        // group.
         world.follow(2..4, OWNER).await;
         world.idle().await;
         let day = groups(&owner).await[0]["id"].as_str().unwrap().to_owned();

@@ -364,8 +364,8 @@ impl Facts {
         Ok(counts.into_iter().fold([0; 2], |[users, entries], counts| [users + counts[0], entries + counts[1]]))
     }
 
-    /// Returns at least `limit` comments that stand on a post, with numbers below `before`, newest first, and the number
-    /// below which older ones are; `None` after the last. The numbers decide which are new, and times order those of
+    /// Returns at least `limit` comments that stand on a post, with numbers below `before`, newest first, and below
+    /// which number older ones are; `None` after the last. The numbers decide which are new, and times order those of
     /// one call.
     pub async fn newest_comments(
         &self,

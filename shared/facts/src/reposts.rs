@@ -151,8 +151,8 @@ impl Facts {
         Ok((shards.into_iter().flat_map(|(users, _)| users).collect(), quotes))
     }
 
-    /// Returns the numbers of an author's posts that a user quotes. It reads the quotes of these posts by the users of a
-    /// shard, at most `limit` of them, those of the newest posts.
+    /// Returns the numbers of an author's posts that a user quotes. It reads the quotes of these posts by the users of
+    /// a shard, at most `limit` of them, those of the newest posts.
     pub async fn quoted_by(&self, user: UserId, author: UserId, limit: usize) -> Result<BTreeSet<Seq>> {
         let query = self.quotes_in(author, user.shard(), &schema::QUOTES.map(str::to_owned)).scan_index_forward(false);
         let items = queried("quoted_by", query, limit).await?;

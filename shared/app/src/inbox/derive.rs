@@ -220,8 +220,8 @@ impl Inboxes {
         Ok((count, apart, read))
     }
 
-    /// Returns how many users have acted on a post, those of these users who have, and the number of entries that it has
-    /// read for it. `given` has their reactions.
+    /// Returns how many users have acted on a post, those of these users who have, and the number of entries that it
+    /// has read for it. `given` has their reactions.
     async fn acted(
         &self,
         kind: GroupKind,

@@ -37,8 +37,8 @@ use crate::{
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(900);
 
-/// The pause is a millisecond for so many entries that the derivation has read. So a group costs some 1,000 read units a
-/// second for each invocation that works on it.
+/// The pause is a millisecond for so many entries that the derivation has read. So a group costs some 1,000 read units
+/// a second for each invocation that works on it.
 const READ_PER_MS: u64 = 40;
 
 /// An act relies on a task only if that begins later than this, whatever the clocks of two processes say.

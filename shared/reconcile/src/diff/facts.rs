@@ -181,8 +181,8 @@ pub struct UserFacts {
     pub ghost_reposts: BTreeSet<ListedRepost>,
     /// The user's reposts that a list lacks, each with whether that of the original does.
     pub unlisted_reposts: BTreeMap<ListedRepost, bool>,
-    /// The listed quotes of the user's posts that do not stand, as far as they are looked at today, and the user's quotes
-    /// that the lists of their originals lack. Each with whether it stands.
+    /// The listed quotes of the user's posts that do not stand, as far as they are looked at today, and the user's
+    /// quotes that the lists of their originals lack. Each with whether it stands.
     pub wrong_quotes: Vec<(ListedQuote, bool)>,
     /// The comments on the user's posts, of those that are looked at today.
     pub comments: HashMap<PostId, PostComments>,

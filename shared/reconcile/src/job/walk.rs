@@ -1,7 +1,7 @@
 //! A walk over all users, in steps. A run continues where an earlier run stopped. First come the users with keys in
 //! Redis: readers of the last 60 hours, and authors of posts that were shown to them. Then come a sample of all edges,
-//! authors whom the lists of followers alone name, the inboxes of the same users, all idempotency records, and a sample of the users who were erased. [`Segment`]s of a
-//! walk run in parallel, each with its own position.
+//! authors whom the lists of followers alone name, the inboxes of the same users, all idempotency records, and a sample
+//! of the users who were erased. [`Segment`]s of a walk run in parallel, each with its own position.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
