@@ -33,7 +33,7 @@ def until(what: str, condition: Callable[[], object]) -> None:
 
 
 def test_of_sixteen_refused_pings_one_reads_the_counts() -> None:
-    course = _Course(None, ping=60.0)
+    course = _Course(None, None, ping=60.0)
     course.begin()
 
     def responds(text: str) -> bool:

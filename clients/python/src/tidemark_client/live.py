@@ -189,7 +189,8 @@ class _Course:
         if message.get("type") == "unread":
             return self._change(message)
         if message.get("type") == "inbox":
-            return self._inbox(message)
+            self._inbox(message)
+            return None
         # A pong says that the connection is registered. After any other message, the ping is sent again soon.
         registered = message.get("type") == "pong"
         self._awaited = False
