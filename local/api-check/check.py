@@ -46,6 +46,7 @@ LISTS = {
     "/v1/posts/{post}/favorites": "/v1/posts/1-1/favorites?limit=1",
     "/v1/posts/{post}/reposts": "/v1/posts/1-1/reposts?limit=1",
     "/v1/posts/{post}/comments": "/v1/posts/1-1/comments?limit=1",
+    "/v1/inbox": "/v1/inbox?limit=1",
     "/v1/notices": "/v1/notices?platform=1&limit=2",
     "/v1/mutes": "/v1/mutes?limit=1",
     "/v1/blocks": "/v1/blocks?limit=1",
