@@ -153,7 +153,8 @@ impl Facts {
     /// user, tombstones excluded: a follow, a request, a mute or a block.
     pub async fn related_users(&self, user: UserId, limit: usize) -> Result<Vec<UserId>> {
         let own = queried("related", self.query_user(&self.tables.following, user), limit);
-        let naming = self.naming("related", user, limit);
+        let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
+        let naming = queried("related", naming.index_name(schema::NAMED), limit);
         let (followers, received, sent, own, naming, blocks) = futures::try_join!(
             self.followers_by_time(user, None, limit),
             self.requests(user, RequestSide::Received, None, limit),
@@ -173,11 +174,6 @@ impl Facts {
         found.extend(ids(naming, EdgeItem::user)?);
         found.extend(blocks.into_iter().flatten());
         Ok(found.into_iter().take(limit).collect())
-    }
-
-    async fn naming(&self, operation: &'static str, user: UserId, limit: usize) -> Result<Vec<Item>> {
-        let naming = self.query(&self.tables.following, [is(EdgeItem::named, number(user.get()))]);
-        queried(operation, naming.index_name(schema::NAMED), limit).await
     }
 
     /// Removes both pairs of two users who follow each other no more, with their read states and empty reactions.

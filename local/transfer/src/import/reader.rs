@@ -79,7 +79,7 @@ impl<R: BufRead> Iterator for Lines<R> {
     }
 }
 
-/// The text of a line, or why it is none.
+/// The text of a line, or the reason why it has none.
 pub(super) fn text(line: &[u8]) -> Result<&str, String> {
     if line.len() > MOST {
         return Err(format!("the line has more than {MOST} bytes"));

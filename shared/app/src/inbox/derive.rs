@@ -199,9 +199,8 @@ impl Inboxes {
         let mut candidates = newest;
         candidates.extend(known.apart.iter().copied());
         candidates.insert(user);
-        match cause {
-            Cause::Apart(other) => _ = candidates.insert(other),
-            Cause::Act { .. } | Cause::Wrong => {}
+        if let Cause::Apart(other) = cause {
+            candidates.insert(other);
         }
         // A group without acts remembers nobody.
         if known.acts.is_none() || cause == Cause::Wrong {

@@ -68,7 +68,7 @@ impl Facts {
         }
     }
 
-    /// Keeps a handle that its user has given up from others until a time. Returns false if somebody has it.
+    /// Keeps a handle that its user has given up from others until a time. Returns false if another user has it.
     pub async fn import_rest(&self, handle: &Handle, user: UserId, until: Timestamp) -> Result<bool> {
         let item = HandleItem { handle: handle.to_string(), user: user.into(), expires_at: Some(until.seconds()) };
         self.send("import_rest", Write::put(&self.tables.handles, encode(&item)).when(absent(HandleItem::handle))).await
