@@ -1,5 +1,7 @@
 //! `GET /v1/feed?own=true`: the caller's own posts in the caller's feed.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tidemark::domain::{NewPost, PostId, Timestamp};
 use tidemark_tests::{User, World, ids, parameter, texts, user_id, world, world_with};
@@ -73,6 +75,65 @@ fn own_posts_are_in_every_order_read_and_not_counted() {
         world.resume_workers();
         assert_eq!(reader.get("/v1/feed?own=yes").await.field(), "own");
         assert_eq!(reader.get("/v1/feed?own=").await.field(), "own");
+    });
+}
+
+#[test]
+fn a_ranked_walk_returns_own_posts_once_while_their_scores_rise_and_fall() {
+    world(async |world| {
+        // The second reader follows nobody, and no ranked feed is stored.
+        for (reader, follows) in [(READER, true), (8, false)] {
+            let caller = world.user(reader);
+            let mut all = BTreeSet::new();
+            if follows {
+                let author = 10 + reader;
+                caller.put(&format!("/v1/following/{author}")).await.ok();
+                for weight in [3, 6] {
+                    let post = world.user(author).post("/v1/posts", &json!({ "title": "x", "weight": weight })).await.ok();
+                    all.insert(post["id"].as_str().unwrap().to_owned());
+                }
+            }
+            let react = async |post: &str, likers: std::ops::Range<u64>, likes: bool| {
+                for liker in likers {
+                    let liker = world.user(liker);
+                    let path = format!("/v1/posts/{post}/like");
+                    let response = if likes { liker.put(&path).await } else { liker.delete(&path).await };
+                    response.ok();
+                }
+            };
+            let mut own = Vec::new();
+            for weight in 0..8 {
+                let post = caller.post("/v1/posts", &json!({ "title": "own", "weight": weight })).await.ok();
+                own.push(post["id"].as_str().unwrap().to_owned());
+                react(own.last().unwrap(), 100..103, true).await;
+            }
+            all.extend(own.iter().cloned());
+            world.idle().await;
+            // In the first walks the steps are not noted yet, later they are.
+            for round in 0..3 {
+                let (mut seen, mut moved, mut path) = (Vec::new(), BTreeSet::new(), String::new());
+                for step in 0.. {
+                    let page = caller.get(&format!("/v1/feed?order=ranked&own=true&limit=2{path}")).await.ok();
+                    seen.extend(ids(page["items"].as_array().unwrap()));
+                    let Some(next) = page["next_cursor"].as_str() else { break };
+                    path = format!("&cursor={next}");
+                    if step == 1 {
+                        // One that was on a page falls below the cursor, and one that was not falls and rises.
+                        let shown = own.iter().find(|post| seen.contains(post)).unwrap();
+                        react(shown, 100..103, round % 2 == 1).await;
+                        let low = own.iter().find(|post| !seen.contains(post)).unwrap();
+                        react(low, 200 + round * 10..207 + round * 10, true).await;
+                        moved.extend([shown.clone(), low.clone()]);
+                        world.idle().await;
+                    }
+                }
+                let once: BTreeSet<String> = seen.iter().cloned().collect();
+                assert_eq!(once.len(), seen.len(), "{reader}, round {round}: {seen:?}");
+                let missing: BTreeSet<&String> = all.difference(&once).collect();
+                assert!(missing.iter().all(|post| moved.contains(*post)), "{reader}, round {round}: {missing:?} have not moved");
+            }
+            assert_eq!(walk(&caller, "ranked", "").await.len(), all.len(), "a new walk has all posts");
+        }
     });
 }
 

@@ -327,3 +327,34 @@ fn a_walk_through_a_ranked_feed_goes_on_across_a_refill() {
         assert_eq!((rest.len(), rest.into_iter().collect::<BTreeSet<_>>()), (9, expected));
     });
 }
+
+/// The posts of the list, and the unread posts, are older than everything that the view stores. The score of one that
+/// the first page had falls before the second page.
+#[test]
+fn a_walk_through_posts_below_the_view_returns_each_once_while_scores_fall() {
+    small(async |world| {
+        let reader = a_ranked_reader(world, [10, 40]).await;
+        reader.post("/v1/reads", &json!({ "author": BUSY.to_string(), "through": 40 })).await.ok();
+        let list = list_of(&reader, &[QUIET]).await;
+        for (selection, liked, unmoved) in [(list.as_str(), 5, 3), ("&status=unread", 6, 4)] {
+            let like = |seq: u64| format!("/v1/posts/{QUIET}-{seq}/like");
+            let likers = [8, 9, 10];
+            for liker in likers {
+                world.user(liker).put(&like(liked)).await.ok();
+            }
+            world.user(8).put(&like(unmoved)).await.ok();
+            world.idle().await;
+            let path = format!("{RANKED}&limit=1{selection}");
+            let first = reader.get(&path).await.ok();
+            assert_eq!(first["items"][0]["id"], format!("{QUIET}-{liked}"));
+            for liker in likers {
+                world.user(liker).delete(&like(liked)).await.ok();
+            }
+            world.idle().await;
+            let cursor = first["next_cursor"].as_str().unwrap();
+            let rest = ids(&reader.get(&format!("{RANKED}{selection}&limit=100&cursor={cursor}")).await.items());
+            let expected: BTreeSet<String> = (1..=10).filter(|seq| *seq != liked).map(|seq| format!("{QUIET}-{seq}")).collect();
+            assert_eq!((rest.len(), rest.into_iter().collect::<BTreeSet<_>>()), (9, expected), "{selection}");
+        }
+    });
+}

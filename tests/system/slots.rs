@@ -42,7 +42,7 @@ enum Kind {
 use Kind::*;
 
 /// Every kind of write to each view.
-const WRITES: [(Kind, &str); 31] = [
+const WRITES: [(Kind, &str); 32] = [
     (Reader, "begin"),
     (Reader, "deliver"),
     (Reader, "deliver of another author"),
@@ -53,6 +53,7 @@ const WRITES: [(Kind, &str); 31] = [
     (Reader, "drop"),
     (Reader, "touch"),
     (Reader, "rank"),
+    (Reader, "beside"),
     (Reader, "watch"),
     (Reader, "unwatch"),
     (Reader, "notify"),
@@ -250,6 +251,10 @@ impl Kind {
             "drop" => redis.drop_author(&edge().ended(at(2))).await.unwrap(),
             "touch" => redis.touch(user, at(2), true).await.unwrap(),
             "rank" => redis.rank(&users, HalfLife::new(HALF_LIFE), &[(key(1), Rank::default())], false).await.unwrap(),
+            "beside" => {
+                let rank = Rank { step: Step { level: 1, changes: 1 }, ..Rank::default() };
+                redis.beside(user, HalfLife::new(HALF_LIFE), &[(key(1), rank)], None).await.unwrap();
+            }
             "watch" => drop(redis.watch(user, "connection").await.unwrap()),
             "unwatch" => redis.unwatch(user, "connection", None).await.unwrap(),
             "notify" => drop(redis.notify(&users, None).await.unwrap()),

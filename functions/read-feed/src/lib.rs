@@ -29,7 +29,7 @@ routes!(|app: &App, request| [
                 weight + preference + step + age. `weight` is the post's, `preference` the caller's for the author. `step` is \
                 log2(1 + likes + 2 · favorites), rounded down; after reactions were taken back it may be one more. `age` is \
                 the time of the post divided by the half-life, 12 hours by default. The pages of a walk leave out posts whose \
-                scores have changed since its first page; those of the caller's own posts are not noticed.\n\n\
+                scores have changed since its first page.\n\n\
                 With `order=oldest`, the same posts come from the other end, and posts that arrive during the walk are at its \
                 end. The last page has the `first_cursor` with which polls go on. That of the first page repeats what has \
                 arrived during the walk."

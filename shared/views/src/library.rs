@@ -48,6 +48,7 @@ functions! {
     Outdate = "outdate"
     Spend = "spend"
     Rank = "rank"
+    Beside = "beside"
     Moved = "moved"
     Settle = "settle"
     Watch = "watch"

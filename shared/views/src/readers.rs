@@ -32,6 +32,9 @@ const POSTS_PER_CALL: usize = 250;
 /// The maximum number of posts times users in one script call.
 const PLACES_PER_CALL: usize = 8 * USERS_PER_CALL;
 
+/// The fields of the moves, for each entry of a full feed, beyond which a first page forgets posts beside it.
+const MOST_MOVES: usize = 4;
+
 /// The time that a rebuild may take before another caller takes it over.
 const REBUILD_DEADLINE_MS: u64 = 10_000;
 
@@ -184,6 +187,31 @@ impl Views {
             self.for_users::<u64>(Function::Rank, (users, per_call), all_keys, &args).await?;
         }
         Ok(())
+    }
+
+    /// Notes the steps of posts that a page shows and the ranked feed does not store, so that a later page of the walk
+    /// knows which have moved. `since` is the stamp of a first page. Returns the stamp for that page and the posts' own;
+    /// the first is `None` if other posts have moved since that stamp. `None` without a view.
+    pub async fn beside(
+        &self,
+        user: UserId,
+        half_life: HalfLife,
+        posts: &[(FeedKey, Rank)],
+        since: Option<u64>,
+    ) -> Result<Option<(Option<u64>, HashMap<FeedKey, u64>)>> {
+        let (mut last, mut moved) = (since, HashMap::new());
+        let mut most = since.map(|_| MOST_MOVES * self.feed_cap.filled());
+        for posts in posts.chunks(POSTS_PER_CALL) {
+            let known = last.map_or_else(String::new, |stamp| stamp.to_string());
+            let most = most.take().map_or_else(String::new, |most| most.to_string());
+            let steps: Vec<_> = posts.iter().map(|(key, rank)| (key.entry(), rank.step.changes)).collect();
+            let args = (half_life.ms(), ms(keys::FEED_LIFETIME), most, known, steps);
+            let stamps: Option<Vec<u64>> = self.call(Function::Beside, &all_keys(user), args).await?;
+            let Some((&stamp, stamps)) = stamps.as_ref().and_then(|stamps| stamps.split_first()) else { return Ok(None) };
+            last = last.and(Some(stamp).filter(|stamp| *stamp > 0));
+            moved.extend(posts.iter().map(|(key, _)| *key).zip(stamps.iter().copied()));
+        }
+        Ok(Some((last, moved)))
     }
 
     /// Starts a rebuild.

@@ -8,8 +8,8 @@
 //! and are added in the same way.
 //!
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
-//! no post is returned twice, and a post that has not moved is returned once. Of posts below the view, and of the
-//! reader's own, no moves are known.
+//! no post is returned twice, and a post that has not moved is returned once. A page notes the steps of posts beside the
+//! view, which are the reader's own and those below it. In pages from the facts no moves are known.
 
 use std::{
     cmp::Reverse,
@@ -31,6 +31,9 @@ use super::{
 };
 
 type RankedQuery = FeedQuery<RankedPlace>;
+
+/// How often a first page is read while posts of the view move.
+const TRIES: u32 = 3;
 
 impl RankedQuery {
     /// Returns whether a page of this query may have a post of the feed.
@@ -65,6 +68,20 @@ impl RankedQuery {
         let mut new = entries.iter().filter(|key| self.has(state, key) && self.is_new(key));
         ranked.whole || (self.before.is_none() && self.since.as_ref().is_some_and(end) && new.all(|key| known.contains(key)))
     }
+}
+
+fn keep_newest(posts: &mut Vec<(FeedKey, Score)>, most: usize) {
+    posts.sort_unstable_by_key(|&(key, _)| Reverse(key));
+    posts.truncate(most);
+}
+
+/// The result of noting the steps of posts beside the view.
+enum Noted {
+    All,
+    /// Other posts have moved since the view was read.
+    Moved,
+    /// There is no view now.
+    Lost,
 }
 
 /// A page whose posts are collected.
@@ -105,13 +122,11 @@ impl Readers {
         let counts = selects || query.has_own();
         let from = below.map(|place| if counts { RankedPlace { score: Score::MAX, ..place } } else { place });
         let mut most = if counts { ALL } else { query.limit + 1 + MARGIN };
-        let mut gone: HashSet<PostId> = HashSet::new();
+        let (mut gone, mut tries): (HashSet<PostId>, u32) = (HashSet::new(), 0);
         loop {
             let Some(view) = self.view(user, Part::Ranked { below: from, most }).await? else { return Ok(None) };
             let mut view = View { state: self.state_for(user, view.state, query.list, query.status).await?, ..view };
-            if query.has_own() {
-                self.add_ranked_own(user, &mut view).await?;
-            }
+            let mut beside = if query.has_own() { self.add_ranked_own(user, &mut view).await? } else { Vec::new() };
             let (start, suffices) = query.ranked_start(&view);
             if !suffices && most < ALL {
                 most = ALL;
@@ -119,19 +134,29 @@ impl Readers {
             }
             // Entries that are not shown, or whose posts are deleted, may have taken the places of others.
             let partly = most < ALL && !query.has_all_of(&view);
-            let View { state, ranked, .. } = view;
+            let View { state, mut ranked, .. } = view;
             let mut shown: Vec<(FeedKey, Score)> = ranked.entries.clone();
             shown.retain(|(key, _)| query.has(&state, key) && !gone.contains(&key.post));
             if selects {
-                shown.extend(self.below_selected(&state, query, &ranked, shown.len()).await?);
+                for (key, rank, score) in self.below_selected(&state, query, &ranked, shown.len()).await? {
+                    beside.push((key, rank));
+                    shown.push((key, score));
+                }
+            }
+            match self.note_beside(user, beside, &mut ranked, below.is_none()).await? {
+                Noted::Moved if tries < TRIES => {
+                    tries += 1;
+                    continue;
+                }
+                // Then later pages leave out posts beside the view that have just been noted.
+                Noted::Moved | Noted::All => {}
+                Noted::Lost => return Ok(None),
             }
             if query.has_own() {
-                shown.sort_unstable_by_key(|&(key, _)| Reverse(key));
-                shown.truncate(self.feed_cap.filled());
+                keep_newest(&mut shown, self.feed_cap.filled());
             }
-            if counts {
-                shown.sort_unstable_by_key(|&(key, score)| Reverse((score, key)));
-            }
+            // The view's entries are in this order already.
+            shown.sort_by_key(|&(key, score)| Reverse((score, key)));
             let stays = |key: &FeedKey| below.is_none_or(|place| !ranked.has_moved(key, place.since));
             shown.retain(|(key, score)| query.takes(key, *score) && stays(key));
             let mut page = Collected::new(query.limit, query.parts);
@@ -156,8 +181,34 @@ impl Readers {
         }
     }
 
-    /// Adds the reader's newest own posts to a view with a ranked feed, as many as a rebuilt view has.
-    async fn add_ranked_own(&self, user: UserId, view: &mut View) -> Result<()> {
+    /// Notes the steps of posts beside the view, and adds their moves to those of the ranked feed. For a first page, the
+    /// walk's stamp becomes a later one, if the view is then still as it was read.
+    async fn note_beside(
+        &self,
+        user: UserId,
+        mut posts: Vec<(FeedKey, Rank)>,
+        ranked: &mut Ranked,
+        is_first: bool,
+    ) -> Result<Noted> {
+        posts.retain(|(_, rank)| rank.step.changes > 0);
+        if posts.is_empty() {
+            return Ok(Noted::All);
+        }
+        let since = is_first.then_some(ranked.stamp);
+        let noted = self.stores.views.beside(user, self.half_life, &posts, since).await?;
+        let Some((stamp, moved)) = noted else { return Ok(Noted::Lost) };
+        ranked.moved.extend(moved);
+        match stamp {
+            None if is_first => Ok(Noted::Moved),
+            _ => {
+                ranked.stamp = stamp.unwrap_or(ranked.stamp);
+                Ok(Noted::All)
+            }
+        }
+    }
+
+    /// Adds the reader's newest own posts to a view with a ranked feed, as many as a rebuilt view has, and returns them.
+    async fn add_ranked_own(&self, user: UserId, view: &mut View) -> Result<Vec<(FeedKey, Rank)>> {
         let own = self.own(user, HeadsFrom::Views).await?;
         let (summaries, lanes) = (Summaries(self), Lane::of(&own, Status::All));
         let posts: Vec<PostSummary> =
@@ -168,7 +219,7 @@ impl Readers {
         view.entries.sort_unstable_by(|a, b| b.cmp(a));
         let score = |post: &PostSummary| self.half_life.score(post.created_at, post.rank, 0);
         view.ranked.entries.extend(posts.iter().map(|post| (post.key(), score(post))));
-        Ok(())
+        Ok(posts.iter().map(|post| (post.key(), post.rank)).collect())
     }
 
     /// Returns the newest posts of a selection below what the view stores, so that it has as many as a rebuilt view.
@@ -178,7 +229,7 @@ impl Readers {
         query: &RankedQuery,
         ranked: &Ranked,
         stored: usize,
-    ) -> Result<Vec<(FeedKey, Score)>> {
+    ) -> Result<Vec<(FeedKey, Rank, Score)>> {
         let missing = self.feed_cap.filled().saturating_sub(stored);
         // No post below a view is new.
         let may_have = |low: &FeedKey| missing > 0 && !query.since.as_ref().is_some_and(|since| since.ends_at(low));
@@ -192,7 +243,7 @@ impl Readers {
         let posts = Merge::new(&Summaries(self), &self.stores.facts, lanes, Some(low)).take(missing).await?;
         let scored = |post: PostSummary| {
             let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
-            (post.key(), self.half_life.score(post.created_at, post.rank, preference))
+            (post.key(), post.rank, self.half_life.score(post.created_at, post.rank, preference))
         };
         Ok(posts.into_iter().map(scored).collect())
     }
