@@ -190,8 +190,8 @@ impl Views {
     }
 
     /// Notes the steps of posts that a page shows and the ranked feed does not store, so that a later page of the walk
-    /// knows which have moved. `since` is the stamp of a first page. Returns the stamp for that page and the posts' own;
-    /// the first is `None` if other posts have moved since that stamp. `None` without a view.
+    /// knows which have moved. `since` is the stamp of a first page. Returns the stamp for that page, and those of the
+    /// posts; `None` instead of the first if other posts have moved since that stamp. `None` without a view.
     pub async fn beside(
         &self,
         user: UserId,

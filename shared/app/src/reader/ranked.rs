@@ -8,8 +8,8 @@
 //! and are added in the same way.
 //!
 //! A page's cursor has the stamp of the last move before the first page. Later pages leave out what has moved since. So
-//! no post is returned twice, and a post that has not moved is returned once. A page notes the steps of posts beside the
-//! view, which are the reader's own and those below it. In pages from the facts no moves are known.
+//! no post is returned twice, and a post that has not moved is returned once. A page notes the steps of posts beside
+//! the view, which are the reader's own and those below it. In pages from the facts no moves are known.
 
 use std::{
     cmp::Reverse,
@@ -181,8 +181,8 @@ impl Readers {
         }
     }
 
-    /// Notes the steps of posts beside the view, and adds their moves to those of the ranked feed. For a first page, the
-    /// walk's stamp becomes a later one, if the view is then still as it was read.
+    /// Notes the steps of posts beside the view, and adds their moves to those of the ranked feed. A first page gets a
+    /// later stamp, if the view is then still as it was read.
     async fn note_beside(
         &self,
         user: UserId,
@@ -207,7 +207,7 @@ impl Readers {
         }
     }
 
-    /// Adds the reader's newest own posts to a view with a ranked feed, as many as a rebuilt view has, and returns them.
+    /// Adds the reader's newest own posts to a ranked feed, as many as a rebuilt view has, and returns them.
     async fn add_ranked_own(&self, user: UserId, view: &mut View) -> Result<Vec<(FeedKey, Rank)>> {
         let own = self.own(user, HeadsFrom::Views).await?;
         let (summaries, lanes) = (Summaries(self), Lane::of(&own, Status::All));

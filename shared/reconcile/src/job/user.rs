@@ -15,7 +15,7 @@ use crate::{
     diff::{
         DamagedItem, ListedQuote, ListedReaction, ListedRepost,
         comments::PostComments,
-        facts::{ListedShard, ReactionShard, StoredCount, UserFacts},
+        facts::{ListedShard, ReactionShard, StoredCount, StoredPost, UserFacts},
     },
     facts::{Decoded, listed_quote},
 };
@@ -246,42 +246,46 @@ impl Reconcile {
         let of_original = facts.reactions.iter().flat_map(|shard| shard.reposts.iter().copied());
         let mut listed: Vec<ListedRepost> = of_original.chain(facts.reposted.iter().copied()).collect();
         self.only_todays(&mut listed, MOST_LISTED);
-        let own = facts.posts.iter().map(|stored| &stored.post).filter(|post| !post.deleted);
-        let own = own.filter_map(|post| Some(ListedRepost { repost: post.id, original: post.reposted()?, at: post.created_at }));
-        let mut own: Vec<ListedRepost> = own.collect();
+        let mut own: Vec<ListedRepost> = live_posts(&facts.posts).filter_map(listed_repost).collect();
         self.only_todays(&mut own, MOST_LISTED);
-        let ids: Vec<PostId> = listed.iter().map(|listed| listed.repost).collect();
-        let (posts, unlisted) = futures::try_join!(self.facts.stored_posts(&ids), self.facts.unlisted_reposts(&own))?;
-        let is_damaged = |repost: PostId| posts.damaged.iter().any(|(damaged, _)| *damaged == repost);
-        let stands = |listed: &ListedRepost| {
-            let post = posts.found.get(&listed.repost).map(|stored| &stored.post).filter(|post| !post.deleted);
-            post.is_some_and(|post| post.reposted() == Some(listed.original) && post.created_at == listed.at)
-        };
-        facts.ghost_reposts = listed.into_iter().filter(|listed| !stands(listed) && !is_damaged(listed.repost)).collect();
+        let ghosts = self.ghosts(listed, |listed| listed.repost, listed_repost, &mut facts.damaged);
+        let (ghosts, unlisted) = futures::try_join!(ghosts, async { Ok(self.facts.unlisted_reposts(&own).await?) })?;
+        facts.ghost_reposts = ghosts.into_iter().collect();
         facts.unlisted_reposts = unlisted.into_iter().collect();
-        readable(posts, &mut facts.damaged);
         Ok(())
     }
 
     /// The same for quotes.
     async fn add_quotes(&self, facts: &mut UserFacts) -> Result<(), ReconcileError> {
-        let listed = facts.reactions.iter().flat_map(|shard| shard.quotes.iter().flatten().copied());
-        let mut listed: Vec<ListedQuote> = listed.collect();
+        let mut listed: Vec<ListedQuote> =
+            facts.reactions.iter().flat_map(|shard| shard.quotes.iter().flatten().copied()).collect();
         self.only_todays(&mut listed, MOST_LISTED);
-        let own = facts.posts.iter().map(|stored| &stored.post).filter(|post| !post.deleted && listed_quote(post).is_some());
-        let mut own: Vec<&Post> = own.collect();
+        let mut own: Vec<&Post> = live_posts(&facts.posts).filter(|post| listed_quote(post).is_some()).collect();
         self.only_todays(&mut own, MOST_LISTED);
-        let ids: Vec<PostId> = listed.iter().map(|listed| listed.quote).collect();
-        let (posts, unlisted) = futures::try_join!(self.facts.stored_posts(&ids), self.facts.unlisted_quotes(&own))?;
-        let is_damaged = |quote: PostId| posts.damaged.iter().any(|(damaged, _)| *damaged == quote);
-        let stands = |listed: &ListedQuote| {
-            let post = posts.found.get(&listed.quote).map(|stored| &stored.post).filter(|post| !post.deleted);
-            post.and_then(listed_quote).as_ref() == Some(listed)
-        };
-        let ghosts = listed.into_iter().filter(|listed| !stands(listed) && !is_damaged(listed.quote));
-        facts.wrong_quotes = ghosts.map(|of| (of, false)).chain(unlisted.into_iter().map(|of| (of, true))).collect();
-        readable(posts, &mut facts.damaged);
+        let ghosts = self.ghosts(listed, |listed| listed.quote, listed_quote, &mut facts.damaged);
+        let (ghosts, unlisted) = futures::try_join!(ghosts, async { Ok(self.facts.unlisted_quotes(&own).await?) })?;
+        facts.wrong_quotes = ghosts.into_iter().map(|of| (of, false)).chain(unlisted.into_iter().map(|of| (of, true))).collect();
         Ok(())
+    }
+
+    /// Returns the listed entries that do not stand: no live post has this entry, and none is damaged.
+    async fn ghosts<L: PartialEq>(
+        &self,
+        listed: Vec<L>,
+        post_of: fn(&L) -> PostId,
+        entry_of: fn(&Post) -> Option<L>,
+        damaged: &mut BTreeSet<DamagedItem>,
+    ) -> Result<Vec<L>, ReconcileError> {
+        let ids: Vec<PostId> = listed.iter().map(post_of).collect();
+        let posts = self.facts.stored_posts(&ids).await?;
+        let is_damaged = |id: PostId| posts.damaged.iter().any(|(damaged, _)| *damaged == id);
+        let stands = |listed: &L| {
+            let post = posts.found.get(&post_of(listed)).map(|stored| &stored.post).filter(|post| !post.deleted);
+            post.and_then(entry_of).as_ref() == Some(listed)
+        };
+        let ghosts = listed.into_iter().filter(|listed| !stands(listed) && !is_damaged(post_of(listed))).collect();
+        readable(posts, damaged);
+        Ok(ghosts)
     }
 
     /// Leaves the entries that are looked at today, at most `most`. Every day these are others, until all were.
@@ -293,6 +297,15 @@ impl Reconcile {
             entries.truncate(most);
         }
     }
+}
+
+fn live_posts(posts: &[StoredPost]) -> impl Iterator<Item = &Post> {
+    posts.iter().map(|stored| &stored.post).filter(|post| !post.deleted)
+}
+
+/// The entry of a repost among those of its original.
+fn listed_repost(post: &Post) -> Option<ListedRepost> {
+    Some(ListedRepost { repost: post.id, original: post.reposted()?, at: post.created_at })
 }
 
 /// Returns the items that can be read, and adds the others to `damaged`.
