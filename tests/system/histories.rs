@@ -28,7 +28,7 @@ use repeats::Repeats;
 
 /// The number of histories of one test.
 fn histories() -> u64 {
-    number_from("TIDEMARK_HISTORIES", 40)
+    number_from("TIDEMARK_HISTORIES", TOGETHER)
 }
 
 /// The number of concurrent histories that share a stack, and the operations in each.
@@ -174,7 +174,7 @@ async fn history(shared: &Shared, seed: u64) -> History {
     let users = (0..6).map(|index| base + index).collect();
     let (left, model, repeats) = Default::default();
     let mut history = History { seed, users, left, model, repeats, polls: Polls::new(seed) };
-    let leaves = (seed / TOGETHER) % BATCHES_WITH_ERASURES == 2;
+    let leaves = (seed / TOGETHER) % BATCHES_WITH_ERASURES == 0;
     for step in 0..LENGTH {
         let guard = shared.world.read().await;
         let world = guard.as_ref().unwrap();

@@ -230,7 +230,7 @@ impl Held {
 #[test]
 fn tasks_in_any_order_around_the_threshold_end_in_agreement_with_the_model() {
     small_world(async |world| {
-        at_once(TOGETHER, 0..number_from("TIDEMARK_HISTORIES", 80), async |seed| History::new(world, seed).run().await).await;
+        at_once(TOGETHER, 0..number_from("TIDEMARK_HISTORIES", 40), async |seed| History::new(world, seed).run().await).await;
         assert_eq!(crate::damage::walk(world, true, 0).await["differences"], json!([]));
     });
 }
