@@ -6,15 +6,12 @@ import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const client = join(root, "clients/typescript");
 const FOLDERS = {
   "/page/": join(root, "local/stack/src/gateway/page"),
-  "/client/": join(client, "dist"),
-  "/openapi-fetch/": join(client, "node_modules/openapi-fetch/dist"),
+  "/client/": join(root, "clients/typescript/dist"),
 };
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript" };
-// A browser resolves no package by its name. Applications have a bundler for that.
-const EMPTY = '<!doctype html><script type="importmap">{"imports":{"openapi-fetch":"/openapi-fetch/index.mjs"}}</script>';
+const EMPTY = "<!doctype html>";
 
 /** Returns `{ url, close }`. */
 export async function serve() {

@@ -62,10 +62,9 @@ export function origins(context) {
 
       const self = await problem(reader.follow(readerId));
       const unauthorized = await problem(client("nobody").unread());
-      const like = { params: { path: { post: published } } };
       const busy = client(stranger);
       let limited;
-      while (!limited) limited = await problem(busy.put("/v1/posts/{post}/like", like));
+      while (!limited) limited = await problem(busy.likePost(published));
       return {
         following, published, feed, link, etag, totals,
         self: [self.status, self.slug], unauthorized: [unauthorized.status, unauthorized.slug],

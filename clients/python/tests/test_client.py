@@ -29,7 +29,7 @@ def test_a_reader_follows_an_author_and_reads_what_the_author_publishes() -> Non
     reader_id, author_id = new_user(), new_user()
     with client(reader_id) as reader, client(author_id) as author:
         assert reader.follow(author_id, preference=3).preference == 3
-        post = author.publish("Hello", "World", data={"topic": "test"})
+        post = author.publish("Hello", body="World", data={"topic": "test"})
         assert post.author == author_id
 
         items: list[models.PostItem] = []
@@ -38,13 +38,12 @@ def test_a_reader_follows_an_author_and_reads_what_the_author_publishes() -> Non
         assert [(item.id, item.title, item.read) for item in items] == [(post.id, "Hello", False)]
         assert reader.unread().to_dict() == {"total": 1, "authors": [{"author": author_id, "unread": 1}]}
         assert reader.mark_read(models.MarkPosts(posts=[post.id])).to_dict() == {"changed": 1, "total": 0}
-        full = reader.send(api.get_post(post.id))
-        assert (full.body, full.read) == ("World", True)
-        assert full.data and full.data.to_dict() == {"topic": "test"}
+        full = reader.get_post(post.id)
+        assert (full.body, full.data, full.read) == ("World", {"topic": "test"}, True)
         assert reader.unfollow(author_id).following is False
-        author.send(api.delete_post(post.id))
+        author.delete_post(post.id)
         with pytest.raises(TidemarkProblem):
-            author.send(api.get_post(post.id))
+            author.get_post(post.id)
 
 
 def test_a_pager_returns_every_item_of_several_pages_once() -> None:
@@ -55,8 +54,8 @@ def test_a_pager_returns_every_item_of_several_pages_once() -> None:
         assert [item.id for item in pager] == ids
         assert [(len(page.items), page.total) for page in pager.pages()] == [(3, 7), (3, 7), (1, 7)]
         for user in ("11", "12", "13"):
-            reader.send(api.mute(user))
-        assert [entry.user for entry in reader.walk(api.list_mutes, limit=2)] == ["13", "12", "11"]
+            reader.mute(user)
+        assert [entry.user for entry in reader.list_mutes(limit=2)] == ["13", "12", "11"]
 
 
 def test_a_publish_whose_response_is_lost_is_repeated_with_the_same_key_and_publishes_once() -> None:
@@ -76,7 +75,7 @@ def test_a_notice_whose_response_is_lost_is_published_once() -> None:
     with Proxy(STACK, [LOST]) as proxy, Tidemark(proxy.url, f"{new_user()} notices:write", retries=QUICK) as tidemark:
         tidemark.publish_notices([platform], "Maintenance")
         assert proxy.seen[0].key and proxy.seen[0].key == proxy.seen[1].key
-        assert [notice.title for notice in tidemark.walk(api.list_notices, platform=platform)] == ["Maintenance"]
+        assert [notice.title for notice in tidemark.list_notices(platform)] == ["Maintenance"]
 
 
 def test_marks_lists_and_edits_of_notices_whose_response_is_lost_are_repeated_with_the_same_key_and_done_once() -> None:
@@ -88,12 +87,10 @@ def test_marks_lists_and_edits_of_notices_whose_response_is_lost_are_repeated_wi
     with Proxy(STACK, [LOST, PASSED] * 5) as proxy, Tidemark(proxy.url, f"{reader} notices:write", retries=QUICK) as tidemark:
         assert tidemark.mark_read(models.MarkAll(all_=True)).changed == 1
         assert tidemark.mark_read(models.MarkThrough(author=author, through=1)).changed == 0
-        through = models.MarkNoticesReadRequest(platform=platform, through=1)
-        assert tidemark.send(api.mark_notices_read(body=through)).changed == 1
-        again = models.EditNoticeRequest(title="Again", renotify=True)
-        tidemark.send(api.edit_notice(notice, body=again))
-        tidemark.send(api.make_list(body=models.MakeListRequest(name="Friends")))
-        assert [made.name for made in tidemark.walk(api.list_lists)] == ["Friends"]
+        assert tidemark.mark_notices_read(platform, 1).changed == 1
+        tidemark.edit_notice(notice, "Again", renotify=True)
+        tidemark.make_list("Friends")
+        assert [made.name for made in tidemark.list_lists()] == ["Friends"]
         keys = [request.key for request in proxy.seen[:10]]
         assert all(keys[::2]) and keys[::2] == keys[1::2] and len(set(keys)) == 5
 
@@ -111,7 +108,7 @@ def test_the_stacks_own_429_is_retried_and_all_requests_succeed() -> None:
     likes = int(os.environ.get("TIDEMARK_PARAM_LimitReactions", "20")) + 1
     with Proxy(STACK, []) as proxy, Tidemark(proxy.url, new_user()) as tidemark, client(new_user()) as author:
         post = author.publish("Popular").id
-        assert all(tidemark.send(api.like_post(post)).liked for _ in range(likes))
+        assert all(tidemark.like_post(post).liked for _ in range(likes))
         assert len(proxy.seen) > likes
 
 
@@ -138,7 +135,7 @@ def test_a_404_a_422_and_a_400_are_typed_problems() -> None:
     user = new_user()
     with client(user) as tidemark:
         with pytest.raises(TidemarkProblem) as missing:
-            tidemark.send(api.get_post(f"{user}-1"))
+            tidemark.get_post(f"{user}-1")
         assert (missing.value.status, missing.value.type, missing.value.slug) == (404, "/problems/not-found", "not-found")
         assert missing.value.request_id and missing.value.title and missing.value.detail
         with pytest.raises(TidemarkProblem) as own:
@@ -152,7 +149,7 @@ def test_a_404_a_422_and_a_400_are_typed_problems() -> None:
 def test_a_token_can_be_a_function_and_a_missing_token_is_a_problem() -> None:
     user, calls = new_user(), []
     with Tidemark(STACK, lambda: calls.append(1) or user) as tidemark:  # type: ignore[func-returns-value]
-        me = tidemark.send(api.get_me())
+        me = tidemark.get_me()
         assert (me.id, me.profile, len(calls)) == (user, None, 1)
     with Tidemark(STACK) as anonymous, pytest.raises(TidemarkProblem) as raised:
         anonymous.unread()
@@ -175,12 +172,49 @@ def test_the_asyncio_client_does_the_same() -> None:
                 while not items:
                     items = [item async for item in reader.feed(limit=1)]
                 assert [item.id for item in items] == [post.id]
-                assert [item.score for item in items] == [UNSET]
+                assert [item.score for item in items] == [UNSET] and "score=UNSET" in repr(items[0])
                 for user in ("11", "12", "13"):
-                    await reader.send(api.mute(user))
-                assert [entry.user async for entry in reader.walk(api.list_mutes, limit=2)] == ["13", "12", "11"]
+                    await reader.mute(user)
+                assert [entry.user async for entry in reader.list_mutes(limit=2)] == ["13", "12", "11"]
                 with pytest.raises(TidemarkProblem) as raised:
                     await reader.follow(reader_id)
                 assert raised.value.slug == "self-follow"
 
     asyncio.run(run())
+
+
+def test_a_list_knows_the_names_of_the_users_on_the_pages_that_were_requested() -> None:
+    authors = [new_user() for _ in range(3)]
+    with client(new_user()) as reader:
+        for n, author in enumerate(authors[:2]):
+            with client(author) as own:
+                own.set_profile(f"Author {n}")
+        for author in authors:
+            reader.mute(author)
+        mutes = reader.list_mutes(limit=1)
+        assert [mutes.name(entry.user) for entry in mutes] == [authors[2], "Author 1", "Author 0"]
+        assert list(mutes.profiles) == [authors[1], authors[0]]
+        assert reader.list_mutes(profiles=False).page().profiles is UNSET
+
+
+def test_a_list_begins_at_a_cursor_at_an_offset_or_at_what_has_entered_since() -> None:
+    author = new_user()
+    with client(author) as publisher, client(new_user()) as reader:
+        for n in range(1, 6):
+            publisher.publish(f"Post {n}")
+        first = reader.posts(author, limit=2).page()
+        assert first.next_cursor and first.first_cursor
+        assert [post.seq for post in reader.posts(author, limit=2, cursor=first.next_cursor)] == [3, 2, 1]
+        for n in range(6, 9):
+            publisher.publish(f"Post {n}")
+        assert [post.seq for post in reader.posts(author, limit=2, since=first.first_cursor)] == [8, 7, 6]
+        for user in ("11", "12", "13", "14"):
+            reader.follow(user)
+        me = reader.get_me().id
+        assert [entry.user for entry in reader.list_following(me, offset=1, limit=1)] == ["13", "12", "11"]
+
+
+def test_a_follow_without_a_preference_leaves_the_preference() -> None:
+    with client(new_user()) as reader:
+        assert reader.follow("11", preference=3).preference == 3
+        assert reader.follow("11").preference == 3

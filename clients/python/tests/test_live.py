@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from proxy import Fault, Proxy
 
-from tidemark_client import AsyncTidemark, Tidemark, TidemarkProblem, api, models
-from tidemark_client.live import Unread, UnreadChange, _Course
+from tidemark_client import AsyncTidemark, Tidemark, TidemarkProblem, models
+from tidemark_client.live import Options, Unread, UnreadChange, _Course
 
 STACK = os.environ.get("TIDEMARK_URL", "http://127.0.0.1:3000")
 
@@ -33,7 +33,7 @@ def until(what: str, condition: Callable[[], object]) -> None:
 
 
 def test_of_sixteen_refused_pings_one_reads_the_counts() -> None:
-    course = _Course(None, None, ping=60.0)
+    course = _Course(Options())
     course.begin()
 
     def responds(text: str) -> bool:
@@ -138,7 +138,7 @@ def test_counts_come_first_then_what_happens_elsewhere(kind: str) -> None:
         at.watch.total(0)
         withdrawn = at.author.publish("Withdrawn")
         at.watch.total(1)
-        at.author.send(api.delete_post(withdrawn.id))
+        at.author.delete_post(withdrawn.id)
         at.watch.total(0)
 
 
@@ -201,7 +201,7 @@ def test_a_token_that_is_refused_ends_the_updates_with_its_problem(kind: str) ->
 def test_a_user_who_has_asked_to_leave_gets_no_more_updates(kind: str) -> None:
     with scene(kind, ping=0.5) as at:
         at.watch.state(True)
-        at.reader.send(api.erase_me())
+        at.reader.erase_me()
         at.watch.join()
         assert at.watch.problem and at.watch.problem.slug == "erased"
         at.watch.state(True, False)
@@ -224,3 +224,26 @@ def test_a_break_closes_the_connection() -> None:
             assert unread.total == 0
             break
         until("the connection is closed", proxy.tunnels[-1].closed.is_set)
+
+
+def test_unread_notices_of_the_platforms_that_were_asked_for_and_the_inbox_are_told() -> None:
+    platform, user, operator = random.SystemRandom().randrange(1, 65_536), new_user(), new_user()
+    notices: list[tuple[int, int]] = []
+    inbox: list[int] = []
+    with Tidemark(STACK, user) as reader, Tidemark(STACK, f"{operator} notices:write") as writer:
+        live = reader.live(
+            on_inbox=inbox.append, on_notices=lambda *told: notices.append(told), platforms=[platform], ping=0.5
+        )
+        totals: list[int] = []
+        thread = threading.Thread(target=lambda: totals.extend(unread.total for unread in live))
+        thread.start()
+        writer.publish_notices([platform], "Maintenance")
+        until("the notice is told", lambda: notices)
+        assert notices[0] == (platform, 1)
+        reader.mark_notices_read(platform, 1)
+        until("the mark is told", lambda: notices[-1] == (platform, 0))
+        writer.follow(user)
+        until("the follower is told", lambda: inbox[-1:] == [1])
+        live.stop()
+        thread.join(30)
+        assert not thread.is_alive() and totals == [0]

@@ -16,7 +16,20 @@ export interface UnreadChange {
   at: string;
 }
 
-interface InboxChange {
+/** The part of a `WebSocket` that `live` uses. */
+export interface Socket {
+  onopen: ((event: any) => void) | null;
+  onmessage: ((event: any) => void) | null;
+  onerror: ((event: any) => void) | null;
+  onclose: ((event: any) => void) | null;
+  send(data: string): void;
+  close(): void;
+}
+
+export type WebSocketClass = new (address: string) => Socket;
+
+interface CountChange {
+  platform?: number;
   unread: number;
   at: string;
 }
@@ -29,6 +42,10 @@ export interface LiveOptions {
   onUnread: (unread: Unread) => void;
   /** Gets the number of unread groups of the inbox when it changes. */
   onInbox?: (unread: number) => void;
+  /** At most ten platforms, for `onNotices`. */
+  platforms?: readonly number[];
+  /** Gets a platform and its number of unread notices when the number changes. A platform that begins with 0 is not told. */
+  onNotices?: (platform: number, unread: number) => void;
   /** Gets true when changes begin to arrive, and false when the connection is lost. */
   onState?: (live: boolean) => void;
   /** Ends the updates. */
@@ -42,6 +59,7 @@ export interface Source {
   /** The address with a token, for each connection. */
   address: () => Promise<string>;
   unread: (signal: AbortSignal) => Promise<UnreadCounts>;
+  webSocket: WebSocketClass | undefined;
 }
 
 const PING_MS = 60_000;
@@ -52,7 +70,14 @@ const REFUSALS_PER_READ = 16;
 
 /** Keeps a connection until the signal ends it, or until a response is a 401 or a 403, which is thrown. */
 export async function live(source: Source, options: LiveOptions): Promise<void> {
-  await new Live(source, options).run();
+  const webSocket = source.webSocket ?? (globalThis.WebSocket as WebSocketClass | undefined);
+  if (!webSocket) {
+    throw new TypeError(
+      "live() needs a WebSocket, which this platform does not have. Use Node 22 or newer, or Node 20 with the option " +
+        "--experimental-websocket, or pass the class of the package ws: new Tidemark({ webSocket: WebSocket }).",
+    );
+  }
+  await new Live(source, webSocket, options).run();
 }
 
 /** A random time. Its range doubles with each failure. */
@@ -62,16 +87,21 @@ function wait(failures: number): number {
 
 class Live {
   readonly #source: Source;
+  readonly #webSocket: WebSocketClass;
   readonly #options: LiveOptions;
+  readonly #ping: string;
   readonly #signal: AbortSignal;
   #live = false;
   #newest = -Infinity;
-  #newestInbox = -Infinity;
+  /** The time of the newest message about the inbox, and about each platform. */
+  readonly #newestOf = new Map<number | undefined, number>();
   #changes = 0;
 
-  constructor(source: Source, options: LiveOptions) {
+  constructor(source: Source, webSocket: WebSocketClass, options: LiveOptions) {
     this.#source = source;
+    this.#webSocket = webSocket;
     this.#options = options;
+    this.#ping = JSON.stringify({ type: "ping", platforms: options.platforms });
     this.#signal = options.signal ?? new AbortController().signal;
   }
 
@@ -93,7 +123,7 @@ class Live {
   #connection(address: string): Promise<boolean> {
     return new Promise((resolve, reject) => {
       const pingMs = this.#options.pingMs ?? PING_MS;
-      const socket = new WebSocket(address);
+      const socket = new this.#webSocket(address);
       let timer: ReturnType<typeof setTimeout> | undefined;
       let [opened, ended, failures] = [false, false, 0];
 
@@ -110,7 +140,7 @@ class Live {
         resolve(opened);
       };
       const ping = () => {
-        socket.send('{"type":"ping"}');
+        socket.send(this.#ping);
         later(Math.min(pingMs, LONGEST_ANSWER_MS), end);
       };
       /** A pong says that the connection is registered. After any other message, the ping is sent again soon. */
@@ -135,7 +165,7 @@ class Live {
         try {
           const message = JSON.parse(data as string) as UnreadChange & { type?: string };
           if (message.type === "unread") this.#changed(message);
-          else if (message.type === "inbox") this.#inboxChanged(message as unknown as InboxChange);
+          else if (message.type === "inbox" || message.type === "notices") this.#countChanged(message as unknown as CountChange);
           else await answered(message.type === "pong");
         } catch (error) {
           reject(error);
@@ -150,11 +180,13 @@ class Live {
     });
   }
 
-  #inboxChanged({ unread, at }: InboxChange): void {
+  /** A number of unread groups of the inbox, or of unread notices of a platform. */
+  #countChanged({ platform, unread, at }: CountChange): void {
     const time = Date.parse(at);
-    if (time <= this.#newestInbox) return;
-    this.#newestInbox = time;
-    this.#options.onInbox?.(unread);
+    if (time <= (this.#newestOf.get(platform) ?? -Infinity)) return;
+    this.#newestOf.set(platform, time);
+    if (platform === undefined) this.#options.onInbox?.(unread);
+    else this.#options.onNotices?.(platform, unread);
   }
 
   /** A change with an earlier time than one before it is stale. */

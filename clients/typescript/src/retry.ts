@@ -1,4 +1,5 @@
 import { retryAfter } from "./problem.js";
+import { KEY } from "./request.js";
 
 export interface Retries {
   /** The number of repetitions after the first attempt. 0 turns retries off. */
@@ -13,44 +14,17 @@ export interface Retries {
 
 export const RETRIES: Retries = { limit: 4, baseMs: 200, maxMs: 10_000, maxRetryAfterMs: 60_000 };
 
-/** Routes whose repetition without an idempotency key could make something twice, or change what came in between. */
-const KEYED = new Set([
-  "POST /v1/posts",
-  "POST /v1/posts/{post}/comments",
-  "POST /v1/notices",
-  "PUT /v1/notices",
-  "PUT /v1/notices/{notice}",
-  "POST /v1/reads",
-  "POST /v1/notices/reads",
-  "POST /v1/lists",
-  "PUT /v1/inbox/{group}/read",
-  "POST /v1/inbox/reads",
-]);
-/** POST routes for which a repetition is harmless. */
-const REPEATABLE = new Set(["/v1/following"]);
-const KEY = "idempotency-key";
-
-/** Gives such a request a key before its first attempt, unless the caller chose one. All attempts have the same key. */
-export function addKey(path: string, request: Request): void {
-  if (KEYED.has(`${request.method} ${path}`) && !request.headers.has(KEY)) {
-    request.headers.set(KEY, randomKey());
-  }
-}
-
-/** `crypto.randomUUID` exists only in secure contexts, which a page at `http://192.168.…` is not. */
-function randomKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
+/** A POST without a key whose repetition is harmless. */
+const REPEATABLE = "/v1/following";
 
 /** Sends a request until it has a response that is final. `send` gets a new copy for each attempt. */
 export async function withRetries(
-  path: string,
   request: Request,
   retries: Retries,
   send: (request: Request) => Promise<Response>,
 ): Promise<Response> {
   const keyed = request.headers.has(KEY);
-  const repeatable = request.method !== "POST" || keyed || REPEATABLE.has(path);
+  const repeatable = request.method !== "POST" || keyed || new URL(request.url).pathname.endsWith(REPEATABLE);
   for (let attempt = 0; ; attempt++) {
     const last = attempt >= retries.limit;
     let after: number | undefined;

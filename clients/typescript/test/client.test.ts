@@ -43,10 +43,10 @@ test("a reader follows an author and reads what the author publishes", async () 
   assert.deepEqual(items.map((item) => [item.id, item.title, item.read]), [[post.id, "Hello", false]]);
   assert.deepEqual(await reader.unread(), { total: 1, authors: [{ author: authorId, unread: 1 }] });
   assert.deepEqual(await reader.markRead({ posts: [post.id] }), { changed: 1, total: 0 });
-  const full = await reader.get("/v1/posts/{post}", { params: { path: { post: post.id } } });
+  const full = await reader.getPost(post.id);
   assert.deepEqual([full.body, full.data, full.read], ["World", { topic: "test" }, true]);
   assert.equal((await reader.unfollow(authorId)).following, false);
-  assert.equal(await author.delete("/v1/posts/{post}", { params: { path: { post: post.id } } }), undefined);
+  assert.equal(await author.deletePost(post.id), undefined);
 });
 
 test("a pager returns every item of several pages once", async () => {
@@ -66,8 +66,8 @@ test("a pager returns every item of several pages once", async () => {
   }
   assert.deepEqual(sizes, [3, 3, 1]);
   assert.deepEqual((await pager.take(4)).map((item) => item.id), ids.slice(0, 4));
-  for (const user of ["11", "12", "13"]) await reader.put("/v1/mutes/{user}", { params: { path: { user } } });
-  const muted = await reader.walk("/v1/mutes", { params: { query: { limit: 2 } } }).take();
+  for (const user of ["11", "12", "13"]) await reader.mute(user);
+  const muted = await reader.listMutes({ limit: 2 }).take();
   assert.deepEqual(muted.map((entry) => entry.user), ["13", "12", "11"]);
 });
 
@@ -89,8 +89,7 @@ test("a notice whose response is lost is published once", async (t) => {
   const { tidemark, seen } = await faulty(t, ["lost"], `${newUser()} notices:write`);
   await tidemark.publishNotices({ platforms: [platform], title: "Maintenance" });
   assert.equal(seen[0]!.key, seen[1]!.key);
-  const notices = tidemark.walk("/v1/notices", { params: { query: { platform } } });
-  assert.deepEqual((await notices.take()).map((notice) => notice.title), ["Maintenance"]);
+  assert.deepEqual((await tidemark.listNotices(platform).take()).map((notice) => notice.title), ["Maintenance"]);
 });
 
 const EACH_LOST_ONCE = Array.from({ length: 10 }, (_, at) => (at % 2 === 0 ? "lost" as const : "passed" as const));
@@ -105,10 +104,10 @@ test("marks, lists and edits of notices whose response is lost are repeated with
   const notice = items[0]!.id;
   assert.equal((await tidemark.markRead({ all: true })).changed, 1);
   assert.equal((await tidemark.markRead({ author, through: 1 })).changed, 0);
-  assert.equal((await tidemark.post("/v1/notices/reads", { body: { platform, through: 1 } })).changed, 1);
-  await tidemark.put("/v1/notices/{notice}", { params: { path: { notice } }, body: { title: "Again", renotify: true } });
-  await tidemark.post("/v1/lists", { body: { name: "Friends" } });
-  assert.deepEqual((await tidemark.walk("/v1/lists").take()).map((list) => list.name), ["Friends"]);
+  assert.equal((await tidemark.markNoticesRead({ platform, through: 1 })).changed, 1);
+  await tidemark.editNotice(notice, { title: "Again", renotify: true });
+  await tidemark.makeList({ name: "Friends" });
+  assert.deepEqual((await tidemark.listLists().take()).map((list) => list.name), ["Friends"]);
   const keys = seen.slice(0, 10).map((request) => request.key);
   for (let at = 0; at < keys.length; at += 2) assert.ok(keys[at] && keys[at] === keys[at + 1], `request ${at}`);
   assert.equal(new Set(keys).size, 5);
@@ -129,7 +128,7 @@ test("the stack's own 429 is retried, and all requests succeed", async (t) => {
   const author = newUser();
   const post = await client(author).publish({ title: "Popular" });
   for (let n = 0; n < likes; n++) {
-    assert.equal((await tidemark.put("/v1/posts/{post}/like", { params: { path: { post: post.id } } })).liked, true);
+    assert.equal((await tidemark.likePost(post.id)).liked, true);
   }
   assert.ok(seen.length > likes, `${seen.length} requests for ${likes} likes`);
 });
@@ -150,7 +149,7 @@ test("a Retry-After that is too long is a problem at once", async (t) => {
 test("an abort ends the wait before a retry", async (t) => {
   const { tidemark, seen } = await faulty(t, [{ status: 503, headers: { "retry-after": "30" } }]);
   const abort = new AbortController();
-  const pending = tidemark.get("/v1/unread", { signal: abort.signal });
+  const pending = tidemark.unread({ signal: abort.signal });
   const waiting = setInterval(() => seen.length && abort.abort(new Error("enough")), 5);
   await assert.rejects(pending, /enough/);
   clearInterval(waiting);
@@ -159,7 +158,7 @@ test("an abort ends the wait before a retry", async (t) => {
 test("a 404, a 422 and a 400 are typed problems", async () => {
   const user = newUser();
   const tidemark = client(user);
-  const missing = await problem(tidemark.get("/v1/posts/{post}", { params: { path: { post: `${user}-1` } } }));
+  const missing = await problem(tidemark.getPost(`${user}-1`));
   assert.deepEqual([missing.status, missing.type, missing.slug], [404, "/problems/not-found", "not-found"]);
   assert.ok(missing.requestId && missing.title && missing.detail);
   const self = await problem(tidemark.follow(user));
@@ -172,7 +171,35 @@ test("a token can be a function, and a missing token is a problem", async () => 
   let calls = 0;
   const user = newUser();
   const tidemark = new Tidemark({ baseUrl: stack, token: async () => (calls++, user) });
-  assert.equal((await tidemark.get("/v1/me")).id, user);
+  assert.equal((await tidemark.getMe()).id, user);
   assert.equal(calls, 1);
   assert.equal((await problem(new Tidemark({ baseUrl: stack }).unread())).slug, "unauthorized");
+});
+
+test("a list knows the names of the users on the pages that were requested", async () => {
+  const [reader, authors] = [client(newUser()), [newUser(), newUser(), newUser()]];
+  for (const [n, author] of authors.slice(0, 2).entries()) await client(author).setProfile({ name: `Author ${n}` });
+  for (const author of authors) await client(author).follow(authors[0]!).catch(() => {});
+  for (const author of authors) await reader.mute(author);
+  const mutes = reader.listMutes({ limit: 1 });
+  const names: string[] = [];
+  for await (const { user } of mutes) names.push(mutes.name(user));
+  assert.deepEqual(names, [authors[2], "Author 1", "Author 0"]);
+  assert.deepEqual([...mutes.profiles.keys()], [authors[1], authors[0]]);
+  assert.deepEqual((await reader.listMutes({ profiles: false }).page()).profiles, undefined);
+});
+
+test("a list begins at a cursor, at an offset, or at what has entered since", async () => {
+  const [reader, author] = [client(newUser()), newUser()];
+  const publisher = client(author);
+  for (let n = 1; n <= 5; n++) await publisher.publish({ title: `Post ${n}` });
+  const first = await reader.posts(author, { limit: 2 }).page();
+  const rest = await reader.posts(author, { limit: 2, cursor: first.next_cursor! }).take();
+  assert.deepEqual(rest.map((post) => post.seq), [3, 2, 1]);
+  for (let n = 6; n <= 8; n++) await publisher.publish({ title: `Post ${n}` });
+  const since = await reader.posts(author, { limit: 2, since: first.first_cursor! }).take();
+  assert.deepEqual(since.map((post) => post.seq), [8, 7, 6]);
+  for (const user of ["11", "12", "13", "14"]) await reader.follow(user);
+  const me = (await reader.getMe()).id;
+  assert.deepEqual((await reader.listFollowing(me, { offset: 1, limit: 1 }).take()).map(({ user }) => user), ["13", "12", "11"]);
 });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
 import { test, type TestContext } from "node:test";
+import { WebSocket as Ws } from "ws";
 
 import { Tidemark, TidemarkProblem, type LiveOptions, type Unread, type UnreadChange } from "../src/index.js";
 import { proxy, type Fault } from "./proxy.js";
@@ -66,7 +67,7 @@ test("counts come first, then what happens elsewhere", async (t) => {
   await total(0);
   const withdrawn = await author.publish({ title: "Withdrawn" });
   await total(1);
-  await author.delete("/v1/posts/{post}", { params: { path: { post: withdrawn.id } } });
+  await author.deletePost(withdrawn.id);
   await total(0);
 });
 
@@ -124,7 +125,7 @@ test("a token that is refused ends the updates with its problem", async (t) => {
 test("a user who has asked to leave gets no more updates", async (t) => {
   const { reader, ended, state } = await watch(t, { pingMs: 500 });
   await state(true);
-  await reader.delete("/v1/me");
+  await reader.eraseMe();
   await assert.rejects(ended, (error) => error instanceof TidemarkProblem && error.slug === "erased");
   await state(true, false);
 });
@@ -146,4 +147,45 @@ test("an error of a callback ends the updates", async (t) => {
   const { ended, tunnels } = await watch(t, { onUnread: broken });
   await assert.rejects(ended, RangeError);
   await until("the connection is closed", () => tunnels.size === 0);
+});
+
+/** Runs without the `WebSocket` of the platform, as Node 20 does without an option. */
+async function withoutWebSocket<T>(run: () => Promise<T>): Promise<T> {
+  const { WebSocket } = globalThis;
+  Reflect.deleteProperty(globalThis, "WebSocket");
+  return run().finally(() => Object.assign(globalThis, { WebSocket }));
+}
+
+test("a platform without a WebSocket is an error that says what to do", async () => {
+  const reader = new Tidemark({ baseUrl: stack, token: newUser() });
+  await withoutWebSocket(() => assert.rejects(reader.live({ onUnread: () => {} }), /Node 22.*webSocket: WebSocket/));
+});
+
+test("the WebSocket of a package serves on a platform without one", async () => {
+  const [readerId, abort] = [newUser(), new AbortController()];
+  const reader = new Tidemark({ baseUrl: stack, token: readerId, webSocket: Ws });
+  const totals: number[] = [];
+  await withoutWebSocket(() =>
+    reader.live({ onUnread: ({ total }) => totals.push(total), onState: (live) => live && abort.abort(), signal: abort.signal }),
+  );
+  assert.deepEqual(totals, [0]);
+  const refused = new Tidemark({ baseUrl: stack, token: "nobody", webSocket: Ws }).live({ onUnread: () => {} });
+  await assert.rejects(refused, (error) => error instanceof TidemarkProblem && error.status === 401);
+});
+
+test("unread notices of the platforms that were asked for, and the inbox, are told", async (t) => {
+  const [platform, notices, inbox] = [1 + randomInt(65_535), [] as number[][], [] as number[]];
+  const onNotices = (...told: number[]) => notices.push(told);
+  const onInbox = (unread: number) => inbox.push(unread);
+  const { reader, authorId, states, state } = await watch(t, { platforms: [platform], onNotices, onInbox, pingMs: 500 });
+  await state(true);
+  const operator = new Tidemark({ baseUrl: stack, token: `${authorId} notices:write` });
+  await operator.publishNotices({ platforms: [platform], title: "Maintenance" });
+  await until("the notice is told", () => notices.length > 0);
+  assert.deepEqual(notices[0], [platform, 1]);
+  await reader.markNoticesRead({ platform, through: 1 });
+  await until("the mark is told", () => notices.at(-1)?.[1] === 0);
+  await operator.follow((await reader.getMe()).id);
+  await until("the follower is told", () => inbox.at(-1) === 1);
+  assert.deepEqual(states, [true]);
 });

@@ -7,7 +7,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,14 +15,17 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-import websockets.asyncio.client
-import websockets.sync.client
-from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
+
+try:
+    import websockets.asyncio.client
+    import websockets.sync.client
+    from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
+except ImportError as error:
+    raise ImportError("live() needs the package websockets: pip install 'tidemark-client[live]'") from error
 
 from .generated import models
 from .problem import TidemarkProblem
 
-_PING = '{"type":"ping"}'
 _LONGEST_ANSWER = 10.0
 _LONGEST_WAIT = 30.0
 # Of so many refused pings, one reads the counts: while Redis is unavailable, each read is many reads of facts.
@@ -49,6 +52,17 @@ class UnreadChange:
 Unread = models.UnreadCounts | UnreadChange
 
 
+@dataclass(frozen=True)
+class Options:
+    """The options of `live`."""
+
+    on_state: Callable[[bool], None] | None = None
+    on_inbox: Callable[[int], None] | None = None
+    on_notices: Callable[[int, int], None] | None = None
+    platforms: Sequence[int] | None = None
+    ping: float = 60.0
+
+
 class Live:
     """Unread counts, for `for`: all counts after each connect, and then each change.
 
@@ -59,12 +73,9 @@ class Live:
         self,
         address: Callable[[], str],
         unread: Callable[[], models.UnreadCounts],
-        on_state: Callable[[bool], None] | None,
-        on_inbox: Callable[[int], None] | None,
-        ping: float,
+        options: Options,
     ) -> None:
-        self._address, self._unread, self._ping = address, unread, ping
-        self._on_state, self._on_inbox = on_state, on_inbox
+        self._address, self._unread, self._options = address, unread, options
         self._stopped = threading.Event()
         self._socket: websockets.sync.client.ClientConnection | None = None
 
@@ -75,7 +86,7 @@ class Live:
             self._socket.close()
 
     def __iter__(self) -> Iterator[Unread]:
-        course = _Course(self._on_state, self._on_inbox, self._ping)
+        course = _Course(self._options)
         try:
             while not self._stopped.is_set():
                 try:
@@ -110,15 +121,12 @@ class AsyncLive:
         self,
         address: Callable[[], Awaitable[str]],
         unread: Callable[[], Awaitable[models.UnreadCounts]],
-        on_state: Callable[[bool], None] | None,
-        on_inbox: Callable[[int], None] | None,
-        ping: float,
+        options: Options,
     ) -> None:
-        self._address, self._unread, self._ping = address, unread, ping
-        self._on_state, self._on_inbox = on_state, on_inbox
+        self._address, self._unread, self._options = address, unread, options
 
     async def __aiter__(self) -> AsyncIterator[Unread]:
-        course = _Course(self._on_state, self._on_inbox, self._ping)
+        course = _Course(self._options)
         try:
             while True:
                 try:
@@ -159,13 +167,14 @@ class _Read:
 class _Course:
     """The course of the connections: when to ping, what a message means, how long to wait. It neither sends nor waits."""
 
-    def __init__(
-        self, on_state: Callable[[bool], None] | None, on_inbox: Callable[[int], None] | None, ping: float
-    ) -> None:
-        self._on_state, self._on_inbox, self._ping = on_state, on_inbox, ping
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        platforms = {} if options.platforms is None else {"platforms": list(options.platforms)}
+        self._ping = json.dumps({"type": "ping", **platforms})
         self._live = False
         self._newest: datetime | None = None
-        self._newest_inbox: datetime | None = None
+        #: The time of the newest message about the inbox, and about each platform.
+        self._newest_of: dict[int | None, datetime] = {}
         self._failures = 0
 
     def begin(self) -> None:
@@ -181,21 +190,21 @@ class _Course:
         if self._awaited:
             raise ConnectionError("no response to a ping")
         self._awaited = True
-        self._due = time.monotonic() + min(self._ping, _LONGEST_ANSWER)
-        return _PING
+        self._due = time.monotonic() + min(self._options.ping, _LONGEST_ANSWER)
+        return self._ping
 
     def receive(self, text: str | bytes) -> UnreadChange | _Read | None:
         message = json.loads(text)
         if message.get("type") == "unread":
             return self._change(message)
-        if message.get("type") == "inbox":
-            self._inbox(message)
+        if message.get("type") in ("inbox", "notices"):
+            self._count(message)
             return None
         # A pong says that the connection is registered. After any other message, the ping is sent again soon.
         registered = message.get("type") == "pong"
         self._awaited = False
         self._refusals = 0 if registered else self._refusals + 1
-        self._due = time.monotonic() + (self._ping if registered else _wait(self._refusals))
+        self._due = time.monotonic() + (self._options.ping if registered else _wait(self._refusals))
         known = self._live if registered else self._refusals % _REFUSALS_PER_READ != 1
         return None if known else _Read(registered)
 
@@ -208,19 +217,23 @@ class _Course:
         self._newest = change.at
         return change
 
-    def _inbox(self, message: dict[str, Any]) -> None:
-        """Tells the number of unread groups, unless a newer one was told."""
-        at = datetime.fromisoformat(message["at"])
-        if self._newest_inbox is None or at > self._newest_inbox:
-            self._newest_inbox = at
-            if self._on_inbox is not None:
-                self._on_inbox(message["unread"])
+    def _count(self, message: dict[str, Any]) -> None:
+        """A number of unread groups of the inbox, or of unread notices of a platform. It is stale as a change is."""
+        platform, at = message.get("platform"), datetime.fromisoformat(message["at"])
+        if platform in self._newest_of and at <= self._newest_of[platform]:
+            return
+        self._newest_of[platform] = at
+        if platform is None:
+            if self._options.on_inbox is not None:
+                self._options.on_inbox(message["unread"])
+        elif self._options.on_notices is not None:
+            self._options.on_notices(platform, message["unread"])
 
     def become(self, live: bool) -> None:
         if live != self._live:
             self._live = live
-            if self._on_state is not None:
-                self._on_state(live)
+            if self._options.on_state is not None:
+                self._options.on_state(live)
 
     def lost(self, error: Exception) -> float:
         """Returns the seconds until the next connection. Raises a problem that another attempt does not change."""

@@ -20,3 +20,5 @@ class Request(Generic[T_co]):
     #: Further arguments of `httpx.Client.build_request`.
     arguments: dict[str, Any]
     parse: Callable[[httpx.Response], T_co]
+    #: Whether it takes an idempotency key.
+    keyed: bool = False

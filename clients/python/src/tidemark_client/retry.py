@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import uuid
 from dataclasses import dataclass
 
@@ -11,12 +10,7 @@ import httpx
 
 from .problem import retry_after
 
-#: Routes whose repetition without an idempotency key could make something twice, or change what came in between.
-_KEYED = re.compile(
-    r"POST .*/v1/(posts(/[^/]+/comments)?|notices|reads|notices/reads|lists|inbox/reads)"
-    r"|PUT .*/v1/(notices(/[^/]+)?|inbox/[^/]+/read)"
-)
-#: A POST for which a repetition is harmless.
+#: A POST without a key for which a repetition is harmless.
 _REPEATABLE = "/v1/following"
 _KEY = "Idempotency-Key"
 
@@ -48,8 +42,8 @@ class Retries:
 
 
 def add_key(request: httpx.Request) -> None:
-    """Gives such a request a key before its first attempt, unless the caller chose one. All attempts have the same key."""
-    if _KEYED.fullmatch(f"{request.method} {request.url.path}") and _KEY not in request.headers:
+    """Gives a request a key before its first attempt, unless the caller chose one. All attempts have the same key."""
+    if _KEY not in request.headers:
         request.headers[_KEY] = uuid.uuid4().hex
 
 
