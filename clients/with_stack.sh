@@ -9,6 +9,7 @@ if [ -n "${TIDEMARK_URL:-}" ]; then
 fi
 
 work=$(mktemp -d)
+touch "$work/out"
 # Few enough reactions for a test to reach the limit.
 export TIDEMARK_PARAM_LimitReactions=20
 (cd "$root" && TIDEMARK_ADDR=127.0.0.1:0 TIDEMARK_DATA=$work/data exec "${TIDEMARK_STACK:-$root/target/debug/tidemark-local}") \
