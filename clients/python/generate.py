@@ -103,7 +103,7 @@ class Method:
         arguments = operation.args
         given = [(it, None) for it in arguments.args] + list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
         self.first, self.named, self.passed = [], [], []
-        for argument, default in given:
+        for argument, default in sorted(given, key=lambda it: it[0].arg == "body"):
             fields = body_fields(argument)
             if fields is None:
                 self.add(argument.arg, typed(argument.annotation), default)
