@@ -200,6 +200,9 @@ clients: setup ## generate, check, test and pack the TypeScript and Python clien
 	@$(build_checked)
 	@TIDEMARK_STACK='$(abspath $(checked))' clients/check.sh
 
+client-packages: ## generate and pack the clients into target/clients, without a stack
+	@clients/check.sh pack
+
 generators: setup ## generate clients with other generators, and run those for Python, TypeScript and Go, on a separate stack
 	@echo "== $(build_checked)"
 	@$(build_checked)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `artifacts.sh version target`: writes to target/release-artifacts what a release consists of: the functions for Lambda's
 # arm64 as archives with their checksums, a bill of materials (CycloneDX), the notes (the changelog's section), the
-# template and openapi.yaml. Fails if the version is not that of Cargo.toml, or has no section.
+# template, openapi.yaml and the packages of the clients. Fails if the version is not that of Cargo.toml and of the
+# clients, or has no section.
 # Installs cargo-cyclonedx under target/. The functions are built already: `make release-artifacts` does it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -17,6 +18,9 @@ fail() {
 [ -n "$version" ] || fail "usage: make release-artifacts VERSION=1.2.3"
 declared=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
 [ "$version" = "$declared" ] || fail "the version is $version, and Cargo.toml says $declared"
+for file in clients/typescript/package.json clients/python/pyproject.toml; do
+    grep -qE "^ *\"?version\"?( =|:) \"$version\",?$" "$file" || fail "$file has another version than $version"
+done
 notes=$(awk -v heading="## [$version]" 'index($0, heading) == 1 { inside = 1; next } /^## \[/ { inside = 0 } inside' CHANGELOG.md)
 [ -n "${notes//[[:space:]]/}" ] || fail "CHANGELOG.md has no section for $version"
 if [ "${3:-}" = --check ]; then
@@ -48,5 +52,7 @@ fi
 PATH=$target/release-tools/bin:$PATH cargo cyclonedx --format json --describe binaries --target aarch64-unknown-linux-gnu
 find functions -name '*.cdx.json' -exec mv {} "$out" \;
 find . -path "./$target" -prune -o -name '*.cdx.json' -not -path "./target/*" -exec rm {} \;
-(cd "$out" && sha256sum -- *.zip *.json template.yaml samconfig.toml openapi.yaml >SHA256SUMS)
+clients/check.sh pack
+cp "$target"/clients/{tidemark-client-*.tgz,tidemark_client-*.whl,tidemark_client-*.tar.gz} "$out"
+(cd "$out" && sha256sum -- *.zip *.tgz *.whl *.tar.gz *.json template.yaml samconfig.toml openapi.yaml >SHA256SUMS)
 echo "release: $(find "$out" -name '*.zip' | wc -l) archives in $out"
