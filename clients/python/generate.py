@@ -26,6 +26,9 @@ def main() -> None:
     for item in document["paths"].values():
         item.pop("head", None)  # For probes of load balancers.
         for operation in item.values():
+            # The methods return bodies, and so no ETag.
+            parameters = operation.get("parameters", [])
+            operation["parameters"] = [it for it in parameters if it.get("name") != "If-None-Match"]
             names[snake(operation["operationId"])] = NAMES.get(operation["operationId"], snake(operation["operationId"]))
             responses = operation["responses"].items()
             operation["responses"] = {status: it for status, it in responses if status.startswith("2")}
@@ -106,8 +109,10 @@ class Method:
         for argument, default in sorted(given, key=lambda it: it[0].arg == "body"):
             fields = body_fields(argument)
             if fields is None:
-                self.add(argument.arg, typed(argument.annotation), default)
-                self.passed.append(f"{argument.arg}={argument.arg}")
+                # The generator avoids names of builtins, such as `list`.
+                name = argument.arg.removesuffix("_")
+                self.add(name, typed(argument.annotation), default)
+                self.passed.append(f"{argument.arg}={name}")
                 continue
             for field in fields:
                 # Free JSON.

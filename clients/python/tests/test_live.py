@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,13 @@ def until(what: str, condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end, f"not in time: {what}"
         time.sleep(0.01)
+
+
+def test_without_websockets_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tidemark_client.live")
+    monkeypatch.setitem(sys.modules, "websockets", None)
+    with pytest.raises(ImportError, match=r"pip install 'tidemark-client\[live\]'"):
+        Tidemark(STACK).live()
 
 
 def test_of_sixteen_refused_pings_one_reads_the_counts() -> None:
