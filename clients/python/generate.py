@@ -28,7 +28,7 @@ def main() -> None:
         for operation in item.values():
             # The methods return bodies, and so no ETag.
             parameters = operation.get("parameters", [])
-            operation["parameters"] = [it for it in parameters if it.get("name") != "If-None-Match"]
+            operation["parameters"] = [it for it in parameters if not it.get("$ref", "").endswith("/If-None-Match")]
             names[snake(operation["operationId"])] = NAMES.get(operation["operationId"], snake(operation["operationId"]))
             responses = operation["responses"].items()
             operation["responses"] = {status: it for status, it in responses if status.startswith("2")}
