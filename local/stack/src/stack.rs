@@ -2,12 +2,7 @@
 
 mod start;
 
-use std::{
-    fmt,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
@@ -23,7 +18,7 @@ use crate::{
     core::{Core, Unit, error_payload},
     data_dir::DataDir,
     dynamodb::DynamoDb,
-    pollers::position_key,
+    pollers::{advance, position_key},
     redis::{Redis, RedisData},
     runner::RuntimeApi,
     status::Status,
@@ -250,11 +245,12 @@ impl Stack {
         Ok(())
     }
 
-    /// Drops the stream records that a paused function has not read, as if they had been lost.
+    /// Drops the stream records that a paused function has not read, as if they had been lost, also for a stack that
+    /// starts on this data.
     pub fn lose_records(&self, function: &str) -> Result<()> {
         let of_function = position_key(&self.unit(function)?.function.logical_id, "");
-        for (_, position) in self.core.positions.iter().filter(|(key, _)| key.starts_with(&of_function)) {
-            position.sequence.fetch_max(self.core.log.newest(&position.table_name)?, Ordering::SeqCst);
+        for (key, position) in self.core.positions.iter().filter(|(key, _)| key.starts_with(&of_function)) {
+            advance(&self.core, key, position, self.core.log.newest(&position.table_name)?);
         }
         Ok(())
     }

@@ -4,6 +4,8 @@ pub(crate) mod gate;
 mod sqs;
 mod stream;
 
+pub(crate) use stream::advance;
+
 use std::sync::Arc;
 
 use serde_json::Value;

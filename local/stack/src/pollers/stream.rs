@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Context, failed_items, position_key};
 use crate::{
     clock,
-    core::{Position, Unit},
+    core::{Core, Position, Unit},
     dynamodb::Record,
     runner::InvokeError,
     sqs::new_id,
@@ -27,6 +27,17 @@ const BUSY_FOR: Duration = Duration::from_secs(1);
 
 /// In a storm, the probability that a successful batch is delivered a second time.
 const STORM_REPEATS: f64 = 0.05;
+
+/// Continues after this record, also after a restart.
+pub(crate) fn advance(core: &Core, key: &str, position: &Position, sequence: i64) {
+    let key = key.to_owned();
+    position.sequence.fetch_max(sequence, Ordering::SeqCst);
+    core.log.consumed(&position.table_name, &key, sequence);
+    core.store.post(move |transaction| {
+        let mut statement = transaction.prepare_cached("INSERT OR REPLACE INTO positions (source, sequence) VALUES (?1, ?2)")?;
+        statement.execute(rusqlite::params![key, sequence]).map(drop)
+    });
+}
 
 struct Reader<'a> {
     context: &'a Context,
@@ -144,19 +155,8 @@ impl Reader<'_> {
 
     fn advance_to_end(&self, batch: &[Record]) {
         if let Some(record) = batch.last() {
-            self.advance(record.sequence);
+            advance(&self.context.core, &self.key, self.position, record.sequence);
         }
-    }
-
-    fn advance(&self, sequence: i64) {
-        let (core, key) = (&self.context.core, self.key.clone());
-        self.position.sequence.fetch_max(sequence, Ordering::SeqCst);
-        core.log.consumed(&self.position.table_name, &key, sequence);
-        core.store.post(move |transaction| {
-            let mut statement =
-                transaction.prepare_cached("INSERT OR REPLACE INTO positions (source, sequence) VALUES (?1, ?2)")?;
-            statement.execute(rusqlite::params![key, sequence]).map(drop)
-        });
     }
 
     /// Sends the ids of the abandoned records to the failure destination and continues after them.
