@@ -12,6 +12,7 @@ use std::{
 
 use clap::{ArgAction, Args};
 use tidemark::views::RedisOptions;
+use tokio::sync::Semaphore;
 
 use crate::{redis::RedisSetup, weather::Weather};
 
@@ -67,6 +68,10 @@ pub struct Options {
     /// Number of processes for each function that runs as processes.
     #[arg(long, env = "TIDEMARK_PROCESSES", default_value_t = 2)]
     pub processes: usize,
+    /// Requests of the API that functions may work on at once. Others get 503 without waiting, as they do beyond
+    /// Lambda's quota of concurrent executions.
+    #[arg(long, env = "TIDEMARK_CONCURRENCY", default_value_t = 1_000)]
+    pub concurrency: usize,
     /// The shortest timeout of a function in seconds, for slow machines. It overrides shorter ones of the template.
     #[arg(skip)]
     pub least_timeout_seconds: u64,
@@ -111,6 +116,7 @@ impl Options {
             all_processes: false,
             bin_dir: None,
             processes: 2,
+            concurrency: Semaphore::MAX_PERMITS,
             least_timeout_seconds: 0,
             retry_delay: Duration::from_secs(1),
             weather: Weather::default(),

@@ -22,10 +22,10 @@ use axum::{
 use futures::StreamExt as _;
 use http::{HeaderValue, StatusCode, header, request::Parts};
 use serde_json::Value;
-use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{REQUESTS, core::Core, sqs::new_id};
+use crate::{Options, REQUESTS, core::Core, sqs::new_id};
 use event::Caller;
 use guard::Guard;
 use refusal::Refusal;
@@ -43,20 +43,24 @@ struct Gateway {
     user_claim: String,
     /// Whether any word is a user, because claims have user ids of their own.
     mapped: bool,
+    /// Executions of functions for requests that may begin.
+    free: Semaphore,
 }
 
-/// Serves until `stop`. `hosts` are names of the stack beside `localhost` and addresses.
+/// Serves until `stop`.
 pub(crate) fn serve(
     listener: TcpListener,
     core: Arc<Core>,
     routes: Routes,
-    hosts: Vec<String>,
+    options: &Options,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     let user_claim = core.template.parameters.get("UserClaim").cloned().unwrap_or_else(|| "sub".to_owned());
     let mapped = core.template.parameters.get("UserIds").is_some_and(|kind| kind == "mapped");
     let origins = core.template.cors.as_ref().map_or_else(Vec::new, |cors| cors.allow_origins.clone());
-    let gateway = Arc::new(Gateway { core, routes, user_claim, mapped });
+    let free = Semaphore::new(options.concurrency.min(Semaphore::MAX_PERMITS));
+    let hosts = options.hosts.clone();
+    let gateway = Arc::new(Gateway { core, routes, user_claim, mapped, free });
     let app = page::routes()
         .route("/docs", get(page::reference))
         .route("/docs/redoc.standalone.js", get(page::renderer))
@@ -108,6 +112,8 @@ async fn reply(gateway: &Gateway, parts: &Parts, body: Body, request_id: &str) -
     let caller = if route.http.authorized { Some(authorize(gateway, parts, route)?) } else { None };
     let body = read(body).await?;
     let unit = gateway.core.units.get(&route.function).ok_or(Refusal::NotFound)?;
+    // A request that waited here would wait for seconds, and then be refused all the same.
+    let _execution = gateway.free.try_acquire().map_err(|_| Refusal::Throttled)?;
     let event = event::request(parts, &body, route, &parameters, caller.as_ref(), &gateway.user_claim, request_id);
     let reply = gateway.core.invoke_as(unit, request_id, event).await.map_err(|_| Refusal::FunctionFailed)?;
     event::response(reply).ok_or_else(|| {

@@ -18,7 +18,12 @@ pub(crate) enum Refusal {
     BodyTooLarge,
     /// The function failed or did not return in time.
     FunctionFailed,
+    /// Lambda refuses another execution. API Gateway sends no `Retry-After`, but a client does no harm that waits.
+    Throttled,
 }
+
+/// In seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 impl Refusal {
     pub(crate) fn response(&self) -> Response {
@@ -39,10 +44,14 @@ impl Refusal {
             Self::NotFound => (StatusCode::NOT_FOUND, "Not Found", None),
             Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large", None),
             Self::FunctionFailed => (StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error", None),
+            Self::Throttled => (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", None),
         };
         let mut response = (status, Json(json!({ "message": message }))).into_response();
         if let Some(challenge) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if matches!(self, Self::Throttled) {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
         response
     }

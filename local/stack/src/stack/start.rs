@@ -86,8 +86,7 @@ impl Stack {
         let context = pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone() };
         let pollers = pollers::start(&context, options.schedules);
         let closing = CancellationToken::new().drop_guard();
-        let gateway =
-            gateway::serve(plan.listener, Arc::clone(&core), plan.routes, options.hosts.clone(), closing.token().clone());
+        let gateway = gateway::serve(plan.listener, Arc::clone(&core), plan.routes, &options, closing.token().clone());
         Ok(Self {
             core,
             redis_nodes: redis.nodes(),

@@ -54,6 +54,38 @@ async fn the_gateway_refuses_requests_before_any_function_as_api_gateway_does() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn more_requests_than_functions_may_work_on_are_refused_at_once() {
+    for (concurrency, expected) in [(0, 503), (1, 200)] {
+        let (_folder, stack) = start_with(|options| options.concurrency = concurrency).await;
+        let feed = format!("{}/v1/feed", stack.base_url());
+        // A request that has ended makes room for the next.
+        for _ in 0..2 {
+            let response = reqwest::Client::new().get(&feed).header("authorization", "Bearer 1").send().await.unwrap();
+            assert_eq!(response.status().as_u16(), expected);
+            assert_eq!(response.headers().contains_key("retry-after"), expected == 503);
+        }
+        let status = reqwest::get(format!("{}/_local/status", stack.base_url())).await.unwrap().status();
+        assert!(status.is_success(), "the stack's own routes have no limit");
+        stack.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_were_lost_stay_lost_after_a_restart() {
+    let (folder, stack) = start_with(|_| ()).await;
+    stack.pause("projector").await.unwrap();
+    let follow = format!("{}/v1/following/2", stack.base_url());
+    let response = reqwest::Client::new().put(follow).header("authorization", "Bearer 1").send().await.unwrap();
+    assert_eq!(response.status().as_u16(), 200);
+    assert!(stack.status().await.unwrap().streams["FollowingTable"].behind > 0);
+    stack.lose_records("projector").unwrap();
+    stack.stop().await.unwrap();
+    let stored = rusqlite::Connection::open(folder.path().join("local.sqlite")).unwrap();
+    let known = "SELECT MAX(sequence) FROM positions WHERE source LIKE 'Projector%'";
+    assert!(stored.query_row(known, [], |row| row.get::<_, Option<i64>>(0)).unwrap() > Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_local_routes_report_and_pause_the_stack() {
     let (_folder, stack) = start_with(|_| ()).await;
     stack.idle_within(Duration::from_secs(60)).await.unwrap();
