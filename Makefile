@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Deployed functions are built with `release`, the stack and its tools with `local`. `make run PROFILE=measured` builds an
 # optimised stack, which takes five times as long. Measurements do so too.
 PROFILE = local
-bench big-author binaries: PROFILE = measured
+bench big-author binaries load-test: PROFILE = measured
 BIN = $(TARGET)/$(PROFILE)
 export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
@@ -52,7 +52,7 @@ help: ## list the targets
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
 	@echo "TIDEMARK_WEATHER (calm, aws or storm: how kind the stores are), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
-	@echo "ARGS (further options of load, verify, demo, big-author, bench and scale; ARGS=--help lists them)."
+	@echo "ARGS (further options of load, verify, demo, big-author, bench, load-test and scale; ARGS=--help lists them)."
 
 setup: ## install Valkey or Redis, and a C compiler, if they are missing
 	@local/setup.sh
@@ -172,12 +172,17 @@ bench: setup ## measure views and fan-out on a separate Redis; writes docs/bench
 	@cargo build --profile $(PROFILE) -p tidemark-lab --bin bench
 	@exec "$(BIN)/bench" $(ARGS)
 
+load-test: setup ## measure a mixed load on the deployed binaries, on a separate stack; writes docs/benchmarks: ARGS=--unread or ARGS="--soak 60"
+	@cargo build --profile $(PROFILE) $(foreach function,$(functions),-p tidemark-$(function)) -p tidemark-local -p tidemark-lab \
+		--bin tidemark-local --bin load-test $(addprefix --bin ,$(functions))
+	@exec "$(BIN)/load-test" $(ARGS)
+
 scale: setup ## simulate times, queues, limits and dollars for 1e5 to 1e9 users: ARGS="--users 1e7", ARGS=--check compares with real runs
 	@cargo build --profile $(PROFILE) -p tidemark-lab --bin scale
 	@exec "$(BIN)/scale" $(ARGS)
 
 lab-check: setup ## run the tests of the measurements, which `make test` does not build
-	@cargo test --workspace --bin bench --bin big-author --bin scale
+	@cargo test --workspace --bin bench --bin big-author --bin load-test --bin scale
 
 api-check: setup ## test the API against openapi.yaml with generated requests, on a separate stack: ARGS="--examples 60 --seed 1"
 	@echo "== $(build_checked)"

@@ -4,9 +4,12 @@
 mod fan_out;
 #[path = "../folder.rs"]
 mod folder;
+#[path = "../info.rs"]
+mod info;
 mod report;
 mod server;
 mod stats;
+#[path = "../table.rs"]
 mod table;
 mod views;
 mod world;

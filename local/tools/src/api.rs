@@ -211,6 +211,12 @@ impl Api {
         response.expect_status(status).context(name)
     }
 
+    /// Returns the body of a `GET` whose response is not JSON.
+    pub async fn text(&self, path: &str) -> anyhow::Result<String> {
+        let response = self.http.get(format!("{}{path}", self.base)).send().await.with_context(|| format!("GET {path}"))?;
+        response.error_for_status()?.text().await.with_context(|| format!("GET {path}"))
+    }
+
     /// Returns true if a stack responds. Does not retry.
     pub async fn health(&self) -> Result<Response, Unanswered> {
         self.once(&Call::get("/v1/health")).await

@@ -82,7 +82,7 @@ impl Status {
 }
 
 /// Waits until the stack is idle in two consecutive looks. Returns the elapsed time. Fails after `limit`.
-pub(crate) async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
+pub async fn wait_idle(api: &Api, limit: Duration) -> anyhow::Result<Duration> {
     let mut progress = Progress::start("wait until idle", "messages and records");
     let started = Instant::now();
     let (mut seen, mut most) = (0, 0);

@@ -36,9 +36,14 @@ impl Sample {
 
     /// The value below which `share` of all values lie, by the nearest rank.
     pub fn quantile(&self, share: f64) -> Duration {
-        let rank = (share * self.took.len() as f64).ceil() as usize;
-        self.took.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+        quantile(&self.took, share)
     }
+}
+
+/// The value below which `share` of these ascending values lie, by the nearest rank. Zero if there are none.
+pub fn quantile(ascending: &[Duration], share: f64) -> Duration {
+    let rank = (share * ascending.len() as f64).ceil() as usize;
+    ascending.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 /// Two samples. The second is compared with the first.

@@ -4,20 +4,20 @@ use std::fmt;
 
 /// Columns of text, then columns of numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Table {
+pub(crate) struct Table {
     texts: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these columns. Numbers are aligned to the right.
-    pub(super) fn new(texts: &[&str], numbers: &[&str]) -> Self {
+    pub(crate) fn new(texts: &[&str], numbers: &[&str]) -> Self {
         let header = texts.iter().chain(numbers).map(|&name| name.to_owned()).collect();
         Self { texts: texts.len(), rows: vec![header] }
     }
 
     /// Adds a row. It must have a cell for every column.
-    pub(super) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         debug_assert_eq!(cells.len(), self.rows[0].len());
         self.rows.push(cells);
