@@ -3,9 +3,11 @@
 
 import { after, before } from "node:test";
 import { access } from "./access.mjs";
+import { firstLook } from "./first-look.mjs";
 import { flows } from "./flows.mjs";
 import { serve } from "./host.mjs";
 import { origins } from "./origins.mjs";
+import { requests } from "./requests.mjs";
 import { Stack } from "./stack.mjs";
 import { View, launch } from "./view.mjs";
 
@@ -38,7 +40,11 @@ const withPage = (size, test) => async () => {
   await view.close();
 };
 
-for (const size of [{ width: 1280, scheme: "light" }, { width: 390, scheme: "dark" }]) flows(size, withPage);
+for (const size of [{ width: 1280, scheme: "light" }, { width: 390, scheme: "dark" }]) {
+  flows(size, withPage);
+  firstLook(size, withPage);
+  requests(size, withPage);
+}
 for (const width of [1280, 1000, 390]) {
   for (const scheme of ["light", "dark"]) access({ width, scheme }, withPage);
 }

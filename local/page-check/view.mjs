@@ -15,7 +15,7 @@ export const launch = () => chromium.launch({ executablePath: process.env.PAGE_C
 export class View {
   /** Opens the page for two users, of the API at `base` or at `url` itself. An error in the page fails the next `close`. */
   static async open(browser, url, { width, scheme, height = width < 900 ? 844 : 860 }, first, second, base = "") {
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce" });
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce", hasTouch: width < 900 });
     const settings = JSON.stringify({ base, first: String(first), second: String(second) });
     await context.addInitScript((value) => sessionStorage.getItem("tidemark") ?? sessionStorage.setItem("tidemark", value), settings);
     const page = await context.newPage();
@@ -51,7 +51,7 @@ export class View {
 
   async follow(index, who) {
     const section = await this.tab(index, "People");
-    await section.getByLabel("Follow by id or handle").fill(String(who));
+    await section.getByLabel("Follow by id or @handle").fill(String(who));
     await section.getByRole("button", { name: "Follow", exact: true }).click();
     return section;
   }
@@ -64,11 +64,18 @@ export class View {
     return section;
   }
 
-  select = (index, name) => this.section(index).getByRole("combobox", { name, exact: true });
-  post = (index, title) => this.section(index).locator(".posts > li").filter({ hasText: title });
-  titles = (index) => this.section(index).locator(".posts button.title").allTextContents();
+  /** Chooses what the feed shows. */
+  async choice(index, name, option) {
+    const section = this.section(index);
+    if (await section.locator("[data-is=filters]").isHidden()) await section.locator("[data-is=filter]").click();
+    await section.getByRole("combobox", { name, exact: true }).selectOption(option);
+  }
+
+  feed = (index) => this.section(index).locator("[data-is=posts]");
+  post = (index, title) => this.feed(index).locator("> li").filter({ hasText: title });
+  titles = (index) => this.feed(index).locator("button.title").allTextContents();
   says = (index, text) => this.section(index).locator(".messages").filter({ hasText: text }).waitFor({ state: "attached" });
-  badge = (index, count) => this.section(index).locator(".badge").filter({ hasText: new RegExp(`^${count} unread$`) }).waitFor({ state: "attached" });
+  badge = (index, count) => this.section(index).locator("[data-is=badge]").filter({ hasText: new RegExp(`^${count} unread$`) }).waitFor({ state: "attached" });
   live = (index, text) => this.section(index).locator("[data-is=live]").filter({ hasText: text }).waitFor({ state: "attached" });
   shows = (index, ...titles) => until(`posts ${titles}`, async () => (await this.titles(index)).join() === titles.join());
 
@@ -79,12 +86,18 @@ export class View {
     await this.page.getByRole("button", { name: "Use these" }).click();
   }
 
-  /** The requests for unread counts from now on. */
-  countReads() {
-    const reads = [];
-    this.page.on("request", (request) => request.url().endsWith("/v1/unread") && reads.push(request.url()));
-    return reads;
+  /** The requests from now on whose path begins so. */
+  requests(path = "/") {
+    const sent = [];
+    this.page.on("request", (request) => {
+      const url = new URL(request.url());
+      if (url.pathname.startsWith(path)) sent.push(`${request.method()} ${url.pathname}`);
+    });
+    return sent;
   }
+
+  /** Answers the question before something that is hard to take back. */
+  confirm = (verb) => this.page.getByRole("dialog").getByRole("button", { name: verb, exact: true }).click();
 
   /** Presses Tab until the element with this label, in this section, has the focus. Every stop must show it. */
   async tabTo(name, index, key = "Tab") {

@@ -10,22 +10,28 @@ use http::{StatusCode, header};
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Path, content type and content.
-const FILES: [(&str, &str, &str); 15] = [
+const FILES: [(&str, &str, &str); 21] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
-    ("/app.js", SCRIPT, include_str!("page/app.js")),
+    ("/sample.json", "application/json", include_str!("page/sample.json")),
     ("/api.js", SCRIPT, include_str!("page/api.js")),
+    ("/app.js", SCRIPT, include_str!("page/app.js")),
+    ("/author.js", SCRIPT, include_str!("page/author.js")),
     ("/comments.js", SCRIPT, include_str!("page/comments.js")),
+    ("/composer.js", SCRIPT, include_str!("page/composer.js")),
     ("/dom.js", SCRIPT, include_str!("page/dom.js")),
     ("/feed.js", SCRIPT, include_str!("page/feed.js")),
-    ("/live.js", SCRIPT, include_str!("page/live.js")),
     ("/inbox.js", SCRIPT, include_str!("page/inbox.js")),
+    ("/live.js", SCRIPT, include_str!("page/live.js")),
     ("/notices.js", SCRIPT, include_str!("page/notices.js")),
     ("/people.js", SCRIPT, include_str!("page/people.js")),
     ("/person.js", SCRIPT, include_str!("page/person.js")),
-    ("/poll.js", SCRIPT, include_str!("page/poll.js")),
-    ("/posts.js", SCRIPT, include_str!("page/posts.js")),
+    ("/post.js", SCRIPT, include_str!("page/post.js")),
+    ("/profile.js", SCRIPT, include_str!("page/profile.js")),
+    ("/relations.js", SCRIPT, include_str!("page/relations.js")),
+    ("/sample.js", SCRIPT, include_str!("page/sample.js")),
     ("/system.js", SCRIPT, include_str!("page/system.js")),
+    ("/timeline.js", SCRIPT, include_str!("page/timeline.js")),
 ];
 /// The page loads its own files and pictures of profiles only. It may call any API, because its settings name one.
 const POLICY: &str = "default-src 'self'; img-src https: data:; connect-src *; base-uri 'none'; frame-ancestors 'none'";

@@ -6,6 +6,9 @@ const LONGEST_WAIT = 30;
 
 /** Reports whether the API responds: "ok", "degraded" (without Redis) or "down". */
 export const connection = new EventTarget();
+/** Reports that something has happened, so that what is shown of the system changes. */
+export const activity = new EventTarget();
+export const acted = () => activity.dispatchEvent(new Event("change"));
 export const latencies = { last: [], count: 0 };
 let state = "";
 
@@ -87,6 +90,7 @@ export class Api {
     try {
       const response = await fetch(this.base + path, request);
       measure(started);
+      if (request.method !== "GET") acted();
       report(response.headers.get("Degraded") ? "degraded" : "ok");
       return response;
     } catch {
@@ -97,11 +101,11 @@ export class Api {
   }
 
   /** All items of a list's pages, and the profiles on them, up to `most` items. */
-  async all(path, most = 500) {
+  async all(path, parameters = {}, most = 500) {
     const all = { items: [], profiles: {} };
     let cursor = null;
     do {
-      const page = await this.get(`${path}?limit=100${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+      const page = await this.get(`${path}?${new URLSearchParams({ limit: 100, ...parameters, ...(cursor && { cursor }) })}`);
       all.items.push(...page.items);
       Object.assign(all.profiles, page.profiles);
       cursor = page.next_cursor;

@@ -3,65 +3,125 @@
 import { Api, connection } from "./api.js";
 import { button, h } from "./dom.js";
 import { Person } from "./person.js";
+import { fill } from "./sample.js";
 import { System } from "./system.js";
 
 const find = (id) => document.getElementById(id);
-const [panels, switcher, dialog] = [find("panels"), find("switcher"), find("settings")];
+const [panels, switcher, dialog, drawer] = [find("panels"), find("switcher"), find("settings"), find("open-system")];
 const form = dialog.querySelector("form");
 const KEY = "tidemark";
-let running = [];
+let page, system, state = "";
 
 const settings = () => ({ base: "", live: "", first: "1", second: "2", ...JSON.parse(sessionStorage.getItem(KEY) ?? "{}") });
+const save = (values) => sessionStorage.setItem(KEY, JSON.stringify({ ...settings(), ...values }));
 
 /** Adds a panel and its button in the switcher, which narrow windows show. Returns the button's writer. */
-function add(root, text) {
+function add(root) {
   const choose = () => {
     for (const panel of panels.children) panel.classList.toggle("current", panel === root);
     for (const other of switcher.children) other.ariaPressed = String(other === chooser);
+    system?.seen();
   };
-  const chooser = button(text, choose, { "aria-pressed": "false" });
+  const chooser = button("", choose, { "aria-pressed": "false" });
   panels.append(root);
   switcher.append(chooser);
   if (panels.children.length === 1) choose();
-  return (name, count) => {
-    const counted = count ? [" ", h("span", { class: "count" }, String(count))] : [];
-    chooser.replaceChildren(h("span", {}, name), ...counted);
-  };
+  return (name, count) => chooser.replaceChildren(h("span", { dir: "auto" }, name), ...(count ? [" ", h("span", { class: "count" }, String(count))] : []));
 }
 
-async function start() {
-  for (const part of running) part.stop();
+/** What the address says: `#1=feed&2=authors/7`, or `#people=7,8` for the page of these users. */
+function route() {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  const users = /^(\d+),(\d+)$/.exec(wanted.get("people") ?? "");
+  if (users) {
+    save({ first: users[1], second: users[2] });
+    history.replaceState(null, "", location.pathname);
+    return start();
+  }
+  for (const person of page.people) person.enter(wanted.get(person.key) ?? "feed");
+}
+
+/** A person went to another screen. */
+function went() {
+  const hash = page.people.map(({ key, route }) => `${key}=${route}`).join("&");
+  if (`#${hash}` !== location.hash) history.pushState(null, "", `#${hash}`);
+}
+
+/** Names or counts have changed. */
+function changed() {
+  page.people.forEach((person) => person.write(person.name, person.total));
+  const total = page.people.reduce((sum, person) => sum + (person.refused ? 0 : person.total), 0);
+  document.title = total ? `(${total}) Tidemark` : "Tidemark";
+  find("skip").textContent = `Skip to ${page.people.at(-1).name}`;
+  for (const { screens, id } of page.people) if (id) screens.feed.newcomer();
+  told();
+}
+
+function told() {
+  const text = { ok: "Connected", degraded: "Connected, without Redis", down: "Not reachable" };
+  const refused = page.people.some((person) => person.refused) && state !== "down";
+  Object.assign(find("connection"), { textContent: refused ? "A token is not accepted" : text[state] ?? "", className: refused ? "down" : state });
+}
+
+function start() {
+  for (const person of page?.people ?? []) person.stop();
+  system?.stop();
+  system = null;
   panels.replaceChildren();
   switcher.replaceChildren();
+  panels.classList.remove("with-system");
+  drawer.hidden = true;
   const { base, live, first, second } = settings();
-  running = [first, second].map((token, index) => {
-    let write = () => {};
-    const person = new Person(base, live, token, (name, count) => write(name, count));
-    write = add(person.root, `Person ${index + 1}`);
+  page = { people: [], sample: null, went, changed, settings: openSettings };
+  page.people = [first, second].map((token, index) => {
+    const person = new Person({ base, live, token, key: String(index + 1), page });
+    person.write = add(person.root);
     return person;
   });
-  const mine = running, api = new Api(base, null);
-  const local = await System.exists(api);
-  if (mine !== running) return;
-  panels.classList.toggle("with-system", local);
-  if (!local) return;
-  const system = new System(api);
-  running.push(system);
-  add(system.root, "System");
+  changed();
+  route();
+  run(page, new Api(base, null));
+}
+
+/** Shows the system if there is a local stack, which also knows its users by their ids. */
+async function run(mine, api) {
+  if (!(await System.exists(api)) || mine !== page) return;
+  page.sample = () => fill(api, page.people);
+  system = new System(api);
+  add(system.root)("System");
+  drawer.hidden = false;
+  slide(innerWidth >= 1200);
+  changed();
   await system.watch();
 }
 
-connection.addEventListener("change", ({ detail }) => {
-  const text = { ok: "Connected", degraded: "Connected, without Redis", down: "Not reachable" };
-  Object.assign(find("connection"), { textContent: text[detail], className: detail });
-});
-find("open-settings").addEventListener("click", () => {
+function slide(open) {
+  panels.classList.toggle("with-system", open);
+  drawer.ariaPressed = String(open);
+  system.seen();
+}
+
+function openSettings() {
   for (const [name, value] of Object.entries(settings())) form.elements.namedItem(name).value = value;
   dialog.showModal();
+}
+
+connection.addEventListener("change", ({ detail }) => {
+  state = detail;
+  told();
 });
+drawer.addEventListener("click", () => slide(drawer.ariaPressed !== "true"));
+find("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  const { root, part } = page.people.at(-1);
+  if (!root.checkVisibility()) switcher.children[page.people.length - 1].click();
+  part.name.focus();
+});
+find("open-settings").addEventListener("click", openSettings);
 find("cancel-settings").addEventListener("click", () => dialog.close());
 form.addEventListener("submit", () => {
-  sessionStorage.setItem(KEY, JSON.stringify(Object.fromEntries(new FormData(form))));
+  save(Object.fromEntries(new FormData(form)));
   start();
 });
+addEventListener("popstate", route);
 start();

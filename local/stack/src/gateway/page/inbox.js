@@ -1,8 +1,7 @@
 // The inbox: what others have done, in groups.
 
-import { ago, button, h, plural, show } from "./dom.js";
-
-const EVERY = 15_000;
+import { ago, button, h, once, plural, show } from "./dom.js";
+import { face, name } from "./relations.js";
 
 const WORDS = {
   follow: "follow you",
@@ -18,20 +17,18 @@ const WORDS = {
 export class Inbox {
   constructor(person) {
     const { part, api } = person;
-    Object.assign(this, { person, part, api, titles: {} });
-    part.readInbox.addEventListener("click", () => person.run(() => this.readAll()));
-    part.inbox.closest("[data-tab]").addEventListener("shown", () => person.id && person.run(() => this.refresh()));
-    // A live message may be lost.
-    this.timer = setInterval(() => !document.hidden && person.id && person.run(() => this.refresh()), EVERY);
+    Object.assign(this, { person, part, api, titles: {}, newest: null });
+    part.readInbox.addEventListener("click", once(() => person.run(() => this.readAll())));
   }
 
-  stop() {
-    clearInterval(this.timer);
+  shown() {
+    return this.refresh();
   }
 
   async refresh() {
     const page = await this.api.get("/v1/inbox?limit=50");
     this.person.learn(page.profiles);
+    this.newest = page.items[0]?.latest_at;
     this.counted(page.unread_total);
     await this.learnTitles(page.items.map((group) => group.post).filter((post) => post && !(post in this.titles)));
     const groups = page.items.map((group) => ({ ...group, title: this.titles[group.post], names: this.names(group) }));
@@ -50,11 +47,15 @@ export class Inbox {
     return users.map((user) => this.person.named(user)).join(", ") + (others > 0 ? ` and ${plural(others, "other")}` : "");
   }
 
-  group({ id, kind, title, names, latest_at: at, read }) {
-    return h("li", { class: read ? "read" : "" },
-      h("span", { class: "grow" }, h("strong", {}, names), ` ${WORDS[kind]} `, title && h("q", {}, title), " ", ago(at), " ",
+  group({ id, kind, post, users, title, names, count, latest_at: at, read }) {
+    const { person } = this;
+    const others = count - users.length;
+    const linked = users.flatMap((user, index) => [index > 0 && ", ", name(person, user)]);
+    const shown = post && person.link(`posts/${post}`, { class: "name", dir: "auto" }, title ?? "a post");
+    return h("li", { class: read ? "read" : "" }, face(person, users[0]),
+      h("span", { class: "grow" }, ...linked, others > 0 && ` and ${plural(others, "other")}`, ` ${WORDS[kind]} `, shown, " ", ago(at), " ",
         !read && h("span", { class: "new" }, "unread")),
-      !read && button("Mark read", () => this.person.run(() => this.read(id)), { "aria-label": `Mark read: ${names} ${WORDS[kind]}` }));
+      !read && button("Mark read", () => person.run(() => this.read(id)), { "aria-label": `Mark read: ${names} ${WORDS[kind]}` }));
   }
 
   async read(id) {
@@ -62,13 +63,15 @@ export class Inbox {
     await this.refresh();
   }
 
+  /** Marks what the page shows and what is older: an act that has arrived since makes its group unread. */
   async readAll() {
-    this.counted((await this.api.post("/v1/inbox/reads", { before: new Date().toISOString() })).unread);
+    this.counted((await this.api.post("/v1/inbox/reads", { before: this.newest })).unread);
     await this.refresh();
   }
 
   /** Shows the number of unread groups on the tab. */
   counted(unread) {
-    this.person.count("Inbox", unread);
+    this.person.count("inbox", unread);
+    this.part.readInbox.ariaDisabled = String(!unread || !this.newest);
   }
 }

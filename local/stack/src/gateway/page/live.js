@@ -1,6 +1,6 @@
 // Live counts: one WebSocket, which is pinged, and opened again when it ends. docs/live.md describes the messages.
 
-import { wait } from "./api.js";
+import { acted, wait } from "./api.js";
 
 const PING_EVERY = 60_000;
 const ANSWER_WITHIN = 10_000;
@@ -14,13 +14,14 @@ export class Live {
   /**
    * Keeps a connection to `url` until `stop`. It calls these functions:
    * - `read()` returns the counts, and `show(counts)` shows them: at the start of each connection, and when it failed.
-   * - `inbox(message)` shows the number of unread groups of the inbox.
    * - `told(message)` shows the counts of a message that is newer than all before.
+   * - `inbox(message)` shows the number of unread groups of the inbox.
+   * - `notices(message)` shows the number of unread notices of the platform that `name` has named.
    * - `state("live" | "down" | "refused")` when that changes.
    * - `failed(problem)` when `read` or `show` fails. A 401 or 403 ends everything.
    */
   constructor(url, on) {
-    Object.assign(this, { url, on, state: null, newest: 0, reading: null, stopped: false });
+    Object.assign(this, { url, on, state: null, newest: 0, reading: null, stopped: false, platform: null, ping: () => {} });
     /** Grows with each message and each wish to read. Counts that were requested before it grew may be stale. */
     this.heard = 0;
     this.run();
@@ -31,48 +32,60 @@ export class Live {
     this.end?.();
   }
 
+  /** Names the platform whose unread notices are told. */
+  name(platform) {
+    this.platform = platform;
+    this.ping();
+  }
+
   async run() {
     for (let failures = 0; !this.stopped; failures += 1) {
       const began = Date.now();
-      const opened = await this.connection();
+      const answered = await this.connection();
       if (!this.stopped) this.become("down");
       // A browser does not tell why a handshake failed. The API does.
-      if (!opened && !this.stopped) await this.read();
+      if (!answered && !this.stopped) await this.read();
       if (Date.now() - began > LONGEST_PAUSE) failures = 0;
       if (!this.stopped) await wait(pause(failures) / 1000);
     }
   }
 
-  /** Opens a connection and waits until it has ended. Returns whether it was open. */
+  /** Opens a connection and waits until it has ended. Returns whether a ping was answered. */
   connection() {
     return new Promise((done) => {
       const socket = new WebSocket(this.url);
-      let timer, opened = false, failures = 0;
+      let timer, answers = 0, failures = 0;
       const later = (time, action) => (clearTimeout(timer), (timer = setTimeout(action, time)));
       const ping = () => {
-        socket.send('{"type":"ping"}');
+        socket.send(JSON.stringify({ type: "ping", ...(this.platform && { platforms: [this.platform] }) }));
         later(ANSWER_WITHIN, this.end);
       };
       const answered = async (live) => {
+        answers += 1;
         failures = live ? 0 : failures + 1;
         later(live ? PING_EVERY : pause(failures), ping);
         if (live ? this.state === "live" : failures % REFUSALS_PER_READ !== 1) return;
         const read = await this.read();
         if (read && socket.readyState === WebSocket.OPEN) this.become(live ? "live" : "down");
       };
+      this.ping = () => socket.readyState === WebSocket.OPEN && ping();
       this.end = () => {
         clearTimeout(timer);
         Object.assign(socket, { onopen: null, onmessage: null, onclose: null });
         socket.close();
-        done(opened);
+        done(answers > 0);
       };
-      socket.onopen = () => ((opened = true), ping());
+      socket.onopen = ping;
       socket.onclose = this.end;
       socket.onmessage = ({ data }) => {
         const message = JSON.parse(data);
         if (message.type === "unread") this.receive(message);
-        else if (message.type === "inbox") this.on.inbox(message);
-        else answered(message.type === "pong");
+        else if (["inbox", "notices"].includes(message.type)) this.on[message.type](message);
+        else {
+          // The token does not list the platform. A ping that names it renews nothing.
+          if (message.error === "forbidden") this.platform = null;
+          answered(message.type === "pong");
+        }
       };
       later(ANSWER_WITHIN, this.end);
     });
@@ -83,6 +96,7 @@ export class Live {
     if (at <= this.newest) return;
     this.newest = at;
     this.heard += 1;
+    acted();
     this.on.told(message);
   }
 

@@ -1,6 +1,8 @@
-// Whom a person follows, mutes and blocks, and the lists of followed authors.
+// The screen People: whom a person follows, follow requests, lists of followed authors, and the muted and blocked.
 
-import { button, h, show, submit } from "./dom.js";
+import { Problem } from "./api.js";
+import { h, show, submit } from "./dom.js";
+import { act, entries, row } from "./relations.js";
 
 const HIDDEN = [
   { path: "mutes", word: "Muted", undo: "Unmute" },
@@ -12,8 +14,6 @@ export class People {
     const { part, api } = person;
     Object.assign(this, { person, part, api });
     submit(part.follow, () => person.run(() => this.follow(part.follow.elements.namedItem("who"))));
-    // Nobody tells the person of a new request.
-    part.follow.closest("[data-tab]").addEventListener("shown", () => person.id && person.run(() => this.requests()));
     submit(part.makeList, () => person.run(async () => {
       const input = part.makeList.elements.namedItem("name"), name = input.value;
       await api.post("/v1/lists", { name });
@@ -24,100 +24,97 @@ export class People {
 
   async follow(input) {
     const { api, person } = this;
-    const who = input.value.trim().replace(/^@/, "");
-    const id = /^\d+$/.test(who) ? who : (await api.get(`/v1/handles/${encodeURIComponent(who)}`)).id;
+    const { id, profile } = await this.find(input.value.trim());
     const { requested } = await api.put(`/v1/following/${id}`);
-    const { profile } = await api.get(`/v1/users/${id}`);
     if (profile) person.learn({ [id]: profile });
     input.value = "";
     await person.changed(requested ? `You have asked to follow ${person.named(id)}.` : `You follow ${person.named(id)}.`);
   }
 
+  /** Finds a user. A number is an id, and anything else, or what begins with @, a handle. */
+  async find(who) {
+    if (!/^\d+$/.test(who)) {
+      const handle = who.replace(/^@/, "");
+      const unknown = (error) => (error.status === 404 ? new Problem("Not found", `Nobody has the handle @${handle}.`, 404) : error);
+      return this.api.get(`/v1/handles/${encodeURIComponent(handle)}`).catch((error) => Promise.reject(unknown(error)));
+    }
+    const user = await this.api.get(`/v1/users/${who}`);
+    // The API knows no list of users: whoever has a token exists. The page asks for a trace, so that a typo is no follow.
+    const beside = this.person.page.people.some((other) => other.id === who);
+    const trace = beside || user.profile || Object.values(user.counters).some((count) => count > 0);
+    if (!trace) throw new Problem("Not found", `User ${who} has no profile, no posts and no followers. A handle begins with @.`, 404);
+    return user;
+  }
+
+  shown() {
+    return this.refresh();
+  }
+
+  /** Reads everything of the screen at once. */
   async refresh() {
-    const page = await this.api.all(`/v1/users/${this.person.id}/following`);
-    this.person.learn(page.profiles);
-    const following = page.items.map((item) => ({ id: item.user, name: this.person.named(item.user) }));
-    show(this.part.following, following, (user) => user.id, ({ id, name }) => h("li", {},
-      h("span", { class: "grow" }, name, " ", h("span", { class: "hint" }, `id ${id}`)),
-      this.act("Unfollow", `Unfollow ${name}`, `You no longer follow ${name}.`, () => this.api.delete(`/v1/following/${id}`)),
-      this.act("Mute", `Mute ${name}`, `${name} is muted.`, () => this.api.put(`/v1/mutes/${id}`)),
-      this.act("Block", `Block ${name}`, `${name} is blocked.`, () => this.api.put(`/v1/blocks/${id}`))));
-    await Promise.all([this.lists(following), this.hidden(), this.requests()]);
+    await Promise.all([this.following(), this.hidden(), this.requests()]);
+  }
+
+  async following() {
+    const { api, person } = this;
+    const [page, lists] = await Promise.all([api.all(`/v1/users/${person.id}/following`, { relation: "true" }), api.all("/v1/lists")]);
+    person.learn(page.profiles);
+    entries(person, this.part.following, page.items);
+    this.lists(lists.items, page.items);
   }
 
   /** Shows the requests to follow the person, and those of the person. */
   async requests() {
+    const { api, person } = this;
     const directions = ["received", "sent"];
-    const pages = await Promise.all(directions.map((direction) => this.api.get(`/v1/follow-requests?direction=${direction}&limit=100`)));
-    for (const page of pages) this.person.learn(page.profiles);
+    const pages = await Promise.all(directions.map((direction) => api.get(`/v1/follow-requests?direction=${direction}&limit=100`)));
+    for (const page of pages) person.learn(page.profiles);
     const requests = pages.flatMap((page, index) =>
-      page.items.map(({ user }) => ({ direction: directions[index], user, name: this.person.named(user) })));
+      page.items.map(({ user }) => ({ direction: directions[index], user, name: person.named(user) })));
     this.part.requestsTitle.hidden = requests.length === 0;
     show(this.part.requests, requests, ({ direction, user }) => direction + user, ({ direction, user, name }) => {
       const path = `/v1/follow-requests/${user}`;
-      const hint = h("span", { class: "hint" }, direction === "sent" ? "asked by you" : "asks to follow you");
       const answers = direction === "sent"
-        ? [this.act("Withdraw", `Withdraw the request to ${name}`, "The request is withdrawn.", () => this.api.delete(`/v1/following/${user}`))]
-        : [this.act("Accept", `Accept ${name}`, `${name} follows you.`, () => this.api.put(path)),
-          this.act("Reject", `Reject ${name}`, `The request of ${name} is rejected.`, () => this.api.delete(path))];
-      return h("li", {}, h("span", { class: "grow" }, name, " ", hint), ...answers);
+        ? [act(person, "Withdraw", `Withdraw the request to ${name}`, "The request is withdrawn.", () => api.delete(`/v1/following/${user}`))]
+        : [act(person, "Accept", `Accept ${name}`, `${name} follows you.`, () => api.put(path), { class: "primary" }),
+          act(person, "Reject", `Reject ${name}`, `The request of ${name} is rejected.`, () => api.delete(path))];
+      return row(person, user, direction === "sent" ? "asked by you" : "asks to follow you", ...answers);
     });
   }
 
-  async lists(following) {
-    const { items } = await this.api.all("/v1/lists");
-    const members = await Promise.all(items.map((list) => this.api.all(`/v1/lists/${list.id}/authors`)));
-    const lists = items.map((list, index) => {
-      const inside = new Set(members[index].items.map((one) => one.user));
-      const pick = (member) => following.filter(({ id }) => inside.has(id) === member);
+  /** Shows the lists. The relation of a followed author names those that have the author. */
+  lists(lists, following) {
+    const shown = lists.map((list) => {
+      const pick = (member) => following.filter(({ relation }) => relation.lists.includes(list.id) === member)
+        .map(({ user }) => ({ id: user, name: this.person.named(user) }));
       return { ...list, authors: pick(true), others: pick(false) };
     });
-    show(this.part.lists, lists, (list) => list.id, (list) => this.list(list));
-    this.choice(lists);
+    show(this.part.lists, shown, (list) => list.id, (list) => this.list(list));
+    this.person.screens.feed.offer(lists);
   }
 
   list({ id, name, authors, others }) {
+    const { api, person } = this;
     const path = (author) => `/v1/lists/${id}/authors/${author}`;
     const options = others.map((other) => h("option", { value: other.id }, other.name));
     const choice = h("select", { "aria-label": `Author to add to ${name}` }, ...options);
-    const members = authors.map((author) => h("li", {}, h("span", { class: "grow" }, author.name),
-      this.act("Remove", `Remove ${author.name} from ${name}`, `${author.name} is no longer in ${name}.`,
-        () => this.api.delete(path(author.id)))));
+    const members = authors.map((author) => row(person, author.id, null,
+      act(person, "Remove", `Remove ${author.name} from ${name}`, `${author.name} is no longer in ${name}.`, () => api.delete(path(author.id)))));
     return h("li", { class: "box" },
-      h("p", { class: "row" }, h("strong", { class: "grow" }, name),
-        this.act("Delete list", `Delete list ${name}`, `The list ${name} is deleted.`, () => this.api.delete(`/v1/lists/${id}`))),
+      h("p", { class: "row" }, h("strong", { class: "grow", dir: "auto" }, name),
+        act(person, "Delete list", `Delete list ${name}`, `The list ${name} is deleted.`, () => api.delete(`/v1/lists/${id}`))),
       h("ul", { class: "plain rows" }, ...members),
       others.length > 0 && h("p", { class: "row" }, choice,
-        this.act("Add", `Add to ${name}`, `The list ${name} has one more author.`, () => this.api.put(path(choice.value)))));
-  }
-
-  /** Offers the lists as feeds. The feed of a list that is gone becomes everyone's. */
-  choice(lists) {
-    const { list: select } = this.part;
-    const chosen = select.value;
-    select.replaceChildren(...[{ id: "", name: "Everyone" }, ...lists].map(({ id, name }) => h("option", { value: id }, name)));
-    select.value = chosen;
-    if (select.value === chosen) return;
-    select.value = "";
-    select.dispatchEvent(new Event("change"));
+        act(person, "Add", `Add to ${name}`, `The list ${name} has one more author.`, () => api.put(path(choice.value)))));
   }
 
   async hidden() {
-    const pages = await Promise.all(HIDDEN.map(({ path }) => this.api.all(`/v1/${path}`)));
-    for (const page of pages) this.person.learn(page.profiles);
-    const users = pages.flatMap((page, index) =>
-      page.items.map(({ user }) => ({ ...HIDDEN[index], user, name: this.person.named(user) })));
-    show(this.part.hidden, users, ({ path, user }) => path + user, ({ path, word, undo, user, name }) => h("li", {},
-      h("span", { class: "grow" }, name, " ", h("span", { class: "hint" }, word)),
-      this.act(undo, `${undo} ${name}`, `${name} is no longer ${word.toLowerCase()}.`,
-        () => this.api.delete(`/v1/${path}/${user}`))));
-  }
-
-  /** A button that changes relations. `done` is said when the action has succeeded. */
-  act(text, label, done, action) {
-    return button(text, () => this.person.run(async () => {
-      await action();
-      await this.person.changed(done);
-    }), { "aria-label": label });
+    const { api, person } = this;
+    const pages = await Promise.all(HIDDEN.map(({ path }) => api.all(`/v1/${path}`)));
+    for (const page of pages) person.learn(page.profiles);
+    const users = pages.flatMap((page, index) => page.items.map(({ user }) => ({ ...HIDDEN[index], user, name: person.named(user) })));
+    this.part.hiddenTitle.hidden = users.length === 0;
+    show(this.part.hidden, users, ({ path, user }) => path + user, ({ path, word, undo, user, name }) => row(person, user, word,
+      act(person, undo, `${undo} ${name}`, `${name} is no longer ${word.toLowerCase()}.`, () => api.delete(`/v1/${path}/${user}`))));
   }
 }

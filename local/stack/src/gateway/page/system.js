@@ -1,9 +1,11 @@
 // The state of the local stack: queues, streams, functions, weather. A deployment has none of these routes.
 
-import { Problem, latencies, percentile } from "./api.js";
+import { Problem, activity, connection, latencies, percentile } from "./api.js";
 import { button, copy, h, messages, once, show } from "./dom.js";
 
-const EVERY = 1000;
+/** The status of an idle system is read less and less often, until something happens. In milliseconds. */
+const FASTEST = 1000;
+const SLOWEST = 60_000;
 
 const number = (value) => h("td", { class: value ? "number busy" : "number" }, String(value));
 // A long name may break between its words.
@@ -12,7 +14,10 @@ const name = (text) => h("th", { scope: "row" }, text.replace(/(?<=[a-z])(?=[A-Z
 export class System {
   constructor(api) {
     const { root, part } = copy("system");
-    Object.assign(this, { root, part, api, message: messages(part.messages), stopped: false });
+    Object.assign(this, { root, part, api, message: messages(part.messages), stopped: new AbortController(), pause: FASTEST, wake: () => {} });
+    const seen = () => this.seen(), { signal } = this.stopped;
+    for (const source of [activity, connection]) source.addEventListener("change", seen, { signal });
+    document.addEventListener("visibilitychange", seen, { signal });
     part.weather.addEventListener("change", once(() => this.run(async () => {
       const { weather } = await api.put("/_local/weather", { weather: part.weather.value });
       this.message.say(`The weather is ${weather}.`);
@@ -34,7 +39,14 @@ export class System {
   }
 
   stop() {
-    this.stopped = true;
+    this.stopped.abort();
+    this.wake();
+  }
+
+  /** Something has happened, or the panel may have become visible. */
+  seen() {
+    this.pause = FASTEST;
+    this.wake();
   }
 
   async run(action) {
@@ -42,14 +54,18 @@ export class System {
     await this.refresh();
   }
 
-  /** Shows the status until `stop`, once a second while the page is visible. */
+  /** Shows the status until `stop`, while the panel is visible. */
   async watch() {
     const { known, weather } = await this.api.get("/_local/weather");
     this.part.weather.replaceChildren(...known.map((one) => h("option", { value: one }, one)));
     this.part.weather.value = weather;
-    while (!this.stopped) {
-      if (!document.hidden) await this.refresh();
-      await new Promise((done) => setTimeout(done, EVERY));
+    while (!this.stopped.signal.aborted) {
+      if (!document.hidden && this.root.checkVisibility()) await this.refresh();
+      await new Promise((done) => {
+        const timer = setTimeout(done, this.pause);
+        this.wake = () => (clearTimeout(timer), setTimeout(done, FASTEST / 4));
+      });
+      this.wake = () => {};
     }
   }
 
@@ -58,7 +74,9 @@ export class System {
       // Not measured: these requests are not the API's.
       const response = await fetch(`${this.api.base}/_local/status`, { cache: "no-store" });
       if (!response.ok) throw await Problem.of(response);
-      this.show(await response.json());
+      const status = await response.json();
+      this.pause = status.idle ? Math.min(SLOWEST, this.pause * 1.5) : FASTEST;
+      this.show(status);
     } catch {
       this.part.state.textContent = "not reachable";
       this.part.state.className = "badge down";
