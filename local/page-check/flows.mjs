@@ -135,6 +135,35 @@ export function flows(size, withPage) {
     await post.getByText("By the author").waitFor();
   });
 
+  flow("the inbox tells who did what, leads there, and its number falls", async ({ stack, view, page, first, second, another }) => {
+    const third = another();
+    const { id } = await stack.publish(first, "Popular");
+    for (const user of [second, third]) {
+      await stack.follow(user, first);
+      await stack.call(user, "PUT", `/v1/posts/${id}/like`);
+    }
+    await stack.call(second, "POST", `/v1/posts/${id}/comments`, { text: "Well said" });
+    await stack.call(third, "PUT", `/v1/posts/${id}/repost`);
+    await stack.call(second, "POST", "/v1/posts", { title: "Look at this", of: id });
+    const reader = await view.choose(0);
+    await reader.getByRole("tab", { name: "Inbox 5" }).waitFor();
+    await view.tab(0, "Inbox");
+    const group = (text) => reader.locator("[data-is=inbox] > li").filter({ hasText: text });
+    await group("like your post Popular").filter({ hasText: `User ${second}` }).filter({ hasText: `User ${third}` }).waitFor();
+    for (const text of ["follow you", "reposted your post", "quoted your post"]) await group(text).waitFor();
+    await group("follow you").getByRole("button", { name: "Mark read" }).click();
+    await reader.getByRole("tab", { name: "Inbox 4" }).waitFor();
+    // Both take the like back: the group is gone, and nobody has to read it.
+    for (const user of [second, third]) await stack.call(user, "DELETE", `/v1/posts/${id}/like`);
+    await reader.getByRole("tab", { name: "Inbox 3" }).waitFor();
+    await group("like your post").waitFor({ state: "detached" });
+    await group("commented on your post").getByRole("link", { name: "Popular" }).click();
+    await reader.locator("[data-is=post]").getByText("Well said").waitFor();
+    await page.goBack();
+    await reader.getByRole("button", { name: "Mark all read", exact: true }).filter({ visible: true }).click();
+    await reader.getByRole("tab", { name: "Inbox", exact: true }).waitFor();
+  });
+
   flow("the ranked order puts a favorite first", async ({ stack, view, first, second }) => {
     await stack.follow(first, second);
     const older = await stack.publish(second, "Older");

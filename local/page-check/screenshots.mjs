@@ -1,57 +1,62 @@
-// Writes docs/images/page-{1280,390}-{light,dark}.png, with people who have something to say.
+// Takes pictures of the page with its sample people: docs/images/page-{1280,390}-{light,dark}.png, the post and the inbox
+// beside each other, and every other screen in target/page-check/screens.
 
 import { mkdirSync } from "node:fs";
-import { Stack, until } from "./stack.mjs";
+import { Stack } from "./stack.mjs";
 import { View, launch } from "./view.mjs";
 
-const FOLDER = "docs/images";
-const [ADA, GRACE, ALAN, MARY] = ["1", "2", "3", "4"];
-const people = {
-  [ADA]: ["Ada Lovelace", "ada"],
-  [GRACE]: ["Grace Hopper", "grace"],
-  [ALAN]: ["Alan Turing", "alan"],
-  [MARY]: ["Mary Somerville", "mary"],
-};
-const posts = [
-  [ADA, "Notes on the analytical engine", "Note G has a table. Read it twice."],
-  [GRACE, "A compiler that compiles itself", "It took three nights and much coffee."],
-  [ALAN, "On machines that learn from their mistakes", null],
-  [MARY, "Two planets that should exist", "The orbit of Uranus does not add up."],
-  [ALAN, "Morphogenesis, part two", "Why leopards have spots."],
-  [GRACE, "Nanoseconds, handed out by the foot", "A nanosecond is 11.8 inches of wire. Bring your own."],
-];
+const DOCS = "docs/images";
+const SCREENS = `${process.env.PAGE_CHECK_MODULES}/screens`;
+const [RITA, SAM, ADA] = ["1", "2", "3"];
 
-async function fill(stack) {
-  for (const [user, [name, handle]] of Object.entries(people)) await stack.call(user, "PUT", "/v1/me/profile", { name, handle });
-  for (const reader of [ADA, GRACE]) for (const author of Object.keys(people)) if (author !== reader) await stack.follow(reader, author);
-  for (const post of posts) await stack.publish(...post);
-  for (const [reader, post] of [[GRACE, "3-1"], [ALAN, "2-2"], [MARY, "2-2"], [ADA, "2-2"]]) await stack.call(reader, "PUT", `/v1/posts/${post}/like`);
-  for (const post of ["4-1", "3-1"]) await stack.call(ADA, "PUT", `/v1/posts/${post}/read`);
-  await stack.call(`${ADA} notices:write`, "POST", "/v1/notices", { platforms: [1], title: "Maintenance on Sunday" });
+/** What else happens after the page has filled itself. */
+async function fill(stack, browser) {
+  const view = await View.open(browser, stack.url, { width: 1280, scheme: "light" }, RITA, SAM);
+  await view.section(0).getByRole("button", { name: "Fill with sample people" }).click();
+  await view.badge(0, 6);
+  await view.close();
+  const { items } = await stack.call(RITA, "GET", "/v1/feed?status=unread");
+  const post = (title) => items.find((item) => item.title === title).id;
+  await stack.call(RITA, "PUT", `/v1/posts/${post("A notebook of small boats")}/read`);
+  await stack.call(RITA, "PUT", `/v1/posts/${post("Low water, long walk")}/favorite`);
+  const { id } = await stack.publish(RITA, "Reading on the pier tonight", "Bring a lamp and a coat.");
+  for (const user of [SAM, ADA, "4", "5"]) await stack.call(user, "PUT", `/v1/posts/${id}/like`);
+  await stack.call(SAM, "POST", `/v1/posts/${id}/comments`, { text: "I bring the lamp." });
+  await stack.call(ADA, "POST", `/v1/posts/${id}/comments`, { text: "High water at nine, so not too close to the edge." });
+  await stack.call(SAM, "PUT", `/v1/posts/${id}/repost`);
+  await stack.call(`${RITA} notices:write`, "POST", "/v1/notices", { platforms: [1], title: "Maintenance on Sunday" });
+  const list = await stack.call(RITA, "POST", "/v1/lists", { name: "Harbour" });
+  await stack.call(RITA, "PUT", `/v1/lists/${list.id}/authors/${ADA}`);
   await stack.idle();
+  return id;
 }
 
-async function shoot(browser, url, size) {
-  const view = await View.open(browser, url, size, ADA, GRACE);
-  await view.choose(0);
-  await view.post(0, "Nanoseconds").getByRole("button", { name: "Nanoseconds" }).click();
-  await view.post(0, "11.8 inches").waitFor();
-  await view.post(0, "11.8 inches").getByRole("button", { name: "Mark unread" }).click();
-  await view.badge(0, 3);
-  await view.section(2).locator(".badge").filter({ hasText: "idle" }).waitFor({ state: "attached" });
-  const requests = view.section(2).locator("[data-is=requests]");
-  await until("latencies", async () => Number(await requests.textContent()) >= 30);
-  await view.page.evaluate(() => document.activeElement.blur());
-  await view.page.screenshot({ path: `${FOLDER}/page-${size.width}-${size.scheme}.png` });
+/** Opens the page at an address, waits for content, and takes the picture. */
+async function shoot(browser, url, size, path, hash, first = RITA) {
+  const view = await View.open(browser, url + hash, size, first, first === "0" ? "0" : SAM);
+  const { page } = view;
+  if (first !== "0") for (const index of [0, 1]) await view.live(index, /^Live$/);
+  await page.waitForLoadState("networkidle");
+  await page.evaluate(() => document.activeElement.blur());
+  await page.screenshot({ path });
   await view.close();
 }
 
-mkdirSync(FOLDER, { recursive: true });
+for (const folder of [DOCS, SCREENS]) mkdirSync(folder, { recursive: true });
 const stack = await new Stack().start();
 const browser = await launch();
 try {
-  await fill(stack);
-  for (const width of [1280, 390]) for (const scheme of ["light", "dark"]) await shoot(browser, stack.url, { width, scheme });
+  const url = stack.url;
+  const sizes = [1280, 390].flatMap((width) => ["light", "dark"].map((scheme) => ({ width, scheme, name: `${width}-${scheme}` })));
+  for (const size of sizes) await shoot(browser, url, size, `${SCREENS}/newcomer-${size.name}.png`, "/");
+  const post = await fill(stack, browser);
+  await shoot(browser, url, sizes[0], `${DOCS}/page-post-and-inbox.png`, `/#1=inbox&2=posts/${post}`);
+  const screens = { author: `authors/${ADA}`, followers: `authors/${ADA}/followers`, post: `posts/${post}`, inbox: "inbox", people: "people", notices: "notices", profile: "profile" };
+  for (const size of sizes) {
+    await shoot(browser, url, size, `${DOCS}/page-${size.name}.png`, "/");
+    for (const [name, route] of Object.entries(screens)) await shoot(browser, url, size, `${SCREENS}/${name}-${size.name}.png`, `/#1=${route}&2=feed`);
+    await shoot(browser, url, size, `${SCREENS}/refused-${size.name}.png`, "/", "0");
+  }
 } finally {
   await browser.close();
   await stack.remove();

@@ -44,8 +44,9 @@ async fn demo(args: Args) -> anyhow::Result<bool> {
     };
     let address = own.as_ref().map_or(args.stack.addr, OwnStack::address);
     let api = Api::new(&address)?;
+    let mut show = Show::new(&api, screen)?;
     let outcome = tokio::select! {
-        outcome = Show::new(&api, screen).play() => outcome,
+        outcome = show.play() => outcome,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     if let Some(own) = own {
@@ -53,6 +54,9 @@ async fn demo(args: Args) -> anyhow::Result<bool> {
         if outcome.is_ok() {
             println!("   The stack was stopped in {}, its data was removed.", text::short(stopped?));
         }
+    } else if outcome.is_ok() {
+        let [first, second] = show.readers();
+        println!("   http://{address}/#people={first},{second} shows both readers.");
     }
     println!("   {} in all", text::short(started.elapsed()));
     outcome

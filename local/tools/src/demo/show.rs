@@ -10,7 +10,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use rand::Rng;
 use serde_json::{Value, json};
 
-use super::screen::{Screen, bar};
+use super::{
+    sample::{Post, Sample},
+    screen::{Screen, bar},
+};
 use crate::{
     api::{Api, Call},
     text::short,
@@ -21,14 +24,6 @@ use crate::{
 };
 
 const ADA_FOLLOWERS: u64 = 30;
-const TITLES: [(usize, &str); 6] = [
-    (0, "High water at six"),
-    (1, "A notebook of small boats"),
-    (0, "What the gauge says"),
-    (2, "Salt, and how to keep it out"),
-    (1, "Knots I use every day"),
-    (0, "Low water, long walk"),
-];
 const DELIVERY_LIMIT: Duration = Duration::from_secs(20);
 const FEED_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
@@ -43,23 +38,34 @@ struct Person {
 pub struct Show<'a> {
     api: &'a Api,
     screen: Screen,
-    authors: [Person; 3],
+    sample: Sample,
     readers: [Person; 2],
+    authors: [Person; 3],
     wrong: u32,
 }
 
 impl<'a> Show<'a> {
     /// Picks new ids above 10^9.
-    pub fn new(api: &'a Api, screen: Screen) -> Self {
+    pub fn new(api: &'a Api, screen: Screen) -> anyhow::Result<Self> {
+        let sample = Sample::load()?;
         let first = FRESH_IDS + rand::rng().random_range(1..1 << 40);
-        let person = |offset, name| Person { id: first + offset, name };
-        let authors = [person(0, "Ada"), person(1, "Ben"), person(2, "Cho")];
-        let readers = [person(10, "Rita"), person(11, "Sam")];
-        Self { api, screen, authors, readers, wrong: 0 }
+        let people = (first..).zip(&sample.people).map(|(id, profile)| Person { id, name: profile.name });
+        let [rita, sam, ada, ben, cho] = people.collect::<Vec<_>>().try_into().ok().context("the sample has five people")?;
+        Ok(Self { api, screen, sample, readers: [rita, sam], authors: [ada, ben, cho], wrong: 0 })
+    }
+
+    /// The ids of the readers, for the page.
+    pub fn readers(&self) -> [u64; 2] {
+        self.readers.map(|reader| reader.id)
+    }
+
+    fn person(&self, name: &str) -> anyhow::Result<Person> {
+        let people = self.readers.iter().chain(&self.authors);
+        people.copied().find(|person| person.name == name).with_context(|| format!("the sample has no person {name}"))
     }
 
     /// Runs all scenes. Returns true if every count was as expected.
-    pub async fn play(mut self) -> anyhow::Result<bool> {
+    pub async fn play(&mut self) -> anyhow::Result<bool> {
         let [ada, ben, cho] = self.authors;
         let [rita, sam] = self.readers;
         self.screen.heading(1, "Who follows whom");
@@ -71,13 +77,9 @@ impl<'a> Show<'a> {
         }
 
         self.screen.heading(3, "Publishing");
-        let mut of_ada = Vec::new();
-        for (author, title) in TITLES {
-            let id = self.publish(self.authors[author], title).await?;
-            if author == 0 {
-                of_ada.push(id);
-            }
-        }
+        let posts = self.publish_all().await?;
+        let of_ada: Vec<&String> =
+            self.sample.posts.iter().zip(&posts).filter(|(post, _)| post.author == ada.name).map(|(_, id)| id).collect();
 
         self.screen.heading(4, "Delivery of Ada's last post");
         let last = of_ada.last().context("Ada published nothing")?;
@@ -88,7 +90,7 @@ impl<'a> Show<'a> {
         self.feed(sam, &[(ada, 3), (ben, 2)]).await?;
 
         self.screen.heading(6, "Reading");
-        let post = &of_ada[0];
+        let post = of_ada[0];
         self.mark(rita, format!("reads one post, {post}"), Call::put(format!("/v1/posts/{post}/read"))).await?;
         let body = json!({"author": ada.id.to_string(), "through": 2});
         self.mark(sam, "reads Ada through her second post", Call::post("/v1/reads").json(body)).await?;
@@ -110,9 +112,18 @@ impl<'a> Show<'a> {
 
     async fn follow(&self) -> anyhow::Result<()> {
         let [ada, ben, cho] = self.authors;
-        let [rita, sam] = self.readers;
-        let mut follows: Vec<(u64, u64)> = (0..ADA_FOLLOWERS).map(|number| (rita.id + number, ada.id)).collect();
-        follows.extend([(rita.id, ben.id), (rita.id, cho.id), (sam.id, ben.id)]);
+        for (profile, person) in self.sample.people.iter().zip(self.readers.iter().chain(&self.authors)) {
+            let body = json!({"name": profile.name, "bio": profile.bio});
+            self.api.fetch(Call::put("/v1/me/profile").caller(person.id).json(body), 200).await?;
+        }
+        let mut follows = Vec::new();
+        for (reader, authors) in &self.sample.follows {
+            for author in authors {
+                follows.push((self.person(reader)?.id, self.person(author)?.id));
+            }
+        }
+        let known = follows.iter().filter(|(_, author)| *author == ada.id).count() as u64;
+        follows.extend((known..ADA_FOLLOWERS).map(|number| (cho.id + 1 + number, ada.id)));
         let started = Instant::now();
         let count = follows.len();
         stream::iter(follows)
@@ -131,8 +142,26 @@ impl<'a> Show<'a> {
         self.screen.dim(format!("{:<14}", person.id))
     }
 
-    async fn publish(&self, author: Person, title: &str) -> anyhow::Result<String> {
-        let call = Call::post("/v1/posts").caller(author.id).json(json!({"title": title, "body": "…"}));
+    /// Publishes the posts of the sample, with their likes and comments. Returns their ids.
+    async fn publish_all(&self) -> anyhow::Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for post in &self.sample.posts {
+            ids.push(self.publish(*post).await?);
+        }
+        for (reader, post) in &self.sample.likes {
+            let call = Call::put(format!("/v1/posts/{}/like", ids[*post]));
+            self.api.fetch(call.caller(self.person(reader)?.id), 200).await?;
+        }
+        for (author, post, text) in &self.sample.comments {
+            let call = Call::post(format!("/v1/posts/{}/comments", ids[*post])).json(json!({"text": text}));
+            self.api.fetch(call.caller(self.person(author)?.id), 201).await?;
+        }
+        Ok(ids)
+    }
+
+    async fn publish(&self, Post { author, title, body }: Post) -> anyhow::Result<String> {
+        let author = self.person(author)?;
+        let call = Call::post("/v1/posts").caller(author.id).json(json!({"title": title, "body": body}));
         let started = Instant::now();
         let body = self.api.fetch(call, 201).await?;
         let took = short(started.elapsed());

@@ -6,6 +6,7 @@ import { button, copy, h, messages, once, show } from "./dom.js";
 /** The status of an idle system is read less and less often, until something happens. In milliseconds. */
 const FASTEST = 1000;
 const SLOWEST = 60_000;
+const SLOWER = 8;
 
 const number = (value) => h("td", { class: value ? "number busy" : "number" }, String(value));
 // A long name may break between its words.
@@ -75,7 +76,7 @@ export class System {
       const response = await fetch(`${this.api.base}/_local/status`, { cache: "no-store" });
       if (!response.ok) throw await Problem.of(response);
       const status = await response.json();
-      this.pause = status.idle ? Math.min(SLOWEST, this.pause * 1.5) : FASTEST;
+      this.pause = status.idle ? Math.min(SLOWEST, this.pause * SLOWER) : FASTEST;
       this.show(status);
     } catch {
       this.part.state.textContent = "not reachable";
