@@ -121,7 +121,7 @@ export function firstLook(size, withPage) {
     await reader.getByText("This token is not accepted").waitFor();
     await reader.getByRole("button", { name: "Open settings" }).waitFor();
     assert.equal(await reader.getByLabel("Title", { exact: true }).isVisible(), false, "nothing can be published");
-    await page.locator("#connection").filter({ hasText: "A token is not accepted" }).waitFor();
+    await page.locator("#connection").filter({ hasText: "Token refused" }).waitFor();
     assert.equal(await view.section(1).locator("h2").textContent(), await view.section(1).getAttribute("aria-label"));
   });
 
@@ -161,6 +161,7 @@ export function firstLook(size, withPage) {
 
   look("a block is behind a menu and asks first, and the live state has company", async ({ stack, view, page, first, second }) => {
     await stack.follow(first, second);
+    await page.reload();
     const reader = await view.tab(0, "People");
     const row = reader.locator("[data-is=following] > li");
     await row.waitFor();
@@ -298,13 +299,13 @@ export function firstLook(size, withPage) {
     await stack.follow(second, first);
     const { id } = await stack.publish(first, "Liked");
     await view.tab(0, "Inbox");
-    await reader.locator("[data-is=inbox] > li").filter({ hasText: "follow you" }).waitFor();
+    await reader.locator("[data-is=inbox] > li").filter({ hasText: "followed you" }).waitFor();
     const inbox = await hold("**/v1/inbox?**");
     await stack.call(second, "PUT", `/v1/posts/${id}/like`);
     await reader.getByRole("tab", { name: "Inbox 2" }).waitFor();
     await reader.getByRole("button", { name: "Mark all read", exact: true }).filter({ visible: true }).click();
     await inbox.go();
     await reader.getByRole("tab", { name: "Inbox 1" }).waitFor();
-    await reader.locator("[data-is=inbox] > li").filter({ hasText: "like your post" }).getByRole("button", { name: "Mark read" }).waitFor();
+    await reader.locator("[data-is=inbox] > li").filter({ hasText: "liked your post" }).getByRole("button", { name: "Mark read" }).waitFor();
   });
 }

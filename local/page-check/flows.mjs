@@ -149,14 +149,14 @@ export function flows(size, withPage) {
     await reader.getByRole("tab", { name: "Inbox 5" }).waitFor();
     await view.tab(0, "Inbox");
     const group = (text) => reader.locator("[data-is=inbox] > li").filter({ hasText: text });
-    await group("like your post Popular").filter({ hasText: `User ${second}` }).filter({ hasText: `User ${third}` }).waitFor();
-    for (const text of ["follow you", "reposted your post", "quoted your post"]) await group(text).waitFor();
-    await group("follow you").getByRole("button", { name: "Mark read" }).click();
+    await group("liked your post Popular").filter({ hasText: `User ${second}` }).filter({ hasText: `User ${third}` }).waitFor();
+    for (const text of ["followed you", "reposted your post", "quoted your post"]) await group(text).waitFor();
+    await group("followed you").getByRole("button", { name: "Mark read" }).click();
     await reader.getByRole("tab", { name: "Inbox 4" }).waitFor();
     // Both take the like back: the group is gone, and nobody has to read it.
     for (const user of [second, third]) await stack.call(user, "DELETE", `/v1/posts/${id}/like`);
     await reader.getByRole("tab", { name: "Inbox 3" }).waitFor();
-    await group("like your post").waitFor({ state: "detached" });
+    await group("liked your post").waitFor({ state: "detached" });
     await group("commented on your post").getByRole("link", { name: "Popular" }).click();
     await reader.locator("[data-is=post]").getByText("Well said").waitFor();
     await page.goBack();

@@ -60,7 +60,7 @@ function changed() {
 function told() {
   const text = { ok: "Connected", degraded: "Connected, without Redis", down: "Not reachable" };
   const refused = page.people.some((person) => person.refused) && state !== "down";
-  Object.assign(find("connection"), { textContent: refused ? "A token is not accepted" : text[state] ?? "", className: refused ? "down" : state });
+  Object.assign(find("connection"), { textContent: refused ? "Token refused" : text[state] ?? "", className: refused ? "down" : state });
 }
 
 function start() {

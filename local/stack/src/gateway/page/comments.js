@@ -78,6 +78,6 @@ export class Comments {
     show(list, shown, (comment) => comment.id, (comment) => h("li", { class: "row" },
       h("span", { class: "grow" }, name(person, comment.author), " ", ago(comment.created_at), h("span", { class: "text", dir: "auto" }, comment.text)),
       [comment.author, author].includes(person.id) &&
-        button("Delete", () => person.run(() => this.withdraw(post, comment)), { "aria-label": `Delete the comment by ${comment.name}` })));
+        button("Delete", () => person.run(() => this.withdraw(post, comment)), { class: "quiet", "aria-label": `Delete the comment by ${comment.name}` })));
   }
 }

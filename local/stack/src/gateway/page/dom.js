@@ -158,7 +158,7 @@ export function icon(name) {
 export function avatar(name, picture) {
   const words = name.split(/\s+/).filter(Boolean);
   const initials = h("span", { class: "avatar", "aria-hidden": "true" }, words.slice(0, 2).map((word) => [...word][0]).join(""));
-  initials.style.setProperty("--hue", [...name].reduce((sum, letter) => (sum * 137 + letter.codePointAt(0) * 53) % 360, 0));
+  initials.style.setProperty("--hue", [...name].reduce((sum, letter) => (sum * 37 + letter.codePointAt(0) * 71) % 360, 0));
   if (!picture) return initials;
   const image = h("img", { class: "avatar", alt: "", src: picture, referrerpolicy: "no-referrer" });
   image.addEventListener("error", () => image.replaceWith(initials));

@@ -4,11 +4,11 @@ import { ago, button, h, once, plural, show } from "./dom.js";
 import { face, name } from "./relations.js";
 
 const WORDS = {
-  follow: "follow you",
-  request: "ask to follow you",
+  follow: "followed you",
+  request: "asked to follow you",
   accepted: "accepted your request",
-  like: "like your post",
-  favorite: "have your post as a favorite",
+  like: "liked your post",
+  favorite: "marked as a favorite",
   repost: "reposted your post",
   quote: "quoted your post",
   comment: "commented on your post",
@@ -53,7 +53,7 @@ export class Inbox {
     const linked = users.flatMap((user, index) => [index > 0 && ", ", name(person, user)]);
     const shown = post && person.link(`posts/${post}`, { class: "name", dir: "auto" }, title ?? "a post");
     return h("li", { class: read ? "read" : "" }, face(person, users[0]),
-      h("span", { class: "grow" }, ...linked, others > 0 && ` and ${plural(others, "other")}`, ` ${WORDS[kind]} `, shown, " ", ago(at), " ",
+      h("span", { class: "grow sentence" }, ...linked, others > 0 && ` and ${plural(others, "other")}`, ` ${WORDS[kind]} `, shown, " ", ago(at), " ",
         !read && h("span", { class: "new" }, "unread")),
       !read && button("Mark read", () => person.run(() => this.read(id)), { "aria-label": `Mark read: ${names} ${WORDS[kind]}` }));
   }
