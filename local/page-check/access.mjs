@@ -31,6 +31,29 @@ export function access(size, withPage) {
       await reader.getByText(content).filter({ visible: true }).first().waitFor();
       await clean(tab);
     }
+    await view.tab(0, "Feed");
+    await view.post(0, long).getByRole("button", { name: "Like 0" }).click();
+    await view.post(0, long).getByRole("button", { name: "Like 1" }).waitFor();
+    await view.post(0, long).locator("> a").click();
+    await reader.locator("[data-is=timeline]").getByText("Short").waitFor();
+    await clean("an author");
+    await reader.locator("[data-is=listsOfAuthor] a").nth(1).click();
+    await reader.locator("[data-is=relations] > li").first().waitFor();
+    await clean("followers");
+    await view.tab(0, "Feed");
+    await view.post(0, long).getByLabel("More about").click();
+    await view.post(0, long).getByRole("link", { name: "Open" }).click();
+    await reader.locator("[data-is=post]").getByRole("button", { name: "1 like" }).click();
+    await reader.getByRole("list", { name: "likes" }).waitFor();
+    await clean("a post");
+    await view.tab(0, "People");
+    await reader.locator("[data-is=following]").getByLabel("More about").click();
+    await reader.locator("[data-is=following]").getByRole("button", { name: "Block" }).click();
+    await clean("a question");
+    await view.confirm("Cancel");
+    await view.choose(1);
+    await view.section(1).getByRole("button", { name: "Fill with sample people" }).or(view.post(1, "Short")).first().waitFor();
+    await clean("the other person");
     await view.follow(0, "0");
     await reader.getByRole("alert").filter({ hasText: "not valid" }).waitFor();
     await clean("a problem");
@@ -42,6 +65,12 @@ export function access(size, withPage) {
     await page.getByRole("button", { name: "Settings" }).click();
     await clean("the settings");
     await page.keyboard.press("Escape");
+    await view.settings({ "Token of the first person": "nobody", "Token of the second person": String(first + 100_000) });
+    for (const [index, text] of ["This token is not accepted", "Fill with sample people"].entries()) {
+      await view.choose(index);
+      await view.section(index).getByText(text).waitFor();
+      await clean(text);
+    }
   });
 
   check("the keyboard alone follows, publishes, reads, likes and mutes", async ({ view, page, first, second }) => {

@@ -29,15 +29,18 @@ function add(root) {
   return (name, count) => chooser.replaceChildren(h("span", { dir: "auto" }, name), ...(count ? [" ", h("span", { class: "count" }, String(count))] : []));
 }
 
-/** What the address says: `#1=feed&2=authors/7`, or `#people=7,8` for the page of these users. */
+/** Takes the users of an address such as `#people=7,8`. Returns whether there are any. */
+function users() {
+  const [, first, second] = /^#people=(\d+),(\d+)$/.exec(location.hash) ?? [];
+  if (!first) return false;
+  save({ first, second });
+  history.replaceState(null, "", location.pathname);
+  return true;
+}
+
+/** Shows the screens of an address such as `#1=feed&2=authors/7`. */
 function route() {
   const wanted = new URLSearchParams(location.hash.slice(1));
-  const users = /^(\d+),(\d+)$/.exec(wanted.get("people") ?? "");
-  if (users) {
-    save({ first: users[1], second: users[2] });
-    history.replaceState(null, "", location.pathname);
-    return start();
-  }
   for (const person of page.people) person.enter(wanted.get(person.key) ?? "feed");
 }
 
@@ -123,5 +126,6 @@ form.addEventListener("submit", () => {
   save(Object.fromEntries(new FormData(form)));
   start();
 });
-addEventListener("popstate", route);
+addEventListener("popstate", () => (users() ? start() : route()));
+users();
 start();

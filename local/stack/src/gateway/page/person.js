@@ -311,11 +311,18 @@ export class Person {
   }
 
   counts(total, authors) {
+    if (total > this.total && this.total !== null) this.pulse();
     Object.assign(this, { total, unread: authors });
     this.part.badge.textContent = `${total} unread`;
     this.part.badge.classList.toggle("none", total === 0);
     this.page.changed();
     this.run(() => this.screens.feed.counts());
+  }
+
+  /** More is unread: the badge says so to whoever looks elsewhere. */
+  pulse() {
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (!calm) this.part.badge.animate([{ transform: "scale(1.3)" }, { transform: "none" }], { duration: 400, easing: "ease-out" });
   }
 
   /** The state of the live connection. While it was down, anything may have changed. */
