@@ -174,7 +174,7 @@ async fn history(shared: &Shared, seed: u64) -> History {
     let users = (0..6).map(|index| base + index).collect();
     let (left, model, repeats) = Default::default();
     let mut history = History { seed, users, left, model, repeats, polls: Polls::new(seed) };
-    let leaves = (seed / TOGETHER) % BATCHES_WITH_ERASURES == 0;
+    let leaves = (seed / TOGETHER).is_multiple_of(BATCHES_WITH_ERASURES);
     for step in 0..LENGTH {
         let guard = shared.world.read().await;
         let world = guard.as_ref().unwrap();

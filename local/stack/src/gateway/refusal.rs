@@ -18,7 +18,7 @@ pub(crate) enum Refusal {
     BodyTooLarge,
     /// The function failed or did not return in time.
     FunctionFailed,
-    /// Lambda refuses another execution. API Gateway sends no `Retry-After`, but a client does no harm that waits.
+    /// Lambda refuses another execution.
     Throttled,
 }
 
