@@ -233,7 +233,8 @@ export function firstLook(size, withPage) {
     await view.post(0, "Post 19").getByRole("button", { name: "Post 19" }).click();
     await view.post(0, "Post 19").getByRole("button", { name: "Send" }).waitFor();
     for (const tab of ["Feed", "People", "Notices", "Profile"]) {
-      await view.tab(0, tab);
+      const section = await view.tab(0, tab);
+      if (tab === "People") await section.locator("[data-is=following] > li").waitFor();
       const small = await page.evaluate((least) => [...document.querySelectorAll("a, button, input, select, textarea, summary")]
         .filter((element) => element.checkVisibility() && element.id !== "skip")
         .map((element) => [element.closest("label.row") ?? element, element])
