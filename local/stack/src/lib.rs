@@ -45,6 +45,8 @@ mod weather;
 
 /// The target of the event that is logged for each request of the API.
 pub const REQUESTS: &str = "tidemark_local::requests";
+/// The target of the events that tell the state of Redis.
+pub const REDIS: &str = "tidemark_local::redis";
 
 pub use crate::{
     options::{Options, redis_server},

@@ -35,7 +35,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// drop ends its children and threads at once.
 pub struct Stack {
     core: Arc<Core>,
-    redis: Mutex<Redis>,
+    redis: Arc<Mutex<Redis>>,
     redis_nodes: Vec<RedisOptions>,
     dynamodb: DynamoDb,
     runtime_api: Option<RuntimeApi>,

@@ -14,12 +14,6 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// The paths in `folder`. The files need not exist.
-    pub(super) fn of(folder: &Path) -> Self {
-        let [authority, certificate, key] = ["authority.pem", "server.pem", "server.key"].map(|name| folder.join(name));
-        Self { authority, certificate, key }
-    }
-
     pub(super) fn create(folder: &Path) -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::new(Vec::new())?;
@@ -32,7 +26,9 @@ impl Certificates {
         let mut certificate = CertificateParams::new(names)?;
         certificate.distinguished_name.push(DnType::CommonName, "Tidemark local Redis");
         let certificate = certificate.signed_by(&key, &Issuer::new(authority, authority_key))?;
-        let files = Self::of(folder);
+        let [authority_path, certificate_path, key_path] =
+            ["authority.pem", "server.pem", "server.key"].map(|name| folder.join(name));
+        let files = Self { authority: authority_path, certificate: certificate_path, key: key_path };
         for (path, pem) in
             [(&files.authority, authority_pem), (&files.certificate, certificate.pem()), (&files.key, key.serialize_pem())]
         {

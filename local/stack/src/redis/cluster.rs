@@ -31,7 +31,7 @@ pub(super) async fn form(servers: &[Server], masters: usize) -> Result<()> {
     }
     try_join_all(servers[masters..].iter().map(is_attached)).await?;
     // Wait until every node knows all replicas.
-    until("some nodes do not know all replicas", async || {
+    until("some nodes do not know all replicas", || async move {
         for server in servers {
             let slots: Vec<Vec<redis::Value>> = cluster(server, &["SLOTS"]).await?;
             if slots.iter().map(|range| range.len() - 2).sum::<usize>() != servers.len() {
@@ -45,7 +45,7 @@ pub(super) async fn form(servers: &[Server], masters: usize) -> Result<()> {
 
 /// Waits until every running node reports that all slots are served.
 pub(super) async fn is_whole(servers: &[Server]) -> Result<()> {
-    until("some nodes do not report a complete cluster", async || {
+    until("some nodes do not report a complete cluster", || async move {
         for server in servers {
             let info: String = cluster(server, &["INFO"]).await?;
             let says = |what: &str| info.lines().any(|line| line == what);
@@ -60,7 +60,7 @@ pub(super) async fn is_whole(servers: &[Server]) -> Result<()> {
 }
 
 async fn is_attached(replica: &Server) -> Result<()> {
-    until("a replica is not connected to its master", async || {
+    until("a replica is not connected to its master", || async move {
         let info: String = command(&replica.options(), redis::cmd("INFO").arg("replication")).await?;
         Ok(info.lines().any(|line| line == "master_link_status:up"))
     })
@@ -68,7 +68,7 @@ async fn is_attached(replica: &Server) -> Result<()> {
 }
 
 /// Waits for a condition. In a storm, connections break while a node is asked, so an error means "not yet".
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+async fn until<F: Future<Output = Result<bool>>>(what: &str, mut is_so: impl FnMut() -> F) -> Result<()> {
     let started = Instant::now();
     loop {
         match is_so().await {
@@ -87,12 +87,14 @@ async fn cluster<T: redis::FromRedisValue>(server: &Server, arguments: &[&str]) 
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use super::*;
 
     #[tokio::test]
     async fn a_connection_that_breaks_does_not_end_the_wait() {
         let mut answers = [Err(anyhow::anyhow!("broken pipe")), Ok(false), Ok(true)].into_iter();
-        until("never", async || answers.next().unwrap()).await.unwrap();
+        until("never", || ready(answers.next().unwrap())).await.unwrap();
         assert!(answers.next().is_none());
     }
 }

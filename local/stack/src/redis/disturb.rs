@@ -155,7 +155,8 @@ impl Redis {
         let master = own.servers.first().context("the stack has no Redis server")?;
         let folder = replica_folder(master)?;
         let [port] = free_ports()?;
-        let mut replica = Server::new(&master.binary, &folder, port, master.certificates.clone(), None);
+        let mut replica =
+            Server::new(&master.binary, &folder, port, master.certificates.clone(), None, Arc::clone(&master.guard));
         replica.start().await?;
         let replica_of = |host: &str, port: &str| redis::cmd("REPLICAOF").arg(host).arg(port).clone();
         command::<()>(&replica.options(), &replica_of("127.0.0.1", &master.port.to_string())).await?;

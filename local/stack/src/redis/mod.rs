@@ -4,29 +4,24 @@
 //! file and then removes it: after a kill, the file of an earlier stop would be older than the facts, and a rebuild
 //! is better than a stale view. A cluster is formed again at every start of the stack.
 //!
-//! A killed stack leaves its children running, because a kernel signal at the parent's death would need `unsafe`. The
-//! stack therefore writes their ports to the data directory. The next start ends each server that listens on such a
-//! port *and* reports this directory as its own.
+//! A child that ends unasked is started again. However the stack ends, its children end too.
 
 mod certificates;
 mod cluster;
 mod disturb;
 mod server;
+mod watch;
 
-use std::{
-    net::TcpListener,
-    path::{Path, PathBuf},
-    str::FromStr,
-    time::Duration,
-};
+use std::{net::TcpListener, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use certificates::Certificates;
 pub(crate) use disturb::{flush, storms};
 use futures::future::{join_all, try_join_all};
 pub use server::RedisData;
-use server::{Clustered, Missing, Server, command};
+use server::{Clustered, Guard, Missing, Server, command};
 use tidemark::views::RedisOptions;
+pub(crate) use watch::watch;
 
 /// The Redis that a stack starts if there is no `REDIS_URL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,18 +84,11 @@ impl Redis {
         folder: &Path,
     ) -> Result<Self> {
         if let Some(options) = external {
-            // Without the user and password of the URL.
-            let hosts: Vec<String> = options.clients()?.iter().map(|c| c.get_connection_info().addr().to_string()).collect();
-            let ping: Result<()> = command(&options, &redis::cmd("PING")).await;
-            ping.with_context(|| format!("Redis does not respond at {} (REDIS_URL)", hosts.join(", ")))?;
+            ping(&options).await?;
             return Ok(Self { external: Some(options), servers: Vec::new(), replica: None, replica_reads });
         }
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let folder = folder.canonicalize()?;
-        let known = setup.tls.then(|| Certificates::of(&folder));
-        for folder in std::iter::once(folder.clone()).chain(subfolders(&folder)) {
-            server::end_leftover(&folder, known.as_ref()).await;
-        }
         let certificates = setup.tls.then(|| Certificates::create(&folder)).transpose()?;
         let mut last = None;
         // Another process may take a free port before the child binds it.
@@ -143,6 +131,28 @@ impl Redis {
         self.is_whole().await
     }
 
+    /// What is wrong: which children have ended and how, or that the server at `REDIS_URL` does not respond.
+    async fn failure(&mut self) -> Option<String> {
+        if let Some(external) = &self.external {
+            return ping(external).await.err().map(|error| format!("{error:#}"));
+        }
+        let ended = self.servers.iter_mut().filter_map(|server| {
+            let how = server.ended()?;
+            Some(format!("Redis at 127.0.0.1:{} ended ({how})", server.port))
+        });
+        Some(ended.collect::<Vec<_>>().join(", ")).filter(|failure| !failure.is_empty())
+    }
+
+    /// Starts the children that have ended. Fails if Redis does not respond then.
+    async fn revive(&mut self) -> Result<()> {
+        if let Some(external) = &self.external {
+            return ping(external).await;
+        }
+        let ended: Vec<&mut Server> = self.servers.iter_mut().filter_map(|server| server.ended().map(|_| server)).collect();
+        try_join_all(ended.into_iter().map(Server::start)).await?;
+        self.is_whole().await
+    }
+
     pub(crate) fn is_own(&self) -> bool {
         self.external.is_none()
     }
@@ -172,7 +182,7 @@ async fn start_servers(
     folder: &Path,
     certificates: Option<&Certificates>,
 ) -> Result<Vec<Server>> {
-    let mut servers = Vec::new();
+    let (mut servers, guard) = (Vec::new(), Guard::start()?);
     for index in 0..setup.cluster.map_or(1, |cluster| cluster.masters * (1 + cluster.replicas)) {
         let [port, bus_port] = free_ports()?;
         let clustered = setup.cluster.map(|cluster| Clustered { bus_port, node_timeout: cluster.node_timeout });
@@ -183,13 +193,20 @@ async fn start_servers(
             let _ = std::fs::remove_dir_all(&folder);
             std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
-        servers.push(Server::new(binary, &folder, port, certificates.cloned(), clustered));
+        servers.push(Server::new(binary, &folder, port, certificates.cloned(), clustered, Arc::clone(&guard)));
     }
     try_join_all(servers.iter_mut().map(Server::start)).await?;
     if let Some(cluster) = setup.cluster {
         cluster::form(&servers, cluster.masters).await?;
     }
     Ok(servers)
+}
+
+async fn ping(options: &RedisOptions) -> Result<()> {
+    // Without the user and password of the URL.
+    let hosts: Vec<String> = options.clients()?.iter().map(|c| c.get_connection_info().addr().to_string()).collect();
+    let ping: Result<()> = command(options, &redis::cmd("PING")).await;
+    ping.with_context(|| format!("Redis does not respond at {} (REDIS_URL)", hosts.join(", ")))
 }
 
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
@@ -200,9 +217,4 @@ fn free_ports<const N: usize>() -> Result<[u16; N]> {
         *port = listener?.local_addr()?.port();
     }
     Ok(ports)
-}
-
-fn subfolders(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect()
 }

@@ -2,7 +2,8 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,7 +24,6 @@ pub enum RedisData {
 
 /// The file that a server loads at its start.
 pub(super) const DUMP: &str = "dump.rdb";
-const NOTE: &str = "redis.port";
 const READY_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -36,6 +36,24 @@ pub(super) struct Clustered {
     pub(super) node_timeout: Duration,
 }
 
+/// Kills the servers when this process ends, however it ends: at the end of its input, a shell kills its process group,
+/// which has the servers. A signal of the kernel at the parent's death would need `unsafe`.
+#[derive(Debug)]
+pub(super) struct Guard {
+    _shell: Child,
+    group: i32,
+}
+
+impl Guard {
+    pub(super) fn start() -> Result<Arc<Self>> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read -r _; kill -9 0"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let shell = shell.kill_on_drop(true).process_group(0).spawn().context("cannot start sh")?;
+        let group = i32::try_from(shell.id().context("sh has ended")?)?;
+        Ok(Arc::new(Self { _shell: shell, group }))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(super) binary: PathBuf,
@@ -43,6 +61,7 @@ pub(crate) struct Server {
     pub(super) port: u16,
     pub(super) certificates: Option<Certificates>,
     pub(super) clustered: Option<Clustered>,
+    pub(super) guard: Arc<Guard>,
     child: Option<Child>,
 }
 
@@ -58,8 +77,9 @@ impl Server {
         port: u16,
         certificates: Option<Certificates>,
         clustered: Option<Clustered>,
+        guard: Arc<Guard>,
     ) -> Self {
-        Self { binary: binary.to_owned(), folder: folder.to_owned(), port, certificates, clustered, child: None }
+        Self { binary: binary.to_owned(), folder: folder.to_owned(), port, certificates, clustered, guard, child: None }
     }
 
     pub(super) fn options(&self) -> RedisOptions {
@@ -103,8 +123,13 @@ impl Server {
         arguments
     }
 
+    /// How the server has ended, if nobody has stopped it.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().ok().flatten()
+    }
+
     pub(crate) async fn start(&mut self) -> Result<()> {
-        if self.child.is_some() {
+        if self.child.is_some() && self.ended().is_none() {
             return Ok(());
         }
         let log = std::fs::File::create(self.folder.join("redis.log")).context("cannot write the log of Redis")?;
@@ -115,7 +140,7 @@ impl Server {
             .stderr(log)
             .kill_on_drop(true)
             // Ctrl-C must not reach the child. The stack stops it after all functions have ended.
-            .process_group(0)
+            .process_group(self.guard.group)
             .spawn()
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Missing(self.binary.display().to_string()).into(),
@@ -131,7 +156,6 @@ impl Server {
             status = child.wait() => bail!("Redis ended during its start ({}), see {}", status?, self.folder.join("redis.log").display()),
             ready = tokio::time::timeout(READY_WITHIN, ready) => ready.context("Redis does not respond")?,
         }
-        std::fs::write(self.folder.join(NOTE), self.port.to_string())?;
         let _ = std::fs::remove_file(self.folder.join(DUMP));
         self.child = Some(child);
         Ok(())
@@ -142,9 +166,7 @@ impl Server {
         command::<()>(&self.options(), &set("dir", folder.display().to_string())).await?;
         let name = if self.certificates.is_some() { "tls-port" } else { "port" };
         command::<()>(&self.options(), &set(name, port.to_string())).await?;
-        let _ = std::fs::remove_file(self.folder.join(NOTE));
         (self.port, self.folder) = (port, folder.to_owned());
-        std::fs::write(self.folder.join(NOTE), port.to_string())?;
         command(&self.options(), &redis::cmd("PING")).await
     }
 
@@ -159,22 +181,8 @@ impl Server {
         if !has_ended {
             child.kill().await.context("cannot end Redis")?;
         }
-        let _ = std::fs::remove_file(self.folder.join(NOTE));
         Ok(())
     }
-}
-
-/// Ends the child of a killed stack.
-pub(super) async fn end_leftover(folder: &Path, certificates: Option<&Certificates>) {
-    let note = folder.join(NOTE);
-    let Some(port) = std::fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u16>().ok()) else { return };
-    let options = Server::new(Path::new(""), folder, port, certificates.cloned(), None).options();
-    let response: Result<(String, String)> = command(&options, redis::cmd("CONFIG").arg("GET").arg("dir")).await;
-    if response.is_ok_and(|(_, dir)| Path::new(&dir) == folder) {
-        tracing::info!(port, "ending the Redis of an earlier run");
-        let _ = command::<()>(&options, redis::cmd("SHUTDOWN").arg("NOSAVE").arg("NOW")).await;
-    }
-    let _ = std::fs::remove_file(note);
 }
 
 /// Sends a command to one node. If the options name several nodes, uses the first that responds.

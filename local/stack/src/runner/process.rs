@@ -284,9 +284,10 @@ async fn relay(output: impl AsyncRead + Unpin, mut file: std::fs::File, function
         let line = String::from_utf8_lossy(&bytes);
         let event: Value = serde_json::from_str(&line).unwrap_or_default();
         let fields = &event["fields"];
+        let message = fields["message"].as_str().unwrap_or_default();
         match event["level"].as_str() {
-            Some("ERROR") => tracing::error!(function, %fields, "logged by a process"),
-            Some("WARN") => tracing::warn!(function, %fields, "logged by a process"),
+            Some("ERROR") => tracing::error!(function, %fields, "{message}"),
+            Some("WARN") => tracing::warn!(function, %fields, "{message}"),
             Some(_) => {}
             None => tracing::warn!(function, line = line.trim_end(), "written by a process"),
         }

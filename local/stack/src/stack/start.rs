@@ -29,7 +29,7 @@ use crate::{
     gateway::{self, Routes},
     metrics::Metrics,
     pollers::{self, gate::Gate, position_key},
-    redis::Redis,
+    redis::{self, Redis},
     runner::{self, Endpoints, InProcess, Processes, Runner, RuntimeApi, WorkerSettings},
     sqs::{self, Queues, journal},
     store::Store,
@@ -84,13 +84,15 @@ impl Stack {
         connect_faults(&core);
         let stopping = CancellationToken::new().drop_guard();
         let context = pollers::Context { core: Arc::clone(&core), stop: stopping.token().clone() };
-        let pollers = pollers::start(&context, options.schedules);
+        let mut pollers = pollers::start(&context, options.schedules);
+        let (redis_nodes, redis) = (redis.nodes(), Arc::new(Mutex::new(redis)));
+        pollers.spawn(redis::watch(Arc::clone(&redis), context.stop));
         let closing = CancellationToken::new().drop_guard();
         let gateway = gateway::serve(plan.listener, Arc::clone(&core), plan.routes, &options, closing.token().clone());
         Ok(Self {
             core,
-            redis_nodes: redis.nodes(),
-            redis: Mutex::new(redis),
+            redis_nodes,
+            redis,
             dynamodb: stores.dynamodb,
             runtime_api,
             pollers,
