@@ -71,7 +71,8 @@ impl DynamoDb {
             .build()
             .context("cannot start the threads of DynamoDB")?;
         let log = Arc::new(StreamLog::open(path)?);
-        let service = service::Service::new(database.clone(), template, surroundings.clone(), Arc::clone(metrics));
+        let service =
+            service::Service::new(database.clone(), Arc::clone(&log), template, surroundings.clone(), Arc::clone(metrics));
         let signal = stop.clone();
         let server = std::thread::Builder::new().name("local-dynamodb".to_owned()).spawn(move || {
             runtime.block_on(async {
@@ -99,7 +100,10 @@ impl DynamoDb {
             while runtime.block_on(async { tokio::time::timeout(SWEEP, stop.cancelled()).await.is_err() }) {
                 match database.sweep_ttl() {
                     Ok(0) => {}
-                    Ok(items) => tracing::debug!(items, "removed expired items"),
+                    Ok(items) => {
+                        tracing::debug!(items, "removed expired items");
+                        log.wrote();
+                    }
                     Err(error) => tracing::warn!(%error, "cannot remove expired items"),
                 }
                 if let Err(error) = log.prune() {

@@ -15,6 +15,7 @@ use super::{
     access::{Access, Form, Schema, part},
     engine::{Response, perform},
     limits::{Conflict, Ongoings, Partitions, Transactions, consumed},
+    streams::StreamLog,
     tokens::{Tokens, once},
 };
 use crate::{
@@ -37,6 +38,7 @@ const STORM_LEAVES: f64 = 0.02;
 #[derive(Clone)]
 pub(super) struct Service {
     database: Database,
+    log: Arc<StreamLog>,
     schema: Arc<Schema>,
     partitions: Arc<Partitions>,
     transactions: Transactions,
@@ -69,10 +71,16 @@ impl Serve for Service {
 }
 
 impl Service {
-    pub(super) fn new(database: Database, template: &Template, surroundings: Surroundings, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        database: Database,
+        log: Arc<StreamLog>,
+        template: &Template,
+        surroundings: Surroundings,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (partitions, transactions, tokens) = (Arc::default(), Transactions::default(), Arc::default());
         let schema = Arc::new(Schema::of(template));
-        Self { database, schema, partitions, transactions, tokens, surroundings, metrics }
+        Self { database, log, schema, partitions, transactions, tokens, surroundings, metrics }
     }
 
     /// Performs an operation. The update that finishes a delivery is also measured.
@@ -81,6 +89,9 @@ impl Service {
             "TransactWriteItems" => once(&self.tokens, body, |body| perform(&self.database, operation, body)),
             _ => perform(&self.database, operation, body),
         };
+        if ["PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"].contains(&operation) {
+            self.log.wrote();
+        }
         let finishes = operation == "UpdateItem" && response.is_ok() && body.contains(PostItem::finished_at.name());
         if let Some(lag) = finishes.then(|| self.delivery_lag(body)).flatten() {
             self.metrics.delivery(lag);

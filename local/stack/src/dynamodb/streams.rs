@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, path::Path, sync::Mutex, time::Duration};
 use anyhow::{Context as _, Result};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::{clock, lock::lock, template::REGION};
 
@@ -39,6 +40,7 @@ pub(crate) struct StreamLog {
     writer: Mutex<Connection>,
     /// By table and reader, the position up to which the reader has consumed the stream.
     consumed: Mutex<BTreeMap<String, BTreeMap<String, i64>>>,
+    writes: watch::Sender<()>,
 }
 
 impl StreamLog {
@@ -54,12 +56,17 @@ impl StreamLog {
             reader: Mutex::new(connect().with_context(context)?),
             writer: Mutex::new(connect().with_context(context)?),
             consumed: Mutex::new(BTreeMap::new()),
+            writes: watch::Sender::new(()),
         })
     }
 
-    /// Returns a number that changes with every write to the database.
-    pub(crate) fn version(&self) -> rusqlite::Result<i64> {
-        lock(&self.reader).prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+    /// Changes with every write to the tables.
+    pub(crate) fn writes(&self) -> watch::Receiver<()> {
+        self.writes.subscribe()
+    }
+
+    pub(crate) fn wrote(&self) {
+        self.writes.send_replace(());
     }
 
     /// Returns up to `most` records after `position`, oldest first.

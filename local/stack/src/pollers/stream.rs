@@ -17,13 +17,11 @@ use crate::{
     template::StreamSource,
 };
 
-/// The intervals at which the database is checked for new writes, after recent activity and otherwise. Writes by this
-/// stack's own functions wake the poller at once.
-const WATCH_BUSY: Duration = Duration::from_millis(5);
-const WATCH_IDLE: Duration = Duration::from_millis(25);
-/// The same for a stream elsewhere.
-const WATCH_ELSEWHERE: Duration = Duration::from_millis(200);
-const BUSY_FOR: Duration = Duration::from_secs(1);
+/// The time after a write in which the invocation that wrote may end. A reader waits for the end or this time, because
+/// what a record asks for is then often done already.
+const SETTLE: Duration = Duration::from_millis(25);
+/// The interval at which a stream elsewhere is read.
+const READ_ELSEWHERE: Duration = Duration::from_millis(200);
 
 /// In a storm, the probability that a successful batch is delivered a second time.
 const STORM_REPEATS: f64 = 0.05;
@@ -54,26 +52,23 @@ pub(super) async fn poll(context: Context, function: String, source: StreamSourc
     let key = position_key(&function, &table.name);
     let Some(position) = core.positions.get(&key) else { return };
     let reader = Reader { context: &context, unit, source: &source, key, position };
-    let mut last_activity = Instant::now();
+    let mut writes = core.log.writes();
     loop {
-        let version = core.log.version().ok();
+        writes.mark_unchanged();
         match reader.read(1).await {
-            Ok(first) if first.is_empty() => loop {
-                let pause = match &position.tail {
-                    Some(_) => WATCH_ELSEWHERE,
-                    None if last_activity.elapsed() < BUSY_FOR => WATCH_BUSY,
-                    None => WATCH_IDLE,
+            Ok(first) if first.is_empty() => {
+                let wait = async {
+                    if position.tail.is_some() {
+                        let _ = tokio::time::timeout(READ_ELSEWHERE, core.wrote.notified()).await;
+                    } else if writes.changed().await.is_ok() {
+                        let _ = tokio::time::timeout(SETTLE, core.wrote.notified()).await;
+                    }
                 };
-                let wake = tokio::time::timeout(pause, core.wrote.notified());
-                let Some(_) = context.stop.run_until_cancelled(wake).await else { return };
-                if position.tail.is_some() || core.log.version().ok() != version {
-                    break;
-                }
-            },
+                let Some(()) = context.stop.run_until_cancelled(wait).await else { return };
+            }
             Ok(_) => {
                 let Some(_pass) = context.stop.run_until_cancelled(unit.gate.enter()).await else { return };
                 reader.next_batch().await;
-                last_activity = Instant::now();
             }
             Err(error) => {
                 tracing::error!(table = source.table, "cannot read the stream: {error:#}");
@@ -100,7 +95,7 @@ impl Reader<'_> {
         let deadline = Instant::now() + self.source.batching_window;
         let mut records = self.read(self.source.batch_size).await.unwrap_or_default();
         while records.len() < self.source.batch_size && Instant::now() < deadline && !self.context.stop.is_cancelled() {
-            tokio::time::sleep(WATCH_IDLE).await;
+            tokio::time::sleep(SETTLE).await;
             records = self.read(self.source.batch_size).await.unwrap_or(records);
         }
         if records.is_empty() {

@@ -211,6 +211,7 @@ impl Bench {
             let put = json!({ "TableName": "Items", "Item": { "id": { "S": id } } });
             self.writer.put_item(serde_json::from_value(put).unwrap()).unwrap();
         }
+        self.core.log.wrote();
     }
 
     /// Holds back a function during `work`, so that it finds all of the work at once. Waits until everything is done.
