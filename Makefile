@@ -15,27 +15,29 @@ export TIDEMARK_BIN_DIR ?= $(BIN)
 MODE ?= plain
 comma := ,
 functions := $(patsubst functions/%/Cargo.toml,%,$(wildcard functions/*/Cargo.toml))
+# One set of features for all crates of a profile, so that no crate is compiled twice.
+compile = cargo build --profile $(PROFILE) --workspace
 # The stack, and the functions that it runs as processes.
-packages := -p tidemark-local $(addprefix -p tidemark-,$(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),$(functions),$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS))))
+stack := --bin tidemark-local $(addprefix --bin ,$(if $(filter all,$(TIDEMARK_PROCESS_FUNCTIONS)),$(functions),$(subst $(comma), ,$(TIDEMARK_PROCESS_FUNCTIONS))))
 lines = $(if $(LIMIT),--limit '$(LIMIT)')
 # Builds the command of `make export` and `make import`, and begins it. For a deployed stack, CloudFormation names the tables.
 define transfer
-$(MAKE) setup >&2 && cargo build --profile $(PROFILE) -p tidemark-transfer && \
+$(MAKE) setup >&2 && $(compile) --bin transfer && \
 	$(if $(STACK),local/venv.sh local/sam/requirements.txt $(TARGET)/sam-venv >&2 && exec $(TARGET)/sam-venv/bin/python local/transfer/stack.py '$(STACK)' --) \
 	$(if $(STACK),,exec) '$(BIN)/transfer'
 endef
 # The oldest commit whose functions can serve beside these. The commit after a change that ends this moves it.
 UPGRADE_BASE =
 
-# One set of features for all crates, also those of the tests, so that no crate is compiled twice. There are no examples:
-# the flag makes cargo count the features of dev-dependencies.
+# The same for debug builds, with those of the tests. There are no examples: the flag makes cargo count the features of
+# dev-dependencies.
 build := cargo build --workspace --examples
 
 # The stack of the checks: a debug build, or what `make run` has built if there is no debug build. So the first check after
 # `make run` does not compile everything again.
 of_run := $(if $(wildcard $(TARGET)/debug/tidemark-local),,$(wildcard $(BIN)/tidemark-local))
 checked := $(or $(of_run),$(TARGET)/debug/tidemark-local)
-build_checked = $(if $(of_run),cargo build --profile $(PROFILE) $(packages),$(build) --bin tidemark-local)
+build_checked = $(if $(of_run),$(compile) $(stack),$(build) --bin tidemark-local)
 
 # Saves compilations, of the crates of this repository alone.
 watch: export CARGO_PROFILE_LOCAL_INCREMENTAL := true
@@ -52,18 +54,20 @@ help: ## list the targets
 	@echo "REDIS_CLUSTER, REDIS_CA_FILE and REDIS_REPLICA_READS, or TIDEMARK_REDIS (node, tls, cluster or tls-cluster of its own),"
 	@echo "TIDEMARK_WEATHER (calm, aws or storm: how kind the stores are), TIDEMARK_WEATHER_SEED,"
 	@echo "TIDEMARK_PROCESS_FUNCTIONS (functions that the stack runs as processes; MODE=kill needs fan-out),"
+	@echo "TIDEMARK_PARAM_<Name> (a parameter of template.yaml), RUST_LOG (what is logged, such as warn: each warning in full),"
+	@echo "PROFILE (local, or measured for an optimised stack), which also goes after make: make run PROFILE=measured,"
 	@echo "ARGS (further options of load, verify, demo, big-author, bench, load-test and scale; ARGS=--help lists them)."
 
 setup: ## install Valkey or Redis, and a C compiler, if they are missing
 	@local/setup.sh
 
 build: setup ## build the local stack
-	@echo "== cargo build --profile $(PROFILE) $(packages)"
-	@cargo build --profile $(PROFILE) $(packages)
+	@echo "== $(compile) $(stack)"
+	@$(compile) $(stack)
 
 tools: build ## build the local stack and its tools
-	@echo "== cargo build --profile $(PROFILE) -p tidemark-tools"
-	@cargo build --profile $(PROFILE) -p tidemark-tools
+	@echo "== $(compile) --bin demo --bin load --bin verify"
+	@$(compile) --bin demo --bin load --bin verify
 
 run: build ## build and run the local stack
 	@echo "== $(BIN)/tidemark-local (Ctrl-C stops it)"
@@ -71,7 +75,7 @@ run: build ## build and run the local stack
 
 watch: setup ## build and run the local stack, and do both again when a file is saved; installs watchfiles under target/
 	@local/venv.sh local/watch/requirements.txt $(TARGET)/watch-venv
-	@exec $(TARGET)/watch-venv/bin/python local/watch/watch.py $(BIN)/tidemark-local -- cargo build --profile $(PROFILE) $(packages)
+	@exec $(TARGET)/watch-venv/bin/python local/watch/watch.py $(BIN)/tidemark-local -- $(compile) $(stack)
 
 docker: ## build the image `tidemark-local` with the stack and Redis; `docker compose up` runs it
 	docker build --build-arg PROFILE=$(PROFILE) --tag tidemark-local .
@@ -143,13 +147,13 @@ followers: tools ## walk an author's followers while users follow and unfollow, 
 migrate: ## import legacy keys into the running stack: SOURCE=redis://… [ARGS=--dry-run]
 	@[ -n '$(SOURCE)' ] || { echo "usage: make migrate SOURCE=redis://host:port [ARGS=--dry-run]" >&2; exit 2; }
 	@$(MAKE) build
-	@cargo build --profile $(PROFILE) -p tidemark-legacy-tools
+	@$(compile) --bin import-legacy --bin compare
 	@exec "$(BIN)/import-legacy" '$(SOURCE)' $(ARGS)
 
 compare: ## compare users with a legacy Redis: SOURCE=redis://… [USERS=100] [SEED=1]; exit code 1 if they differ
 	@[ -n '$(SOURCE)' ] || { echo "usage: make compare SOURCE=redis://host:port [USERS=100] [SEED=1]" >&2; exit 2; }
 	@$(MAKE) build
-	@cargo build --profile $(PROFILE) -p tidemark-legacy-tools
+	@$(compile) --bin import-legacy --bin compare
 	@exec "$(BIN)/compare" '$(SOURCE)' $(if $(USERS),--users '$(USERS)') $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
 export: ## write all facts of the running stack, or of STACK=name, to a file: FILE=all.ndjson
@@ -161,24 +165,23 @@ import: ## import the lines of a file into the running stack, or into STACK=name
 	@$(transfer) import '$(FILE)' $(ARGS)
 
 sql-check: setup ## import a PostgreSQL database by the SQL of docs/in-and-out.md, on a separate stack, and compare both: USERS=1000
-	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local -p tidemark-transfer --bin transfer
+	@$(compile) --bin tidemark-local --bin transfer
 	@exec python3 local/transfer/sql_check.py --binaries '$(BIN)' $(if $(USERS),--users '$(USERS)') $(ARGS)
 
 big-author: setup ## measure an author with a million followers, on a separate stack: N=1000000 LIVE=100000
-	@cargo build --profile $(PROFILE) -p tidemark-lab --bin big-author
+	@$(compile) --bin big-author
 	@exec "$(BIN)/big-author" --followers $(or $(N),1000000) --live $(or $(LIVE),100000) $(ARGS)
 
 bench: setup ## measure views and fan-out on a separate Redis; writes docs/benchmarks
-	@cargo build --profile $(PROFILE) -p tidemark-lab --bin bench
+	@$(compile) --bin bench
 	@exec "$(BIN)/bench" $(ARGS)
 
 load-test: setup ## measure a mixed load on the deployed binaries, on a separate stack; writes docs/benchmarks: ARGS=--unread or ARGS="--soak 60"
-	@cargo build --profile $(PROFILE) $(foreach function,$(functions),-p tidemark-$(function)) -p tidemark-local -p tidemark-lab \
-		--bin tidemark-local --bin load-test $(addprefix --bin ,$(functions))
+	@$(compile) --bin tidemark-local --bin load-test $(addprefix --bin ,$(functions))
 	@exec "$(BIN)/load-test" $(ARGS)
 
 scale: setup ## simulate times, queues, limits and dollars for 1e5 to 1e9 users: ARGS="--users 1e7", ARGS=--check compares with real runs
-	@cargo build --profile $(PROFILE) -p tidemark-lab --bin scale
+	@$(compile) --bin scale
 	@exec "$(BIN)/scale" $(ARGS)
 
 lab-check: setup ## run the tests of the measurements, which `make test` does not build
@@ -213,7 +216,7 @@ generators: setup ## generate clients with other generators, and run those for P
 	@$(build_checked)
 	@TIDEMARK_STACK='$(abspath $(checked))' clients/generators.sh
 
-reference: ## write the API reference to target/reference, for the stack's /docs and as one file; needs npm
+reference: ## write the API reference to target/reference, for the stack's /docs and as one file; needs npm (without it: openapi.yaml)
 	@local/reference.sh
 
 openapi-lint: ## lint openapi.yaml with Redocly and Spectral; needs npx, which downloads them
@@ -274,8 +277,8 @@ sam-check: ## lint the template, call every function with every event, as proces
 	@local/setup.sh sam
 	@echo "== cargo build --release (the functions, as deployed but for this machine)"
 	@cargo build --release
-	@echo "== cargo build --profile $(PROFILE) -p tidemark-local"
-	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
+	@echo "== $(compile) --bin tidemark-local"
+	@$(compile) --bin tidemark-local
 	@exec python3 local/sam/check.py --binaries "$(TARGET)/release" --stack "$(BIN)/tidemark-local" --target "$(TARGET)"
 
 sam-invoke: ## call one function through SAM, with the running Docker and stack: FUNCTION=PublishFunction EVENT=events/publish/publish.json
@@ -291,14 +294,14 @@ sam-api: ## serve the API through SAM on port 3001, with the running Docker and 
 
 binaries: ## measure the functions' binaries: size, cold start with and without TLS to Redis, time per request
 	@local/setup.sh sam
-	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
+	@$(compile) --bin tidemark-local
 	@exec python3 local/sam/binaries.py --stack "$(BIN)/tidemark-local" --target "$(TARGET)" $(ARGS)
 
 arm64: ## build the functions for Lambda's arm64, call each with every event under qemu, and check the symbols that they need
 	@local/setup.sh arm64
 	@local/sam/arm64.sh "$(TARGET)"
-	@echo "== cargo build --profile $(PROFILE) -p tidemark-local"
-	@cargo build --profile $(PROFILE) -p tidemark-local --bin tidemark-local
+	@echo "== $(compile) --bin tidemark-local"
+	@$(compile) --bin tidemark-local
 	@exec python3 local/sam/arm64.py --built "$(TARGET)/lambda" --root "$(TARGET)/arm64/run" --stack "$(BIN)/tidemark-local"
 
 deploy: ## build the functions and deploy them, without a question: ENV=prod [ARGS="--parameter-overrides …"]
