@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs Valkey, or Redis where the package manager lacks Valkey, and a C compiler if they are missing: the local stack
-# and the tests need them and Rust. With the argument `python` it also installs Python with venv on Debian; with `sam`,
+# and the tests need them and Rust. With the argument `python` it installs Python with venv on Debian instead; with `sam`,
 # what `make sam-check` and `make binaries` need as well; with `arm64`, what `make arm64` needs.
 # Works as root or through sudo, with apt-get, dnf, apk or Homebrew. Prints each installation, and nothing if all tools
 # are installed.
@@ -15,14 +15,16 @@ fail() {
     exit 1
 }
 
-if ! have cargo && [ ! -x "${HOME:-/root}/.cargo/bin/cargo" ]; then
+if [ "${1:-}" != python ] && ! have cargo && [ ! -x "${HOME:-/root}/.cargo/bin/cargo" ]; then
     fail "cargo is missing; install Rust 1.95 or newer (https://rustup.rs)"
 fi
 
 redis=
 compiler=
-have valkey-server || have redis-server || redis=missing
-have cc || compiler=missing
+if [ "${1:-}" != python ]; then
+    have valkey-server || have redis-server || redis=missing
+    have cc || compiler=missing
+fi
 others=
 if [ $# -gt 0 ]; then
     python3 -c 'import ensurepip, venv' 2>/dev/null || others="python3 python3-venv"
@@ -102,6 +104,7 @@ fi
 # shellcheck disable=SC2086
 install ${redis:+$redis_package} ${compiler:+$compiler_packages} $others
 
+[ "${1:-}" != python ] || exit 0
 have valkey-server || have redis-server || fail "the server is still missing after installing $redis_package"
 have cc || fail "a C compiler is still missing after installing $compiler_packages"
 echo "setup: done. The local stack starts a server of its own; a system service is not needed."

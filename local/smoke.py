@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that an API works: follows, publishes, reads, and takes both back. Prints one line for each step.
 
-    make smoke                                       # the stack of `make run`, as users 1 and 2
+    make smoke                                       # the stack of `make run` at TIDEMARK_ADDR, as users 1 and 2
     make smoke URL=https://… TOKEN=… [TOKEN2=…]      # any deployment
 
 TOKEN is the reader's, TOKEN2 the author's; both are read from the environment. Without TOKEN2 nothing is followed, and the reader is the author.
@@ -243,7 +243,7 @@ def tokens(variables):
 
 def main():
     options = argparse.ArgumentParser(description="Checks an API. Takes back what it does.")
-    options.add_argument("url", nargs="?", default="http://127.0.0.1:3000")
+    options.add_argument("url", nargs="?", default=os.environ.get("TIDEMARK_ADDR") or "127.0.0.1:3000")
     given = options.parse_args()
     smoke = Smoke(Api(given.url), *tokens(os.environ))
     status = 0

@@ -8,14 +8,16 @@ use serde_json::json;
 use tidemark_local::RedisData;
 use tidemark_tests::{World, repository, world};
 
-/// Runs the script with these tokens. Returns its exit status and output.
+/// Runs the script with these tokens, on the stack at `TIDEMARK_ADDR`. Returns its exit status and output.
 async fn smoke(world: &World, tokens: &[&str]) -> (Option<i32>, String) {
-    smoke_with(world, ["TOKEN", "TOKEN2"].into_iter().zip(tokens.iter().copied())).await
+    let url = world.stack.base_url();
+    let address = ("TIDEMARK_ADDR", url.trim_start_matches("http://"));
+    smoke_with(None, ["TOKEN", "TOKEN2"].into_iter().zip(tokens.iter().copied()).chain([address])).await
 }
 
-async fn smoke_with(world: &World, variables: impl IntoIterator<Item = (&str, &str)>) -> (Option<i32>, String) {
+async fn smoke_with<'a>(url: Option<&str>, variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::new("python3");
-    command.arg(repository().join("local/smoke.py")).arg(world.stack.base_url());
+    command.arg(repository().join("local/smoke.py")).args(url);
     for variable in ["TOKEN", "TOKEN2", "TOKEN_URL", "CLIENT_ID", "CLIENT_ID2"] {
         command.env_remove(variable);
     }
@@ -81,14 +83,14 @@ async fn issuer() -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn smoke_gets_its_tokens_from_the_issuer_as_a_canary_does() {
     World::run(async |world| {
-        let url = issuer().await;
-        let reader = [("TOKEN_URL", url.as_str()), ("CLIENT_ID", "reader:"), ("CLIENT_SECRET", "s/1")];
-        let (status, text) = smoke_with(world, reader).await;
+        let (url, issuer) = (world.stack.base_url(), issuer().await);
+        let reader = [("TOKEN_URL", issuer.as_str()), ("CLIENT_ID", "reader:"), ("CLIENT_SECRET", "s/1")];
+        let (status, text) = smoke_with(Some(&url), reader).await;
         assert!(status == Some(0) && text.contains("1, who is the author too"), "{text}");
         let author = [("CLIENT_ID2", "author"), ("CLIENT_SECRET2", "s2")];
-        let (status, text) = smoke_with(world, reader.into_iter().chain(author)).await;
+        let (status, text) = smoke_with(Some(&url), reader.into_iter().chain(author)).await;
         assert!(status == Some(0) && text.contains("1, author 2"), "{text}");
-        let (status, text) = smoke_with(world, [reader[0], reader[1], ("CLIENT_SECRET", "wrong")]).await;
+        let (status, text) = smoke_with(Some(&url), [reader[0], reader[1], ("CLIENT_SECRET", "wrong")]).await;
         assert!(status == Some(1) && text.contains("gives no token to reader:") && !text.contains("wrong"), "{text}");
     })
     .await;
