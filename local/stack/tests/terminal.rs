@@ -1,5 +1,7 @@
 //! What `make run` prints and leaves behind when its Redis or the stack itself is killed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     fs::Permissions,
     net::{TcpListener, TcpStream},
@@ -124,7 +126,8 @@ async fn a_killed_redis_is_started_again_the_log_says_so_and_nothing_is_lost() {
     let script = format!("#!/bin/sh\n[ ! -e '{}' ] || exit 1\nexec '{}' \"$@\"\n", broken.display(), redis_server().display());
     std::fs::write(&server, script).unwrap();
     std::fs::set_permissions(&server, Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let (_, path) = std::env::vars().find(|(name, _)| name == "PATH").unwrap();
+    let path = format!("{}:{path}", folder.path().display());
     let mut terminal = Terminal::start(&[("PATH", &path)]).await;
     terminal.call(1, Method::PUT, "/v1/following/2", Value::Null).await;
     terminal.call(2, Method::POST, "/v1/posts", json!({ "title": "before" })).await;

@@ -54,12 +54,11 @@ impl Stack {
         let dynamodb = plan.elsewhere.as_ref().map_or(&stores.dynamodb.endpoint, |elsewhere| &elsewhere.url).clone();
         let (bus_listener, events) = bus::bind().await?;
         let endpoints = Endpoints { dynamodb, sqs: plan.sqs, events, gateway: plan.gateway, redis: redis.options() };
-        let ending = CancellationToken::new().drop_guard();
+        let (ending, entries) = (CancellationToken::new().drop_guard(), Arc::new(AtomicU64::new(0)));
         let queues = Arc::clone(&stores.queues);
         let queue_server = sqs::serve(plan.queue_listener, queues, surroundings.clone(), ending.token().clone());
         let bus = Arc::new(Bus::open(Arc::clone(&stores.store), &data.path.join(LOCAL_STORE))?);
         let bus_server = bus::serve(bus_listener, Arc::clone(&bus), surroundings.clone(), ending.token().clone());
-        let entries = Arc::new(AtomicU64::new(0));
         let (units, runtime_api) = start_functions(&options, &plan.template, &endpoints, &data, &entries).await?;
         let positions = stores.positions(&plan.template, plan.elsewhere.as_ref())?;
         stores.dynamodb.keep_tidy()?;
