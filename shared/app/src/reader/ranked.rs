@@ -148,7 +148,7 @@ impl Readers {
                     tries += 1;
                     continue;
                 }
-                // Then later pages leave out posts beside the view that have just been noted.
+                // Then later pages leave out posts beside the view whose change has just been noted.
                 Noted::Moved | Noted::All => {}
                 Noted::Lost => return Ok(None),
             }
@@ -190,7 +190,7 @@ impl Readers {
         ranked: &mut Ranked,
         is_first: bool,
     ) -> Result<Noted> {
-        posts.retain(|(_, rank)| rank.step.changes > 0);
+        posts.retain(|(key, rank)| rank.step.changes > 0 || ranked.moved.contains_key(key));
         if posts.is_empty() {
             return Ok(Noted::All);
         }

@@ -8,7 +8,8 @@
 --          Nothing without a view.
 -- Keeps    a step that differs from the noted one is a move, also if it is older: pages that have read different
 --          summaries get different stamps.
---          Beyond the most fields, posts that are not stored are forgotten. In a walk that runs they count as moved.
+--          Without a note a post has not moved: its first change raises it, so it is then above every place where it was.
+--          Beyond the most fields, posts that are not stored are forgotten.
 local MOVE_BYTES = 12
 
 local function forget_others(ranks, moves)
@@ -40,7 +41,7 @@ local function beside(keys, argv, epoch)
     local noted = redis.call('HGET', moves, entry)
     if noted then version, stamp = struct.unpack(MOVE, noted) end
     if changes ~= version then
-      stamp = next_stamp(moves)
+      if noted then stamp = next_stamp(moves) end
       redis.call('HSET', moves, entry, struct.pack(MOVE, changes, stamp))
     end
     stamps[#stamps + 1] = stamp
