@@ -8,7 +8,7 @@
 --          Nothing without a view.
 -- Keeps    a step that differs from the noted one is a move, also if it is older: pages that have read different
 --          summaries get different stamps.
---          Without a note a post has not moved: its first change raises it, so it is then above every place where it was.
+--          Without a note a post has not moved: its first change raises it, above every place where it was.
 --          Beyond the most fields, posts that are not stored are forgotten.
 local MOVE_BYTES = 12
 
