@@ -12,13 +12,13 @@ use super::{
     Args,
     arrivals::{Outcomes, open_loop},
     chart::{Chart, Line},
-    meter::{OTHERS, Times},
-    output::Machine,
+    meter::{Times, is_function},
+    output::Subject,
     single::{Cost, IDLE_WITHIN},
     summary::{Summary, ms, two_decimals},
     table::Table,
     traffic::{Kind, Mix, Traffic},
-    world::{GraphOptions, World},
+    world::World,
 };
 
 /// Rates between the highest that meets the aim and the lowest that misses it.
@@ -46,12 +46,9 @@ pub(crate) struct Step {
 /// The whole measurement.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Ladder {
-    machine: Machine,
-    graph: GraphOptions,
+    #[serde(flatten)]
+    subject: Subject,
     edges: u64,
-    readers: u32,
-    /// Processes of each function.
-    processes: u16,
     mix: Mix,
     seconds: f64,
     aim_ms: f64,
@@ -79,11 +76,8 @@ pub(crate) async fn climb(world: &mut World, traffic: &Arc<Traffic>, args: &Args
     }
     steps.sort_by(|one, other| one.rate.total_cmp(&other.rate));
     Ok(Ladder {
-        machine: Machine::of(world).await?,
-        graph: world.options.graph,
+        subject: Subject::of(world, traffic).await?,
         edges: world.graph.edges(),
-        readers: traffic.readers.len() as u32,
-        processes: world.options.processes,
         mix: args.mix.clone(),
         seconds: args.seconds.as_secs_f64(),
         aim_ms,
@@ -182,8 +176,9 @@ impl Ladder {
 
 impl fmt::Display for Ladder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n", self.machine)?;
-        let (users, edges, readers) = (thousands(self.graph.users.into()), thousands(self.edges), thousands(self.readers.into()));
+        writeln!(f, "{}\n", self.subject)?;
+        let Subject { graph, readers, .. } = &self.subject;
+        let (users, edges, readers) = (thousands(graph.users.into()), thousands(self.edges), thousands((*readers).into()));
         writeln!(f, "{users} users, {edges} follows, {readers} readers with a live view; {}\n", self.mix)?;
         let numbers =
             ["requests", "p50 ms", "p99 ms", "p99.9 ms", "errors", "functions, CPU ms/1,000", "cores busy", "idle after, ms"];
@@ -231,7 +226,7 @@ impl Step {
         writeln!(f, "{table}")?;
         let mut table = Table::new(&["process", "what"], &["CPU ms for 1,000 requests of the mix"]);
         for (name, ms) in self.cpu_ms.iter().filter(|(_, ms)| **ms >= 0.01) {
-            let what = if OTHERS.contains(&name.as_str()) { "beside Tidemark" } else { "function" };
+            let what = if is_function(name) { "function" } else { "beside Tidemark" };
             table.push([name.clone(), what.to_owned(), ms.to_string()]);
         }
         writeln!(f, "{table}")

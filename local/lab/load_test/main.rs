@@ -84,21 +84,17 @@ struct Args {
     log: String,
 }
 
-fn number(text: &str) -> Result<f64, String> {
+fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if number.is_finite() && number > 0.0 { Ok(number) } else { Err("not above zero".to_owned()) }
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    number(text)
-}
-
 fn seconds(text: &str) -> Result<Duration, String> {
-    number(text).map(Duration::from_secs_f64)
+    positive(text).map(Duration::from_secs_f64)
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
-    number(text).map(|minutes| Duration::from_secs_f64(60.0 * minutes))
+    positive(text).map(|minutes| Duration::from_secs_f64(60.0 * minutes))
 }
 
 #[tokio::main]

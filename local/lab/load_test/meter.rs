@@ -23,8 +23,9 @@ pub(crate) const DYNAMODB: &str = "DynamoDB";
 pub(crate) const GATEWAY: &str = "gateway, Runtime API, SQS";
 pub(crate) const REDIS: &str = "Redis";
 pub(crate) const CLIENT: &str = "client";
-/// Names that are no functions.
-pub(crate) const OTHERS: [&str; 4] = [REDIS, DYNAMODB, GATEWAY, CLIENT];
+pub(crate) fn is_function(name: &str) -> bool {
+    ![REDIS, DYNAMODB, GATEWAY, CLIENT].contains(&name)
+}
 
 /// Processor time in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -86,7 +87,7 @@ impl Times {
 
     /// The time of all functions.
     pub(crate) fn functions(&self) -> Cpu {
-        let functions = self.0.iter().filter(|(name, _)| !OTHERS.contains(&name.as_str()));
+        let functions = self.0.iter().filter(|(name, _)| is_function(name));
         functions.fold(Cpu::default(), |sum, (_, cpu)| sum + *cpu)
     }
 }

@@ -6,13 +6,16 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{chart::Chart, world::World};
+use super::{
+    chart::Chart,
+    traffic::Traffic,
+    world::{GraphOptions, World},
+};
 
 const LOAD_TEST: &str = "load-test.json";
 
-/// The machine of a measurement.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Machine {
+struct Machine {
     cores: usize,
     redis: String,
     /// The folder of the binaries, which is named as their build profile.
@@ -20,7 +23,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) async fn of(world: &mut World) -> anyhow::Result<Self> {
+    async fn of(world: &mut World) -> anyhow::Result<Self> {
         let profile = world.options.bin_dir.file_name().map(|name| name.to_string_lossy().into_owned());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self { cores, redis: world.meter.info().await?.server()?, profile: profile.unwrap_or_default() })
@@ -30,6 +33,30 @@ impl Machine {
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} cores, {}, profile {}", self.cores, self.redis, self.profile)
+    }
+}
+
+/// What was measured: every report begins with it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Subject {
+    machine: Machine,
+    pub(crate) graph: GraphOptions,
+    pub(crate) readers: u32,
+    /// Processes of each function.
+    processes: u16,
+}
+
+impl Subject {
+    pub(crate) async fn of(world: &mut World, traffic: &Traffic) -> anyhow::Result<Self> {
+        let machine = Machine::of(world).await?;
+        let (graph, readers) = (world.options.graph, traffic.readers.len() as u32);
+        Ok(Self { machine, graph, readers, processes: world.options.processes })
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.machine.fmt(f)
     }
 }
 

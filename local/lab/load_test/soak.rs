@@ -32,12 +32,13 @@ use tidemark_tools::{
 use super::{
     arrivals::{Outcomes, open_loop},
     chart::{Chart, Line},
-    output::Machine,
+    meter::{GATEWAY, REDIS, is_function},
+    output::Subject,
     single::IDLE_WITHIN,
-    summary::Summary,
+    summary::{Outcome, Summary, ms},
     table::Table,
     traffic::{Mix, Traffic},
-    world::{GraphOptions, World},
+    world::World,
 };
 
 /// Windows of a soak, and the shortest one.
@@ -85,10 +86,8 @@ pub(crate) struct Compared {
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct SoakReport {
-    machine: Machine,
-    graph: GraphOptions,
-    readers: u32,
-    processes: u16,
+    #[serde(flatten)]
+    subject: Subject,
     mix: Mix,
     rate: f64,
     seconds: f64,
@@ -118,16 +117,13 @@ pub(crate) async fn run(
     traffic.warm(&api).await?;
     wait_idle(&api, IDLE_WITHIN).await?;
     Ok(SoakReport {
-        machine: Machine::of(world).await?,
-        graph: world.options.graph,
-        readers: traffic.readers.len() as u32,
-        processes: world.options.processes,
+        subject: Subject::of(world, traffic).await?,
         mix: mix.clone(),
         rate,
         seconds: time.as_secs_f64(),
         summary: Summary::of(&all),
         windows,
-        idle_after_ms: super::summary::ms(idle_after),
+        idle_after_ms: ms(idle_after),
         compared: compare(&api, traffic).await?,
     })
 }
@@ -138,7 +134,7 @@ async fn watch(
     time: Duration,
     outcomes: &Outcomes,
     windows: &mut Vec<Window>,
-) -> anyhow::Result<Vec<super::summary::Outcome>> {
+) -> anyhow::Result<Vec<Outcome>> {
     let (api, started) = (Arc::clone(&world.stack.api), Instant::now());
     let mut random = StdRng::seed_from_u64(world.options.graph.seed);
     let (length, flush_every) = ((time / WINDOWS).max(SHORTEST_WINDOW), (time / FLUSHES).min(FLUSH_EVERY));
@@ -291,7 +287,7 @@ impl SoakReport {
 
 impl fmt::Display for SoakReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n", self.machine)?;
+        writeln!(f, "{}\n", self.subject)?;
         let Summary { requests, p50_ms, p99_ms, p999_ms, .. } = &self.summary;
         let (requests, errors) = (thousands(*requests), self.summary.errors_text());
         let flushes = self.windows.iter().filter(|window| window.flushed).count();
@@ -306,17 +302,10 @@ impl fmt::Display for SoakReport {
         let mut table =
             Table::new(&["minute"], &["p50 ms", "p99 ms", "errors", "functions MB", "stack MB", "Redis MB", "keys", "flushed"]);
         let step = (self.windows.len() / 20).max(1);
-        for window in self
-            .windows
-            .iter()
-            .enumerate()
-            .filter(|(number, window)| window.flushed || number % step == 0)
-            .map(|(_, window)| window)
-        {
+        let shown = self.windows.iter().enumerate().filter(|(number, window)| window.flushed || number % step == 0);
+        for (_, window) in shown {
             let memory = |name: &str| window.memory.get(name).copied().unwrap_or(0);
-            let others = super::meter::OTHERS;
-            let functions: u64 =
-                window.memory.iter().filter(|(name, _)| !others.contains(&name.as_str())).map(|(_, bytes)| bytes).sum();
+            let functions: u64 = window.memory.iter().filter(|(name, _)| is_function(name)).map(|(_, bytes)| bytes).sum();
             let mb = |bytes: u64| format!("{:.0}", bytes as f64 / 1e6);
             table.push([
                 format!("{:.1}", window.at / 60.0),
@@ -324,8 +313,8 @@ impl fmt::Display for SoakReport {
                 window.summary.p99_ms.to_string(),
                 window.summary.errors_text(),
                 mb(functions),
-                mb(memory(super::meter::GATEWAY)),
-                mb(memory(super::meter::REDIS)),
+                mb(memory(GATEWAY)),
+                mb(memory(REDIS)),
                 thousands(window.redis_keys),
                 if window.flushed { "yes" } else { "" }.to_owned(),
             ]);

@@ -151,7 +151,7 @@ impl FromStr for Mix {
         for part in text.split(',') {
             let (name, share) = part.split_once('=').ok_or_else(|| format!("{part:?} is not kind=share"))?;
             let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-            let kind = known.ok_or_else(|| format!("{name:?} is none of {}", Kind::ALL.map(Kind::name).join(", ")))?;
+            let kind = known.ok_or_else(|| format!("{name:?} is not one of {}", Kind::ALL.map(Kind::name).join(", ")))?;
             let share: f64 = share.parse().map_err(|_| format!("{share:?} is not a number"))?;
             if !(share.is_finite() && share > 0.0) || shares.insert(kind, share).is_some() {
                 return Err(format!("{name} needs one share above zero"));
@@ -275,7 +275,7 @@ impl Traffic {
         if *flag { Call::put(path) } else { Call::delete(path) }
     }
 
-    /// Follows somebody, or ends the oldest follow of the run.
+    /// Follows a user, or ends the oldest follow of the run.
     fn follow(&self, random: &mut StdRng, reader: u32) -> (u32, Call) {
         let mut follows = self.follows.lock().unwrap_or_else(PoisonError::into_inner);
         if follows.len() >= FOLLOWS

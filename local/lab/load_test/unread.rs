@@ -14,12 +14,12 @@ use tidemark_tools::{api::Api, status::wait_idle, text::thousands};
 use super::{
     arrivals::closed_loop,
     meter::{CLIENT, DYNAMODB, GATEWAY, REDIS},
-    output::Machine,
+    output::Subject,
     single::IDLE_WITHIN,
-    summary::{Summary, two_decimals},
+    summary::{Outcome, Summary, two_decimals},
     table::Table,
     traffic::{Kind, Traffic},
-    world::{GraphOptions, World},
+    world::World,
 };
 
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -52,10 +52,8 @@ pub(crate) struct Run {
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct UnreadReport {
-    machine: Machine,
-    graph: GraphOptions,
-    readers: u32,
-    processes: u16,
+    #[serde(flatten)]
+    subject: Subject,
     seconds: f64,
     runs: Vec<Run>,
 }
@@ -75,23 +73,10 @@ pub(crate) async fn measure(
             runs.push(run(world, traffic, kind, *clients, seconds).await?);
         }
     }
-    Ok(UnreadReport {
-        machine: Machine::of(world).await?,
-        graph: world.options.graph,
-        readers: traffic.readers.len() as u32,
-        processes: world.options.processes,
-        seconds: seconds.as_secs_f64(),
-        runs,
-    })
+    Ok(UnreadReport { subject: Subject::of(world, traffic).await?, seconds: seconds.as_secs_f64(), runs })
 }
 
-async fn for_a_while(
-    world: &World,
-    traffic: &Arc<Traffic>,
-    kind: Kind,
-    clients: u16,
-    time: Duration,
-) -> Vec<super::summary::Outcome> {
+async fn for_a_while(world: &World, traffic: &Arc<Traffic>, kind: Kind, clients: u16, time: Duration) -> Vec<Outcome> {
     let end = Instant::now() + time;
     closed_loop(&world.stack.api, traffic, kind, clients, move || Instant::now() >= end).await
 }
@@ -159,7 +144,7 @@ fn values(text: &str) -> BTreeMap<&str, f64> {
 
 impl fmt::Display for UnreadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n", self.machine)?;
+        writeln!(f, "{}\n", self.subject)?;
         let numbers = ["requests/s", "p50 ms", "p99 ms", "p99.9 ms", "errors", "a core of the function", "a thread of Redis"];
         let mut table = Table::new(&["route", "clients"], &numbers);
         for run in &self.runs {

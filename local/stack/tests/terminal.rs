@@ -180,7 +180,7 @@ async fn a_stack_that_ignores_hangups_lives_on() {
 }
 
 #[tokio::test]
-async fn a_redis_of_somebody_else_is_not_started_and_its_outage_is_told_in_the_same_words() {
+async fn a_redis_that_is_not_of_the_stack_is_not_started_and_its_outage_is_told_in_the_same_words() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let start = async || {
         let mut server = Command::new(redis_server());
