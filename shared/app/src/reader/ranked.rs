@@ -198,13 +198,11 @@ impl Readers {
         let noted = self.stores.views.beside(user, self.half_life, &posts, since).await?;
         let Some((stamp, moved)) = noted else { return Ok(Noted::Lost) };
         ranked.moved.extend(moved);
-        match stamp {
-            None if is_first => Ok(Noted::Moved),
-            _ => {
-                ranked.stamp = stamp.unwrap_or(ranked.stamp);
-                Ok(Noted::All)
-            }
+        if is_first {
+            let Some(stamp) = stamp else { return Ok(Noted::Moved) };
+            ranked.stamp = stamp;
         }
+        Ok(Noted::All)
     }
 
     /// Adds the reader's newest own posts to a ranked feed, as many as a rebuilt view has, and returns them.

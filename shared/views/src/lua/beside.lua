@@ -18,9 +18,7 @@ local function forget_others(ranks, moves)
     local is_post = #fields[at + 1] == MOVE_BYTES
     if is_post and not redis.call('ZSCORE', ranks, fields[at]) then others[#others + 1] = fields[at] end
   end
-  for from = 1, #others, 1000 do
-    redis.call('HDEL', moves, unpack(others, from, math.min(from + 999, #others)))
-  end
+  unrank(ranks, moves, others)
 end
 
 local function last_stamp(moves)
