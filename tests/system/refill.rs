@@ -3,10 +3,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use redis::AsyncCommands;
 use serde_json::json;
 use tidemark::{
     domain::feed::FeedCap,
-    views::{Begun, Rebuild},
+    views::{Begun, Rebuild, keys},
 };
 use tidemark_tests::{User, World, ids, number_from, parameter, user_id, world_with};
 
@@ -356,5 +357,28 @@ fn a_walk_through_posts_below_the_view_returns_each_once_while_scores_fall() {
             let expected: BTreeSet<String> = (1..=10).filter(|seq| *seq != liked).map(|seq| format!("{QUIET}-{seq}")).collect();
             assert_eq!((rest.len(), rest.into_iter().collect::<BTreeSet<_>>()), (9, expected), "{selection}");
         }
+    });
+}
+
+/// A trim of the view or a rebuild forgets the notes of posts below it. None of them has moved.
+#[test]
+fn a_walk_through_posts_below_the_view_goes_on_when_their_notes_are_forgotten() {
+    small(async |world| {
+        let reader = a_ranked_reader(world, [10, 40]).await;
+        let list = list_of(&reader, &[QUIET]).await;
+        for seq in 1..=10 {
+            world.user(8).put(&format!("/v1/posts/{QUIET}-{seq}/like")).await.ok();
+        }
+        world.idle().await;
+        let first = reader.get(&format!("{RANKED}&limit=1{list}")).await.ok();
+        assert_eq!(first["items"][0]["id"], format!("{QUIET}-10"));
+        let [_, moves] = keys::ranked(user_id(READER));
+        let mut redis = world.redis().await;
+        let mut notes: Vec<Vec<u8>> = redis.hkeys(&moves).await.unwrap();
+        notes.retain(|field| field != b"@");
+        assert_eq!(redis.hdel::<_, _, usize>(&moves, &notes).await.unwrap(), 10);
+        let cursor = first["next_cursor"].as_str().unwrap();
+        let rest = ids(&reader.get(&format!("{RANKED}{list}&limit=100&cursor={cursor}")).await.items());
+        assert_eq!(rest, (1..=9).rev().map(|seq| format!("{QUIET}-{seq}")).collect::<Vec<_>>());
     });
 }
