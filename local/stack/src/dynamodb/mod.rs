@@ -98,12 +98,14 @@ impl DynamoDb {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let tidy = move || {
             while runtime.block_on(async { tokio::time::timeout(SWEEP, stop.cancelled()).await.is_err() }) {
-                match database.sweep_ttl() {
+                let swept = database.sweep_ttl();
+                // One that fails may have removed some items.
+                if !matches!(swept, Ok(0)) {
+                    log.wrote();
+                }
+                match swept {
                     Ok(0) => {}
-                    Ok(items) => {
-                        tracing::debug!(items, "removed expired items");
-                        log.wrote();
-                    }
+                    Ok(items) => tracing::debug!(items, "removed expired items"),
                     Err(error) => tracing::warn!(%error, "cannot remove expired items"),
                 }
                 if let Err(error) = log.prune() {
