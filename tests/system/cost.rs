@@ -238,6 +238,30 @@ fn posts_of_many_authors_rebuild_a_missing_view_once_in_any_order() {
     });
 }
 
+/// Posts of followed authors on a page with counts, and posts of other authors by id.
+#[test]
+fn a_hundred_cold_posts_are_read_from_the_facts_together() {
+    const POSTS: u64 = 100;
+    world_behind_a_proxy(async |world, proxy| {
+        let (reader, followed, others) = (world.user(1), 100..100 + POSTS, 300..300 + POSTS);
+        reader.follow(followed.clone()).await;
+        publish_and_deliver_all(world, followed.chain(others.clone()), ["one"]).await;
+        let others: Vec<String> = others.map(|author| format!("post={author}-1")).collect();
+        for path in [format!("/v1/posts?{}", others.join("&")), "/v1/feed?limit=100&include=body".to_owned()] {
+            world.flush_redis().await;
+            reader.get("/v1/unread").await.ok();
+            world.idle().await;
+            proxy.meter();
+            assert_eq!(reader.get(&path).await.items().len() as u64, POSTS, "{path}");
+            let requests = proxy.meter().requests;
+            println!("{path:.20}: {requests:?}");
+            // Each post has 16 counters, and a request reads 100 items.
+            let count: u64 = requests.values().sum();
+            assert!(count <= 40, "{path}: {requests:?}");
+        }
+    });
+}
+
 /// Units for which a walk compares a user, and each edge of the user, once from either side: of the users outside and
 /// inside the sample (docs/reconcile.md).
 const WALK_UNITS: [(f64, [f64; 2]); 2] = [(0.0, [93.0, 0.12]), (1.0, [158.0, 5.7])];

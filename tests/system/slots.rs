@@ -162,8 +162,8 @@ impl Kind {
             Reactions => drop(redis.open_reactions(reader(), TOKEN).await.unwrap()),
             Head => drop(redis.lease_heads(&[author()], TOKEN).await.unwrap()),
             Summary => redis.lease_posts(&[post(1)], TOKEN).await.unwrap(),
-            Counts => redis.lease_counts(post(1), TOKEN).await.unwrap(),
-            Marks => redis.lease_marks(reader(), author(), TOKEN).await.unwrap(),
+            Counts => redis.lease_counts(&[post(1)], TOKEN).await.unwrap(),
+            Marks => redis.lease_marks(reader(), &[author()], TOKEN).await.unwrap(),
             Card => drop(redis.lease_cards(&[author()], TOKEN).await.unwrap()),
             Platform | NoticeReads => drop(redis.lease_notices(&[notices(self, 1).record()], TOKEN).await.unwrap()),
             Moved | Access => {}
@@ -193,9 +193,9 @@ impl Kind {
             Summary => redis.remember_posts(&[(summary(1), None)], Some(TOKEN)).await.unwrap(),
             Counts => {
                 let counts = CountsVersion { version: 1, counts: ReactionCounts { likes: 1, ..ReactionCounts::default() } };
-                redis.store_counts(post(1), counts, TOKEN).await.unwrap();
+                redis.store_counts(&HashMap::from([(post(1), counts)]), TOKEN).await.unwrap();
             }
-            Marks => redis.fill_marks(reader(), author(), &tidemark::views::Marks::default(), TOKEN).await.unwrap(),
+            Marks => redis.fill_marks(reader(), &[(author(), tidemark::views::Marks::default())], TOKEN).await.unwrap(),
             Moved => drop(redis.note_step(post(1), Step { level: 1, changes: 1 }, TOKEN, at(0)).await.unwrap()),
             Card => redis.fill_cards(&[(author(), card(1))], TOKEN).await.unwrap(),
             Platform | NoticeReads => redis.fill_notices(&[notices(self, 1)], TOKEN).await.unwrap(),

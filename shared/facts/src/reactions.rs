@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidemark_domain::{
     Blocks, CountsVersion, FeedKey, Post, PostId, PostState, Reaction, ReactionCounts, ReactionState, Relation, Seen, Seq,
     Standing, Timestamp, UserId, Viewer, Withheld,
@@ -21,6 +21,19 @@ use super::{
     unavailable,
     write::{Write, below, between, is, only, queried, still, still_number},
 };
+
+/// Posts whose comments are counted at once.
+const POSTS_AT_ONCE: usize = 8;
+
+/// An item of counts.
+#[derive(Debug, Clone, Copy)]
+struct CountsPart {
+    /// `None` if the counts are of all posts of an author.
+    of: Option<PostId>,
+    counts: ReactionCounts,
+    /// The number of its changes.
+    changes: u64,
+}
 
 impl Facts {
     /// Returns the user's reactions to these authors' posts. Missing ones are left out.
@@ -166,20 +179,32 @@ impl Facts {
 
     /// Returns the exact counts of one post.
     pub async fn reaction_counts(&self, post: PostId) -> Result<CountsVersion> {
-        let keys = (0..SHARDS).map(|shard| schema::post_reactions(post, shard)).collect();
-        let posts = [post];
-        let ((counts, version), numbers) = futures::try_join!(self.sum("reaction_counts", keys), self.comment_numbers(&posts))?;
-        let (comments, changes) = match numbers.get(&post) {
-            Some(numbers) => self.comment_count(post, numbers.last).await?,
-            None => (0, 0),
-        };
-        Ok(CountsVersion { version: version + changes, counts: ReactionCounts { comments, ..counts } })
+        Ok(self.reaction_counts_of(&[post]).await?.remove(&post).unwrap_or_default())
+    }
+
+    /// Returns the exact counts of each of these posts.
+    pub async fn reaction_counts_of(&self, posts: &[PostId]) -> Result<HashMap<PostId, CountsVersion>> {
+        let posts = distinct(posts);
+        let keys = posts.iter().flat_map(|&post| (0..SHARDS).map(move |shard| schema::post_reactions(post, shard))).collect();
+        let (parts, numbers) = futures::try_join!(self.counts("reaction_counts", keys), self.comment_numbers(&posts))?;
+        let comments = numbers.into_iter().map(|(post, numbers)| async move {
+            let (comments, changes) = self.comment_count(post, numbers.last).await?;
+            Ok(CountsPart { of: Some(post), counts: ReactionCounts { comments, ..ReactionCounts::default() }, changes })
+        });
+        let comments: Vec<CountsPart> = stream::iter(comments).buffer_unordered(POSTS_AT_ONCE).try_collect().await?;
+        let mut found: HashMap<PostId, CountsVersion> = posts.into_iter().map(|post| (post, CountsVersion::default())).collect();
+        for part in parts.into_iter().chain(comments) {
+            let Some(of) = part.of.and_then(|post| found.get_mut(&post)) else { continue };
+            of.counts = [of.counts, part.counts].into_iter().sum();
+            of.version += part.changes;
+        }
+        Ok(found)
     }
 
     /// Returns the exact counts of all posts of an author, deleted ones included.
     pub async fn reactions_received(&self, author: UserId) -> Result<ReactionCounts> {
         let keys = (0..SHARDS).map(|shard| schema::author_reactions(author, shard)).collect();
-        Ok(self.sum("reactions_received", keys).await?.0)
+        Ok(self.counts("reactions_received", keys).await?.into_iter().map(|part| part.counts).sum())
     }
 
     /// Returns the standing of a viewer with the author.
@@ -226,8 +251,7 @@ impl Facts {
         }
     }
 
-    /// The sums of counts, and of their change numbers.
-    async fn sum(&self, operation: &'static str, keys: Vec<Item>) -> Result<(ReactionCounts, u64)> {
+    async fn counts(&self, operation: &'static str, keys: Vec<Item>) -> Result<Vec<CountsPart>> {
         let items = self.get(operation, &self.tables.reactions, keys).await?;
         let counts = items.into_iter().map(|item| {
             read(item, |ReactionCountsItem { shard, item, likes, favorites, reposts, changes }| {
@@ -235,11 +259,15 @@ impl Facts {
                 let likes = count(likes, ReactionCountsItem::likes);
                 let favorites = count(favorites, ReactionCountsItem::favorites);
                 let reposts = count(reposts, ReactionCountsItem::reposts);
-                Ok((ReactionCounts { likes, favorites, reposts, comments: 0 }, count(changes, ReactionCountsItem::changes)))
+                let counts = ReactionCounts { likes, favorites, reposts, comments: 0 };
+                Ok(CountsPart {
+                    of: schema::counted_post(&shard, &item),
+                    counts,
+                    changes: count(changes, ReactionCountsItem::changes),
+                })
             })
         });
-        let counts: Vec<(ReactionCounts, u64)> = counts.collect::<Result<_>>()?;
-        Ok((counts.iter().map(|(counts, _)| *counts).sum(), counts.iter().map(|(_, changes)| changes).sum()))
+        counts.collect()
     }
 
     pub(crate) fn reaction_writes(

@@ -199,16 +199,19 @@ impl Views {
     }
 
     /// Takes the lease for storing the counts of a post. A reaction takes it away.
-    pub async fn lease_counts(&self, post: PostId, token: u64) -> Result<()> {
-        let [_, lease, ..] = keys::counts(post);
-        self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
+    pub async fn lease_counts(&self, posts: &[PostId], token: u64) -> Result<()> {
+        let lease = |&post: &PostId| take_lease(&keys::counts(post)[1], keys::SHORT_LEASE_LIFETIME, token);
+        self.each::<Value>("lease", posts.iter().map(lease).collect()).await.map(drop)
     }
 
     /// Stores counts from the facts, unless Redis has a later version; for two seconds without the lease.
-    pub async fn store_counts(&self, post: PostId, counts: CountsVersion, token: u64) -> Result<()> {
+    pub async fn store_counts(&self, counts: &HashMap<PostId, CountsVersion>, token: u64) -> Result<()> {
         let lifetimes = (ms(keys::COUNTS_LIFETIME), ms(keys::CHANGED_COUNTS_LIFETIME));
-        let args = (token_arg(token), counts.version, encode_counts(counts), lifetimes);
-        self.call::<u8>(Function::Count, &keys::counts(post)[..2], args).await.map(drop)
+        let store = |(&post, &counts): (&PostId, &CountsVersion)| {
+            let args = (token_arg(token), counts.version, encode_counts(counts), lifetimes);
+            fcall(Function::Count, &keys::counts(post)[..2], args)
+        };
+        self.each::<Value>("store_counts", counts.iter().map(store).collect()).await.map(drop)
     }
 
     /// Notes a change of a post's counts by this number of new reactions; 0 if a request has noted them. Usually it

@@ -14,7 +14,7 @@ use tidemark_domain::{
 use super::{
     Function, Result, keys,
     live::LEAST_BETWEEN_MS,
-    record::{self, decode_set, encode_set},
+    record::{self, decode_set, encode_set, store, take_lease},
     users::{USERS_PER_CALL, at_positions},
 };
 use crate::{
@@ -290,16 +290,19 @@ impl Views {
         self.call::<Option<i64>>(Function::Drop, &all_keys(tombstone.user), args).await.map(drop)
     }
 
-    /// Takes the lease for storing the marks of an author whom the user does not follow.
-    pub async fn lease_marks(&self, user: UserId, author: UserId, token: u64) -> Result<()> {
-        let [_, lease] = keys::marks(user, author);
-        self.take_lease(&lease, keys::SHORT_LEASE_LIFETIME, token).await
+    /// Takes the leases for storing the marks of authors whom the user does not follow.
+    pub async fn lease_marks(&self, user: UserId, authors: &[UserId], token: u64) -> Result<()> {
+        let lease = |&author: &UserId| take_lease(&keys::marks(user, author)[1], keys::SHORT_LEASE_LIFETIME, token);
+        self.each::<Value>("lease_marks", authors.iter().map(lease).collect()).await.map(drop)
     }
 
-    pub async fn fill_marks(&self, user: UserId, author: UserId, marks: &Marks, token: u64) -> Result<()> {
-        let flag = if marks.blocked { BLOCKED } else { OPEN };
-        let record = [record::start(marks.version.into()), vec![flag], encode_set(&marks.read)].concat();
-        self.store(keys::marks(user, author), token, record, keys::MARKS_LIFETIME).await
+    pub async fn fill_marks(&self, user: UserId, marks: &[(UserId, Marks)], token: u64) -> Result<()> {
+        let store = |(author, marks): &(UserId, Marks)| {
+            let flag = if marks.blocked { BLOCKED } else { OPEN };
+            let record = [record::start(marks.version.into()), vec![flag], encode_set(&marks.read)].concat();
+            store(keys::marks(user, *author), token, record, keys::MARKS_LIFETIME)
+        };
+        self.each::<Value>("fill_marks", marks.iter().map(store).collect()).await.map(drop)
     }
 
     /// Removes the marks of these users and authors, and the leases.

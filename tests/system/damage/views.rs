@@ -1,5 +1,7 @@
 //! Damage of a reader's state and feed, and of relation lists, counters, reactions, heads, summaries, and keys.
 
+use std::collections::HashMap;
+
 use futures::future::LocalBoxFuture;
 use redis::{AsyncCommands, Cmd};
 use serde_json::{Value, json};
@@ -369,8 +371,8 @@ pub(super) const ALL: &[Damage] = &[
         let (views, post) = (&scene.app.stores.views, scene.post(2));
         let counts = ReactionCounts { likes: 5, favorites: 5, reposts: 5, comments: 5 };
         let counts = CountsVersion { version: 99, counts };
-        views.lease_counts(post, 1).await.unwrap();
-        views.store_counts(post, counts, 1).await.unwrap();
+        views.lease_counts(&[post], 1).await.unwrap();
+        views.store_counts(&HashMap::from([(post, counts)]), 1).await.unwrap();
         whole("view-differs", View::Counts(post))
     }),
     ("the card of a user without a profile", &async |scene: &Scene| {
@@ -385,8 +387,8 @@ pub(super) const ALL: &[Damage] = &[
         let (views, user, author) = (&scene.app.stores.views, scene.stranger, scene.author);
         let mut reads = ReadState { version: 7, ..ReadState::default() };
         reads.mark([1]);
-        views.lease_marks(user, author, 1).await.unwrap();
-        views.fill_marks(user, author, &Marks::new(reads, false), 1).await.unwrap();
+        views.lease_marks(user, &[author], 1).await.unwrap();
+        views.fill_marks(user, &[(author, Marks::new(reads, false))], 1).await.unwrap();
         whole("view-differs", View::Marks(user, author))
     }),
     ("a view without expiry", &async |scene: &Scene| scene.persist(View::Reader(scene.reader), &scene.state_key).await),

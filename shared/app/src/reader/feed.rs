@@ -369,7 +369,7 @@ impl Readers {
 
     /// Returns states of authors from the facts. They know of every post whether it is unread.
     pub(super) async fn exact_states(&self, user: UserId, authors: BTreeSet<UserId>) -> Result<HashMap<UserId, AuthorState>> {
-        let pairs = futures::future::try_join_all(authors.into_iter().map(|author| self.pair(user, author))).await?;
+        let pairs = self.pairs_with(user, &authors.into_iter().collect::<Vec<_>>()).await?;
         Ok(pairs.iter().filter_map(|pair| Some((pair.author, pair.state()?))).collect())
     }
 

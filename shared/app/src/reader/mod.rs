@@ -76,12 +76,20 @@ pub struct PairFacts {
 }
 
 impl PairFacts {
-    fn of(edges: Vec<Edge>, heads: &HashMap<UserId, AuthorHead>, mut reads: HashMap<UserId, ReadState>) -> Vec<Self> {
-        let pair = |edge: Edge| Self {
-            author: edge.author,
-            head: heads.get(&edge.author).cloned().unwrap_or_default(),
-            reads: reads.remove(&edge.author).unwrap_or_default(),
-            edge: Some(edge),
+    fn of(edges: Vec<Edge>, heads: &HashMap<UserId, AuthorHead>, reads: HashMap<UserId, ReadState>) -> Vec<Self> {
+        Self::of_authors(edges.into_iter().map(|edge| (edge.author, Some(edge))), heads, reads)
+    }
+
+    fn of_authors(
+        edges: impl IntoIterator<Item = (UserId, Option<Edge>)>,
+        heads: &HashMap<UserId, AuthorHead>,
+        mut reads: HashMap<UserId, ReadState>,
+    ) -> Vec<Self> {
+        let pair = |(author, edge)| Self {
+            author,
+            edge,
+            head: heads.get(&author).cloned().unwrap_or_default(),
+            reads: reads.remove(&author).unwrap_or_default(),
         };
         edges.into_iter().map(pair).collect()
     }
@@ -166,17 +174,16 @@ impl Readers {
     }
 
     pub async fn pair(&self, user: UserId, author: UserId) -> Result<PairFacts> {
-        let authors = [author];
-        let (mut edges, mut heads, mut reads) = futures::try_join!(
-            self.stores.facts.edges(user, &authors),
-            self.stores.facts.heads(&authors),
-            self.stores.facts.reads(user, &authors),
+        Ok(self.pairs_with(user, &[author]).await?.remove(0))
+    }
+
+    /// Returns the facts of a user and of each of these authors, in order.
+    pub async fn pairs_with(&self, user: UserId, authors: &[UserId]) -> Result<Vec<PairFacts>> {
+        let (mut edges, heads, reads) = futures::try_join!(
+            self.stores.facts.edges(user, authors),
+            self.stores.facts.heads(authors),
+            self.stores.facts.reads(user, authors),
         )?;
-        Ok(PairFacts {
-            author,
-            edge: edges.remove(&author),
-            head: heads.remove(&author).unwrap_or_default(),
-            reads: reads.remove(&author).unwrap_or_default(),
-        })
+        Ok(PairFacts::of_authors(authors.iter().map(|&author| (author, edges.remove(&author))), &heads, reads))
     }
 }

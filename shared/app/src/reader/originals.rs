@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use tidemark_domain::{
     Card, PostId, PostSummary, ReactionCounts, Reference, Store, StoreError, UserId, Viewer, store::Result,
     visibility::may_see_original,
@@ -14,7 +13,6 @@ use tidemark_views::{KnownOriginals, PageParts};
 use tracing::{error, warn};
 
 use super::{FeedItem, Readers};
-use crate::PARALLEL;
 
 /// A live post that the reader sees in the place of its reposts, and in quotes of it.
 #[derive(Debug, Clone)]
@@ -94,20 +92,13 @@ impl Readers {
             // A reader who has just reacted to a post, or reposted it, sees its exact counts.
             counts.clear();
         }
-        let originals: Vec<BoxFuture<'_, Result<(PostId, Original)>>> = posts
-            .into_iter()
-            .map(|post| {
-                let ((liked, favorited), id, known) = (reacts(&post), post.id, counts.get(&post.id).copied());
-                let is_counted = counted.contains(&id);
-                async move {
-                    let counts =
-                        if is_counted { self.counts_or_exact(id, known, of_views).await? } else { ReactionCounts::default() };
-                    Ok((id, Original { post, liked, favorited, counts }))
-                }
-                .boxed()
-            })
-            .collect();
-        Ok(Originals { of: stream::iter(originals).buffered(PARALLEL).try_collect().await?, cards, degraded })
+        let shown: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| counted.contains(id)).collect();
+        let counts = self.counts_or_exact(&shown, counts, of_views).await?;
+        let originals = posts.into_iter().map(|post| {
+            let ((liked, favorited), id) = (reacts(&post), post.id);
+            (id, Original { post, liked, favorited, counts: counts.get(&id).copied().unwrap_or_default() })
+        });
+        Ok(Originals { of: originals.collect(), cards, degraded })
     }
 
     /// Returns those of these posts that are live and can be read. Each of the others would otherwise hide every page

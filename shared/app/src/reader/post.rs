@@ -111,15 +111,15 @@ impl Readers {
             });
         }
         retain_seen(&mut live, |author| sights[&author].standing);
+        let shown: Vec<PostId> = live.iter().map(|post| post.id).collect();
+        let counts = self.counts_of(&shown, counts).await?;
         let details = live.into_iter().map(|post| {
-            let (id, known, text) = (post.id, counts.get(&post.id).copied(), texts.remove(&post.id).unwrap_or_default());
+            let (id, text) = (post.id, texts.remove(&post.id).unwrap_or_default());
             let item = FeedItem::new(post, sights[&id.author].is_read(id.seq), of(&id.author));
             let cards = cards.get(&id.author).map(|card| (id.author, card.clone())).into_iter().collect();
-            async move { Ok((id, PostDetails { item, text, counts: self.counts_of(id, known).await?, cards, degraded: false })) }
-                .boxed()
+            (id, PostDetails { item, text, counts: counted(&counts, id), cards, degraded: false })
         });
-        let details: Vec<BoxFuture<'_, Result<(PostId, PostDetails)>>> = details.collect();
-        let details: HashMap<PostId, PostDetails> = stream::iter(details).buffered(PARALLEL).try_collect().await?;
+        let details: HashMap<PostId, PostDetails> = details.collect();
         Ok(ids.iter().filter_map(|id| details.get(id).cloned()).collect())
     }
 
@@ -153,6 +153,13 @@ impl Readers {
             known.entry(author).or_default().private = Some(head.is_private());
         }
         let (known, nothing) = (&*known, KnownReader::default());
+        let lacks_marks = |author: &UserId| {
+            let known = known.get(author).unwrap_or(&nothing);
+            *author != reader && known.follow == KnownFollow::NotFollowing && known.marks.is_none()
+        };
+        let unmarked: Vec<UserId> = by_author.keys().copied().filter(lacks_marks).collect();
+        let mut found = self.marks(viewer, &unmarked).await?;
+        by_author.retain(|author, _| !found.contains_key(author));
         let sights: Vec<BoxFuture<'_, Result<(UserId, Sight)>>> = by_author
             .iter()
             .map(|(&author, seqs)| {
@@ -160,7 +167,9 @@ impl Readers {
                 async move { Ok((author, self.sight(viewer, author, known, seqs).await?)) }.boxed()
             })
             .collect();
-        stream::iter(sights).buffered(PARALLEL).try_collect().await
+        let sights: Vec<(UserId, Sight)> = stream::iter(sights).buffered(PARALLEL).try_collect().await?;
+        found.extend(sights);
+        Ok(found)
     }
 
     async fn post_unless_damaged(&self, viewer: Viewer, id: PostId) -> Result<Option<PostDetails>> {
@@ -206,10 +215,11 @@ impl Readers {
         if post.deleted {
             return Ok(Err(self.gone(viewer, id, of_reader.private).await?));
         }
-        let seqs = [id.seq];
+        let (ids, seqs) = ([id], [id.seq]);
+        // A reader who has just reacted sees the exact counts.
+        let counts = counts.filter(|_| !(counts_in_motion && of_reader.changed_lately));
         let (counts, sight, reactions) = futures::try_join!(
-            // A reader who has just reacted sees the exact counts.
-            self.counts_of(id, counts.filter(|_| !(counts_in_motion && of_reader.changed_lately))),
+            self.counts_of(&ids, counts.map(|counts| (id, counts)).into_iter().collect()),
             self.sight(viewer, id.author, &of_reader, &seqs),
             self.reactions_of_page(reader, std::slice::from_ref(&post), Some(of_reader.reactions.clone()))
         )?;
@@ -218,7 +228,7 @@ impl Readers {
         }
         let nothing = ReactionState::default();
         let item = FeedItem::new(post, sight.is_read(id.seq), reactions.get(&id.author).unwrap_or(&nothing));
-        Ok(Ok(Box::new(PostDetails { item, text, counts, cards, degraded: false })))
+        Ok(Ok(Box::new(PostDetails { item, text, counts: counted(&counts, id), cards, degraded: false })))
     }
 
     /// Returns the reason why the viewer does not see a post that is gone. `private` is what Redis knows of the author.
@@ -280,19 +290,13 @@ impl Readers {
             self.store_posts(&read, lease).await;
         }
         let shortened = shorten(posts, |post| texts.get(&post.id).map_or(0, PostText::bytes));
-        let counted: Vec<BoxFuture<'_, _>> = posts
-            .iter()
-            .map(|&PostSummary { id, .. }| {
-                let known = counts.get(&id).copied();
-                async move { Ok((id, self.counts_or_exact(id, known, of_views).await?)) }.boxed()
-            })
-            .collect();
-        let counted: Vec<(PostId, ReactionCounts)> = stream::iter(counted).buffered(PARALLEL).try_collect().await?;
-        let body = |(id, counts)| {
+        let ids: Vec<PostId> = posts.iter().map(|post| post.id).collect();
+        let counts = self.counts_or_exact(&ids, counts, of_views).await?;
+        let body = |id| {
             let text = texts.remove(&id);
-            (text.is_some() || !parts.texts).then_some((id, Body { text, counts }))
+            (text.is_some() || !parts.texts).then(|| (id, Body { text, counts: counted(&counts, id) }))
         };
-        Ok((counted.into_iter().filter_map(body).collect(), shortened))
+        Ok((ids.into_iter().filter_map(body).collect(), shortened))
     }
 
     /// Takes the leases for storing posts that are read from the facts next; `None` if Redis does not give them.
@@ -327,31 +331,48 @@ impl Readers {
         Ok(found.into_values().collect())
     }
 
-    /// Returns the counts of a post. Without `of_views`, or if Redis is unavailable, they come from the facts.
+    /// Returns the counts of these posts. Without `of_views`, or if Redis is unavailable, those that are not `known` come
+    /// from the facts.
     pub(super) async fn counts_or_exact(
         &self,
-        id: PostId,
-        known: Option<ReactionCounts>,
+        ids: &[PostId],
+        mut known: HashMap<PostId, ReactionCounts>,
         of_views: bool,
-    ) -> Result<ReactionCounts> {
+    ) -> Result<HashMap<PostId, ReactionCounts>> {
         if of_views {
-            match self.counts_of(id, known).await {
+            match self.counts_of(ids, known.clone()).await {
                 Err(error) if error.store() == Store::Views => {}
                 counts => return counts,
             }
         }
-        Ok(self.stores.facts.reaction_counts(id).await?.counts)
+        let found = self.stores.facts.reaction_counts_of(&uncounted(ids, &known)).await?;
+        known.extend(found.into_iter().map(|(id, counts)| (id, counts.counts)));
+        Ok(known)
     }
 
-    /// Returns the counts of a post. Counts that Redis does not have are read from the facts and stored.
-    pub(super) async fn counts_of(&self, id: PostId, known: Option<ReactionCounts>) -> Result<ReactionCounts> {
-        if let Some(counts) = known {
-            return Ok(counts);
+    /// Returns the counts of these posts. Those that are not `known` are read from the facts and stored.
+    async fn counts_of(
+        &self,
+        ids: &[PostId],
+        mut known: HashMap<PostId, ReactionCounts>,
+    ) -> Result<HashMap<PostId, ReactionCounts>> {
+        let unknown = uncounted(ids, &known);
+        if unknown.is_empty() {
+            return Ok(known);
         }
         let token = (self.stores.random)();
-        self.stores.views.lease_counts(id, token).await?;
-        let counts = self.stores.facts.reaction_counts(id).await?;
-        logged!(self.stores.views.store_counts(id, counts, token).await, "counts not stored", %id);
-        Ok(counts.counts)
+        self.stores.views.lease_counts(&unknown, token).await?;
+        let found = self.stores.facts.reaction_counts_of(&unknown).await?;
+        logged!(self.stores.views.store_counts(&found, token).await, "counts not stored");
+        known.extend(found.into_iter().map(|(id, counts)| (id, counts.counts)));
+        Ok(known)
     }
+}
+
+fn uncounted(ids: &[PostId], known: &HashMap<PostId, ReactionCounts>) -> Vec<PostId> {
+    ids.iter().copied().filter(|id| !known.contains_key(id)).collect()
+}
+
+fn counted(counts: &HashMap<PostId, ReactionCounts>, id: PostId) -> ReactionCounts {
+    counts.get(&id).copied().unwrap_or_default()
 }

@@ -1,5 +1,7 @@
 //! What one reader sees of an author's posts, from the views or the facts.
 
+use std::collections::HashMap;
+
 use tidemark_domain::{AuthorHead, AuthorState, Blocks, Seq, SeqSet, Standing, UserId, Viewer, store::Result};
 use tidemark_views::{KnownFollow, KnownReader, Marks};
 
@@ -106,7 +108,10 @@ impl Readers {
                 Ok(Sight::of_marks(marks, Standing::of(blocks, is_kept_out)))
             }
             (Some(_), _) => self.sight_of_facts(viewer, author).await,
-            (None, None) => self.marks(viewer, author).await,
+            (None, None) => match self.marks(viewer, &[author]).await?.remove(&author) {
+                Some(sight) => Ok(sight),
+                None => self.sight_of_facts(viewer, author).await,
+            },
         }
     }
 
@@ -118,18 +123,33 @@ impl Readers {
         }
     }
 
-    /// Reads the marks of an author without a follow, and stores them under a lease, which a mark removes.
-    async fn marks(&self, viewer: Viewer, author: UserId) -> Result<Sight> {
+    /// Returns what a reader sees of authors without a follow. Reads the marks, and stores them under leases, which a
+    /// mark removes.
+    pub(super) async fn marks(&self, viewer: Viewer, authors: &[UserId]) -> Result<HashMap<UserId, Sight>> {
         let (reader, views, token) = (viewer.user, &self.stores.views, (self.stores.random)());
-        views.lease_marks(reader, author, token).await?;
-        let (flags, blocks) = self.flags_of_facts(reader, author).await?;
-        let standing = flags.facts.standing(viewer, blocks);
-        if flags.state.is_some() {
-            return Ok(Sight { standing, read: ReadPosts::Facts(Box::new(flags)) });
+        if authors.is_empty() {
+            return Ok(HashMap::new());
         }
-        let marks = Marks::new(flags.facts.reads, blocks.by_author);
-        logged!(views.fill_marks(reader, author, &marks, token).await, "marks not stored", user = %reader);
-        Ok(Sight::of_marks(&marks, standing))
+        views.lease_marks(reader, authors, token).await?;
+        let (pairs, blocks) =
+            futures::try_join!(self.pairs_with(reader, authors), self.stores.facts.blocks_between(reader, authors))?;
+        let (mut sights, mut stored) = (HashMap::new(), Vec::new());
+        for pair in pairs {
+            let (author, flags) = (pair.author, Flags::new(reader, pair));
+            let blocks = blocks.get(&author).copied().unwrap_or_default();
+            let standing = flags.facts.standing(viewer, blocks);
+            let sight = if flags.state.is_some() {
+                Sight { standing, read: ReadPosts::Facts(Box::new(flags)) }
+            } else {
+                let marks = Marks::new(flags.facts.reads, blocks.by_author);
+                let sight = Sight::of_marks(&marks, standing);
+                stored.push((author, marks));
+                sight
+            };
+            sights.insert(author, sight);
+        }
+        logged!(views.fill_marks(reader, &stored, token).await, "marks not stored", user = %reader);
+        Ok(sights)
     }
 
     /// Returns the marks that the facts imply for a reader who does not follow the author.

@@ -394,6 +394,11 @@ pub fn post_reactions(post: PostId, shard: u16) -> Item {
     of_shard(post.author, shard, post_sort_key(post.seq))
 }
 
+/// reactions: the post in the key of its counts.
+pub(crate) fn counted_post(shard: &str, sort_key: &str) -> Option<PostId> {
+    Some(PostId::new(shard_author(shard)?, post_seq(sort_key)?))
+}
+
 /// reactions: counts of all posts of an author among the users of a shard.
 pub fn author_reactions(author: UserId, shard: u16) -> Item {
     of_shard(author, shard, TOTAL.to_owned())
@@ -980,6 +985,7 @@ mod tests {
         assert_eq!(reacting_user("total"), None);
         let item = post_reactions(id, 3);
         assert_eq!((text(&item, "shard"), text(&item, "item")), ("7#03".into(), "post#0000000000000003".into()));
+        assert_eq!((counted_post("7#03", "post#0000000000000003"), counted_post("7#03", "total")), (Some(id), None));
         assert_eq!(text(&author_reactions(author, 3), "item"), "total");
         let relation = Relation { since: Timestamp::from_ms(5), user };
         let item = liker(id, Reaction::Favorite, relation);
