@@ -2,6 +2,7 @@
 //! run as deployed binaries, on a stack of its own with a large follow graph.
 
 mod arrivals;
+mod attack;
 mod chart;
 #[path = "../big_author/edge_writer.rs"]
 #[expect(dead_code, reason = "no counts without edges are written here")]
@@ -53,6 +54,9 @@ struct Args {
     /// Send a steady load for so long, while Redis is flushed and workers are killed, and compare views and facts.
     #[arg(long, value_name = "MINUTES", conflicts_with = "unread", value_parser = minutes)]
     soak: Option<Duration>,
+    /// Measure readers beside a caller who sends the dearest requests at every limit, for so long.
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["unread", "soak"], value_parser = minutes)]
+    attack: Option<Duration>,
     #[command(flatten)]
     world: world::Options,
     /// Rates of the mixed load, in requests a second. It ends at the second that misses the aim.
@@ -110,7 +114,8 @@ async fn run(args: &Args) -> anyhow::Result<bool> {
         (Some(_), None) => Some(0.6 * output::highest_rate(&args.out)?),
         (_, rate) => rate,
     };
-    let mut world = World::start(&args.world).await?;
+    let limits = if args.attack.is_some() { attack::LIMITS.as_slice() } else { &[] };
+    let mut world = World::start(&args.world, limits).await?;
     let measured = tokio::select! {
         measured = measure(args, rate, &mut world) => measured,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
@@ -124,6 +129,11 @@ async fn measure(args: &Args, rate: Option<f64>, world: &mut World) -> anyhow::R
     if args.unread {
         let report = unread::measure(world, &traffic, &args.clients, args.seconds).await?;
         output::publish(&report, &args.out, "unread")?;
+        return Ok(true);
+    }
+    if let Some(time) = args.attack {
+        let report = attack::measure(world, &traffic, time).await?;
+        output::publish(&report, &args.out, "attack")?;
         return Ok(true);
     }
     if let Some(time) = args.soak {
@@ -148,7 +158,9 @@ mod tests {
 
     #[test]
     fn impossible_arguments_are_refused() {
-        for wrong in ["--rates=0", "--seconds=-1", "--soak=0", "--mix=feed", "--mix=dance=1", "--clients=0", "--users=1"] {
+        for wrong in
+            ["--rates=0", "--seconds=-1", "--soak=0", "--attack=x", "--mix=feed", "--mix=dance=1", "--clients=0", "--users=1"]
+        {
             assert!(Args::try_parse_from(["load-test", "--bin-dir=x", wrong]).is_err(), "{wrong}");
         }
         let args = Args::try_parse_from(["load-test", "--bin-dir=x", "--soak", "1.5", "--rates", "1,2"]).unwrap();

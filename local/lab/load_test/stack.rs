@@ -27,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) processes: u16,
     /// Requests that functions work on or wait for at once.
     pub(crate) concurrency: u16,
+    /// Parameters of the template, as `Name=value`.
+    pub(crate) parameters: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,7 @@ impl Running {
         command.args(["--addr", "127.0.0.1:0", "--process-functions", "all", "--log", "error,dynoxide=error"]);
         command.arg("--processes").arg(setup.processes.to_string());
         command.arg("--data").arg(folder).arg("--template").arg(&setup.template).arg("--bin-dir").arg(&setup.binaries);
+        command.args(setup.parameters.iter().flat_map(|parameter| ["--param", parameter]));
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("TIDEMARK_") || text.starts_with("REDIS_") || text == "RUST_LOG" {

@@ -79,8 +79,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Fills the stores, unless the folder has this graph, and starts the stack.
-    pub(crate) async fn start(options: &Options) -> anyhow::Result<Self> {
+    /// Fills the stores, unless the folder has this graph, and starts the stack. Without `limits`, requests are not
+    /// limited.
+    pub(crate) async fn start(options: &Options, limits: &[(&str, u32)]) -> anyhow::Result<Self> {
         let temporary = if options.data.is_none() { Some(folder::in_ram()?) } else { None };
         let folder = temporary.as_ref().map(|folder| folder.path().to_owned()).or_else(|| options.data.clone());
         let folder = folder.context("no folder")?;
@@ -104,6 +105,7 @@ impl World {
             template: options.template.clone(),
             processes: options.processes,
             concurrency: options.concurrency,
+            parameters: limits.iter().map(|(name, limit)| format!("{name}={limit}")).collect(),
         };
         let stack = Running::start(&setup, &folder).await?;
         let meter = Meter::new(&stack).await?;

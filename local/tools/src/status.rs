@@ -111,6 +111,27 @@ pub async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What DynamoDB has served and refused since the weather changed last.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Consumed {
+    /// Read units.
+    pub read: f64,
+    /// Write units.
+    pub written: f64,
+}
+
+/// Fetches what DynamoDB has consumed. In calm weather that is nothing.
+pub async fn consumed(api: &Api) -> anyhow::Result<Consumed> {
+    let mut body = api.fetch(Call::get("/_local/weather"), 200).await?;
+    serde_json::from_value(body["consumed"].take()).context("GET /_local/weather has an unexpected form")
+}
+
+/// Changes the weather of the stores.
+pub async fn set_weather(api: &Api, weather: &str) -> anyhow::Result<()> {
+    let change = Call::put("/_local/weather").json(serde_json::json!({ "weather": weather }));
+    api.fetch(change, 200).await.map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,8 +49,9 @@ impl Partitions {
         })
     }
 
-    /// Subtracts and counts the consumed capacity. `units` is by table; each item of a table pays an equal part.
-    pub(super) fn charge(&self, access: &Access, units: &HashMap<String, f64>, now: Instant, spent: &mut Consumption) {
+    /// Subtracts and counts the consumed capacity. Each item of a table pays an equal part. Indexes have partitions of
+    /// their own, which have no bucket.
+    pub(super) fn charge(&self, access: &Access, consumed: &Consumed, now: Instant, spent: &mut Consumption) {
         let write = access.writes;
         let mut buckets = lock(&self.buckets);
         if buckets.len() > FORGET_AT {
@@ -63,28 +64,42 @@ impl Partitions {
             let items = access.touched.iter().filter(|other| other.table == touched.table).count();
             let least = if access.form == Form::Transaction { 2.0 } else { 1.0 };
             // A response without a number means that a condition refused the request, which costs capacity too.
-            let units = units.get(&touched.table).map_or(least, |units| units / items.max(1) as f64);
+            let units = consumed.tables.get(&touched.table).map_or(least, |units| units / items.max(1) as f64);
             let bucket =
                 buckets.entry((touched.partition.clone(), write)).or_insert_with(|| Bucket { units: rate(write), at: now });
             bucket.refill(rate(write), now);
             bucket.units -= units;
             spent.add(&touched.partition, write, units);
+            *spent.all(write) += units;
         }
+        *spent.all(write) += consumed.indexes;
     }
 }
 
-/// Returns the consumed capacity from a response, by table and without the table's indexes.
-pub(super) fn consumed(response: &Value) -> HashMap<String, f64> {
+/// The consumed capacity of a response.
+#[derive(Debug, Default)]
+pub(super) struct Consumed {
+    /// By table, without the table's indexes.
+    tables: HashMap<String, f64>,
+    indexes: f64,
+}
+
+/// Reads the consumed capacity from a response.
+pub(super) fn consumed(response: &Value) -> Consumed {
     let capacity = response.get("ConsumedCapacity");
     let list = match capacity {
         Some(Value::Array(list)) => list.as_slice(),
         one => one.map(std::slice::from_ref).unwrap_or_default(),
     };
-    let units = |capacity: &Value| {
-        let table = capacity.pointer("/Table/CapacityUnits").or_else(|| capacity.get("CapacityUnits"));
-        Some((capacity.get("TableName")?.as_str()?.to_owned(), table?.as_f64()?))
-    };
-    list.iter().filter_map(units).collect()
+    let mut consumed = Consumed::default();
+    for capacity in list {
+        let Some(all) = capacity.get("CapacityUnits").and_then(Value::as_f64) else { continue };
+        let table = capacity.pointer("/Table/CapacityUnits").and_then(Value::as_f64).unwrap_or(all);
+        let name = capacity.get("TableName").and_then(Value::as_str).unwrap_or_default();
+        consumed.tables.insert(name.to_owned(), table);
+        consumed.indexes += all - table;
+    }
+    consumed
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -184,6 +199,8 @@ impl Drop for Ongoings {
 mod tests {
     use std::time::Duration;
 
+    use serde_json::json;
+
     use super::*;
 
     const READ: (Form, bool) = (Form::Single, false);
@@ -202,7 +219,10 @@ mod tests {
         let at = |ms: u64| start + Duration::from_millis(ms);
         let write = access(WRITE, &["a"]);
         let mut spent = Consumption::default();
-        let mut charge = |units: f64| partitions.charge(&write, &HashMap::from([("T".to_owned(), units)]), start, &mut spent);
+        let mut charge = |units: f64| {
+            let capacity = json!({ "TableName": "T", "CapacityUnits": units + 1.0, "Table": { "CapacityUnits": units } });
+            partitions.charge(&write, &consumed(&json!({ "ConsumedCapacity": capacity })), start, &mut spent);
+        };
         assert!(!partitions.is_exhausted("T/p", true, start));
         charge(999.0);
         assert!(!partitions.is_exhausted("T/p", true, start), "one unit is left");
@@ -212,7 +232,7 @@ mod tests {
         assert!(!partitions.is_exhausted("T/other", true, start));
         assert!(partitions.is_exhausted("T/p", true, at(499)), "the bucket is still negative");
         assert!(!partitions.is_exhausted("T/p", true, at(505)));
-        assert_eq!(spent.units[&("T/p".to_owned(), true)], 1_500.0);
+        assert_eq!((spent.units[&("T/p".to_owned(), true)], spent.written, spent.read), (1_500.0, 1_502.0, 0.0));
     }
 
     #[test]

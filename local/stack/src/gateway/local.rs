@@ -123,7 +123,10 @@ pub(super) async fn flush(State(gateway): State<Arc<Gateway>>) -> Response {
 
 pub(super) async fn weather(State(gateway): State<Arc<Gateway>>) -> Response {
     let (weather, seed) = gateway.core.weather();
-    Json(json!({ "weather": weather, "seed": seed, "known": ["calm", "aws", "storm"] })).into_response()
+    let consumption = gateway.core.surroundings.conditions.consumption();
+    let consumed = json!({ "read": consumption.read, "written": consumption.written, "throttled": consumption.throttled });
+    let known = ["calm", "aws", "storm"];
+    Json(json!({ "weather": weather, "seed": seed, "known": known, "consumed": consumed })).into_response()
 }
 
 /// The body of a request that changes the weather.

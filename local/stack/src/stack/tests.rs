@@ -145,7 +145,7 @@ async fn the_weather_can_be_set_at_the_start_and_changed_later() {
     assert_eq!(seen().await, (json!("aws"), json!(11)), "the weather stays the same");
     let (status, body) = put(r#"{"weather":"storm","seed":7}"#).await;
     assert_eq!((status, &body["weather"], &body["seed"]), (200, &json!("storm"), &json!(7)));
-    assert_eq!(stack.weather(), (Weather::Storm, 7));
+    assert_eq!((stack.weather(), &body["consumed"]["read"]), ((Weather::Storm, 7), &json!(0.0)));
     assert_eq!(serde_json::to_value(stack.status().await.unwrap()).unwrap()["weather"], "storm");
     assert_eq!(put(r#"{"weather":"calm"}"#).await.0, 200);
     assert_eq!(stack.weather().0, Weather::Calm);

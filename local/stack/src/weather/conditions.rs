@@ -60,6 +60,9 @@ struct Randomness {
 pub struct Consumption {
     /// Consumed units of each partition, by `table/key` and whether they are write units. Small ones may be missing.
     pub units: HashMap<(String, bool), f64>,
+    /// Read units and write units of all tables and indexes.
+    pub read: f64,
+    pub written: f64,
     /// Requests that were refused because a partition was exhausted.
     pub throttled: u64,
 }
@@ -73,6 +76,11 @@ impl Consumption {
     pub fn read_of(&self, table: &str, key: u64) -> f64 {
         let partition = format!("{table}/{}", serde_json::json!({ "N": key.to_string() }));
         self.units.get(&(partition, false)).copied().unwrap_or_default()
+    }
+
+    /// The units of all reads or all writes.
+    pub(crate) fn all(&mut self, write: bool) -> &mut f64 {
+        if write { &mut self.written } else { &mut self.read }
     }
 
     pub(crate) fn add(&mut self, partition: &str, write: bool, units: f64) {
