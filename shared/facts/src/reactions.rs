@@ -23,7 +23,7 @@ use super::{
 };
 
 /// Posts whose comments are counted at once.
-const POSTS_AT_ONCE: usize = 8;
+const POSTS_AT_ONCE: usize = 16;
 
 /// An item of counts.
 #[derive(Debug, Clone, Copy)]

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use futures::{StreamExt, TryStreamExt, stream};
 use tidemark_domain::SeqSet;
 
 use super::{
@@ -22,6 +23,9 @@ use super::{
 
 /// Lists the windows of an item; the name is the same in both tables.
 const WINDOWS: Attribute = HeadItem::windows;
+
+/// Items that are completed at once.
+const ITEMS_AT_ONCE: usize = 8;
 
 /// A set of more than `MOST_BYTES` moves windows out of its item until at most `BYTES_LEFT` remain.
 const MOST_BYTES: usize = 64 * 1024;
@@ -152,10 +156,14 @@ impl Facts {
         let mut attempts = attempts(operation);
         attempts.next().await?;
         while !incomplete.is_empty() {
-            let mut stale = Vec::new();
-            for mut item in incomplete {
-                if self.complete(operation, table, &mut item).await? { whole.push(item) } else { stale.push(item) }
-            }
+            let completed = incomplete.into_iter().map(|mut item| async move {
+                let is_whole = self.complete(operation, table, &mut item).await?;
+                Ok((item, is_whole))
+            });
+            let completed: Vec<(Item, bool)> = stream::iter(completed).buffered(ITEMS_AT_ONCE).try_collect().await?;
+            let (complete, stale): (Vec<_>, Vec<_>) = completed.into_iter().partition(|(_, is_whole)| *is_whole);
+            whole.extend(complete.into_iter().map(|(item, _)| item));
+            let stale: Vec<Item> = stale.into_iter().map(|(item, _)| item).collect();
             if stale.is_empty() {
                 break;
             }

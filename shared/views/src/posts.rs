@@ -198,10 +198,10 @@ impl Views {
         self.each::<Value>("remember", posts.iter().map(call).collect()).await.map(drop)
     }
 
-    /// Takes the lease for storing the counts of a post. A reaction takes it away.
+    /// Takes the leases for storing the counts of posts. A reaction takes that of its post away.
     pub async fn lease_counts(&self, posts: &[PostId], token: u64) -> Result<()> {
         let lease = |&post: &PostId| take_lease(&keys::counts(post)[1], keys::SHORT_LEASE_LIFETIME, token);
-        self.each::<Value>("lease", posts.iter().map(lease).collect()).await.map(drop)
+        self.each::<Value>("lease_counts", posts.iter().map(lease).collect()).await.map(drop)
     }
 
     /// Stores counts from the facts, unless Redis has a later version; for two seconds without the lease.

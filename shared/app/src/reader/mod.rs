@@ -81,7 +81,7 @@ impl PairFacts {
     }
 
     fn of_authors(
-        edges: impl IntoIterator<Item = (UserId, Option<Edge>)>,
+        authors: impl IntoIterator<Item = (UserId, Option<Edge>)>,
         heads: &HashMap<UserId, AuthorHead>,
         mut reads: HashMap<UserId, ReadState>,
     ) -> Vec<Self> {
@@ -91,7 +91,7 @@ impl PairFacts {
             head: heads.get(&author).cloned().unwrap_or_default(),
             reads: reads.remove(&author).unwrap_or_default(),
         };
-        edges.into_iter().map(pair).collect()
+        authors.into_iter().map(pair).collect()
     }
 
     pub fn live_edge(&self) -> Option<&Edge> {
@@ -177,8 +177,8 @@ impl Readers {
         Ok(self.pairs_with(user, &[author]).await?.remove(0))
     }
 
-    /// Returns the facts of a user and of each of these authors, in order.
-    pub async fn pairs_with(&self, user: UserId, authors: &[UserId]) -> Result<Vec<PairFacts>> {
+    /// Returns the facts of a user and of each of these distinct authors, in order.
+    async fn pairs_with(&self, user: UserId, authors: &[UserId]) -> Result<Vec<PairFacts>> {
         let (mut edges, heads, reads) = futures::try_join!(
             self.stores.facts.edges(user, authors),
             self.stores.facts.heads(authors),

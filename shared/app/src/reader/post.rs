@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use tidemark_domain::{
-    Card, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store, StoreError, UserId, Viewer,
-    Withheld,
+    Card, CountsVersion, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store, StoreError,
+    UserId, Viewer, Withheld,
     store::Result,
     visibility::{gone, may_see, retain_seen},
 };
@@ -40,6 +40,9 @@ pub struct Body {
 /// The texts of these posts are longer than [`MOST_TEXT`] together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMuchText;
+
+/// Posts whose counts are read and stored together. A counts lease is short, and a failed read stores none of them.
+const COUNTED_TOGETHER: usize = 25;
 
 /// The most bytes of text in a response. Lambda returns at most 6 MB, and JSON inside JSON may make seven bytes of one.
 pub const MOST_TEXT: usize = 800 * 1024;
@@ -158,7 +161,7 @@ impl Readers {
             *author != reader && known.follow == KnownFollow::NotFollowing && known.marks.is_none()
         };
         let unmarked: Vec<UserId> = by_author.keys().copied().filter(lacks_marks).collect();
-        let mut found = self.marks(viewer, &unmarked).await?;
+        let mut found: HashMap<UserId, Sight> = self.marks(viewer, &unmarked).await?.into_iter().collect();
         by_author.retain(|author, _| !found.contains_key(author));
         let sights: Vec<BoxFuture<'_, Result<(UserId, Sight)>>> = by_author
             .iter()
@@ -357,15 +360,20 @@ impl Readers {
         mut known: HashMap<PostId, ReactionCounts>,
     ) -> Result<HashMap<PostId, ReactionCounts>> {
         let unknown = uncounted(ids, &known);
-        if unknown.is_empty() {
-            return Ok(known);
-        }
-        let token = (self.stores.random)();
-        self.stores.views.lease_counts(&unknown, token).await?;
-        let found = self.stores.facts.reaction_counts_of(&unknown).await?;
-        logged!(self.stores.views.store_counts(&found, token).await, "counts not stored");
-        known.extend(found.into_iter().map(|(id, counts)| (id, counts.counts)));
+        let work = unknown.chunks(COUNTED_TOGETHER).map(|ids| self.load_counts(ids).boxed());
+        let work: Vec<BoxFuture<'_, Result<HashMap<PostId, CountsVersion>>>> = work.collect();
+        let found: Vec<HashMap<PostId, CountsVersion>> = stream::iter(work).buffered(PARALLEL).try_collect().await?;
+        known.extend(found.into_iter().flatten().map(|(id, counts)| (id, counts.counts)));
         Ok(known)
+    }
+
+    /// Reads counts from the facts, and stores them.
+    async fn load_counts(&self, ids: &[PostId]) -> Result<HashMap<PostId, CountsVersion>> {
+        let token = (self.stores.random)();
+        self.stores.views.lease_counts(ids, token).await?;
+        let found = self.stores.facts.reaction_counts_of(ids).await?;
+        logged!(self.stores.views.store_counts(&found, token).await, "counts not stored", posts = ids.len());
+        Ok(found)
     }
 }
 

@@ -1,7 +1,5 @@
 //! What one reader sees of an author's posts, from the views or the facts.
 
-use std::collections::HashMap;
-
 use tidemark_domain::{AuthorHead, AuthorState, Blocks, Seq, SeqSet, Standing, UserId, Viewer, store::Result};
 use tidemark_views::{KnownFollow, KnownReader, Marks};
 
@@ -108,10 +106,7 @@ impl Readers {
                 Ok(Sight::of_marks(marks, Standing::of(blocks, is_kept_out)))
             }
             (Some(_), _) => self.sight_of_facts(viewer, author).await,
-            (None, None) => match self.marks(viewer, &[author]).await?.remove(&author) {
-                Some(sight) => Ok(sight),
-                None => self.sight_of_facts(viewer, author).await,
-            },
+            (None, None) => Ok(self.marks(viewer, &[author]).await?.remove(0).1),
         }
     }
 
@@ -123,17 +118,17 @@ impl Readers {
         }
     }
 
-    /// Returns what a reader sees of authors without a follow. Reads the marks, and stores them under leases, which a
-    /// mark removes.
-    pub(super) async fn marks(&self, viewer: Viewer, authors: &[UserId]) -> Result<HashMap<UserId, Sight>> {
-        let (reader, views, token) = (viewer.user, &self.stores.views, (self.stores.random)());
+    /// Returns what a reader sees of distinct authors without a follow, in order. Reads the marks, and stores them under
+    /// leases, which a mark removes.
+    pub(super) async fn marks(&self, viewer: Viewer, authors: &[UserId]) -> Result<Vec<(UserId, Sight)>> {
         if authors.is_empty() {
-            return Ok(HashMap::new());
+            return Ok(Vec::new());
         }
+        let (reader, views, token) = (viewer.user, &self.stores.views, (self.stores.random)());
         views.lease_marks(reader, authors, token).await?;
         let (pairs, blocks) =
             futures::try_join!(self.pairs_with(reader, authors), self.stores.facts.blocks_between(reader, authors))?;
-        let (mut sights, mut stored) = (HashMap::new(), Vec::new());
+        let (mut sights, mut stored) = (Vec::new(), Vec::new());
         for pair in pairs {
             let (author, flags) = (pair.author, Flags::new(reader, pair));
             let blocks = blocks.get(&author).copied().unwrap_or_default();
@@ -146,7 +141,7 @@ impl Readers {
                 stored.push((author, marks));
                 sight
             };
-            sights.insert(author, sight);
+            sights.push((author, sight));
         }
         logged!(views.fill_marks(reader, &stored, token).await, "marks not stored", user = %reader);
         Ok(sights)
