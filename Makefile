@@ -176,7 +176,7 @@ bench: setup ## measure views and fan-out on a separate Redis; writes docs/bench
 	@$(compile) --bin bench
 	@exec "$(BIN)/bench" $(ARGS)
 
-load-test: setup ## measure a mixed load on the deployed binaries, on a separate stack; writes docs/benchmarks: ARGS=--unread or ARGS="--soak 60"
+load-test: setup ## measure a mixed load on the deployed binaries, on a separate stack; writes docs/benchmarks: ARGS=--unread, ARGS="--soak 60" or ARGS="--attack 10"
 	@$(compile) --bin tidemark-local --bin load-test $(addprefix --bin ,$(functions))
 	@exec "$(BIN)/load-test" $(ARGS)
 

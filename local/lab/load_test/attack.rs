@@ -1,4 +1,4 @@
-//! A caller who sends the dearest requests of each kind, as often as the limits allow, beside callers who read.
+//! A caller who sends dear requests of each kind, up to every limit and beyond, beside callers who read.
 
 use std::{
     fmt,
@@ -83,7 +83,7 @@ pub(crate) struct AttackReport {
     dollars_a_day: f64,
 }
 
-/// Attacks for `time` in the weather of AWS. The callers are alone for half of that before and after it, because
+/// Attacks for `time` in the weather of AWS. The callers are alone for a fifth of that before and after it, because
 /// machines are not equally fast for long.
 pub(crate) async fn measure(world: &mut World, traffic: &Traffic, time: Duration) -> anyhow::Result<AttackReport> {
     let api = Arc::clone(&world.stack.api);
@@ -95,11 +95,11 @@ pub(crate) async fn measure(world: &mut World, traffic: &Traffic, time: Duration
     set_weather(&api, "aws").await?;
     let (mut alone, mut attacked) = (State::default(), State::default());
     let mut progress = Progress::start("attack", "parts");
-    run(world, callers, None, time / 2, &mut alone).await?;
+    run(world, callers, None, time / 5, &mut alone).await?;
     progress.set(1, 3, "");
     run(world, callers, Some(*attacker), time, &mut attacked).await?;
     progress.set(2, 3, "");
-    run(world, callers, None, time / 2, &mut alone).await?;
+    run(world, callers, None, time / 5, &mut alone).await?;
     progress.finish();
     set_weather(&api, "calm").await?;
     Ok(AttackReport {
@@ -177,7 +177,7 @@ impl State {
     }
 }
 
-/// What the attacked turns cost beyond those alone.
+/// What the time beside the attacker costs beyond the time alone.
 fn dollars_a_day(alone: &State, attacked: &State) -> f64 {
     let beyond = |attacked_units: f64, alone_units: f64| attacked_units / attacked.seconds - alone_units / alone.seconds;
     let read = beyond(attacked.read_units, alone.read_units) * READ_PRICE;
@@ -185,7 +185,7 @@ fn dollars_a_day(alone: &State, attacked: &State) -> f64 {
     (read + written) / 1e6 * 86_400.0
 }
 
-/// Sends each kind of request at its limit if the connections suffice.
+/// Sends as many requests of each kind a minute as its limit has tokens, if the connections suffice.
 async fn attack(api: &Api, attacker: u64, started: Instant, length: Duration, over: &AtomicBool, seen: &Mutex<Vec<u16>>) {
     join_all(LIMITS.iter().enumerate().map(async |(kind, (_, limit))| {
         let pause = Duration::from_secs(60) / *limit;
@@ -193,7 +193,7 @@ async fn attack(api: &Api, attacker: u64, started: Instant, length: Duration, ov
         let requests = stream::iter(turns).map(async |(turn, at)| {
             tokio::time::sleep_until(at.into()).await;
             if !over.load(Ordering::Relaxed) {
-                let call = dearest(kind, turn).caller(attacker);
+                let call = dear(kind, turn).caller(attacker);
                 let status = api.once(&call).await.map_or(0, |response| response.status);
                 seen.lock().unwrap_or_else(PoisonError::into_inner).push(status);
             }
@@ -203,35 +203,30 @@ async fn attack(api: &Api, attacker: u64, started: Instant, length: Duration, ov
     .await;
 }
 
-/// A request of one kind that costs most.
-fn dearest(kind: usize, turn: u64) -> Call {
-    let (post, other) = (turn % 20 + 1, 1_000 + turn);
-    let change = |path: String| if (turn / 20).is_multiple_of(2) { Call::put(path) } else { Call::delete(path) };
-    let texts = |numbers: std::ops::Range<u64>, text: fn(u64) -> String| numbers.map(text).collect::<Vec<_>>();
+/// A request of one kind that costs much for each of its tokens. No change is one that stands already, and no page of
+/// posts is read twice within some minutes, so that Redis does not have it.
+fn dear(kind: usize, turn: u64) -> Call {
+    let n = turn / 3;
+    let change = |path: String, n: u64| if (n / 20).is_multiple_of(2) { Call::put(path) } else { Call::delete(path) };
     match (kind, turn % 3) {
         (0, _) => Call::post("/v1/posts").json(json!({"title": "x"})),
-        (1, 0) => {
-            let authors = texts(other * 50..other * 50 + 50, |user| user.to_string());
-            Call::post("/v1/following").json(json!({"authors": authors}))
-        }
-        (1, 1) => Call::put(format!("/v1/blocks/{other}")),
-        (1, _) => Call::put(format!("/v1/mutes/{other}")),
-        (2, _) => change(format!("/v1/posts/{AUTHOR}-{post}/like")),
+        (1, 0) => change(format!("/v1/following/{}", 3_000 + n % 20), n),
+        (1, 1) => change(format!("/v1/blocks/{}", 4_000 + n % 20), n),
+        (1, _) => change(format!("/v1/mutes/{}", 5_000 + n % 20), n),
+        (2, _) => change(format!("/v1/posts/{AUTHOR}-{}/like", turn % 20 + 1), turn),
         (3, 0) => Call::post("/v1/reads").json(json!({"all": true})),
         (3, 1) => {
-            let posts: Vec<String> = (1..=500).map(|post| format!("{other}-{post}")).collect();
-            Call::post("/v1/reads").json(json!({"posts": posts}))
+            let posts = (0..500).map(|post| format!("{}-{}", n % 80 * 25 + post / 20 + 1, post % 20 + 1));
+            Call::post("/v1/reads").json(json!({"posts": posts.collect::<Vec<_>>()}))
         }
-        (3, _) => change(format!("/v1/posts/{AUTHOR}-{post}/read")),
+        (3, _) => change(format!("/v1/posts/{AUTHOR}-{}/read", n % 20 + 1), n),
         (_, 0) => {
-            let posts = texts(other..other + 100, |author| format!("post={author}-1"));
+            let first = n % 20 * 100 + 1;
+            let posts: Vec<String> = (first..first + 100).map(|author| format!("post={author}-{}", n / 20 % 20 + 1)).collect();
             Call::get(format!("/v1/posts?{}", posts.join("&")))
         }
-        (_, 1) => {
-            let users = texts(other..other + 100, |user| format!("user={user}"));
-            Call::get(format!("/v1/relations?{}", users.join("&")))
-        }
-        (_, _) => Call::get(format!("/v1/users/{AUTHOR}/followers?limit=100&offset=10")),
+        (_, 1) => Call::get(format!("/v1/users/{AUTHOR}/followers?known=true&limit=100")),
+        (_, _) => Call::get(format!("/v1/users/{AUTHOR}/followers?relation=true&limit=100&offset={}", 1 + turn % 900)),
     }
 }
 
@@ -308,6 +303,16 @@ mod tests {
         // 5 read units and 2 write units a second.
         let expected = (5.0 * 0.125 + 2.0 * 0.625) * 86_400.0 / 1e6;
         assert!((dollars_a_day(&alone, &attacked) - expected).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_limits_are_those_of_the_template() {
+        let template = include_str!("../../../template.yaml");
+        for (name, limit) in LIMITS {
+            let (_, parameter) = template.split_once(&format!("\n  {name}:\n")).unwrap();
+            let default = parameter.lines().find_map(|line| line.trim().strip_prefix("Default: "));
+            assert_eq!(default, Some(limit.to_string().as_str()), "{name}");
+        }
     }
 
     #[test]

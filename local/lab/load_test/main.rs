@@ -54,7 +54,7 @@ struct Args {
     /// Send a steady load for so long, while Redis is flushed and workers are killed, and compare views and facts.
     #[arg(long, value_name = "MINUTES", conflicts_with = "unread", value_parser = minutes)]
     soak: Option<Duration>,
-    /// Measure readers beside a caller who sends the dearest requests at every limit, for so long.
+    /// Measure readers beside a caller who sends dear requests up to every limit, for so long.
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["unread", "soak"], value_parser = minutes)]
     attack: Option<Duration>,
     #[command(flatten)]

@@ -111,7 +111,7 @@ pub async fn post(api: &Api, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What DynamoDB has served and refused since the weather changed last.
+/// The units that DynamoDB has consumed since the weather changed last.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Consumed {
     /// Read units.
