@@ -1,4 +1,4 @@
-//! A caller far beyond the limits: what a refused request costs. What other callers feel is measured by `make load-test`.
+//! A caller far beyond the limits: what a refused request costs. `make load-test` measures what other callers feel.
 
 use std::sync::{Arc, Mutex};
 
