@@ -118,8 +118,8 @@ impl Readers {
         }
     }
 
-    /// Returns what a reader sees of distinct authors without a follow, in order. Reads the marks, and stores them under
-    /// leases, which a mark removes.
+    /// Returns what a reader sees of distinct authors without a follow, in order. Reads the marks, and stores them
+    /// under leases, which a mark removes.
     pub(super) async fn marks(&self, viewer: Viewer, authors: &[UserId]) -> Result<Vec<(UserId, Sight)>> {
         if authors.is_empty() {
             return Ok(Vec::new());
