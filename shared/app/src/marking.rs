@@ -3,9 +3,9 @@
 //! A mark is written to the facts before the response. The update of the view carries the version of the read state, so
 //! marks of several devices may reach the view in any order.
 //!
-//! If the view does not accept the update, the outage note is written ([`crate::outage`]), and the projector updates the
-//! view. The mark then returns up to a second later, with counts from the facts. If the note fails too, the mark returns
-//! an error although the fact is written. The same mark again updates the view.
+//! If the view does not accept the update, the outage note is written ([`crate::outage`]), and the projector updates
+//! the view. The mark then returns up to a second later, with counts from the facts. If the note fails too, the mark
+//! returns an error although the fact is written. The same mark again updates the view.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -334,8 +334,8 @@ impl Readers {
         Ok(found.into_values().collect())
     }
 
-    /// Returns the counts of these posts. Without `of_views`, or if Redis is unavailable, those that are not `known` come
-    /// from the facts.
+    /// Returns the counts of these posts. Without `of_views`, or if Redis is unavailable, those that are not `known`
+    /// come from the facts.
     pub(super) async fn counts_or_exact(
         &self,
         ids: &[PostId],
