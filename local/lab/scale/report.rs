@@ -161,10 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn scale_md_has_the_limits_that_are_computed() {
+    fn scale_md_has_the_tables_that_are_computed() {
         let document = include_str!("../../../docs/scale.md");
-        let table = limits(&Inputs::default(), &Measured::read().unwrap());
-        assert!(document.contains(&table), "run `make scale` and copy the table of limits to docs/scale.md:\n{table}");
+        let (inputs, measured) = (Inputs::default(), Measured::read().unwrap());
+        let all: Vec<Scenario> = inputs.users.iter().map(|&users| Scenario::new(&inputs, &measured, users)).collect();
+        for table in [scenarios(&all), limits(&inputs, &measured)] {
+            assert!(document.contains(&table), "run `make scale` and copy its tables to docs/scale.md:\n{table}");
+        }
     }
 
     #[test]
