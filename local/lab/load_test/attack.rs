@@ -27,15 +27,13 @@ use super::{
     summary::{ms, two_decimals},
     table::Table,
     traffic::Traffic,
+    unit_prices::{READ_UNIT, WRITE_UNIT},
     world::World,
 };
 
 /// The limits that the template has if nobody sets others, in requests a minute and user.
 pub(crate) const LIMITS: [(&str, u32); 5] =
     [("LimitPosts", 60), ("LimitFollows", 300), ("LimitReactions", 600), ("LimitMarks", 1_200), ("LimitReads", 3_000)];
-/// Dollars for a million read and write units on demand.
-const READ_PRICE: f64 = 0.125;
-const WRITE_PRICE: f64 = 0.625;
 /// Requests of each kind that the attacker has open at once.
 const CONNECTIONS: usize = 20;
 /// Callers who stay within their limits, and the pause after each of their requests.
@@ -180,15 +178,15 @@ impl State {
 /// What the time beside the attacker costs beyond the time alone.
 fn dollars_a_day(alone: &State, attacked: &State) -> f64 {
     let beyond = |attacked_units: f64, alone_units: f64| attacked_units / attacked.seconds - alone_units / alone.seconds;
-    let read = beyond(attacked.read_units, alone.read_units) * READ_PRICE;
-    let written = beyond(attacked.write_units, alone.write_units) * WRITE_PRICE;
-    (read + written) / 1e6 * 86_400.0
+    let read = beyond(attacked.read_units, alone.read_units) * READ_UNIT;
+    let written = beyond(attacked.write_units, alone.write_units) * WRITE_UNIT;
+    (read + written) * 86_400.0
 }
 
 /// Sends as many requests of each kind a minute as its limit has tokens, if the connections suffice.
 async fn attack(api: &Api, attacker: u64, started: Instant, length: Duration, over: &AtomicBool, seen: &Mutex<Vec<u16>>) {
     join_all(LIMITS.iter().enumerate().map(async |(kind, (_, limit))| {
-        let pause = Duration::from_secs(60) / *limit;
+        let pause = MINUTE / *limit;
         let turns = (0..).map(|turn| (turn, started + pause * turn as u32)).take_while(|(_, at)| *at < started + length);
         let requests = stream::iter(turns).map(async |(turn, at)| {
             tokio::time::sleep_until(at.into()).await;

@@ -26,6 +26,8 @@ mod summary;
 #[path = "../table.rs"]
 mod table;
 mod traffic;
+#[path = "../unit_prices.rs"]
+mod unit_prices;
 mod unread;
 mod world;
 

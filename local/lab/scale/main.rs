@@ -14,6 +14,8 @@ mod prices;
 mod redis;
 mod report;
 mod sim;
+#[path = "../unit_prices.rs"]
+mod unit_prices;
 
 use std::{fs, path::PathBuf, process::ExitCode};
 

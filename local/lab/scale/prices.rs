@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use super::{
     demand::{DAY, Demand},
     sim::Outcome,
+    unit_prices::{READ_UNIT, WRITE_UNIT},
 };
 
 const MONTH: f64 = 30.0 * DAY;
@@ -18,8 +19,6 @@ const API: [(f64, f64); 2] = [(300.0 * MILLION, 1.0 / MILLION), (f64::INFINITY, 
 /// Lambda on arm64: a GB-second.
 const LAMBDA_GB_SECOND: [(f64, f64); 3] = [(7.5e9, 0.0000133334), (18.75e9, 0.0000120001), (f64::INFINITY, 0.0000106667)];
 const LAMBDA_INVOCATION: f64 = 0.20 / MILLION;
-const READ_UNIT: f64 = 0.125 / MILLION;
-const WRITE_UNIT: f64 = 0.625 / MILLION;
 const STORED_GB: f64 = 0.25;
 /// SQS: a request to a fair queue.
 const SQS_REQUEST: f64 = 0.50 / MILLION;
