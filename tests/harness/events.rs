@@ -55,7 +55,7 @@ impl Folded {
         let named: &[&str] = match kind {
             "follow" | "read" => &["user", "author"],
             "reaction" => &["user", "post", "reaction"],
-            "profile" => &["user"],
+            "profile" | "privacy" => &["user"],
             "post" => &["post"],
             "comment" => &["comment"],
             other => panic!("an event of {other}"),
@@ -96,7 +96,12 @@ impl Folded {
                 "read.changed" if is_user => json!({
                     "kind": "read", "author": detail["author"], "through": detail["through"], "ranges": detail["ranges"],
                 }),
-                "profile.changed" if is_user => profile_line(&detail["profile"]),
+                "profile.changed" if is_user => profile_line(&detail["profile"], self.is_private(&user)),
+                "privacy.changed" if is_user && self.is_private(&user) => {
+                    // With a profile, its event has the line.
+                    let has_profile = self.newest.contains_key(&("profile".to_owned(), user.clone()));
+                    if has_profile { Value::Null } else { profile_line(&Value::Null, true) }
+                }
                 _ => Value::Null,
             };
             if name == "follow.began" && is_author {
@@ -108,6 +113,11 @@ impl Folded {
             }
         }
         lines
+    }
+
+    fn is_private(&self, user: &str) -> bool {
+        let privacy = self.newest.get(&("privacy".to_owned(), user.to_owned()));
+        privacy.is_some_and(|event| event["detail"]["private"] == true)
     }
 }
 
@@ -126,8 +136,8 @@ fn post_line(detail: &Value) -> Value {
     line
 }
 
-fn profile_line(profile: &Value) -> Value {
-    let mut line = json!({ "kind": "profile", "private": false });
+fn profile_line(profile: &Value, private: bool) -> Value {
+    let mut line = json!({ "kind": "profile", "private": private });
     for field in ["name", "handle", "picture", "bio", "data", "updated_at"] {
         line[field] = profile[field].clone();
     }

@@ -33,7 +33,7 @@ pub use api::{Response, User, has, ids, ids_and_flags, texts};
 pub use events::{Folded, told_lines};
 pub use legacy::LegacyRedis;
 pub use live::LiveConnection;
-pub use model::{FOLLOWS, Group, Kind, Model, Post, TITLE};
+pub use model::{ACCEPTED, FOLLOWS, Group, Kind, Model, Post, REQUESTS, TITLE};
 pub use redis::{Connection, Hang, RedisOutage, setup as redis_setup};
 
 /// The time that a test waits for a condition. It is generous, because the machine may be slow or busy.

@@ -40,6 +40,10 @@ pub struct Model {
     mutes: BTreeSet<(u64, u64)>,
     /// User and blocked user.
     blocks: BTreeSet<(u64, u64)>,
+    /// The private authors.
+    private: BTreeSet<u64>,
+    /// User and private author: the requests to follow that stand.
+    requests: BTreeSet<(u64, u64)>,
     /// The list of each user who has one, and the authors on it.
     lists: BTreeMap<u64, (String, BTreeSet<u64>)>,
     read: BTreeSet<(u64, Post)>,
@@ -79,8 +83,13 @@ pub struct Group {
     pub read: bool,
 }
 
-/// The group of the follows. It has a name for each day, which the model does not know.
+/// The groups of the follows, and of the authors who accepted the owner. They have a name for each day, which the model
+/// does not know.
 pub const FOLLOWS: &str = "follow";
+pub const ACCEPTED: &str = "accepted";
+
+/// The group of the requests to follow.
+pub const REQUESTS: &str = "request";
 
 /// The title of posts that are not edited.
 pub const TITLE: &str = "x";
@@ -96,26 +105,84 @@ fn set<T: Ord>(items: &mut BTreeSet<T>, item: T, present: bool) {
 
 impl Model {
     pub fn follow(&mut self, user: u64, author: u64) {
-        if user == author || self.follows.contains_key(&(user, author)) || self.are_apart(user, author) {
+        if user == author || self.follows(user, author) || self.are_apart(user, author) {
             return;
         }
+        if !self.private.contains(&author) {
+            self.begin(user, author);
+        } else if self.requests.insert((user, author)) {
+            self.act(author, REQUESTS, user);
+        }
+    }
+
+    /// Begins a follow, which takes the preference of a request and ends it.
+    fn begin(&mut self, user: u64, author: u64) {
+        self.requests.remove(&(user, author));
+        self.acts.remove(&(author, REQUESTS.to_owned(), user));
         let floor = self.authors.get(&author).and_then(|posts| posts.live.iter().rev().nth(BACKFILL)).copied().unwrap_or(0);
         self.follows.insert((user, author), Follow { base: self.latest(author), floor });
         self.act(author, FOLLOWS, user);
     }
 
+    /// Ends a follow, or withdraws a request.
     pub fn unfollow(&mut self, user: u64, author: u64) {
-        self.follows.remove(&(user, author));
+        self.end_request(user, author);
+        self.remove_follower(author, user);
+    }
+
+    /// Ends a request to follow a private author.
+    pub fn end_request(&mut self, user: u64, author: u64) {
+        if self.requests.remove(&(user, author)) {
+            self.acts.remove(&(author, REQUESTS.to_owned(), user));
+            self.preferences.remove(&(user, author));
+        }
+    }
+
+    /// Accepts a request. Returns whether the user follows then.
+    pub fn accept(&mut self, author: u64, user: u64) -> bool {
+        if self.requests(user, author) {
+            self.begin(user, author);
+            self.act(user, ACCEPTED, author);
+        }
+        self.follows(user, author)
+    }
+
+    pub fn set_private(&mut self, author: u64, private: bool) {
+        set(&mut self.private, author, private);
+    }
+
+    pub fn follows(&self, user: u64, author: u64) -> bool {
+        self.follows.contains_key(&(user, author))
+    }
+
+    /// Whether `user` asks to follow `author`.
+    pub fn requests(&self, user: u64, author: u64) -> bool {
+        self.requests.contains(&(user, author))
+    }
+
+    /// The users who ask to follow `author`, and the authors whom the user asks.
+    pub fn requests_of(&self, author: u64) -> [BTreeSet<u64>; 2] {
+        let received = self.requests.iter().filter(|(_, asked)| *asked == author).map(|(user, _)| *user);
+        let sent = self.requests.iter().filter(|(user, _)| *user == author).map(|(_, asked)| *asked);
+        [received.collect(), sent.collect()]
+    }
+
+    /// Ends a follow. A request stays.
+    pub fn remove_follower(&mut self, author: u64, user: u64) {
+        if self.follows.remove(&(user, author)).is_none() {
+            return;
+        }
         self.acts.remove(&(author, FOLLOWS.to_owned(), user));
+        self.acts.remove(&(user, ACCEPTED.to_owned(), author));
         self.preferences.remove(&(user, author));
         if let Some((_, authors)) = self.lists.get_mut(&user) {
             authors.remove(&author);
         }
     }
 
-    /// Sets the preference of a follow.
+    /// Sets the preference of a follow, or of a request.
     pub fn prefer(&mut self, user: u64, author: u64, preference: i64) {
-        if self.follows.contains_key(&(user, author)) {
+        if self.follows(user, author) || self.requests(user, author) {
             self.preferences.insert((user, author), preference);
         }
     }
@@ -164,7 +231,7 @@ impl Model {
 
     /// Puts an author on the user's list, or removes the author. Returns whether that is possible.
     pub fn set_member(&mut self, user: u64, author: u64, member: bool) -> bool {
-        let possible = !member || self.follows.contains_key(&(user, author));
+        let possible = !member || self.follows(user, author);
         if let Some((_, authors)) = self.lists.get_mut(&user).filter(|_| possible) {
             set(authors, author, member);
         }
@@ -230,17 +297,29 @@ impl Model {
 
     /// Whether the original is shown to `user` in reposts and quotes of it.
     pub fn is_available(&self, user: u64, original: Post) -> bool {
-        self.is_live(original) && !self.are_apart(user, original.0)
+        self.is_live(original) && !self.are_apart(user, original.0) && !self.is_kept_out(user, original.0)
     }
 
-    /// Whether `user` may repost or quote a post.
+    /// Whether `user` may repost or quote a post. Posts of a private author may be shown by that author only.
     pub fn may_refer(&self, user: u64, post: Post) -> bool {
-        self.may_see(user, post) && self.is_available(user, self.target(post))
+        let target = self.target(post);
+        let shows_private = self.private.contains(&target.0) && target.0 != user;
+        self.may_see(user, post) && self.is_available(user, target) && !shows_private
+    }
+
+    /// Whether an author is private, and has not accepted `user`.
+    pub fn is_kept_out(&self, user: u64, author: u64) -> bool {
+        self.private.contains(&author) && user != author && !self.follows(user, author)
+    }
+
+    /// Whether `user` sees the posts of an author.
+    pub fn may_see_author(&self, user: u64, author: u64) -> bool {
+        !self.blocks(author, user) && !self.is_kept_out(user, author)
     }
 
     /// Whether `user` sees a post.
     pub fn may_see(&self, user: u64, post: Post) -> bool {
-        self.is_live(post) && !self.blocks(post.0, user)
+        self.is_live(post) && self.may_see_author(user, post.0)
     }
 
     /// The standing repost of a post by `user`.
@@ -282,8 +361,7 @@ impl Model {
 
     /// The live posts with a reaction of `user`, who may see them.
     pub fn reacted(&self, user: u64, kind: Kind) -> BTreeSet<Post> {
-        let is_shown = |post: Post| self.is_live(post) && !self.blocks(post.0, user);
-        let given = self.reactions.iter().filter(|(by, post, of)| *by == user && *of == kind && is_shown(*post));
+        let given = self.reactions.iter().filter(|(by, post, of)| *by == user && *of == kind && self.may_see(user, *post));
         given.map(|(_, post, _)| *post).collect()
     }
 
@@ -306,6 +384,8 @@ impl Model {
         self.through.retain(|pair, _| stays(pair));
         self.mutes.retain(stays);
         self.blocks.retain(stays);
+        self.requests.retain(stays);
+        self.private.remove(&user);
         self.lists.remove(&user);
         self.lists.values_mut().for_each(|(_, authors)| _ = authors.remove(&user));
         self.read.retain(|(by, post)| stays(&(*by, post.0)));
@@ -351,7 +431,7 @@ impl Model {
         let target = self.target(post);
         match given {
             true => self.may_see(user, post) && self.is_available(user, target),
-            false => [post, target].iter().all(|post| post.1 <= self.latest(post.0) && !self.blocks(post.0, user)),
+            false => [post, target].iter().all(|post| post.1 <= self.latest(post.0) && self.may_see_author(user, post.0)),
         }
     }
 
@@ -480,12 +560,12 @@ impl Model {
         let members = |id: &u64| older.lists.get(id).map(|(_, members)| members.clone()).unwrap_or_default();
         let lists = self.lists.iter().map(|(id, (list, _))| (*id, (list.clone(), members(id)))).collect();
         let (follows, preferences) = (older.follows.clone(), older.preferences.clone());
-        let (mutes, blocks) = (older.mutes.clone(), older.blocks.clone());
-        let is_follow = |act: &&(u64, String, u64)| act.1 == FOLLOWS;
-        let others = self.acts.iter().filter(|(act, _)| !is_follow(act));
-        let acts = others.chain(older.acts.iter().filter(|(act, _)| is_follow(act)));
+        let (mutes, blocks, requests) = (older.mutes.clone(), older.blocks.clone(), older.requests.clone());
+        let is_of_pair = |act: &&(u64, String, u64)| [FOLLOWS, REQUESTS, ACCEPTED].contains(&&*act.1);
+        let others = self.acts.iter().filter(|(act, _)| !is_of_pair(act));
+        let acts = others.chain(older.acts.iter().filter(|(act, _)| is_of_pair(act)));
         let acts = acts.map(|(act, at)| (act.clone(), *at)).collect();
-        Self { follows, preferences, mutes, blocks, lists, acts, ..self }
+        Self { follows, preferences, mutes, blocks, requests, lists, acts, ..self }
     }
 
     /// The users who have published.
@@ -513,7 +593,7 @@ impl Model {
 
     /// Whether the feed of `user` gets the posts of `author`.
     pub fn hears(&self, user: u64, author: u64) -> bool {
-        self.follows.contains_key(&(user, author)) && !self.mutes(user, author)
+        self.follows(user, author) && !self.mutes(user, author)
     }
 
     pub fn followers(&self, author: u64) -> usize {

@@ -58,12 +58,19 @@ fn follows_send_events_when_they_begin_and_end() {
 }
 
 #[test]
-fn a_request_to_follow_is_an_event_when_it_is_accepted() {
+fn privacy_is_an_event_and_a_request_to_follow_when_it_is_accepted() {
     world(async |world| {
         let (reader, author) = (world.user(1), world.user(2));
-        author.put_body("/v1/me/privacy", &json!({ "private": true })).await.ok();
+        for private in [true, false, false, true] {
+            author.put_body("/v1/me/privacy", &json!({ "private": private })).await.ok();
+        }
+        let changes = of(&world.events().await, "privacy.changed");
+        for ((revision, detail), private) in (1..).zip(&changes).zip([true, false, true]) {
+            assert_eq!(detail["revision"], revision);
+            assert_detail("privacy.changed", "2", detail.clone(), json!({ "user": "2", "private": private }));
+        }
         reader.put("/v1/following/2").await.ok();
-        assert_eq!(world.events().await, [] as [Value; 0]);
+        assert_eq!((world.events().await.len(), changes.len()), (3, 3));
         author.put("/v1/follow-requests/1").await.ok();
         let began = only(&world.events().await, "follow.began");
         assert_eq!((&began["user"], &began["author"]), (&json!("1"), &json!("2")));
@@ -266,7 +273,7 @@ fn the_schema_of_the_events_is_what_the_code_generates() {
         assert!(schemas.pointer(reference).is_some(), "{reference}");
     }
     let (types, document) = (schemas["properties"].as_object().unwrap(), text_of("docs/events.md"));
-    assert_eq!(types.len(), 12);
+    assert_eq!(types.len(), 13);
     for (name, reference) in types {
         assert!(document.contains(&format!("| `{name}` |")), "docs/events.md does not list {name}");
         let pointer = reference["$ref"].as_str().unwrap().strip_prefix('#').unwrap();

@@ -13,7 +13,7 @@ use rand::{Rng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemark::domain::{Timestamp, feed::FeedCap, reader_state::RECENT_FIELDS};
-use tidemark_tests::{FOLLOWS, Group, Kind, Model, Post, Response, TITLE, User, World, has, ids};
+use tidemark_tests::{ACCEPTED, FOLLOWS, Group, Kind, Model, Post, REQUESTS, Response, TITLE, User, World, has, ids};
 
 /// Of 100 random numbers, those below this one are operations of [`operate`]. The highest of them are bursts.
 pub(crate) const OPERATIONS: u32 = 88;
@@ -77,15 +77,17 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
     let [user, author] = [(); 2].map(|()| users[rng.random_range(0..users.len())]);
     let seq = rng.random_range(1..=model.latest(author).max(1));
     let caller = callers.user(user);
-    if rng.random_ratio(1, 8) {
-        return present(callers, rng, model, user, (author, seq), users).await;
+    match rng.random_range(0..40) {
+        0..5 => return present(callers, rng, model, user, (author, seq), users).await,
+        5..9 => return answer(callers, rng, model, (user, author)).await,
+        _ => {}
     }
     match dice {
         0..16 if user != author => follow(callers, rng, model, user, author).await,
         16..18 => follow_many(callers, model, user, users).await,
         18..20 => {
             callers.user(author).delete(&format!("/v1/followers/{user}")).await.ok();
-            model.unfollow(user, author);
+            model.remove_follower(author, user);
         }
         20..26 => {
             caller.delete(&format!("/v1/following/{author}")).await.ok();
@@ -110,7 +112,7 @@ pub(crate) async fn operate(callers: &Callers<'_>, rng: &mut StdRng, model: &mut
             let read = rng.random_bool(0.7);
             let path = format!("/v1/posts/{author}-{seq}/read");
             let response = put_or_delete(&caller, &path, read).await;
-            let possible = model.is_live((author, seq)) && !model.blocks(author, user);
+            let possible = model.may_see(user, (author, seq));
             callers.check_response((response.status == 200) == possible, &path, user, &response);
             if possible {
                 model.mark(user, (author, seq), read);
@@ -155,6 +157,9 @@ async fn follow(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user
     let possible = !model.are_apart(user, author);
     callers.check_response((response.status == 200) == possible, &path, user, &response);
     model.follow(user, author);
+    let states = [model.follows(user, author), model.requests(user, author)];
+    let found = ["following", "requested"].map(|state| response.body[state] == true);
+    callers.check_response(found == states, &path, user, &response);
     if let Some(preference) = preference.filter(|_| possible) {
         callers.check_response(response.body["preference"] == preference, &path, user, &response);
         model.prefer(user, author, preference);
@@ -165,10 +170,32 @@ async fn follow_many(callers: &Callers<'_>, model: &mut Model, user: u64, users:
     let authors: Vec<String> = users.iter().map(u64::to_string).collect();
     let response = callers.user(user).post("/v1/following", &json!({ "authors": authors })).await.ok();
     let results = response["results"].as_array().unwrap();
-    let possible = users.iter().filter(|other| **other != user && !model.are_apart(user, **other)).count();
-    let followed = results.iter().filter(|result| result["following"] == true).count();
-    callers.check(followed == possible, || format!("{user} follows many: {response}"));
     users.iter().for_each(|&author| model.follow(user, author));
+    let states = users.iter().map(|&author| [model.follows(user, author), model.requests(user, author)]);
+    let found = results.iter().map(|result| ["following", "requested"].map(|state| result[state] == true));
+    callers.check(found.eq(states), || format!("{user} follows many: {response}"));
+}
+
+/// A change of the privacy of `user`, or an answer of theirs to a request, of `other` if nobody asks.
+async fn answer(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, (user, other): (u64, u64)) {
+    let caller = callers.user(user);
+    if rng.random_ratio(1, 4) {
+        let private = rng.random();
+        let response = caller.put_body("/v1/me/privacy", &json!({ "private": private })).await.ok();
+        callers.check(response == json!({ "private": private }), || format!("privacy of {user}: {response}"));
+        return model.set_private(user, private);
+    }
+    let [received, _] = model.requests_of(user);
+    let asking = received.into_iter().next().unwrap_or(other);
+    let (path, accepts) = (format!("/v1/follow-requests/{asking}"), rng.random_bool(0.7));
+    let response = put_or_delete(&caller, &path, accepts).await;
+    if accepts {
+        let follows = model.accept(user, asking);
+        callers.check_response((response.status == 200) == follows, &path, user, &response);
+    } else {
+        callers.check_response(response.status == 200, &path, user, &response);
+        model.end_request(asking, user);
+    }
 }
 
 /// A change of a title, a profile, a mute, a block or a list, a repost, a quote or a comment, or a deletion by a
@@ -260,12 +287,13 @@ async fn refer(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
         }
         _ => {
             let response = caller.delete(&path).await;
-            // Of a repost whose author blocks the user, the user does not learn what it is of.
-            let possible = !(model.is_repost(post) && model.blocks(post.0, user));
+            // Of a repost that the user may not see, the user does not learn what it is of.
+            let possible = !model.is_repost(post) || model.may_see_author(user, post.0);
             if possible && let Some(repost) = model.repost_by(user, target) {
                 model.delete(repost);
             }
-            let known = target.1 <= model.latest(target.0);
+            // Of a private author, the user does not learn whether there is such a post.
+            let known = target.1 <= model.latest(target.0) || model.is_kept_out(user, target.0);
             let status = if !possible {
                 403
             } else if known {
@@ -286,8 +314,9 @@ async fn comment(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, use
     if !numbers.is_empty() && rng.random_bool(0.3) {
         let number = numbers[rng.random_range(0..numbers.len())];
         let response = caller.delete(&format!("{path}/{number}")).await;
-        // Of a repost whose author blocks the user, the user does not learn what it is of.
-        let possible = !(model.is_repost(post) && model.blocks(post.0, user)) && model.withdraw(user, target, number);
+        // Of a repost that the user may not see, the user does not learn what it is of.
+        let is_found = !model.is_repost(post) || model.may_see_author(user, post.0);
+        let possible = is_found && model.withdraw(user, target, number);
         return callers.check_response((response.status == 204) == possible, &path, user, &response);
     }
     let (key, text) = (format!("{:x}", rng.random::<u64>()), format!("comment {}", rng.random_range(0..9)));
@@ -322,7 +351,8 @@ async fn read_inbox(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, 
 /// The name that the model has for a group.
 fn group_name(group: &Value) -> String {
     let id = group["id"].as_str().unwrap();
-    if group["kind"] == FOLLOWS { FOLLOWS.to_owned() } else { id.to_owned() }
+    let of_pairs = [FOLLOWS, REQUESTS, ACCEPTED].into_iter().find(|kind| group["kind"] == **kind);
+    of_pairs.unwrap_or(id).to_owned()
 }
 
 /// Publishes a post, with or without an `Idempotency-Key`. A request without a key is not repeated if it has no
@@ -365,7 +395,7 @@ async fn burst(callers: &Callers<'_>, rng: &mut StdRng, model: &mut Model, user:
     // A repeated like is refused after a deletion in between, although it was counted before. The expected result
     // would be unknown.
     let kinds = if callers.findings.is_some() || model.are_apart(user, author) { 8 } else { 10 };
-    if latest == 0 || model.blocks(author, user) {
+    if latest == 0 || !model.may_see_author(user, author) {
         return;
     }
     let plan: Vec<(u8, u64)> =
@@ -492,17 +522,29 @@ pub(crate) async fn compare(caller: &User, model: &Model, user: u64, seed: u64, 
         compare_post(caller, model, (user, seed), item, page).await;
     }
     compare_authors(caller, model, user, seed).await;
+    compare_requests(caller, model, user, seed).await;
     compare_inbox(caller, model, (user, seed), page).await;
 }
 
-/// Compares the groups of an inbox. Those of follows are left out while there are two of them, for two days.
+async fn compare_requests(caller: &User, model: &Model, user: u64, seed: u64) {
+    for (direction, expected) in ["received", "sent"].into_iter().zip(model.requests_of(user)) {
+        let pages = caller.pages(&format!("/v1/follow-requests?direction={direction}"), 2).await;
+        let found: Vec<&Value> = pages.iter().flat_map(|page| page["items"].as_array().unwrap()).collect();
+        let users: BTreeSet<u64> = found.iter().map(|entry| entry["user"].as_str().unwrap().parse().unwrap()).collect();
+        assert_eq!((users, found.len()), (expected.clone(), expected.len()), "seed {seed}, {direction} requests of {user}");
+        let is_total = |page: &Value| page["total"] == expected.len();
+        assert!(pages.iter().all(is_total), "seed {seed}, {direction} requests of {user}: {pages:?}");
+    }
+}
+
+/// Compares the groups of an inbox. Those of a kind are left out while there are two of them, for two days.
 async fn compare_inbox(caller: &User, model: &Model, (user, seed): (u64, u64), page: usize) {
     let found = caller.walk("/v1/inbox", page).await;
     let unread = with(&found, |group| group["read"] == false);
     assert_eq!(caller.walk("/v1/inbox?status=unread", page).await, unread, "seed {seed}, unread inbox of {user}");
     assert_eq!(caller.get("/v1/inbox/unread").await.ok()["unread"], unread.len(), "seed {seed}, inbox of {user}");
-    let of_two_days = with(&found, |group| group["kind"] == FOLLOWS).len() > 1;
-    let is_compared = |name: &str| !of_two_days || name != FOLLOWS;
+    let of_two_days = [FOLLOWS, ACCEPTED].map(|kind| (kind, with(&found, |group| group["kind"] == kind).len() > 1));
+    let is_compared = |name: &str| !of_two_days.contains(&(name, true));
     let shown = |group: &Value| {
         let users = group["users"].as_array().unwrap().iter().map(|user| user.as_str().unwrap().parse().unwrap()).collect();
         (Group { name: group_name(group), users, read: group["read"] == true }, group["count"].as_u64().unwrap())
@@ -571,7 +613,7 @@ async fn compare_comments(caller: &User, model: &Model, (user, seed): (u64, u64)
 async fn compare_authors(caller: &User, model: &Model, user: u64, seed: u64) {
     for author in model.authors() {
         let refused = caller.get(&format!("/v1/authors/{author}/posts")).await.status == 403;
-        assert_eq!(refused, model.blocks(author, user), "seed {seed}, timeline of {author} for {user}");
+        assert_eq!(refused, !model.may_see_author(user, author), "seed {seed}, timeline of {author} for {user}");
     }
     for author in model.following(user) {
         let count = caller.get(&format!("/v1/unread/{author}")).await.ok();

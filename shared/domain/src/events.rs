@@ -52,6 +52,10 @@ pub enum Happened {
         read: Option<SeqSet>,
     },
     ProfileChanged(Profile),
+    PrivacyChanged {
+        user: UserId,
+        private: bool,
+    },
     UserErased(UserId),
 }
 
@@ -81,6 +85,7 @@ impl Event {
             Happened::CommentDeleted(_) => "comment.deleted",
             Happened::ReadChanged { .. } => "read.changed",
             Happened::ProfileChanged(_) => "profile.changed",
+            Happened::PrivacyChanged { .. } => "privacy.changed",
             Happened::UserErased(_) => "user.erased",
         }
     }
@@ -97,7 +102,9 @@ impl Event {
                 format!("{user}/{post}/{reaction}")
             }
             Happened::CommentAdded { comment, .. } | Happened::CommentDeleted(comment) => comment.to_string(),
-            Happened::ProfileChanged(Profile { user, .. }) | Happened::UserErased(user) => user.to_string(),
+            Happened::ProfileChanged(Profile { user, .. })
+            | Happened::PrivacyChanged { user, .. }
+            | Happened::UserErased(user) => user.to_string(),
         }
     }
 
@@ -118,7 +125,9 @@ impl Event {
             Happened::PostDeleted(post) | Happened::CommentDeleted(CommentId { post, .. }) => [post.author; 2],
             Happened::ReactionGiven { user, post, .. } | Happened::ReactionRemoved { user, post, .. } => [user, post.author],
             Happened::CommentAdded { comment, author, .. } => [author, comment.post.author],
-            Happened::ProfileChanged(Profile { user, .. }) | Happened::UserErased(user) => [user; 2],
+            Happened::ProfileChanged(Profile { user, .. })
+            | Happened::PrivacyChanged { user, .. }
+            | Happened::UserErased(user) => [user; 2],
         }
     }
 }
@@ -144,6 +153,7 @@ mod tests {
             Happened::CommentAdded { comment, author: user, text: "t".to_owned(), at },
             Happened::CommentDeleted(comment),
             Happened::ReadChanged { user, author, through: 0, read: None },
+            Happened::PrivacyChanged { user, private: true },
             Happened::UserErased(user),
         ];
         let ids: BTreeSet<String> = events.map(|happened| Event { revision: 9, happened }.id()).into();
@@ -153,6 +163,7 @@ mod tests {
             "follow.began:1/2:9",
             "follow.ended:1/2:9",
             "post.deleted:2-3:9",
+            "privacy.changed:1:9",
             "reaction.given:1/2-3/like:9",
             "reaction.removed:1/2-3/favorite:9",
             "read.changed:1/2:9",

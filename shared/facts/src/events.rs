@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use tidemark_domain::{
-    Comment, Edge, Event, EventPost, Happened, Post, PostId, PostText, Reaction, ReactionState, ReadState, Seq, UserId,
+    AuthorHead, Comment, Edge, Event, EventPost, Happened, Post, PostId, PostText, Reaction, ReactionState, ReadState, Seq,
+    UserId,
 };
 
 use super::{
@@ -69,7 +70,7 @@ impl StreamRecord<'_> {
             Ok(whole(edge(old, new)?))
         } else if table == tables.posts {
             let key = Item::from(self.keys.clone());
-            if schema::is_head(&key) { Ok(whole(erased(&key, old, new)?)) } else { post(&key, old, new) }
+            if schema::is_head(&key) { head(&key, old, new) } else { post(&key, old, new) }
         } else if table == tables.reads {
             reads(new)
         } else if table == tables.reactions {
@@ -107,12 +108,18 @@ fn edge(old: Option<Item>, new: Option<Item>) -> Result<Option<Event>> {
     Ok(Some(Event { revision: rev, happened }))
 }
 
-/// The begin of an erasure, which a flag in the head shows.
-fn erased(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Option<Event>> {
-    let [before, after] =
-        [old, new].map(|head| head.is_some_and(|head| HeadItem::erased.optional(&head).ok().flatten() == Some(true)));
+/// The begin of an erasure, and a change of the author's privacy. The author becomes public without an event if the
+/// erasure, or somebody by hand, removes the number of changes.
+fn head(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Vec<EventDraft>> {
     let user = HeadItem::author.user(key)?;
-    Ok((after && !before).then_some(Event { revision: Event::LAST, happened: Happened::UserErased(user) }))
+    let heads = [old, new].map(Option::unwrap_or_default);
+    let [was_erased, is_erased] = heads.each_ref().map(|head| HeadItem::erased.optional(head).ok().flatten() == Some(true));
+    let erased = Event { revision: Event::LAST, happened: Happened::UserErased(user) };
+    let [known, changes] = heads.each_ref().map(|head| HeadItem::privacy.optional(head).ok().flatten().unwrap_or(0));
+    let private = AuthorHead { privacy: changes, ..AuthorHead::default() }.is_private();
+    let privacy = Event { revision: changes, happened: Happened::PrivacyChanged { user, private } };
+    let events = [(is_erased && !was_erased).then_some(erased), (changes > known).then_some(privacy)];
+    Ok(events.into_iter().flatten().map(EventDraft::Whole).collect())
 }
 
 fn post(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Vec<EventDraft>> {
@@ -328,6 +335,7 @@ mod tests {
             let item = with(&schema::head(author), HeadItem::latest_seq, number(3_u64));
             if erased { with(&item, HeadItem::erased, flag(true)) } else { item }
         };
+        let changed = |privacy: u32| with(&head(false), HeadItem::privacy, number(privacy));
         for (old, new, expected) in [
             (None, Some(&live), "post.published:2-3:1"),
             (Some(&live), Some(&moved), ""),
@@ -343,6 +351,11 @@ mod tests {
             (None, Some(&head(true)), "user.erased:2:4294967295"),
             (Some(&head(true)), Some(&head(true)), ""),
             (Some(&head(true)), Some(&head(false)), ""),
+            (None, Some(&changed(1)), "privacy.changed:2:1"),
+            (Some(&head(false)), Some(&changed(1)), "privacy.changed:2:1"),
+            (Some(&changed(1)), Some(&changed(2)), "privacy.changed:2:2"),
+            (Some(&changed(2)), Some(&changed(2)), ""),
+            (Some(&changed(1)), Some(&head(false)), ""),
         ] {
             assert_eq!(told("posts", old, new), expected);
         }

@@ -52,6 +52,7 @@ enum Detail {
     CommentDeleted(CommentDeleted),
     ReadChanged(ReadChanged),
     ProfileChanged(ProfileChanged),
+    PrivacyChanged(PrivacyChanged),
     UserErased(UserErased),
 }
 
@@ -126,6 +127,11 @@ details! {
         ranges: Option<Vec<(Seq, Seq)>>,
     }
     ProfileChanged { user: UserId, profile: ProfileDetail }
+    PrivacyChanged {
+        user: UserId,
+        /// Whether followers alone see the user's posts from now on.
+        private: bool,
+    }
     UserErased { user: UserId }
 }
 
@@ -213,6 +219,7 @@ impl Detail {
             Happened::ProfileChanged(profile) => {
                 Self::ProfileChanged(ProfileChanged { id, revision, user: profile.user, profile: profile.into() })
             }
+            &Happened::PrivacyChanged { user, private } => Self::PrivacyChanged(PrivacyChanged { id, revision, user, private }),
             &Happened::UserErased(user) => Self::UserErased(UserErased { id, revision, user }),
         }
     }
@@ -248,6 +255,7 @@ pub fn schemas() -> serde_json::Value {
         ("comment.deleted", "CommentDeleted"),
         ("read.changed", "ReadChanged"),
         ("profile.changed", "ProfileChanged"),
+        ("privacy.changed", "PrivacyChanged"),
         ("user.erased", "UserErased"),
     ];
     let types: serde_json::Map<String, serde_json::Value> =
