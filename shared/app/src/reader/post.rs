@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
+use futures::{
+    FutureExt, StreamExt, TryStreamExt,
+    future::{BoxFuture, try_join_all},
+    stream,
+};
 use tidemark_domain::{
     Card, CountsVersion, PostId, PostSummary, PostText, ReactionCounts, ReactionState, Seen, Seq, Standing, Store, StoreError,
     UserId, Viewer, Withheld,
@@ -342,13 +346,12 @@ impl Readers {
         mut known: HashMap<PostId, ReactionCounts>,
         of_views: bool,
     ) -> Result<HashMap<PostId, ReactionCounts>> {
-        if of_views {
-            match self.counts_of(ids, known.clone()).await {
-                Err(error) if error.store() == Store::Views => {}
-                counts => return counts,
-            }
-        }
-        let found = self.stores.facts.reaction_counts_of(&uncounted(ids, &known)).await?;
+        let (facts, unknown) = (&self.stores.facts, uncounted(ids, &known));
+        let found = if of_views { self.load_counts(&unknown).await } else { facts.reaction_counts_of(&unknown).await };
+        let found = match found {
+            Err(error) if error.store() == Store::Views => facts.reaction_counts_of(&unknown).await?,
+            found => found?,
+        };
         known.extend(found.into_iter().map(|(id, counts)| (id, counts.counts)));
         Ok(known)
     }
@@ -359,21 +362,21 @@ impl Readers {
         ids: &[PostId],
         mut known: HashMap<PostId, ReactionCounts>,
     ) -> Result<HashMap<PostId, ReactionCounts>> {
-        let unknown = uncounted(ids, &known);
-        let work = unknown.chunks(COUNTED_TOGETHER).map(|ids| self.load_counts(ids).boxed());
-        let work: Vec<BoxFuture<'_, Result<HashMap<PostId, CountsVersion>>>> = work.collect();
-        let found: Vec<HashMap<PostId, CountsVersion>> = stream::iter(work).buffered(PARALLEL).try_collect().await?;
-        known.extend(found.into_iter().flatten().map(|(id, counts)| (id, counts.counts)));
+        let found = self.load_counts(&uncounted(ids, &known)).await?;
+        known.extend(found.into_iter().map(|(id, counts)| (id, counts.counts)));
         Ok(known)
     }
 
     /// Reads counts from the facts, and stores them.
     async fn load_counts(&self, ids: &[PostId]) -> Result<HashMap<PostId, CountsVersion>> {
-        let token = (self.stores.random)();
-        self.stores.views.lease_counts(ids, token).await?;
-        let found = self.stores.facts.reaction_counts_of(ids).await?;
-        logged!(self.stores.views.store_counts(&found, token).await, "counts not stored", posts = ids.len());
-        Ok(found)
+        let loads = ids.chunks(COUNTED_TOGETHER).map(|ids| async move {
+            let token = (self.stores.random)();
+            self.stores.views.lease_counts(ids, token).await?;
+            let found = self.stores.facts.reaction_counts_of(ids).await?;
+            logged!(self.stores.views.store_counts(&found, token).await, "counts not stored", posts = ids.len());
+            Ok::<_, StoreError>(found)
+        });
+        Ok(try_join_all(loads).await?.into_iter().flatten().collect())
     }
 }
 
