@@ -12,7 +12,7 @@ use tidemark_domain::{
 use tidemark_views::{KnownOriginals, PageParts};
 use tracing::{error, warn};
 
-use super::{FeedItem, Readers};
+use super::{FeedItem, Readers, post::counted};
 
 /// A live post that the reader sees in the place of its reposts, and in quotes of it.
 #[derive(Debug, Clone)]
@@ -66,8 +66,8 @@ impl Readers {
         }
         let reader = viewer.user;
         let reposted = distinct(&mut references.iter().filter_map(|of| of.reposted()));
-        let counted = if parts.counts { reposted.as_slice() } else { &[] };
-        let known = self.stores.views.known_originals(reader, &ids, counted, parts.cards);
+        let with_counts = if parts.counts { reposted.as_slice() } else { &[] };
+        let known = self.stores.views.known_originals(reader, &ids, with_counts, parts.cards);
         let (known, of_views, degraded) = match self.outage.checked(known).await {
             Ok(known) => (known, true, false),
             Err(error) if error.store() == Store::Views => {
@@ -92,11 +92,11 @@ impl Readers {
             // A reader who has just reacted to a post, or reposted it, sees its exact counts.
             counts.clear();
         }
-        let shown: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| counted.contains(id)).collect();
+        let shown: Vec<PostId> = posts.iter().map(|post| post.id).filter(|id| with_counts.contains(id)).collect();
         let counts = self.counts_or_exact(&shown, counts, of_views).await?;
         let originals = posts.into_iter().map(|post| {
             let ((liked, favorited), id) = (reacts(&post), post.id);
-            (id, Original { post, liked, favorited, counts: counts.get(&id).copied().unwrap_or_default() })
+            (id, Original { post, liked, favorited, counts: counted(&counts, id) })
         });
         Ok(Originals { of: originals.collect(), cards, degraded })
     }

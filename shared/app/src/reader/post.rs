@@ -384,6 +384,6 @@ fn uncounted(ids: &[PostId], known: &HashMap<PostId, ReactionCounts>) -> Vec<Pos
     ids.iter().copied().filter(|id| !known.contains_key(id)).collect()
 }
 
-fn counted(counts: &HashMap<PostId, ReactionCounts>, id: PostId) -> ReactionCounts {
+pub(super) fn counted(counts: &HashMap<PostId, ReactionCounts>, id: PostId) -> ReactionCounts {
     counts.get(&id).copied().unwrap_or_default()
 }
