@@ -161,8 +161,7 @@ impl App {
         let sync = ViewSync::new(stores.clone(), readers.clone(), outage.clone());
         let notices = NoticeBoard::new(stores.clone(), outage.clone());
         let inboxes = Inboxes::new(stores.clone());
-        let live = Live::new(stores.clone(), readers.clone(), notices.clone(), inboxes.clone());
-        let fan_outs = FanOuts::new(stores.clone(), outage.clone(), live.clone(), half_life, feed_cap);
+        let fan_outs = FanOuts::new(stores.clone(), outage.clone(), half_life, feed_cap);
         let publishing = Publishing::new(stores.clone(), outage.clone(), sync.clone(), fan_outs.clone());
         let commenting = Commenting::new(stores.clone(), sync.clone());
         let following = Following::new(stores.clone(), sync.clone());
@@ -177,7 +176,8 @@ impl App {
                 access: Some(AccessCheck::new(stores.clone(), outage.clone(), settings.limits)),
             },
             events: EventsOut::new(stores.clone()),
-            marking: Marking::new(stores.clone(), readers.clone(), sync.clone(), live.clone()),
+            live: Live::new(stores.clone(), readers.clone(), notices.clone(), inboxes.clone()),
+            marking: Marking::new(stores.clone(), readers.clone(), sync.clone()),
             relations: Relations::new(stores.clone(), outage.clone()),
             worker: Worker::new(outage.clone(), fan_outs.clone(), inboxes.clone(), leaving.clone()),
             projector: Projector::new(
@@ -200,7 +200,6 @@ impl App {
             people,
             leaving,
             fan_outs,
-            live,
         }
     }
 }

@@ -97,7 +97,7 @@ async fn mark_all_at(world: &World, reader: u64, ms: i64) -> u64 {
     let stores = Arc::new(Stores { clock, ..(*app.stores).clone() });
     // Only the mark has this clock: the outage note is compared with the right time.
     let sync = ViewSync::new(app.stores.clone(), app.readers.clone(), Outage::new(app.stores.clone()));
-    let marking = Marking::new(stores, app.readers.clone(), sync, app.live.clone());
+    let marking = Marking::new(stores, app.readers.clone(), sync);
     match marking.mark_many(user_id(reader), MarkForm::Before(None), None).await.unwrap() {
         Once::Done(marked) => marked.changed,
         Once::KeyReused => unreachable!("no key"),

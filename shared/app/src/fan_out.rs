@@ -14,7 +14,7 @@ use std::{
 
 use tracing::warn;
 
-use crate::{Live, OutOfTime, Stores, metrics::Metric, outage::Outage};
+use crate::{OutOfTime, Stores, live, metrics::Metric, outage::Outage};
 use tidemark_domain::{
     AuthorHead, Delivery, DeliveryState, FanOutKind, HalfLife, Modes, Post, PostId, PostSummary, StoreError, Timestamp, UserId,
     feed::FeedCap,
@@ -31,7 +31,6 @@ use tidemark_views::Progress;
 pub struct FanOuts {
     stores: Arc<Stores>,
     outage: Outage,
-    live: Live,
     /// Of the scores in ranked feeds.
     half_life: HalfLife,
     feed_cap: FeedCap,
@@ -130,8 +129,8 @@ pub struct DeliveryStatus {
 }
 
 impl FanOuts {
-    pub fn new(stores: Arc<Stores>, outage: Outage, live: Live, half_life: HalfLife, feed_cap: FeedCap) -> Self {
-        Self { stores, outage, live, half_life, feed_cap }
+    pub fn new(stores: Arc<Stores>, outage: Outage, half_life: HalfLife, feed_cap: FeedCap) -> Self {
+        Self { stores, outage, half_life, feed_cap }
     }
 
     /// Starts a fan-out. The number of reads and sends has a bound that does not depend on the number of followers.
@@ -352,7 +351,7 @@ impl FanOuts {
             FanOutKind::Retract => {
                 let views = &self.stores.views;
                 let watched = views.retract(users, fan_out.key(), fan_out.deletions, fan_out.modes).await?;
-                self.live.notify(&watched, Some(fan_out.post)).await;
+                live::notify(&self.stores, &watched, Some(fan_out.post)).await;
             }
         }
         Ok(true)
@@ -370,7 +369,7 @@ impl FanOuts {
             let rank = now.map_or(post.rank(), |now| now.rank());
             views.rank(&delivered.ranked, self.half_life, &[(post.key(), rank)], false).await?;
         }
-        self.live.announce(delivered.notified).await;
+        live::announce(&self.stores, delivered.notified).await;
         Ok(())
     }
 

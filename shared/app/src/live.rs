@@ -1,6 +1,6 @@
 //! [`Live`]: sends a reader's unread counts to the reader's connections when they have changed.
 //!
-//! A change goes through two queues. A delivery, or [`Live::notify`], checks whether a [`LiveTask`] is queued, and
+//! A change goes through two queues. A delivery, or [`notify`], checks whether a [`LiveTask`] is queued, and
 //! sends one if not. The function `live` [runs](Live::run) it: it reads the counts as they are then, so the last state
 //! wins, and sends a [`LivePost`]. The function that posts it is outside of the VPC, and reads no store.
 //!
@@ -84,17 +84,6 @@ async fn send(stores: &Stores, users: &[UserId], delay: Duration) -> Result<()> 
 impl Live {
     pub fn new(stores: Arc<Stores>, readers: Readers, notices: NoticeBoard, inboxes: Inboxes) -> Self {
         Self { stores, readers, notices, inboxes }
-    }
-
-    /// Sends tasks for watched readers whose counts have changed, as [`announce`] does. The message names a post if it
-    /// is known.
-    pub(crate) async fn notify(&self, users: &[UserId], post: Option<PostId>) {
-        notify(&self.stores, users, post).await;
-    }
-
-    /// The same for readers whose change is already noted.
-    pub(crate) async fn announce(&self, notified: Notified) {
-        announce(&self.stores, notified).await;
     }
 
     /// Registers a new connection. The reader is expected to read the counts after this.

@@ -15,7 +15,7 @@ use std::{
 use futures::FutureExt;
 
 use crate::{
-    Live, Stores, ViewSync, in_parallel,
+    Stores, ViewSync, in_parallel, live,
     once::{Begun, Once},
     reader::{Flags, Origin, PairFacts, Readers, Snapshot},
 };
@@ -31,7 +31,6 @@ pub struct Marking {
     stores: Arc<Stores>,
     readers: Readers,
     sync: ViewSync,
-    live: Live,
 }
 
 #[derive(Debug, Clone)]
@@ -84,8 +83,8 @@ struct Changed {
 type Outcomes = Vec<Result<Changed>>;
 
 impl Marking {
-    pub fn new(stores: Arc<Stores>, readers: Readers, sync: ViewSync, live: Live) -> Self {
-        Self { stores, readers, sync, live }
+    pub fn new(stores: Arc<Stores>, readers: Readers, sync: ViewSync) -> Self {
+        Self { stores, readers, sync }
     }
 
     /// Updates the view of a read state that another writer has changed.
@@ -328,7 +327,7 @@ impl Marking {
             Origin::Degraded => false,
         };
         if may_be_watched {
-            self.live.notify(&[user], last).await;
+            live::notify(&self.stores, &[user], last).await;
         }
     }
 
