@@ -10,7 +10,7 @@ use tidemark_views::{KnownReactions, NEWEST, PageParts, View};
 
 use super::{
     Body, Origin, Readers, Snapshot,
-    merge::{FactSource, Lane, Merge, Placed, Summaries},
+    merge::{FactSource, Lane, Merge, Summaries},
     rebuild::Part,
     shared::HeadsFrom,
 };
@@ -179,13 +179,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the start of the walk that begins with this merge.
-    pub(super) async fn into_start<P: Placed>(mut self, merge: &mut Merge<'_, P>) -> Result<Start> {
+    pub(super) async fn into_start(mut self, merge: &mut Merge<'_, PostSummary>) -> Result<Start> {
         self.next(merge).await?;
         Ok(self.start.unwrap_or_default())
     }
 
     /// Returns as many posts as the page lacks. A first page of the facts alone reads its trail too.
-    async fn next<P: Placed>(&mut self, merge: &mut Merge<'_, P>) -> Result<Vec<P>> {
+    async fn next(&mut self, merge: &mut Merge<'_, PostSummary>) -> Result<Vec<PostSummary>> {
         let mut posts = Vec::new();
         let mut extends = self.start.is_none();
         let (mut newest, mut trail) = (None, Trail::default());
@@ -267,7 +267,7 @@ impl Readers {
             let facts = FactSource(&self.stores.facts);
             let lanes = Lane::of(&snapshot, query.status);
             let posts = walk.next(&mut Merge::new(&facts, &self.stores.facts, lanes, walk.bound)).await?;
-            walk.page.posts.extend(posts.into_iter().map(PostSummary::from));
+            walk.page.posts.extend(posts);
         }
         let Walk { page, start, .. } = walk;
         let place = |post: &PostSummary, _| Some((post.key(), post.created_at));

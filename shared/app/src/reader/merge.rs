@@ -22,12 +22,6 @@ pub(super) trait Placed: Send {
     fn key(&self) -> FeedKey;
 }
 
-impl Placed for Post {
-    fn key(&self) -> FeedKey {
-        self.key()
-    }
-}
-
 impl Placed for PostSummary {
     fn key(&self) -> FeedKey {
         self.key()
@@ -47,14 +41,14 @@ pub(super) trait Source<P>: Send + Sync {
     async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<P>>;
 }
 
-/// The posts themselves, from the facts.
+/// The posts in the facts.
 pub(super) struct FactSource<'a>(pub(super) &'a Facts);
 
 #[async_trait]
-impl Source<Post> for FactSource<'_> {
-    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<Post>> {
+impl Source<PostSummary> for FactSource<'_> {
+    async fn load(&self, author: UserId, seqs: &[Seq]) -> Result<Vec<PostSummary>> {
         let posts = self.0.posts_of(author, seqs).await?;
-        Ok(posts.into_iter().filter(Post::is_in_feeds).collect())
+        Ok(posts.into_iter().filter(Post::is_in_feeds).map(PostSummary::from).collect())
     }
 }
 

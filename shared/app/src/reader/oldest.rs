@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tidemark_domain::{FeedKey, PostSummary, Since, Store, UserId, store::Result};
+use tidemark_domain::{FeedKey, Since, Store, UserId, store::Result};
 use tidemark_views::View;
 
 use super::{
@@ -142,7 +142,7 @@ impl Readers {
         let mut page = Collected::new(query.limit, query.parts);
         let mut merge = query.merge(self, &facts, Lane::of(&snapshot, query.status));
         let posts = query.next(&mut merge, page.missing()).await?;
-        page.posts.extend(posts.into_iter().map(PostSummary::from));
+        page.posts.extend(posts);
         drop(merge);
         Ok(Collection { page, start, snapshot })
     }

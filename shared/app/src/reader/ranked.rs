@@ -17,8 +17,7 @@ use std::{
 };
 
 use tidemark_domain::{
-    FeedKey, Post, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, Since, Store, Timestamp, Trail, UserId,
-    store::Result,
+    FeedKey, PostId, PostSummary, Rank, RankedPlace, ReaderState, Score, Since, Store, Timestamp, Trail, UserId, store::Result,
 };
 use tidemark_views::{Ranked, View};
 
@@ -215,8 +214,7 @@ impl Readers {
         let posts: Vec<PostSummary> = posts.into_iter().filter(|post| view.state.shows(&post.key())).collect();
         view.entries.extend(posts.iter().map(PostSummary::key));
         view.entries.sort_unstable_by(|a, b| b.cmp(a));
-        let score = |post: &PostSummary| self.half_life.score(post.created_at, post.rank, 0);
-        view.ranked.entries.extend(posts.iter().map(|post| (post.key(), score(post))));
+        view.ranked.entries.extend(posts.iter().map(|post| (post.key(), self.score(&view.state, post))));
         Ok(posts.iter().map(|post| (post.key(), post.rank)).collect())
     }
 
@@ -238,12 +236,14 @@ impl Readers {
         let heads = self.known_heads(state.authors.keys().copied().collect()).await?;
         let snapshot = Snapshot { state: state.clone(), heads, origin: Origin::View };
         let lanes = Lane::below(&snapshot, query.status, low, &lowest(ranked.entries.iter().map(|(key, _)| key)));
-        let posts = Merge::new(&Summaries(self), &self.stores.facts, lanes, Some(low)).take(missing).await?;
-        let scored = |post: PostSummary| {
-            let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
-            (post.key(), post.rank, self.half_life.score(post.created_at, post.rank, preference))
-        };
-        Ok(posts.into_iter().map(scored).collect())
+        let posts: Vec<PostSummary> = Merge::new(&Summaries(self), &self.stores.facts, lanes, Some(low)).take(missing).await?;
+        Ok(posts.iter().map(|post| (post.key(), post.rank, self.score(state, post))).collect())
+    }
+
+    /// Returns the score of a post in the reader's ranked feed.
+    fn score(&self, state: &ReaderState, post: &PostSummary) -> Score {
+        let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
+        self.half_life.score(post.created_at, post.rank, preference)
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
@@ -254,23 +254,20 @@ impl Readers {
         let start = match &query.before {
             Some((_, trail)) => Start { newest: None, trail: trail.clone() },
             None => {
-                let low = posts.last().filter(|_| posts.len() == self.feed_cap.filled()).map(Post::key);
-                Start { newest: posts.first().map(Post::key), trail: Trail::of(posts.iter().map(Post::key), low) }
+                let low = posts.last().filter(|_| posts.len() == self.feed_cap.filled()).map(PostSummary::key);
+                Start { newest: posts.first().map(PostSummary::key), trail: Trail::of(posts.iter().map(PostSummary::key), low) }
             }
         };
         let state = &snapshot.state;
-        let scored = |post: Post| {
-            let preference = state.authors.get(&post.id.author).map_or(0, |state| state.preference);
-            (self.half_life.score(post.created_at, post.rank(), preference), post.key(), post)
-        };
-        let mut posts: Vec<(Score, FeedKey, Post)> =
+        let scored = |post: PostSummary| (self.score(state, &post), post.key(), post);
+        let mut posts: Vec<(Score, FeedKey, PostSummary)> =
             posts.into_iter().map(scored).filter(|(score, key, _)| query.takes(key, *score)).collect();
         posts.sort_unstable_by_key(|&(score, key, _)| Reverse((score, key)));
         posts.truncate(query.limit + 1);
         let mut page = Collected::new(query.limit, query.parts);
         for (score, key, post) in posts {
             page.scores.insert(key.post, score);
-            page.posts.push(post.into());
+            page.posts.push(post);
         }
         // Stamps are microseconds of Redis's clock.
         Ok(Collection { page, start, snapshot, stamp: self.stores.clock.now().ms() * 1_000 })

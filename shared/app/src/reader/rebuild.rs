@@ -148,7 +148,7 @@ impl Readers {
         let pairs = self.pairs(user).await?;
         let snapshot = Snapshot::of_pairs(pairs.clone(), Origin::Rebuilding);
         let (posts, low) = self.newest(&FactSource(&self.stores.facts), &snapshot).await?;
-        Ok((pairs, posts.iter().map(|post| (post.key(), post.rank())).collect(), low))
+        Ok((pairs, posts.iter().map(|post| (post.key(), post.rank)).collect(), low))
     }
 
     /// Returns the newest posts of a feed, as many as a rebuild stores, and the lowest of them if there are older
