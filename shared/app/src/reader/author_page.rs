@@ -7,13 +7,11 @@ use std::collections::HashMap;
 
 use futures::FutureExt;
 use tidemark_domain::{
-    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, Store, UserId, Viewer, store::Result,
-    visibility::may_see_author,
+    AuthorHead, Card, PostId, PostSummary, ReactionState, Seen, Seq, UserId, Viewer, store::Result, visibility::may_see_author,
 };
 use tidemark_views::{KnownFollow, KnownReader, PageParts};
-use tracing::warn;
 
-use super::{Body, FeedItem, Readers, Status};
+use super::{Body, FeedItem, Readers, Status, unless_failed};
 use crate::cut;
 
 /// The page of a timeline that a reader asks for.
@@ -73,16 +71,10 @@ impl Readers {
             let (head, known) = self.outage.checked(self.stores.views.known_timeline(viewer.user, query.author)).await?;
             self.known_author_page(viewer, query, head, known).await
         };
-        let degraded = match page.boxed().await {
-            Ok(Some(page)) => return Ok(page),
-            Ok(None) => false,
-            Err(error) if error.store() == Store::Views => {
-                warn!(author = %query.author, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
-                error.is_unavailable()
-            }
-            Err(error) => return Err(error),
-        };
-        self.author_page_of_facts(viewer, query, degraded).await
+        match unless_failed(viewer.user, page.boxed().await)? {
+            (Some(Some(page)), _) => Ok(page),
+            (_, degraded) => self.author_page_of_facts(viewer, query, degraded).await,
+        }
     }
 
     /// Returns the page that the views imply; `None` if they do not know all of it.

@@ -187,3 +187,16 @@ impl Readers {
         Ok(PairFacts::of_authors(authors.iter().map(|&author| (author, edges.remove(&author))), &heads, reads))
     }
 }
+
+/// Returns what the views returned; `None` if they failed. The response then comes from the facts, and is degraded
+/// if Redis is unavailable.
+fn unless_failed<T>(user: UserId, of_views: Result<T>) -> Result<(Option<T>, bool)> {
+    match of_views {
+        Ok(found) => Ok((Some(found), false)),
+        Err(error) if error.store() == Store::Views => {
+            warn!(%user, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
+            Ok((None, error.is_unavailable()))
+        }
+        Err(error) => Err(error),
+    }
+}

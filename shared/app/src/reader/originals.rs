@@ -6,13 +6,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tidemark_domain::{
-    Card, PostId, PostSummary, ReactionCounts, Reference, Store, StoreError, UserId, Viewer, store::Result,
-    visibility::may_see_original,
+    Card, PostId, PostSummary, ReactionCounts, Reference, StoreError, UserId, Viewer, store::Result, visibility::may_see_original,
 };
 use tidemark_views::{KnownOriginals, PageParts};
-use tracing::{error, warn};
+use tracing::error;
 
-use super::{FeedItem, Readers, post::counted};
+use super::{FeedItem, Readers, post::counted, unless_failed};
 
 /// A live post that the reader sees in the place of its reposts, and in quotes of it.
 #[derive(Debug, Clone)]
@@ -68,15 +67,9 @@ impl Readers {
         let reposted = distinct(&mut references.iter().filter_map(|of| of.reposted()));
         let with_counts = if parts.counts { reposted.as_slice() } else { &[] };
         let known = self.stores.views.known_originals(reader, &ids, with_counts, parts.cards);
-        let (known, of_views, degraded) = match self.outage.checked(known).await {
-            Ok(known) => (known, true, false),
-            Err(error) if error.store() == Store::Views => {
-                warn!(user = %reader, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
-                (KnownOriginals::default(), false, error.is_unavailable())
-            }
-            Err(error) => return Err(error),
-        };
-        let KnownOriginals { summaries, private, reactions, cards, mut counts, changed_lately } = known;
+        let (known, degraded) = unless_failed(reader, self.outage.checked(known).await)?;
+        let of_views = known.is_some();
+        let KnownOriginals { summaries, private, reactions, cards, mut counts, changed_lately } = known.unwrap_or_default();
         let mut posts = self.readable(&ids, summaries).await?;
         let (reactions, kept_out) = futures::try_join!(
             self.reactions_of_page(reader, &posts, of_views.then_some(reactions)),

@@ -16,7 +16,7 @@ use tidemark_domain::{
 use tidemark_views::{KnownFollow, KnownPage, KnownPost, KnownReader, PageParts};
 use tracing::{error, warn};
 
-use super::{FeedItem, Readers, sight::Sight};
+use super::{FeedItem, Readers, sight::Sight, unless_failed};
 use crate::PARALLEL;
 
 /// A live post as one user sees it.
@@ -192,12 +192,9 @@ impl Readers {
     /// Returns a live post. A post that Redis has costs one round trip.
     pub async fn post(&self, viewer: impl Into<Viewer>, id: PostId) -> FoundPost {
         let viewer = viewer.into();
-        match self.cached_post(viewer, id).boxed().await {
-            Err(error) if error.store() == Store::Views => {
-                warn!(%id, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
-                self.post_of_facts(viewer, id, error.is_unavailable()).await
-            }
-            found => found,
+        match unless_failed(viewer.user, self.cached_post(viewer, id).boxed().await)? {
+            (Some(found), _) => Ok(found),
+            (None, degraded) => self.post_of_facts(viewer, id, degraded).await,
         }
     }
 

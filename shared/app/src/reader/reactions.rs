@@ -4,15 +4,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemark_domain::{
-    Blocks, Card, FeedKey, Post, PostId, PostState, PostSummary, Reaction, ReactionState, Relation, Seen, Store, UserId, Viewer,
+    Blocks, Card, FeedKey, Post, PostId, PostState, PostSummary, Reaction, ReactionState, Relation, Seen, UserId, Viewer,
     store::Result,
     visibility::{may_see, retain_seen},
 };
 use tidemark_facts::reposts::Reposter;
 use tidemark_views::{KnownPage, KnownReactions, PageParts};
-use tracing::warn;
 
-use super::{Body, FeedItem, Origin, Readers, sight::Sight};
+use super::{Body, FeedItem, Origin, Readers, sight::Sight, unless_failed};
 use crate::cut;
 
 /// A page, newest reaction first.
@@ -167,15 +166,9 @@ impl Readers {
         let mut keys = self.stores.facts.reacted(reader, reaction, before, limit + 1).await?;
         let mut next = cut(&mut keys, limit);
         let ids: Vec<PostId> = keys.iter().map(|key| key.post).collect();
-        let (known, degraded) = match self.outage.checked(self.stores.views.known_page(reader, &ids, parts)).await {
-            Ok(known) => (known, false),
-            Err(error) if error.store() == Store::Views => {
-                warn!(user = %reader, error = &error as &dyn std::error::Error, "view unavailable, responding from the facts");
-                (KnownPage::default(), error.is_unavailable())
-            }
-            Err(error) => return Err(error),
-        };
-        let KnownPage { summaries, reactions, cards, texts, counts } = known;
+        let known = self.outage.checked(self.stores.views.known_page(reader, &ids, parts)).await;
+        let (known, degraded) = unless_failed(reader, known)?;
+        let KnownPage { summaries, reactions, cards, texts, counts } = known.unwrap_or_default();
         let (mut posts, _) = self.fill_summaries(&ids, summaries).await?;
         let reactions = self.reactions_of_page(reader, &posts, (!degraded).then_some(reactions)).await?;
         let (bodies, shortened) = self.bodies(parts, &mut posts, Some((texts, counts))).await?;
