@@ -29,7 +29,7 @@ pub use feed::{FeedItem, FeedPage, FeedQuery, Status};
 pub use originals::{Original, Originals};
 pub(crate) use post::shorten;
 pub use post::{Body, MOST_TEXT, PostDetails, TooMuchText};
-pub use reactions::{LikersPage, ReactedPage, RepostersPage};
+pub use reactions::{ReactedPage, ReactorsPage};
 use rebuild::Part;
 pub(crate) use sight::Flags;
 

@@ -26,20 +26,11 @@ pub struct ReactedPage {
     pub degraded: bool,
 }
 
-/// Users who have reacted to a post, newest first.
+/// Users who have reacted to a post, or repost it, newest first.
 #[derive(Debug, Clone)]
-pub struct LikersPage {
+pub struct ReactorsPage<T> {
     /// A page may be short because of blocks between a user and the reader.
-    pub items: Vec<Relation>,
-    /// The next page begins below this entry. `None` only at the end.
-    pub next: Option<Relation>,
-}
-
-/// Users who repost a post, newest first.
-#[derive(Debug, Clone)]
-pub struct RepostersPage {
-    /// A page may be short because of blocks between a user and the reader.
-    pub items: Vec<Reposter>,
+    pub items: Vec<T>,
     /// The next page begins below this entry. `None` only at the end.
     pub next: Option<Relation>,
 }
@@ -67,15 +58,13 @@ impl Readers {
         reaction: Reaction,
         before: Option<Relation>,
         limit: usize,
-    ) -> Result<Seen<LikersPage>> {
+    ) -> Result<Seen<ReactorsPage<Relation>>> {
         let id = match self.live_target(viewer, id).await? {
             Ok(id) => id,
             Err(withheld) => return Ok(Err(withheld)),
         };
-        let mut items = self.stores.facts.likers(id, reaction, before, limit + 1).await?;
-        let next = cut(&mut items, limit);
-        self.retain_near(viewer, &mut items, |liker| liker.user).await?;
-        Ok(Ok(LikersPage { items, next }))
+        let likers = self.stores.facts.likers(id, reaction, before, limit + 1).await?;
+        self.reactors_page(viewer, likers, limit, |liker| *liker).await.map(Ok)
     }
 
     /// The same of the users who repost it.
@@ -85,23 +74,28 @@ impl Readers {
         id: PostId,
         before: Option<Relation>,
         limit: usize,
-    ) -> Result<Seen<RepostersPage>> {
+    ) -> Result<Seen<ReactorsPage<Reposter>>> {
         let id = match self.live_target(viewer, id).await? {
             Ok(id) => id,
             Err(withheld) => return Ok(Err(withheld)),
         };
-        let mut items = self.stores.facts.reposters(id, before, limit + 1).await?;
-        let next = cut(&mut items, limit).map(|last| last.by);
-        self.retain_near(viewer, &mut items, |reposter| reposter.by.user).await?;
-        Ok(Ok(RepostersPage { items, next }))
+        let reposters = self.stores.facts.reposters(id, before, limit + 1).await?;
+        self.reactors_page(viewer, reposters, limit, |reposter| reposter.by).await.map(Ok)
     }
 
-    /// Leaves out the items of users in a block with the viewer.
-    async fn retain_near<T>(&self, viewer: Viewer, items: &mut Vec<T>, user: impl Fn(&T) -> UserId) -> Result<()> {
-        let users: Vec<UserId> = items.iter().map(&user).collect();
+    /// Cuts the items at the end of a page, and leaves out those of users in a block with the viewer.
+    async fn reactors_page<T: Clone>(
+        &self,
+        viewer: Viewer,
+        mut items: Vec<T>,
+        limit: usize,
+        by: fn(&T) -> Relation,
+    ) -> Result<ReactorsPage<T>> {
+        let next = cut(&mut items, limit).map(|last| by(&last));
+        let users: Vec<UserId> = items.iter().map(|item| by(item).user).collect();
         let blocks = self.stores.facts.blocks_between(viewer.user, &users).await?;
-        items.retain(|item| !blocks.get(&user(item)).copied().is_some_and(Blocks::are_apart));
-        Ok(())
+        items.retain(|item| !blocks.get(&by(item).user).copied().is_some_and(Blocks::are_apart));
+        Ok(ReactorsPage { items, next })
     }
 
     /// Returns a user's reactions to an author's posts, from the facts.
