@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidemark::{
     App, Clock, Stores, SystemClock,
     domain::{IdempotencyKey, NoticeContent, NoticeCounts, NoticeId, Platform, Seq, Timestamp},
-    facts::NoticesPublished,
+    facts::{KeyedEdit, NoticesPublished},
     notices::{NoticeBoard, NoticeRange, NoticesEdited, NoticesMarked},
     once::Once,
     reader::Status,
@@ -208,7 +208,8 @@ impl History {
     async fn edit(&mut self, user: u64, seq: Seq, step: usize) {
         let (id, expires_at, renotify, now) = (self.id(seq), self.expiry(), self.rng.random::<bool>(), self.now());
         let (key, content) = (self.key(), content(&format!("edited in {step}"), expires_at));
-        let edited = self.board.edit(user_id(user), id, &content, renotify, key.as_ref()).await.unwrap();
+        let once = key.as_ref().map(|key| once(user, key));
+        let edited = self.board.edit(&[id], &content, renotify, once).await.unwrap();
         let stands = matches!(edited, NoticesEdited::Stand(_));
         assert_eq!(stands, self.model.is_live(seq, now), "seq {seq}: {edited:?}");
         if stands {
@@ -223,7 +224,7 @@ impl History {
         let seqs: BTreeSet<Seq> = (0..3).map(|_| self.rng.random_range(1..=self.model.latest + 1)).collect();
         let ids: Vec<NoticeId> = seqs.iter().rev().map(|&seq| self.id(seq)).collect();
         let content = content(&format!("edited in {step}"), expires_at);
-        let edited = self.board.edit_many(user_id(user), &ids, &content, renotify, None).await.unwrap();
+        let edited = self.board.edit(&ids, &content, renotify, None).await.unwrap();
         let all_live = seqs.iter().all(|&seq| self.model.is_live(seq, now));
         match edited {
             NoticesEdited::Stand(notices) => assert!(all_live && notices.iter().map(|notice| notice.id).eq(ids)),
@@ -239,7 +240,7 @@ impl History {
         let Some(Keyed { user, key, request }) = self.keyed.choose(&mut self.rng).cloned() else { return };
         match request {
             Request::Edit { id, content, renotify } => {
-                let edited = self.board.edit(user_id(user), id, &content, renotify, Some(&key)).await.unwrap();
+                let edited = self.board.edit(&[id], &content, renotify, Some(once(user, &key))).await.unwrap();
                 let is_first =
                     matches!(&edited, NoticesEdited::Stand(notices) if notices[0].id == id && notices[0].content == content);
                 assert!(is_first, "{id}, again: {edited:?}");
@@ -297,6 +298,10 @@ impl History {
         let expected = self.model.counts(id, self.now());
         assert_eq!((counts.unread, counts.read), expected, "seed {seed}, after operation {step}");
     }
+}
+
+fn once(user: u64, key: &IdempotencyKey) -> KeyedEdit<'_> {
+    KeyedEdit { user: user_id(user), operation: "notice-edit", key }
 }
 
 /// A page of all notices, without their texts.

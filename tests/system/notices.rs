@@ -221,7 +221,7 @@ fn a_mark_after_a_renotification_that_missed_its_view_marks_the_new_slot() {
         let without_redis = process(Arc::new(Stores { views, ..(*app.stores).clone() }));
         let other = process(Arc::clone(&app.stores));
         let before = *other.board(id.platform, user_id(7)).await.unwrap().find(1).unwrap();
-        let edited = without_redis.edit(user_id(900), id, &content("y", None), true, None).await.unwrap();
+        let edited = without_redis.edit(&[id], &content("y", None), true, None).await.unwrap();
         assert!(matches!(edited, NoticesEdited::Stand(_)));
         other.mark(user_id(7), id, true).await.unwrap().unwrap();
         let (head, reads) = app.stores.facts.notice_state(id.platform, user_id(7)).await.unwrap();
@@ -248,7 +248,7 @@ fn a_pending_edit_is_read_until_it_is_written_to_the_notices_that_have_no_later_
         world.idle().await;
         world.stack.pause("projector").await.unwrap();
         let new = NoticeContent { body: Some("text".to_owned()), ..content("new", None) };
-        let edited = app.notices.edit_many(user_id(900), &ids, &new, true, None).await.unwrap();
+        let edited = app.notices.edit(&ids, &new, true, None).await.unwrap();
         assert!(matches!(edited, NoticesEdited::Stand(notices) if notices.len() == 96));
         let stored = facts.notices(&[id(1)]).await.unwrap();
         assert_eq!(stored[&id(1)].content.title, "old", "the notice itself is not written yet");
@@ -290,7 +290,7 @@ fn concurrent_edits_of_many_notices_leave_one_of_them_on_every_notice() {
         let (app, reader) = (patient(world), world.user(7));
         let ids = many_notices(world).await;
         let contents = [content("one", None), content("two", None), content("three", None)];
-        let edits = contents.iter().map(|content| app.notices.edit_many(user_id(900), &ids, content, false, None));
+        let edits = contents.iter().map(|content| app.notices.edit(&ids, content, false, None));
         let deleted = [NoticeId { platform: platform(9), seq: 2 }];
         let deletes = app.notices.remove(&deleted);
         let (edited, deleted) = futures::join!(join_all(edits), deletes);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tidemark::{
     App,
     domain::{self, NoticeContent, NoticeId, Platform, notices::MAX_LIVE},
-    facts::NoticesPublished,
+    facts::{KeyedEdit, NoticesPublished},
     http::{
         Kind, Problem, Request, Response,
         bodies::{EditNoticeRequest, EditedNotices, Notice, PublishNoticesRequest, PublishedNotices},
@@ -44,7 +44,8 @@ pub(crate) async fn edit(app: &App, request: &Request) -> Result<Response, Probl
     let id: NoticeId = request.parameter("notice")?;
     let (EditNoticeRequest { title, body, expires_at, renotify }, key) = request.keyed_body()?;
     let content = NoticeContent { title, body, expires_at };
-    let notices = standing(app.notices.edit(caller, id, &content, renotify, key.as_ref()).await?)?;
+    let once = key.as_ref().map(|key| KeyedEdit { user: caller, operation: "notice-edit", key });
+    let notices = standing(app.notices.edit(&[id], &content, renotify, once).await?)?;
     let notice = notices.into_iter().next().ok_or_else(|| crate::unknown(id))?;
     Ok(Response::json(200, &item(notice)))
 }
@@ -63,7 +64,8 @@ pub(crate) async fn edit_many(app: &App, request: &Request) -> Result<Response, 
         return Err(Problem::invalid("body", format!("must have at most {most} bytes for {} notices", ids.len())));
     }
     let content = NoticeContent { title, body, expires_at };
-    let notices = standing(app.notices.edit_many(caller, &ids, &content, renotify, key.as_ref()).await?)?;
+    let once = key.as_ref().map(|key| KeyedEdit { user: caller, operation: "notice-edits", key });
+    let notices = standing(app.notices.edit(&ids, &content, renotify, once).await?)?;
     Ok(Response::json(200, &EditedNotices { items: notices.into_iter().map(item).collect() }))
 }
 

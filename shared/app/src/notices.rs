@@ -318,53 +318,20 @@ impl NoticeBoard {
         idempotency: Option<&IdempotencyKey>,
     ) -> Result<NoticesPublished> {
         let published = self.stores.facts.publish_notices(user, platforms, content, idempotency, self.stores.clock.now()).await?;
-        match &published {
+        let heads = match &published {
             NoticesPublished::Created(created) => {
-                let heads: Vec<NoticeView> =
-                    created.iter().map(|(notice, head)| NoticeView::Head(notice.id.platform, head.clone())).collect();
-                let shown = join_all(heads.iter().map(|head| self.show(head).boxed())).await;
-                shown.into_iter().collect::<Result<Vec<bool>, _>>()?;
+                created.iter().map(|(notice, head)| (notice.id.platform, head.clone())).collect()
             }
-            NoticesPublished::Repeated(notices) => {
-                // The first request may have ended before it updated the views.
-                let shown = notices.iter().map(async |notice| {
-                    let platform = notice.id.platform;
-                    self.show(&NoticeView::Head(platform, self.stores.facts.platform_head(platform).await?)).await
-                });
-                join_all(shown.map(FutureExt::boxed)).await.into_iter().collect::<Result<Vec<bool>, _>>()?;
-            }
-            _ => {}
-        }
+            // The first request may have ended before it updated the views.
+            NoticesPublished::Repeated(_) => self.stores.facts.platform_heads(platforms).await?,
+            NoticesPublished::KeyReused | NoticesPublished::Expired | NoticesPublished::Full(_) => HashMap::new(),
+        };
+        self.show_heads(heads).await?;
         Ok(published)
     }
 
-    /// Replaces a live notice, once for each key of `user`.
+    /// Replaces live notices of at most 32 platforms, all of them or none, with a key once.
     pub async fn edit(
-        &self,
-        user: UserId,
-        id: NoticeId,
-        content: &NoticeContent,
-        renotify: bool,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<NoticesEdited> {
-        let once = key.map(|key| KeyedEdit { user, operation: "notice-edit", key });
-        self.write_edit(&[id], content, renotify, once).await
-    }
-
-    /// Replaces live notices of at most 32 platforms, all of them or none, once for each key of `user`.
-    pub async fn edit_many(
-        &self,
-        user: UserId,
-        ids: &[NoticeId],
-        content: &NoticeContent,
-        renotify: bool,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<NoticesEdited> {
-        let once = key.map(|key| KeyedEdit { user, operation: "notice-edits", key });
-        self.write_edit(ids, content, renotify, once).await
-    }
-
-    async fn write_edit(
         &self,
         ids: &[NoticeId],
         content: &NoticeContent,
@@ -373,20 +340,18 @@ impl NoticeBoard {
     ) -> Result<NoticesEdited> {
         let now = self.stores.clock.now();
         let (notices, heads) = match self.stores.facts.edit_notices(ids, content, renotify, once, now).await? {
-            NoticesWritten::Edited(notices, heads) => (notices, heads),
+            NoticesWritten::Edited(notices, heads) => (notices, heads.into_iter().collect()),
             NoticesWritten::Repeated(notices) => {
                 // The first request may have ended before it updated the views.
                 let platforms: BTreeSet<Platform> = ids.iter().map(|id| id.platform).collect();
                 let platforms: Vec<Platform> = platforms.into_iter().collect();
-                (notices, self.stores.facts.platform_heads(&platforms).await?.into_iter().collect())
+                (notices, self.stores.facts.platform_heads(&platforms).await?)
             }
             NoticesWritten::KeyReused => return Ok(NoticesEdited::KeyReused),
             NoticesWritten::Expired => return Ok(NoticesEdited::Expired),
             NoticesWritten::Unknown(id) => return Ok(NoticesEdited::Unknown(id)),
         };
-        let heads: Vec<NoticeView> = heads.into_iter().map(|(platform, head)| NoticeView::Head(platform, head)).collect();
-        let shown = join_all(heads.iter().map(|head| self.show(head).boxed())).await;
-        shown.into_iter().collect::<Result<Vec<bool>>>()?;
+        self.show_heads(heads).await?;
         let by_id: HashMap<NoticeId, &Notice> = notices.iter().map(|notice| (notice.id, notice)).collect();
         Ok(NoticesEdited::Stand(ids.iter().filter_map(|id| by_id.get(id).map(|&notice| notice.clone())).collect()))
     }
@@ -543,6 +508,13 @@ impl NoticeBoard {
             let degraded = !self.show(&NoticeView::Reads(user, platform, reads)).await?;
             return Ok((Board { head, read, now, degraded }, NoticesMarked { degraded, ..marked }));
         }
+    }
+
+    /// Writes heads to their views. All of them are tried, even if one fails.
+    async fn show_heads(&self, heads: HashMap<Platform, PlatformHead>) -> Result<()> {
+        let heads: Vec<NoticeView> = heads.into_iter().map(|(platform, head)| NoticeView::Head(platform, head)).collect();
+        let shown = join_all(heads.iter().map(|head| self.show(head).boxed())).await;
+        shown.into_iter().try_for_each(|shown| shown.map(drop))
     }
 
     /// Writes a fact to its view. Returns whether Redis accepted it. If not, the projector does it later.

@@ -98,7 +98,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     ("a notice that is not in the head", &async |scene: &Scene| put(scene, 2, 2, &[]).await),
     ("a notice beyond the head's last, where the next one would go", &async |scene: &Scene| put(scene, 5, 9, &[]).await),
     ("an edit of many notices that nobody has written to them", &async |scene: &Scene| {
-        let edited = scene.app.notices.edit(scene.author, scene.notice(1), &content("new", None), false, None).await.unwrap();
+        let edited = scene.app.notices.edit(&[scene.notice(1)], &content("new", None), false, None).await.unwrap();
         assert!(matches!(edited, NoticesEdited::Stand(_)));
         // The notice as it was before the edit.
         scene.set("NoticesTable", schema::notice(scene.notice(1)), &[("title", s("one")), ("revision", n(1))]).await;
@@ -112,7 +112,7 @@ pub(super) const OF_A_BOARD: &[Damage] = &[
     }),
     ("an old head, below a slot that was given and read", &async |scene: &Scene| {
         let (head, _) = fact(scene).await;
-        let edited = scene.app.notices.edit(scene.author, scene.notice(1), &content("one", None), true, None).await.unwrap();
+        let edited = scene.app.notices.edit(&[scene.notice(1)], &content("one", None), true, None).await.unwrap();
         assert!(matches!(edited, NoticesEdited::Stand(_)));
         scene.app.notices.mark(scene.reader, scene.notice(1), true).await.unwrap().unwrap();
         put_back(scene, &head).await;

@@ -199,7 +199,7 @@ fn changes_in_flight_do_not_count_as_differences() {
                 reader.get(&format!("/v1/notices?platform={platform}")).await.ok();
                 reader.put(&format!("/v1/notices/{notice}/read")).await.ok();
                 match round % 3 {
-                    0 => drop(board.edit(scene.author, notice, &content("again", None), true, None).await.unwrap()),
+                    0 => drop(board.edit(&[notice], &content("again", None), true, None).await.unwrap()),
                     1 => board.remove(&[notice]).await.unwrap(),
                     _ => {}
                 }
