@@ -181,16 +181,12 @@ impl StoredViews {
     }
 
     pub(crate) async fn of_title(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredTitle>, StoreError> {
-        let keys = self.found(vec![View::Title(notice, revision)]).await?;
-        let key = readable(&keys, keys::notice_title(notice, revision));
-        let title: Record = self.0.query("of_title", redis::cmd("GET").arg(key).clone()).await?;
+        let (keys, title, _) = self.string("of_title", View::Title(notice, revision)).await?;
         Ok((keys, Stored::read(title, |title| notices::decode_title(&title))))
     }
 
     pub(crate) async fn of_notice_body(&self, notice: NoticeId, revision: u64) -> Result<StoredView<StoredBody>, StoreError> {
-        let keys = self.found(vec![View::NoticeBody(notice, revision)]).await?;
-        let key = readable(&keys, keys::notice_body(notice, revision));
-        let body: Record = self.0.query("of_notice_body", redis::cmd("GET").arg(key).clone()).await?;
+        let (keys, body, _) = self.string("of_notice_body", View::NoticeBody(notice, revision)).await?;
         Ok((keys, Stored::read(body, |body| notices::decode_body(&body))))
     }
 
@@ -205,11 +201,17 @@ impl StoredViews {
         view: View,
         decode: impl FnOnce(&[u8]) -> Option<T> + Send,
     ) -> Result<StoredView<T>, StoreError> {
+        let (keys, record, epoch) = self.string(operation, view).await?;
+        Ok((keys, in_epoch(record, epoch, decode)))
+    }
+
+    /// Reads the string in the first key of a view, and the keys of the view that exist.
+    async fn string(&self, operation: &'static str, view: View) -> Result<(Vec<StoredKey>, Record, Epoch), StoreError> {
         let key = keys::of_view(&view).into_iter().next().map(|(key, _)| key).unwrap_or_default();
         let keys = self.found(vec![view]).await?;
         let get = redis::cmd("GET").arg(readable(&keys, key)).clone();
-        let (record, epoch): (Record, _) = self.0.query_in_epoch(operation, get).await?;
-        Ok((keys, in_epoch(record, epoch, decode)))
+        let (record, epoch) = self.0.query_in_epoch(operation, get).await?;
+        Ok((keys, record, epoch))
     }
 
     /// Reads type and lifetime of all keys of these views, in one round trip. Returns the keys that exist.

@@ -99,55 +99,35 @@ pub(crate) fn of_slots(
 /// The title of a notice, and when it was published.
 pub(crate) type StoredTitle = (String, Timestamp);
 
-/// Compares the title of a notice in one revision. A title of an earlier revision, or of a deleted notice, is never
-/// read and makes no difference. A title of a revision that does not exist yet would be used as the notice's own.
-pub(crate) fn of_title(
-    notice: NoticeId,
-    revision: u64,
-    stored: &Stored<StoredTitle>,
-    head: &PlatformHead,
-    right: Option<&Notice>,
-) -> Option<Difference> {
-    of_record(View::Title(notice, revision), stored, |(title, at)| {
-        let right = match of_revision(notice, revision, head, right) {
-            Ok(right) => right?,
-            Err(kind) => return Some(kind),
-        };
-        ((title, *at) != (&right.content.title, right.created_at)).then_some(Kind::ViewDiffers)
-    })
-}
-
 /// The text of a notice; `None` if it has none.
 pub(crate) type StoredBody = Option<String>;
 
-/// The same as [`of_title`] for the text of a notice.
-pub(crate) fn of_body(
-    notice: NoticeId,
-    revision: u64,
-    stored: &Stored<StoredBody>,
+/// Compares the title or the text of a notice in one revision with `content` of the notice. One of an earlier revision,
+/// or of a deleted notice, is never read and makes no difference. One of a revision that does not exist yet would be
+/// used as the notice's own.
+pub(crate) fn of_content<T: PartialEq>(
+    view: View,
+    (notice, revision): (NoticeId, u64),
+    stored: &Stored<T>,
     head: &PlatformHead,
     right: Option<&Notice>,
+    content: fn(&Notice) -> T,
 ) -> Option<Difference> {
-    of_record(View::NoticeBody(notice, revision), stored, |body| {
-        let right = match of_revision(notice, revision, head, right) {
-            Ok(right) => right?,
-            Err(kind) => return Some(kind),
-        };
-        (*body != right.content.body).then_some(Kind::ViewDiffers)
+    of_record(view, stored, |stored| {
+        if notice.seq > head.latest_seq || revision > head.version {
+            return Some(Kind::ViewOrphan);
+        }
+        let right = right.filter(|right| right.revision == revision)?;
+        (*stored != content(right)).then_some(Kind::ViewDiffers)
     })
 }
 
-/// Returns the notice if it has this revision now. The error is the difference of a view of what does not exist yet.
-fn of_revision<'a>(
-    notice: NoticeId,
-    revision: u64,
-    head: &PlatformHead,
-    right: Option<&'a Notice>,
-) -> Result<Option<&'a Notice>, Kind> {
-    if notice.seq > head.latest_seq || revision > head.version {
-        return Err(Kind::ViewOrphan);
-    }
-    Ok(right.filter(|right| right.revision == revision))
+pub(crate) fn title_of(notice: &Notice) -> StoredTitle {
+    (notice.content.title.clone(), notice.created_at)
+}
+
+pub(crate) fn body_of(notice: &Notice) -> StoredBody {
+    notice.content.body.clone()
 }
 
 #[cfg(test)]
@@ -245,14 +225,16 @@ mod tests {
         let right = Notice { id: id(1), created_at: now(), revision: 2, content };
         let found = |seq, revision, title: &str| {
             let stored = Stored::Present((title.to_owned(), now()));
-            of_title(id(seq), revision, &stored, &head, (seq == 1).then_some(&right)).map(|found| found.kind)
+            let (view, right) = (View::Title(id(seq), revision), (seq == 1).then_some(&right));
+            of_content(view, (id(seq), revision), &stored, &head, right, title_of).map(|found| found.kind)
         };
         assert_eq!([found(1, 2, "right"), found(1, 1, "was right"), found(2, 2, "of one that is gone")], [None; 3]);
         assert_eq!(found(1, 2, "wrong"), Some(Kind::ViewDiffers));
         assert_eq!([found(1, 3, "right"), found(3, 2, "right")], [Some(Kind::ViewOrphan); 2]);
         let found = |revision, body: Option<&str>| {
             let stored = Stored::Present(body.map(str::to_owned));
-            of_body(id(1), revision, &stored, &head, Some(&right)).map(|found| found.kind)
+            let view = View::NoticeBody(id(1), revision);
+            of_content(view, (id(1), revision), &stored, &head, Some(&right), body_of).map(|found| found.kind)
         };
         assert_eq!([found(2, None), found(1, Some("was right"))], [None; 2]);
         assert_eq!([found(2, Some("")), found(3, None)], [Some(Kind::ViewDiffers), Some(Kind::ViewOrphan)]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tidemark_domain::{Platform, PostId, Timestamp, UserId};
+use tidemark_domain::{Notice, NoticeId, Platform, PostId, Timestamp, UserId};
 use tidemark_facts::{
     item::Stored as _,
     schema::{self, BodyItem},
@@ -22,6 +22,7 @@ use crate::{
         views::{self, MOST_FIELDS, StoredKey, StoredList, of_copy},
     },
     facts::Decoded,
+    views::StoredView,
 };
 
 /// Both sides of a target.
@@ -78,16 +79,12 @@ impl Reconcile {
                 of_keys(&keys).chain(notices::of_slots(user, platform, &stored, &head, &right)).collect()
             }
             Target::Views(Owner::Title(notice, revision)) => {
-                let (keys, stored) = self.views.of_title(notice, revision).await?;
-                let ids = [notice];
-                let (head, right) = futures::try_join!(facts.platform_head(notice.platform), facts.notices(&ids))?;
-                of_keys(&keys).chain(notices::of_title(notice, revision, &stored, &head, right.get(&notice))).collect()
+                let (stored, view) = (self.views.of_title(notice, revision).await?, View::Title(notice, revision));
+                self.content_differences((notice, revision), view, stored, notices::title_of).await?
             }
             Target::Views(Owner::NoticeBody(notice, revision)) => {
-                let (keys, stored) = self.views.of_notice_body(notice, revision).await?;
-                let ids = [notice];
-                let (head, right) = futures::try_join!(facts.platform_head(notice.platform), facts.notices(&ids))?;
-                of_keys(&keys).chain(notices::of_body(notice, revision, &stored, &head, right.get(&notice))).collect()
+                let (stored, view) = (self.views.of_notice_body(notice, revision).await?, View::NoticeBody(notice, revision));
+                self.content_differences((notice, revision), view, stored, notices::body_of).await?
             }
             Target::Views(Owner::Astray(ref key)) => {
                 self.views.exists(key).await?.then(|| views::astray(key)).into_iter().collect()
@@ -104,6 +101,20 @@ impl Reconcile {
         let damaged: BTreeSet<DamagedItem> = damaged.into_iter().map(|(_, item)| item).collect();
         let differences = notices::of_platform(platform, &head, &found, now).into_iter();
         Ok(differences.chain(pending).chain(damaged.into_iter().map(Difference::from)).collect())
+    }
+
+    /// Compares the title or the text of a notice in one revision.
+    async fn content_differences<T: PartialEq>(
+        &self,
+        (notice, revision): (NoticeId, u64),
+        view: View,
+        (keys, stored): StoredView<T>,
+        content: fn(&Notice) -> T,
+    ) -> Result<Vec<Difference>, ReconcileError> {
+        let (facts, ids) = (&self.app.stores.facts, [notice]);
+        let (head, right) = futures::try_join!(facts.platform_head(notice.platform), facts.notices(&ids))?;
+        let found = notices::of_content(view, (notice, revision), &stored, &head, right.get(&notice), content);
+        Ok(of_keys(&keys).chain(found).collect())
     }
 
     async fn post_differences(&self, post: PostId) -> Result<Vec<Difference>, ReconcileError> {
