@@ -3,19 +3,16 @@
 use std::{collections::HashMap, ops::Deref};
 
 use sha2::{Digest, Sha256};
-use tidemark_domain::{
-    AuthorHead, Delivery, DeliveryMode, DeliveryState, Post, PostId, Seq, SeqSet, StoreError, Timestamp, UserId,
-};
+use tidemark_domain::{AuthorHead, Post, PostId, Seq, SeqSet, StoreError, Timestamp, UserId};
 use tidemark_facts::{
     Facts, Import, attempts,
     decode::read,
     distinct,
-    heads::{read_head, still_latest, with_modes},
+    heads::read_head,
+    imports::{FENCE_CHECK, ImportedContent, ImportedPost, PlannedPost, PostPlan},
     item::{Bits, Item, encode, number, string},
-    post_items::post_item,
-    schema::{HeadItem, PostItem, ReadsItem, head, reads, record},
-    windows::Layout,
-    write::{Cancelled, Write, absent, is, still_number, still_set, unchanged},
+    schema::{HeadItem, ReadsItem, head, reads, record},
+    write::{Cancelled, Write, absent, is, still_set},
 };
 
 use crate::{
@@ -23,9 +20,6 @@ use crate::{
     records::set_of,
     schema::{self as keys, ImportItem, MappingItem, PlacedItem},
 };
-
-/// The index of the check of the fence in the transaction of an import.
-const FENCE_CHECK: usize = 0;
 
 /// The most blogs in one transaction: head, two windows of its sets, record, fence, a post and two mappings of each.
 pub(crate) const BLOGS_PER_IMPORT: usize = 31;
@@ -116,17 +110,24 @@ impl Imports {
             if news.is_empty() {
                 return Ok(Some(ImportedPosts { head: before, unsettled: record.unsettled, ..ImportedPosts::default() }));
             }
-            let mut head = before.clone();
-            let written: Vec<(Post, Timestamp)> = news.iter().map(|blog| self.append(&mut head, blog, followers, now)).collect();
-            let known = record.posts.clone();
-            record.posts.insert_range(before.latest_seq + 1, head.latest_seq);
-            if let Some((first, _)) = written.iter().find(|(post, _)| !post.archived) {
-                let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
-                record.unsettled = Some((first, head.latest_seq));
+            let mut plan = self.import_plan(author, before.clone(), followers, now);
+            for (seq, blog) in (before.latest_seq + 1..).zip(&news) {
+                let content = Some(ImportedContent::titled(blog.title.clone()));
+                plan.append(&ImportedPost { seq, created_at: blog.created_at, of: None, content });
             }
-            match self.write_import(import, (&before, heads.first()), &head, (&known, &record), &news, (&written, told)).await? {
+            let known = record.posts.clone();
+            record.posts.insert_range(before.latest_seq + 1, plan.head.latest_seq);
+            if let Some(PlannedPost { post: first, .. }) = plan.new.iter().find(|new| !new.post.archived) {
+                let first = record.unsettled.map_or(first.id.seq, |(first, _)| first);
+                record.unsettled = Some((first, plan.head.latest_seq));
+            }
+            let mut writes = self.import_writes(Some(import), &before, heads.first(), &plan)?;
+            writes.push(self.record_write(author, &known, &record));
+            writes.extend(self.mapping_writes(&news, &plan, told));
+            match self.transact("import_posts", writes).await? {
                 Ok(()) => {
-                    let written = written.into_iter().map(|(post, _)| post).collect();
+                    let PostPlan { head, new, .. } = plan;
+                    let written = new.into_iter().map(|new| new.post).collect();
                     return Ok(Some(ImportedPosts { written, head, unsettled: record.unsettled, has_left: false }));
                 }
                 Err(Cancelled::Conditions(failed)) if failed.contains(&FENCE_CHECK) => return Ok(None),
@@ -200,72 +201,24 @@ impl Imports {
         self.send("release", mapping.when(is(MappingItem::post, string(post.to_string())))).await.map(drop)
     }
 
-    /// Makes a blog the author's next post, and updates `head`. Returns the post, and the time by which it is ordered.
-    fn append(&self, head: &mut AuthorHead, blog: &Blog, followers: u64, now: Timestamp) -> (Post, Timestamp) {
-        let seq = head.latest_seq + 1;
-        let archived = blog.created_at < head.latest_at;
-        let told = followers > 0 && !archived;
-        let mode = if archived { DeliveryMode::Push } else { head.modes.current() };
-        if archived {
-            head.deleted.insert(seq);
-            head.archive.insert(seq);
-            head.archived += 1;
-        } else {
-            head.modes = head.modes.after(seq, followers, self.limits.pull_threshold);
-            head.latest_at = blog.created_at;
-        }
-        head.latest_seq = seq;
-        head.posts += 1;
-        let mut delivery = Delivery::planned(mode, if told { followers } else { 0 }, blog.created_at);
-        if !told {
-            delivery = Delivery { state: DeliveryState::Done, pages: 0, finished_at: Some(now), ..delivery };
-        }
-        let post = Post::new(PostId::new(blog.author, seq), blog.title.clone(), blog.created_at, delivery);
-        (Post { archived, ..post }, head.latest_at)
-    }
-
-    async fn write_import(
-        &self,
-        import: Import,
-        (before, stored): (&AuthorHead, Option<&Item>),
-        after: &AuthorHead,
-        (known, record): (&SeqSet, &ImportRecord),
-        blogs: &[&Blog],
-        (written, told): (&[(Post, Timestamp)], bool),
-    ) -> Result<Result<(), Cancelled>, StoreError> {
-        let author = import.author;
-        let archived = after.archived - before.archived;
-        let update = with_modes(Write::update(&self.tables.posts, head(author)), after)
-            .add(HeadItem::posts, written.len() as i64)
-            .add(HeadItem::archived, archived as i64)
-            .when(still_latest(before.latest_seq))
-            .when(absent(HeadItem::erased));
-        let mut writes = if archived > 0 {
-            let sets = [(HeadItem::deleted, &after.deleted), (HeadItem::archived_seqs, &after.archive)];
-            let update = update
-                .set(HeadItem::deletions, number(after.deleted.len()))
-                .when(still_number(HeadItem::deletions, before.deleted.len()))
-                .when(unchanged(HeadItem::archived, stored));
-            // The transaction has no room for windows that move. New posts change only the newest window of each set.
-            Layout::new(&head(author), stored, &sets, false)?.writes(update)
-        } else {
-            vec![update]
-        };
-        writes.insert(FENCE_CHECK, self.is_open(import));
-        let (unsettled_first, unsettled_last) = record.unsettled.unzip();
-        let posts = Some(Bits(record.posts.clone()));
-        let item = ImportItem { key: keys::import_record(author), posts, unsettled_first, unsettled_last };
-        let put = Write::put(&self.tables.migration, encode(&item));
-        writes.push(put.when(still_set(ImportItem::posts, known)));
-        for (blog, (post, order)) in blogs.iter().zip(written) {
+    /// The writes that make blogs posts. `told` says whether the unread sets of the legacy system agree with the posts.
+    fn mapping_writes(&self, blogs: &[&Blog], plan: &PostPlan, told: bool) -> Vec<Write> {
+        let mut writes = Vec::with_capacity(2 * blogs.len());
+        for (blog, PlannedPost { post, .. }) in blogs.iter().zip(&plan.new) {
             let mapping = MappingItem { key: keys::mapping(blog.id), post: post.id.to_string() };
             // The legacy system has an archived post as unread for followers who do not see it here.
             let placed = Placed { blog: blog.id, new: false, told: (told && !post.archived).then_some(false) };
             writes.push(Write::put(&self.tables.migration, placed_item(post.id, placed)));
-            writes.push(Write::put(&self.tables.posts, encode(&post_item(post, *order))).when(absent(PostItem::item)));
             writes.push(Write::put(&self.tables.migration, encode(&mapping)).when(absent(MappingItem::post)));
         }
-        self.transact("import_posts", writes).await
+        writes
+    }
+
+    fn record_write(&self, author: UserId, known: &SeqSet, record: &ImportRecord) -> Write {
+        let (unsettled_first, unsettled_last) = record.unsettled.unzip();
+        let posts = Some(Bits(record.posts.clone()));
+        let item = ImportItem { key: keys::import_record(author), posts, unsettled_first, unsettled_last };
+        Write::put(&self.tables.migration, encode(&item)).when(still_set(ImportItem::posts, known))
     }
 }
 

@@ -191,7 +191,7 @@ fn read(file: &File, place: &Place, now: Timestamp) -> anyhow::Result<(Kind, Imp
             (kind, ImportedPost { seq, created_at: post.created_at, of: post.of.map(Reference::Quote), content })
         }
         Line::Repost(post) => {
-            let (of, content) = (Some(Reference::Repost(post.of)), Some(ImportedContent::of_repost()));
+            let (of, content) = (Some(Reference::Repost(post.of)), Some(ImportedContent::titled(String::new())));
             (kind, ImportedPost { seq, created_at: post.created_at, of, content })
         }
         Line::Deleted(post) => {

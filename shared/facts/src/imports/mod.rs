@@ -16,7 +16,7 @@ pub use fence::Import;
 pub use marks::ImportedReaction;
 pub use notices::{ImportedNotice, NoticeImport};
 pub use people::{IdentityImport, ProfileImport, ReceiptImport};
-pub use posts::{ImportedContent, ImportedPost, PostImport, PostsImported};
+pub use posts::{FENCE_CHECK, ImportedContent, ImportedPost, PlannedPost, PostImport, PostPlan, PostsImported};
 
 /// The outcome of a write that is refused only if one of the users has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,8 +44,9 @@ pub struct ImportedContent {
 }
 
 impl ImportedContent {
-    pub fn of_repost() -> Self {
-        Self { title: String::new(), text: PostText::default(), revision: 1, edited_at: None, weight: 0 }
+    /// A post with this title alone, which was never edited; an empty one is that of a repost.
+    pub fn titled(title: String) -> Self {
+        Self { title, text: PostText::default(), revision: 1, edited_at: None, weight: 0 }
     }
 }
 
@@ -100,8 +101,7 @@ impl Facts {
             let known = items.iter().map(|item| Ok((post_of(item)?.seq, PostItem::at.read(item)?)));
             let known: HashMap<Seq, u64> = known.collect::<Result<_>>()?;
             let reposts = self.reposts_of(author, posts).await?;
-            let limit = self.limits.pull_threshold;
-            let mut plan = Plan { author, head: before.clone(), followers, limit, new: Vec::new(), reposts, now };
+            let mut plan = PostPlan { reposts, ..self.import_plan(author, before.clone(), followers, now) };
             let outcomes: Vec<PostImport> = posts.iter().map(|post| plan.judge(post, known.get(&post.seq))).collect();
             if plan.new.is_empty() {
                 return Ok(PostsImported { outcomes, ..PostsImported::default() });
@@ -167,12 +167,20 @@ impl Facts {
         }
     }
 
-    fn import_writes(
+    /// An import of posts of an author who has this head.
+    pub fn import_plan(&self, author: UserId, head: AuthorHead, followers: u64, now: Timestamp) -> PostPlan {
+        let limit = self.limits.pull_threshold;
+        PostPlan { author, head, followers, limit, new: Vec::new(), reposts: HashMap::new(), now }
+    }
+
+    /// The writes of an import: the check of its fence, if it has one, as the first, the head, and the posts. `stored`
+    /// is the item of the head before it.
+    pub fn import_writes(
         &self,
         import: Option<Import>,
         before: &AuthorHead,
         stored: Option<&Item>,
-        plan: &Plan,
+        plan: &PostPlan,
     ) -> Result<Vec<Write>> {
         let (posts, key) = (&self.tables.posts, schema::head(plan.author));
         let after = &plan.head;
@@ -202,7 +210,7 @@ impl Facts {
             // New posts change only the newest window of each set, and no window moves.
             writes.extend(Layout::new(&key, stored, &sets, false)?.writes(update));
         }
-        for New { post, order, text } in &plan.new {
+        for PlannedPost { post, order, text } in &plan.new {
             let mut item = post_item(post, *order);
             item.revision = (post.revision > 1).then_some(post.revision);
             item.edited_at = post.edited_at.map(Timestamp::ms);
@@ -224,29 +232,31 @@ impl Facts {
 }
 
 /// The index of the check of the fence in a transaction that has one.
-const FENCE_CHECK: usize = 0;
+pub const FENCE_CHECK: usize = 0;
 
-/// The head after an import, and the posts that it adds.
-struct Plan {
+/// The head after an import of posts of one author, and the posts that it adds.
+pub struct PostPlan {
     author: UserId,
-    head: AuthorHead,
+    pub head: AuthorHead,
+    /// If there are any, the fan-outs of the posts are pending.
     followers: u64,
     /// The number of followers from which an author is pulled.
     limit: u64,
-    new: Vec<New>,
+    pub new: Vec<PlannedPost>,
     /// The numbers of the author's reposts by their originals.
     reposts: HashMap<PostId, Seq>,
     now: Timestamp,
 }
 
-struct New {
-    post: Post,
+/// A post that an import adds.
+pub struct PlannedPost {
+    pub post: Post,
     /// The time by which it is ordered.
     order: Timestamp,
     text: PostText,
 }
 
-impl Plan {
+impl PostPlan {
     fn judge(&mut self, post: &ImportedPost, known: Option<&u64>) -> PostImport {
         match known {
             Some(at) if *at == post.created_at.ms() => return PostImport::Existing,
@@ -264,7 +274,9 @@ impl Plan {
         PostImport::Written
     }
 
-    fn append(&mut self, imported: &ImportedPost) {
+    /// Adds a post with a number above all others. Numbers in between count as deleted. A post that is older than the
+    /// one before it becomes archived.
+    pub fn append(&mut self, imported: &ImportedPost) {
         let &ImportedPost { seq, created_at, .. } = imported;
         let head = &mut self.head;
         head.deleted.insert_range(head.latest_seq + 1, seq - 1);
@@ -299,7 +311,7 @@ impl Plan {
                 (Post { title, revision, edited_at, weight, archived, of: imported.of, ..post }, text)
             }
         };
-        self.new.push(New { post, order: head.latest_at, text });
+        self.new.push(PlannedPost { post, order: head.latest_at, text });
     }
 }
 
@@ -308,19 +320,13 @@ mod tests {
     use super::*;
 
     fn post(seq: Seq, at: u64, title: Option<&str>) -> ImportedPost {
-        let content = title.map(|title| ImportedContent {
-            title: title.to_owned(),
-            text: PostText::default(),
-            revision: 1,
-            edited_at: None,
-            weight: 0,
-        });
+        let content = title.map(|title| ImportedContent::titled(title.to_owned()));
         ImportedPost { seq, created_at: Timestamp::from_ms(at), of: None, content }
     }
 
-    fn plan() -> Plan {
+    fn plan() -> PostPlan {
         let (author, head, now) = (UserId::MIN, AuthorHead::default(), Timestamp::MAX);
-        Plan { author, head, followers: 0, limit: 10, new: Vec::new(), reposts: HashMap::new(), now }
+        PostPlan { author, head, followers: 0, limit: 10, new: Vec::new(), reposts: HashMap::new(), now }
     }
 
     #[test]
