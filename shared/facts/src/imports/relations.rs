@@ -60,22 +60,14 @@ impl Facts {
 
     /// Mutes a user since a time of another system. A mute that is there keeps its own.
     pub async fn import_mute(&self, user: UserId, other: UserId, since: Timestamp, now: Timestamp) -> Result<Imported> {
-        let mut outcome = Imported::Existing;
-        let mut attempts = attempts("change");
-        loop {
-            attempts.next().await?;
-            let known = self.edges(user, &[other]).await?.remove(&other);
-            if known.as_ref().is_some_and(|edge| edge.muted.is_some()) {
-                return Ok(outcome);
-            }
-            attempts.outcome()?;
-            let pair = known.clone().unwrap_or_else(|| Edge::never(user, other));
-            let next = Edge { muted: Some(since), ..pair.changed(now) };
-            outcome = Imported::Written;
-            if attempts.done(self.transact("change", vec![self.put_edge(&next, known.map(|edge| edge.rev))]).await) {
-                return Ok(outcome);
-            }
+        if self.edges(user, &[other]).await?.get(&other).is_some_and(|edge| edge.muted.is_some()) {
+            return Ok(Imported::Existing);
         }
+        let mute = |known: Option<&Edge>| {
+            let pair = known.cloned().unwrap_or_else(|| Edge::never(user, other));
+            pair.muted.is_none().then(|| Edge { muted: Some(since), ..pair.changed(now) })
+        };
+        self.change_pair(user, other, &mute).await.map(|_| Imported::Written)
     }
 
     /// Stores a list with its number. Returns whether it wrote it; `None` if another list of the user has the number.
