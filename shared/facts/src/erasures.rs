@@ -17,7 +17,7 @@ use super::{
         ReactionItem, ReadsItem, RecordItem, RunningItem,
     },
     unavailable,
-    write::{Write, absent, between, having, is, only, present, queried, still_number},
+    write::{Condition, Write, absent, between, having, is, only, present, queried, still_number},
 };
 
 /// Traces of a user that take many reads to count.
@@ -50,17 +50,9 @@ impl Facts {
                 return Ok(known);
             }
             attempts.outcome()?;
-            let mut writes = vec![
-                Write::put(&self.tables.identities, erasure_item(user, &begun)).when(absent(ErasureItem::identity)),
-                Write::update(&self.tables.identities, schema::running_part(user)).insert(RunningItem::running, one(user)),
-                // A head without posts is like none.
-                Write::update(&self.tables.posts, schema::head(user))
-                    .set(HeadItem::erased, flag(true))
-                    .set_if_absent(HeadItem::latest_seq, number(0_u64))
-                    .set_if_absent(HeadItem::latest_at, number(0_u64)),
-            ];
-            let left = |shard| IdentityItem { identity: schema::left_key(user, shard), user: None };
-            writes.extend((0..SHARDS).map(|shard| Write::put(&self.tables.identities, encode(&left(shard)))));
+            let mut writes = self.receipt_writes(user, &begun, None);
+            let listed = Write::update(&self.tables.identities, schema::running_part(user));
+            writes.push(listed.insert(RunningItem::running, one(user)));
             if attempts.done(self.transact("begin_erasure", writes).await) {
                 return Ok(begun);
             }
@@ -196,11 +188,6 @@ impl Facts {
             }
         }
         Ok(removed)
-    }
-
-    /// Takes a reaction back, also that to a deleted post, and corrects the counts.
-    pub async fn remove_reaction(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
-        self.unreact(user, post, reaction).await
     }
 
     /// Returns users with their reactions to an author, at most `limit` of each shard, or errors of damaged items.
@@ -343,6 +330,20 @@ impl Facts {
 }
 
 impl Facts {
+    /// The writes of the first receipt of a user, on a condition for the user's head.
+    pub(crate) fn receipt_writes(&self, user: UserId, receipt: &Erasure, of_head: Option<Condition>) -> Vec<Write> {
+        let identities = &self.tables.identities;
+        let left = |shard| IdentityItem { identity: schema::left_key(user, shard), user: None };
+        let left = (0..SHARDS).map(|shard| Write::put(identities, encode(&left(shard))));
+        // A head without posts is like none.
+        let head = Write::update(&self.tables.posts, schema::head(user))
+            .set(HeadItem::erased, flag(true))
+            .set_if_absent(HeadItem::latest_seq, number(0_u64))
+            .set_if_absent(HeadItem::latest_at, number(0_u64));
+        let receipt = Write::put(identities, erasure_item(user, receipt)).when(absent(ErasureItem::identity));
+        [receipt, of_head.into_iter().fold(head, Write::when)].into_iter().chain(left).collect()
+    }
+
     /// Removes the user's idempotency records. The index of the records is a moment late. The last look is
     /// later.
     async fn remove_records(&self, user: UserId) -> Result<()> {
@@ -410,7 +411,7 @@ fn one(user: UserId) -> AttributeValue {
     AttributeValue::Ns(vec![user.to_string()])
 }
 
-pub(crate) fn erasure_item(user: UserId, erasure: &Erasure) -> Item {
+fn erasure_item(user: UserId, erasure: &Erasure) -> Item {
     let Erasure { started_at, finished_at, removed, counting, swept_at, pairs, cleared, touched_at, chain, incomplete, version } =
         erasure;
     encode(&ErasureItem {

@@ -223,7 +223,7 @@ impl Facts {
     }
 
     /// Takes a reaction back, also that to a deleted post. May be repeated.
-    pub(crate) async fn unreact(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
+    pub async fn unreact(&self, user: UserId, post: PostId, reaction: Reaction) -> Result<()> {
         let mut attempts = attempts("unreact");
         loop {
             attempts.next().await?;

@@ -334,7 +334,7 @@ impl<'a> Slice<'a> {
 
     async fn take_back(&self, post: PostId, reaction: Reaction) -> Result<()> {
         let stores = self.stores();
-        stores.facts.remove_reaction(self.user, post, reaction).await?;
+        stores.facts.unreact(self.user, post, reaction).await?;
         self.leaving.sync.reacted(post).await?;
         stores.views.forget_counters(post.author, None).await
     }

@@ -1,13 +1,13 @@
 //! Profiles, handles that were given up, user ids of claims, and receipts of erasures.
 
-use tidemark_domain::{Erasure, Handle, Profile, ProfileContent, Reaction, Removed, RequestSide, Timestamp, UserId, ids::SHARDS};
+use tidemark_domain::{Erasure, Handle, Profile, ProfileContent, Reaction, Removed, RequestSide, Timestamp, UserId};
 
 use crate::{
     Facts, Result, attempts,
-    erasures::{Trace, erasure_item},
+    erasures::Trace,
     heads::still_latest,
-    item::{encode, flag, number},
-    schema::{self, ErasureItem, HandleItem, HeadItem, IdentityItem},
+    item::encode,
+    schema::HandleItem,
     write::{Cancelled, Write, absent},
 };
 
@@ -99,16 +99,7 @@ impl Facts {
                 return Ok(ReceiptImport::IsHere);
             }
             attempts.outcome()?;
-            let mut writes = vec![
-                Write::put(&self.tables.identities, erasure_item(user, receipt)).when(absent(ErasureItem::identity)),
-                Write::update(&self.tables.posts, schema::head(user))
-                    .set(HeadItem::erased, flag(true))
-                    .when(still_latest(0))
-                    .set_if_absent(HeadItem::latest_seq, number(0_u64))
-                    .set_if_absent(HeadItem::latest_at, number(0_u64)),
-            ];
-            let left = |shard| IdentityItem { identity: schema::left_key(user, shard), user: None };
-            writes.extend((0..SHARDS).map(|shard| Write::put(&self.tables.identities, encode(&left(shard)))));
+            let writes = self.receipt_writes(user, receipt, Some(still_latest(0)));
             if attempts.done(self.transact("import_receipt", writes).await) {
                 return Ok(ReceiptImport::Written);
             }
