@@ -285,11 +285,6 @@ impl Facts {
         followings(counter)
     }
 
-    /// Returns at most `limit` followers below `before`, newest first.
-    pub async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
-        self.by_time(author, before, limit).await
-    }
-
     /// Returns all followers whose bucket lies in `buckets`, in bucket order. It does not depend on the counts.
     pub async fn followers_in(&self, author: UserId, buckets: Range<u16>) -> Result<Vec<UserId>> {
         let per_shard = BUCKETS / SHARDS;

@@ -13,8 +13,9 @@ use super::{
 };
 
 impl Facts {
-    /// Followers below `before`, newest first. The reads are consistent, because `by-time` is a local index.
-    pub(crate) async fn by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
+    /// Returns at most `limit` followers below `before`, newest first. The reads are consistent, because `by-time` is a
+    /// local index.
+    pub async fn followers_by_time(&self, author: UserId, before: Option<Relation>, limit: usize) -> Result<Vec<Relation>> {
         let shards = (0..SHARDS).map(|shard| schema::follower_shard(author, shard)).collect();
         self.entries_by_time("followers_by_time", shards, before, limit).await
     }
