@@ -9,7 +9,7 @@ use std::{
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::future::try_join_all;
 use tidemark_domain::{
-    AuthorHead, Edge, Hiding, MOST_REQUESTS, NewFollow, Relation, RequestSide, Timestamp, UserId,
+    AuthorHead, Edge, Hiding, MOST_REQUESTS, NewFollow, RequestSide, Timestamp, UserId,
     ids::{BUCKETS, SHARDS},
 };
 use tracing::debug;
@@ -631,48 +631,25 @@ impl Facts {
 }
 
 pub fn read_edge(item: Item) -> Result<Edge> {
-    read(
-        item,
-        |EdgeItem {
-             user,
-             author,
-             following,
-             since,
-             rev,
-             begun,
-             base,
-             floor,
-             muted_at,
-             blocked_at,
-             lists,
-             preference,
-             requested_at,
-             accepted,
-             ..
-         }| {
-            let (user, author, since) = (user.into(), author.into(), Timestamp::from_ms(since));
-            let [muted, blocked, requested] = [muted_at, blocked_at, requested_at].map(|since| since.map(Timestamp::from_ms));
-            let following = following.unwrap_or(false);
-            let (lists, preference) = (lists.unwrap_or_default().into_iter().collect(), preference.unwrap_or(0));
-            let accepted = accepted == Some(true);
-            Ok(Edge {
-                user,
-                author,
-                following,
-                since,
-                rev,
-                begun,
-                base,
-                floor,
-                muted,
-                blocked,
-                lists,
-                preference,
-                requested,
-                accepted,
-            })
-        },
-    )
+    read(item, |item: EdgeItem| {
+        let time = |at: Option<u64>| at.map(Timestamp::from_ms);
+        Ok(Edge {
+            user: item.user.into(),
+            author: item.author.into(),
+            following: item.following.unwrap_or(false),
+            since: Timestamp::from_ms(item.since),
+            rev: item.rev,
+            begun: item.begun,
+            base: item.base,
+            floor: item.floor,
+            muted: time(item.muted_at),
+            blocked: time(item.blocked_at),
+            lists: item.lists.unwrap_or_default().into_iter().collect(),
+            preference: item.preference.unwrap_or(0),
+            requested: time(item.requested_at),
+            accepted: item.accepted == Some(true),
+        })
+    })
 }
 
 /// Edges by one of their users, in which they differ.

@@ -57,44 +57,24 @@ pub fn edge_key(user: &str, author: &str) -> Item {
 
 /// following: one edge by follower, or its tombstone, with all attributes.
 pub fn edge_item(edge: &Edge) -> Item {
-    let &Edge {
-        user,
-        author,
-        following,
-        since,
-        rev,
-        begun,
-        base,
-        floor,
-        muted,
-        blocked,
-        ref lists,
-        preference,
-        requested,
-        accepted,
-    } = edge;
-    let expires_at = edge.expires_at();
-    let kept = edge.is_kept().then_some(since.ms());
-    let (user, author, since, following) = (user.into(), author.into(), since.ms(), Some(following));
-    let [muted_at, blocked_at, requested_at] = [muted, blocked, requested].map(|since| since.map(Timestamp::ms));
-    let lists = (!lists.is_empty()).then(|| lists.iter().copied().collect());
-    let preference = (preference != 0).then_some(preference);
+    let time = |at: Option<Timestamp>| at.map(Timestamp::ms);
+    let kept = edge.is_kept().then_some(edge.since.ms());
     encode(&EdgeItem {
-        user,
-        author,
-        following,
-        since,
-        rev,
-        begun,
-        base,
-        floor,
-        muted_at,
-        blocked_at,
-        lists,
-        preference,
-        requested_at,
-        accepted: accepted.then_some(true),
-        expires_at,
+        user: edge.user.into(),
+        author: edge.author.into(),
+        following: Some(edge.following),
+        since: edge.since.ms(),
+        rev: edge.rev,
+        begun: edge.begun,
+        base: edge.base,
+        floor: edge.floor,
+        muted_at: time(edge.muted),
+        blocked_at: time(edge.blocked),
+        lists: (!edge.lists.is_empty()).then(|| edge.lists.iter().copied().collect()),
+        preference: (edge.preference != 0).then_some(edge.preference),
+        requested_at: time(edge.requested),
+        accepted: edge.accepted.then_some(true),
+        expires_at: edge.expires_at(),
         kept,
         named: (!edge.following && kept.is_some()).then(|| edge.author.get()),
     })
@@ -111,8 +91,7 @@ fn follower_key(user: UserId) -> String {
 
 /// followers: one edge by followee.
 pub fn follower(author: UserId, user: UserId) -> Item {
-    let shard = follower_shard(author, user.shard());
-    key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower_key(user)))])
+    listed_key(&follower_shard(author, user.shard()), &follower_key(user))
 }
 
 /// followers: the key of an entry, of its stored parts.
@@ -143,8 +122,7 @@ fn request_places(user: UserId, author: UserId) -> [(String, UserId); 2] {
 
 /// followers: the two entries of a request: by author, and by user.
 pub fn requests(user: UserId, author: UserId) -> [Item; 2] {
-    request_places(user, author)
-        .map(|(shard, other)| key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower_key(other)))]))
+    request_places(user, author).map(|(shard, other)| listed_key(&shard, &follower_key(other)))
 }
 
 /// followers: the same with the time of the request.
@@ -165,8 +143,7 @@ pub(crate) fn blockers_of(user: UserId) -> String {
 
 /// followers: the two entries of a block: by the user who blocks, and by the other.
 pub fn block_entries(user: UserId, other: UserId) -> [Item; 2] {
-    [(blocked_by(user), other), (blockers_of(other), user)]
-        .map(|(shard, other)| key([(FollowerItem::shard, string(shard)), (FollowerItem::follower, string(follower_key(other)))]))
+    [(blocked_by(user), other), (blockers_of(other), user)].map(|(shard, other)| listed_key(&shard, &follower_key(other)))
 }
 
 /// followers: the lowest and highest possible sort key of these buckets.
