@@ -208,8 +208,8 @@ fn events_that_a_bus_never_accepts_become_requests_in_the_failure_queue() {
         let (arn, none) = (format!("arn:aws:dynamodb:a:1:table/{}/stream/x", tables.following), serde_dynamo::Item::default());
         let record = StreamRecord { arn: Some(&arn), keys: &none, old: &none, new: &new };
         let pending = || {
-            let draft = record.events(&tables).unwrap().pop().unwrap();
-            vec![PendingEvent { record: 4, at: Timestamp::from_ms(start), draft }]
+            let event = record.events(&tables).unwrap().pop().unwrap();
+            vec![PendingEvent { record: 4, at: Timestamp::from_ms(start), event }]
         };
         let waiting = async || stores.queues.failures.waiting().await.unwrap();
         world.stack.faults().add(crate::refusal("PutEvents"));

@@ -107,9 +107,9 @@ async fn send_events(app: &App, records: &[EventRecord]) -> BTreeSet<usize> {
     let (mut pending, mut failed) = (Vec::new(), BTreeSet::new());
     for (index, record) in records.iter().enumerate().filter(|_| app.events.has_bus()) {
         match shown(record).events(&app.settings.tables) {
-            Ok(drafts) => {
-                let event = |draft| PendingEvent { record: index, at: changed_at(record), draft };
-                pending.extend(drafts.into_iter().map(event));
+            Ok(events) => {
+                let of_record = |event| PendingEvent { record: index, at: changed_at(record), event };
+                pending.extend(events.into_iter().map(of_record));
             }
             Err(error) if app.events.cannot_be_read(&error).await => {}
             Err(_) => _ = failed.insert(index),

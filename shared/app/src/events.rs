@@ -13,7 +13,6 @@ use std::{
 
 use futures::FutureExt;
 use tidemark_domain::{Event, StoreError, Timestamp};
-use tidemark_facts::EventDraft;
 use tidemark_queue::{Cause, EventBus, EventEntry, Refusal, lag};
 use tracing::{error, warn};
 
@@ -25,14 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Lambda sends records that are given back again within this time.
 const REPEATED: Duration = Duration::from_secs(90);
 
-/// An event of a stream record.
+/// An event of a stream record, which lacks the text of a post.
 #[derive(Debug, Clone)]
 pub struct PendingEvent {
     /// The index of its record in the batch.
     pub record: usize,
     /// The time of the change.
     pub at: Timestamp,
-    pub draft: EventDraft,
+    pub event: Event,
 }
 
 /// Use case of the events that leave. Clones share what they know about the bus.
@@ -48,7 +47,7 @@ impl EventsOut {
         Self { stores, silent: Arc::default() }
     }
 
-    /// Whether there is a bus. Without one, nobody needs drafts.
+    /// Whether there is a bus. Without one, nobody reads events from records.
     pub fn has_bus(&self) -> bool {
         self.stores.queues.bus.is_some()
     }
@@ -118,19 +117,19 @@ impl EventsOut {
     /// failure queue.
     async fn complete(&self, pending: Vec<PendingEvent>) -> (Vec<(usize, Event)>, BTreeSet<usize>) {
         let facts = &self.stores.facts;
-        let drafts: Vec<(usize, EventDraft)> = pending.into_iter().map(|pending| (pending.record, pending.draft)).collect();
-        let error = match facts.completed_events(drafts.clone()).boxed().await {
+        let pending: Vec<(usize, Event)> = pending.into_iter().map(|pending| (pending.record, pending.event)).collect();
+        let error = match facts.completed_events(pending.clone()).boxed().await {
             Ok(events) => return (events, BTreeSet::new()),
             Err(error) => error,
         };
         if error.is_retryable() {
             warn!(error = &error as &dyn std::error::Error, "events are not completed");
-            return (Vec::new(), drafts.into_iter().map(|(record, _)| record).collect());
+            return (Vec::new(), pending.into_iter().map(|(record, _)| record).collect());
         }
         let (mut events, mut left) = (Vec::new(), BTreeSet::new());
-        for draft in drafts {
-            let record = draft.0;
-            match facts.completed_events(vec![draft]).boxed().await {
+        for event in pending {
+            let record = event.0;
+            match facts.completed_events(vec![event]).boxed().await {
                 Ok(completed) => events.extend(completed),
                 Err(error) if !error.is_retryable() && self.cannot_be_read(&error).await => {}
                 Err(_) => _ = left.insert(record),

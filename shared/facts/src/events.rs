@@ -1,10 +1,9 @@
 //! Events of stream records: what has happened to the fact that a record shows, and what the record lacks of it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tidemark_domain::{
-    AuthorHead, Comment, Edge, Event, EventPost, Happened, Post, PostId, PostText, Reaction, ReactionState, ReadState, Seq,
-    UserId,
+    AuthorHead, Comment, Edge, Event, EventPost, Happened, Post, PostId, Reaction, ReactionState, ReadState, Seq, UserId,
 };
 
 use super::{
@@ -19,40 +18,12 @@ use super::{
     schema::{self, HeadItem, IdentityItem, ReactionItem, ReadsItem},
 };
 
-/// An event, as far as one stream record shows it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum EventDraft {
-    Whole(Event),
-    /// The text of a post is another item. The event has `None` for it.
-    WithoutText(Event),
-}
-
-impl EventDraft {
-    fn users(&self) -> [UserId; 2] {
-        match self {
-            Self::Whole(event) | Self::WithoutText(event) => event.users(),
-        }
+/// The post of an event that has a text.
+fn post_in(event: &mut Event) -> Option<&mut EventPost> {
+    match &mut event.happened {
+        Happened::PostPublished(of) | Happened::PostEdited(of) => Some(of),
+        _ => None,
     }
-
-    fn is_erasure(&self) -> bool {
-        matches!(self, Self::Whole(Event { happened: Happened::UserErased(_), .. }))
-    }
-
-    fn post_without_text(&self) -> Option<PostId> {
-        match self {
-            Self::WithoutText(Event { happened: Happened::PostPublished(of) | Happened::PostEdited(of), .. }) => Some(of.post.id),
-            _ => None,
-        }
-    }
-}
-
-/// The event with the text of its revision, if the post still has it.
-fn with_text(mut event: Event, posts: &HashMap<PostId, (Post, Option<PostText>)>) -> Event {
-    if let Happened::PostPublished(of) | Happened::PostEdited(of) = &mut event.happened {
-        let stored = posts.get(&of.post.id).filter(|(post, _)| !post.deleted && post.revision == of.post.revision);
-        of.text = stored.and_then(|(_, text)| text.clone());
-    }
-    event
 }
 
 /// An image is empty if the item was absent.
@@ -61,26 +32,26 @@ fn item(image: &serde_dynamo::Item) -> Option<Item> {
 }
 
 impl StreamRecord<'_> {
-    /// Returns the events of the record; none if it shows no change of a fact that others see. Fails if the item cannot
-    /// be read.
-    pub fn events(&self, tables: &Tables) -> Result<Vec<EventDraft>> {
+    /// Returns the events of the record; none if it shows no change of a fact that others see. The text of a post is
+    /// another item, so its events have no text yet: see [`Facts::completed_events`]. Fails if the item cannot be read.
+    pub fn events(&self, tables: &Tables) -> Result<Vec<Event>> {
         let (table, [old, new]) = (self.table(), [self.old, self.new].map(item));
-        let whole = |event: Option<Event>| event.map(EventDraft::Whole).into_iter().collect();
-        if table == tables.following {
-            Ok(whole(edge(old, new)?))
+        let event = if table == tables.following {
+            edge(old, new)?
         } else if table == tables.posts {
             let key = Item::from(self.keys.clone());
-            if schema::is_head(&key) { head(&key, old, new) } else { post(&key, old, new) }
+            if schema::is_head(&key) { head(&key, old, new)? } else { post(&key, old, new)? }
         } else if table == tables.reads {
-            reads(new)
+            reads(new)?
         } else if table == tables.reactions {
-            Ok(reactions(old, new)?.into_iter().map(EventDraft::Whole).collect())
+            return reactions(old, new);
         } else if table == tables.profiles {
             let profile = new.map(read_profile).transpose()?;
-            Ok(whole(profile.map(|profile| Event { revision: profile.version, happened: Happened::ProfileChanged(profile) })))
+            profile.map(|profile| Event { revision: profile.version, happened: Happened::ProfileChanged(profile) })
         } else {
-            Ok(Vec::new())
-        }
+            None
+        };
+        Ok(event.into_iter().collect())
     }
 }
 
@@ -108,59 +79,56 @@ fn edge(old: Option<Item>, new: Option<Item>) -> Result<Option<Event>> {
     Ok(Some(Event { revision: rev, happened }))
 }
 
-/// The begin of an erasure, and a change of the author's privacy. The author becomes public without an event if the
-/// erasure, or somebody by hand, removes the number of changes.
-fn head(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Vec<EventDraft>> {
+/// The begin of an erasure, or a change of the author's privacy. An erasure ends the privacy without an event.
+fn head(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Option<Event>> {
     let user = HeadItem::author.user(key)?;
     let heads = [old, new].map(Option::unwrap_or_default);
     let [was_erased, is_erased] = heads.each_ref().map(|head| HeadItem::erased.optional(head).ok().flatten() == Some(true));
-    let erased = Event { revision: Event::LAST, happened: Happened::UserErased(user) };
+    if is_erased && !was_erased {
+        return Ok(Some(Event { revision: Event::LAST, happened: Happened::UserErased(user) }));
+    }
     let [known, changes] = heads.each_ref().map(|head| HeadItem::privacy.optional(head).ok().flatten().unwrap_or(0));
     let private = AuthorHead { privacy: changes, ..AuthorHead::default() }.is_private();
-    let privacy = Event { revision: changes, happened: Happened::PrivacyChanged { user, private } };
-    let events = [(is_erased && !was_erased).then_some(erased), (changes > known).then_some(privacy)];
-    Ok(events.into_iter().flatten().map(EventDraft::Whole).collect())
+    let changed = Event { revision: changes, happened: Happened::PrivacyChanged { user, private } };
+    Ok((changes > known).then_some(changed))
 }
 
-fn post(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Vec<EventDraft>> {
+fn post(key: &Item, old: Option<Item>, new: Option<Item>) -> Result<Option<Event>> {
     // Texts and windows have other keys.
-    let Ok(id) = post_of(key) else { return Ok(Vec::new()) };
+    let Ok(id) = post_of(key) else { return Ok(None) };
     let (known, next) = (old.map(read_post), new.map(read_post).transpose()?);
     let text = |post: Post, of: fn(EventPost) -> Happened| {
         let revision = post.revision;
-        vec![EventDraft::WithoutText(Event { revision, happened: of(EventPost { post: Box::new(post), text: None }) })]
+        Some(Event { revision, happened: of(EventPost { post: Box::new(post), text: None }) })
     };
     // No edit comes after a deletion.
-    let deleted = |revision: u32| {
-        let revision = revision.saturating_add(1);
-        vec![EventDraft::Whole(Event { revision, happened: Happened::PostDeleted(id) })]
-    };
+    let deleted = |revision: u32| Some(Event { revision: revision.saturating_add(1), happened: Happened::PostDeleted(id) });
     Ok(match (known, next) {
         (None, Some(post)) if !post.deleted => text(post, Happened::PostPublished),
         (Some(Ok(known)), Some(post)) if !post.deleted => {
             let is_same = (known.revision, &known.title, known.deleted) == (post.revision, &post.title, false);
-            if is_same { Vec::new() } else { text(post, Happened::PostEdited) }
+            if is_same { None } else { text(post, Happened::PostEdited) }
         }
         (Some(Ok(known)), _) if !known.deleted => deleted(known.revision),
         // An item that could not be read is replaced. The state after it is told in any case.
         (Some(Err(_)), Some(post)) if post.deleted => deleted(post.revision),
         (Some(Err(_)), Some(post)) => text(post, Happened::PostEdited),
         (Some(Err(error)), None) => return Err(error),
-        _ => Vec::new(),
+        _ => None,
     })
 }
 
 /// A read state is removed with one of its users only.
-fn reads(new: Option<Item>) -> Result<Vec<EventDraft>> {
-    let Some(item) = new else { return Ok(Vec::new()) };
+fn reads(new: Option<Item>) -> Result<Option<Event>> {
+    let Some(item) = new else { return Ok(None) };
     // A window has another key.
-    let (Ok(user), Ok(author)) = (ReadsItem::user.user(&item), ReadsItem::author.user(&item)) else { return Ok(Vec::new()) };
+    let (Ok(user), Ok(author)) = (ReadsItem::user.user(&item), ReadsItem::author.user(&item)) else { return Ok(None) };
     let is_spread = ReadsItem::windows.of(&item).is_some();
     let (_, ReadState { version, through, read, .. }) = read_reads(item)?;
     // A set that has outgrown its item has some 16,000 ranges or more, which are too many for an event.
     let read = (!is_spread).then_some(read);
     let happened = Happened::ReadChanged { user, author, through, read };
-    Ok(vec![EventDraft::Whole(Event { revision: version, happened })])
+    Ok(Some(Event { revision: version, happened }))
 }
 
 /// A comment that stands begins or ends. A number that was withdrawn is never given again.
@@ -204,30 +172,29 @@ fn reactions(old: Option<Item>, new: Option<Item>) -> Result<Vec<Event>> {
 }
 
 impl Facts {
-    /// Completes drafts, each with the number of its record. Leaves out what names a user who has asked to leave, but
-    /// for the event that says so.
-    pub async fn completed_events(&self, drafts: Vec<(usize, EventDraft)>) -> Result<Vec<(usize, Event)>> {
-        let drafts = self.without_the_erased(drafts).await?;
-        let posts: Vec<PostId> = drafts.iter().filter_map(|(_, draft)| draft.post_without_text()).collect();
-        let posts = self.posts_with_texts(&posts).await?;
-        let mut events = Vec::with_capacity(drafts.len());
-        for (record, draft) in drafts {
-            match draft {
-                EventDraft::Whole(event) => events.push((record, event)),
-                EventDraft::WithoutText(event) => events.push((record, with_text(event, &posts))),
-            }
+    /// Completes events, each with the number of its record: a post has the text of its revision, if the post still
+    /// has it. Leaves out what names a user who has asked to leave, but for the event that says so.
+    pub async fn completed_events(&self, events: Vec<(usize, Event)>) -> Result<Vec<(usize, Event)>> {
+        let mut events = self.without_the_erased(events).await?;
+        let ids: Vec<PostId> = events.iter_mut().filter_map(|(_, event)| Some(post_in(event)?.post.id)).collect();
+        let posts = self.posts_with_texts(&ids).await?;
+        for of in events.iter_mut().filter_map(|(_, event)| post_in(event)) {
+            let stored = posts.get(&of.post.id).filter(|(post, _)| !post.deleted && post.revision == of.post.revision);
+            of.text = stored.and_then(|(_, text)| text.clone());
         }
         Ok(events)
     }
 
-    async fn without_the_erased(&self, drafts: Vec<(usize, EventDraft)>) -> Result<Vec<(usize, EventDraft)>> {
-        let users: HashSet<UserId> = drafts.iter().flat_map(|(_, draft)| draft.users()).collect();
+    async fn without_the_erased(&self, events: Vec<(usize, Event)>) -> Result<Vec<(usize, Event)>> {
+        let users: HashSet<UserId> = events.iter().flat_map(|(_, event)| event.users()).collect();
         let keys = users.into_iter().map(schema::erasure).collect();
         let receipts = self.get("erased_of_events", &self.tables.identities, keys).await?;
         let erased = |receipt: &Item| IdentityItem::identity.parsed(receipt, schema::erased_user);
         let erased: HashSet<UserId> = receipts.iter().map(erased).collect::<Result<_>>()?;
-        let stays = |draft: &EventDraft| draft.is_erasure() || !draft.users().iter().any(|user| erased.contains(user));
-        Ok(drafts.into_iter().filter(|(_, draft)| stays(draft)).collect())
+        let stays = |event: &Event| {
+            matches!(event.happened, Happened::UserErased(_)) || !event.users().iter().any(|user| erased.contains(user))
+        };
+        Ok(events.into_iter().filter(|(_, event)| stays(event)).collect())
     }
 }
 
@@ -273,11 +240,8 @@ mod tests {
         let keys = serde_dynamo::Item::from(old.or(new).map(key).unwrap_or_default());
         let [old, new] = [old, new].map(|image| serde_dynamo::Item::from(image.cloned().unwrap_or_default()));
         let record = StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new };
-        let id = |draft: EventDraft| match draft {
-            EventDraft::Whole(event) | EventDraft::WithoutText(event) => event.id(),
-        };
         match record.events(&tables()) {
-            Ok(drafts) => drafts.into_iter().map(id).collect::<Vec<_>>().join(" "),
+            Ok(events) => events.iter().map(Event::id).collect::<Vec<_>>().join(" "),
             Err(error) => error.to_string(),
         }
     }

@@ -48,7 +48,6 @@ use retry::Attempts;
 pub use comments::{Placed, StoredComment};
 pub use edges::{ChangeOfPair, Followed};
 pub use erasures::Trace;
-pub use events::EventDraft;
 pub use imports::{Import, Imported, ImportedReaction};
 pub use inbox::{StoredGroup, StoredInbox};
 pub use notice_edits::{KeyedEdit, NoticesWritten};
