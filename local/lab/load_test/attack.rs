@@ -17,14 +17,13 @@ use tidemark_tools::{
     progress::Progress,
     status::{consumed, set_weather, wait_idle},
     text::{short, thousands},
-    verify::latency::quantile,
 };
 
 use super::{
     meter::{DYNAMODB, REDIS, Times},
     output::Subject,
     single::IDLE_WITHIN,
-    summary::{ms, two_decimals},
+    summary::{Outcome, Summary, two_decimals},
     table::Table,
     traffic::Traffic,
     unit_prices::{READ_UNIT, WRITE_UNIT},
@@ -47,13 +46,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct State {
     seconds: f64,
-    /// Requests of the callers, and their times.
-    requests: u64,
-    p50_ms: f64,
-    p99_ms: f64,
+    /// The requests of the callers.
+    #[serde(flatten)]
+    summary: Summary,
     /// The 99th percentile of each minute. The attacker begins with all that the limits have saved up.
     minutes_p99_ms: Vec<f64>,
-    failed: u64,
     /// Requests of the attacker by outcome.
     attacks: u64,
     refused: u64,
@@ -66,8 +63,11 @@ pub(crate) struct State {
     dynamodb: f64,
     others: f64,
     #[serde(skip)]
-    took: Vec<Duration>,
+    reads: Vec<Read>,
 }
+
+/// A request of a caller. Its kind is the minute since the callers began.
+type Read = Outcome<u64>;
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct AttackReport {
@@ -102,7 +102,7 @@ pub(crate) async fn measure(world: &mut World, traffic: &Traffic, time: Duration
     set_weather(&api, "calm").await?;
     Ok(AttackReport {
         subject: Subject::of(world, traffic).await?,
-        ratio: two_decimals(attacked.p99_ms / alone.p99_ms),
+        ratio: two_decimals(attacked.summary.p99_ms / alone.summary.p99_ms),
         dollars_a_day: two_decimals(dollars_a_day(&alone, &attacked)),
         alone,
         attacked,
@@ -132,7 +132,7 @@ async fn run(
         tokio::time::sleep(length).await;
         over.store(true, Ordering::Relaxed);
     };
-    let (took, (), ()) = futures::join!(normal, attack, end);
+    let (reads, (), ()) = futures::join!(normal, attack, end);
     let spent = world.meter.times(&api).await?.since(&before);
     let seconds = started.elapsed().as_secs_f64();
     wait_idle(&api, IDLE_WITHIN).await?;
@@ -143,26 +143,15 @@ async fn run(
     state.attacks_failed += statuses.iter().filter(|status| **status >= 500 || **status == 0).count() as u64;
     state.read_units += after.read - units.read;
     state.write_units += after.written - units.written;
-    state.add(seconds, took.into_iter().flatten().collect(), &spent);
+    state.add(seconds, reads.concat(), &spent);
     Ok(())
 }
 
 impl State {
-    fn add(&mut self, seconds: f64, took: Vec<Read>, spent: &Times) {
-        for minute in 0.. {
-            let of_minute = took.iter().filter(|read| (read.at.as_secs() / MINUTE.as_secs()) == minute);
-            let mut times: Vec<Duration> = of_minute.map(|read| read.took).collect();
-            if times.is_empty() {
-                break;
-            }
-            times.sort_unstable();
-            self.minutes_p99_ms.push(ms(quantile(&times, 0.99)));
-        }
-        self.failed += took.iter().filter(|read| read.failed).count() as u64;
-        self.took.extend(took.into_iter().map(|read| read.took));
-        self.took.sort_unstable();
-        self.requests = self.took.len() as u64;
-        (self.p50_ms, self.p99_ms) = (ms(quantile(&self.took, 0.5)), ms(quantile(&self.took, 0.99)));
+    fn add(&mut self, seconds: f64, reads: Vec<Read>, spent: &Times) {
+        self.minutes_p99_ms.extend(Summary::by_kind(&reads).into_values().map(|of_minute| of_minute.p99_ms));
+        self.reads.extend(reads);
+        self.summary = Summary::of(&self.reads);
         let before = self.seconds;
         self.seconds += seconds;
         let average = |old: f64, added: f64| two_decimals((old * before + added) / (before + seconds));
@@ -228,15 +217,6 @@ fn dear(kind: usize, turn: u64) -> Call {
     }
 }
 
-/// A request of a caller.
-#[derive(Debug, Clone, Copy)]
-struct Read {
-    /// Since the callers began.
-    at: Duration,
-    took: Duration,
-    failed: bool,
-}
-
 /// A caller who reads one thing after the other.
 async fn read(api: &Api, user: u64, index: usize, over: &AtomicBool) -> Vec<Read> {
     let paths =
@@ -250,8 +230,8 @@ async fn read(api: &Api, user: u64, index: usize, over: &AtomicBool) -> Vec<Read
         }
         let asked = Instant::now();
         let response = api.once(&Call::get(paths[turn % paths.len()].as_str()).caller(user)).await;
-        let failed = response.map_or(true, |response| response.status != 200);
-        reads.push(Read { at: asked - began, took: asked.elapsed(), failed });
+        let status = response.ok().map(|response| response.status);
+        reads.push(Read { kind: (asked - began).as_secs() / MINUTE.as_secs(), took: asked.elapsed(), status });
         tokio::time::sleep(PAUSE).await;
     }
     reads
@@ -266,13 +246,13 @@ impl fmt::Display for AttackReport {
         let numbers = ["requests", "failed", "p50 ms", "p99 ms", "functions", "Redis", "DynamoDB", "others"];
         let mut table = Table::new(&["callers; processors busy"], &numbers);
         for (name, state) in [("alone", alone), ("beside the attacker", attacked)] {
-            let State { requests, failed, p50_ms, p99_ms, functions, redis, dynamodb, others, .. } = state;
+            let State { summary, functions, redis, dynamodb, others, .. } = state;
             table.push([
                 name.to_owned(),
-                thousands(*requests),
-                failed.to_string(),
-                p50_ms.to_string(),
-                p99_ms.to_string(),
+                thousands(summary.requests),
+                summary.errors_text(),
+                summary.p50_ms.to_string(),
+                summary.p99_ms.to_string(),
                 functions.to_string(),
                 redis.to_string(),
                 dynamodb.to_string(),
@@ -319,11 +299,13 @@ mod tests {
         let cpu = |user| crate::meter::Cpu { user, system: 0.0 };
         for (seconds, took, functions) in [(10.0, 10, 5.0), (30.0, 30, 3.0)] {
             let spent = Times([("publish".to_owned(), cpu(functions)), (crate::meter::GATEWAY.to_owned(), cpu(2.0))].into());
-            let read = |at, took| Read { at: MINUTE * at, took: Duration::from_millis(took), failed: at == 1 };
+            let status = |minute| Some(if minute == 1 { 500 } else { 200 });
+            let read = |kind, took| Read { kind, took: Duration::from_millis(took), status: status(kind) };
             state.add(seconds, vec![read(0, took), read(1, took + 1)], &spent);
         }
         assert_eq!(state.minutes_p99_ms, [10.0, 11.0, 30.0, 31.0]);
-        assert_eq!((state.p50_ms, state.p99_ms, state.requests, state.failed), (11.0, 31.0, 4, 2));
+        let summary = state.summary;
+        assert_eq!((summary.p50_ms, summary.p99_ms, summary.requests, summary.failed()), (11.0, 31.0, 4, 2));
         assert_eq!((state.functions, state.others), (0.2, 0.1));
     }
 }

@@ -1,23 +1,26 @@
 //! Outcomes of requests, and their quantiles.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::Serialize;
 use tidemark_tools::verify::latency::quantile;
 
 use super::traffic::Kind;
 
-/// A request that has ended.
+/// A request that has ended, of one of the kinds that are told apart.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outcome {
-    pub(crate) kind: Kind,
+pub(crate) struct Outcome<K = Kind> {
+    pub(crate) kind: K,
     /// From the moment at which it was due to the end of its response.
     pub(crate) took: Duration,
     /// `None` if there was no response.
     pub(crate) status: Option<u16>,
 }
 
-impl Outcome {
+impl<K> Outcome<K> {
     pub(crate) fn is_error(&self) -> bool {
         self.status.is_none_or(|status| status >= 400)
     }
@@ -36,7 +39,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn of<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> Self {
+    pub(crate) fn of<'a, K: 'a>(outcomes: impl IntoIterator<Item = &'a Outcome<K>>) -> Self {
         let (mut times, mut errors) = (Vec::new(), BTreeMap::new());
         for outcome in outcomes {
             times.push(outcome.took);
@@ -52,10 +55,9 @@ impl Summary {
     }
 
     /// The summaries of the kinds that occur.
-    pub(crate) fn by_kind(outcomes: &[Outcome]) -> BTreeMap<Kind, Self> {
-        let all = Kind::ALL.into_iter();
-        let all = all.map(|kind| (kind, Self::of(outcomes.iter().filter(|outcome| outcome.kind == kind))));
-        all.filter(|(_, summary)| summary.requests > 0).collect()
+    pub(crate) fn by_kind<K: Ord + Copy>(outcomes: &[Outcome<K>]) -> BTreeMap<K, Self> {
+        let kinds: BTreeSet<K> = outcomes.iter().map(|outcome| outcome.kind).collect();
+        kinds.into_iter().map(|kind| (kind, Self::of(outcomes.iter().filter(|outcome| outcome.kind == kind)))).collect()
     }
 
     pub(crate) fn failed(&self) -> u64 {
@@ -92,6 +94,6 @@ mod tests {
         assert_eq!((summary.p50_ms, summary.p99_ms, summary.p999_ms, summary.most_ms), (500.0, 990.0, 3_000.0, 3_000.0));
         assert_eq!(summary.errors_text(), "1 × 503, 2 × none");
         assert_eq!(Summary::by_kind(&outcomes).len(), 1);
-        assert_eq!(Summary::of([]).errors_text(), "0");
+        assert_eq!(Summary::of::<Kind>([]).errors_text(), "0");
     }
 }
