@@ -39,9 +39,8 @@ const PAUSES: [Duration; 4] = [Duration::from_millis(50), Duration::from_millis(
 /// fan-out nor look like one.
 #[derive(Debug, Clone)]
 pub struct SqsTasks {
-    client: Client,
-    fan_outs_url: String,
-    acts_url: String,
+    fan_outs: Queue,
+    acts: Queue,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -112,7 +111,7 @@ pub fn received<T: DeserializeOwned>(id: Option<String>, body: Option<String>) -
 
 impl SqsTasks {
     pub fn new(client: Client, fan_outs_url: String, acts_url: String) -> Self {
-        Self { client, fan_outs_url, acts_url }
+        Self { fan_outs: Queue { client: client.clone(), url: fan_outs_url }, acts: Queue { client, url: acts_url } }
     }
 }
 
@@ -131,59 +130,38 @@ pub struct Queues {
 
 /// The queue of dead letters.
 #[derive(Debug, Clone)]
-pub struct Failures {
-    client: Client,
-    queue_url: String,
-}
+pub struct Failures(Queue);
 
 impl Failures {
-    pub fn new(client: Client, queue_url: String) -> Self {
-        Self { client, queue_url }
+    pub fn new(client: Client, url: String) -> Self {
+        Self(Queue { client, url })
     }
 
     /// Returns the approximate number of messages.
     pub async fn waiting(&self) -> Result<u64, StoreError> {
         let names = [QueueAttributeName::ApproximateNumberOfMessages];
-        Ok(numbers(&self.client, &self.queue_url, "waiting", &names).await?[0])
+        Ok(self.0.numbers("waiting", &names).await?[0])
     }
 
     /// Sends a message about something that no attempt can do.
     pub async fn give_up(&self, what: &str) -> Result<(), StoreError> {
-        send_all(&self.client, &self.queue_url, &[(what.to_owned(), "given-up".to_owned())], Duration::ZERO).await
+        self.0.send_all(&[(what.to_owned(), "given-up".to_owned())], Duration::ZERO).await
     }
 }
 
 /// The queue of the events that a function sends to itself.
 #[derive(Debug, Clone)]
-pub struct SqsEvents {
-    client: Client,
-    queue_url: String,
-}
+pub struct SqsEvents(Queue);
 
 impl SqsEvents {
-    pub fn new(client: Client, queue_url: String) -> Self {
-        Self { client, queue_url }
+    pub fn new(client: Client, url: String) -> Self {
+        Self(Queue { client, url })
     }
 
     pub async fn send(&self, events: &[serde_json::Value]) -> Result<(), StoreError> {
         let messages: Vec<_> = events.iter().enumerate().map(|(index, event)| (event.to_string(), index.to_string())).collect();
-        send_all(&self.client, &self.queue_url, &messages, Duration::ZERO).await
+        self.0.send_all(&messages, Duration::ZERO).await
     }
-}
-
-/// Numeric attributes of a queue, in the order of `names`.
-async fn numbers(
-    client: &Client,
-    queue_url: &str,
-    operation: &'static str,
-    names: &[QueueAttributeName],
-) -> Result<Vec<u64>, StoreError> {
-    let request = client.get_queue_attributes().queue_url(queue_url);
-    let response = request.set_attribute_names(Some(names.to_vec())).send().boxed().await;
-    let response = response.map_err(|error| unavailable(operation, error))?;
-    let number = |name| response.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
-    let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
-    numbers.ok_or_else(|| unavailable(operation, "the response has no number of messages"))
 }
 
 /// The message group: a user.
@@ -196,63 +174,76 @@ fn group(task: &Task) -> String {
     }
 }
 
-/// Sends at most [`BATCH_MESSAGES`] messages, each with its group. SQS may refuse single entries of a batch, which the
-/// SDK does not repeat, so this does.
-async fn send_batch(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
-    let mut left: Vec<usize> = (0..messages.len()).collect();
-    for pause in PAUSES {
-        let refused = send_once(client, queue_url, messages, &left, delay).await?;
-        let Some(first) = refused.first() else { return Ok(()) };
-        let (failed, all, code) = (refused.len(), messages.len(), first.code());
-        if pause.is_zero() || refused.iter().any(BatchResultErrorEntry::sender_fault) {
-            return Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {code}")));
+/// One queue.
+#[derive(Debug, Clone)]
+struct Queue {
+    client: Client,
+    url: String,
+}
+
+impl Queue {
+    /// Numeric attributes of the queue, in the order of `names`.
+    async fn numbers(&self, operation: &'static str, names: &[QueueAttributeName]) -> Result<Vec<u64>, StoreError> {
+        let request = self.client.get_queue_attributes().queue_url(&self.url);
+        let response = request.set_attribute_names(Some(names.to_vec())).send().boxed().await;
+        let response = response.map_err(|error| unavailable(operation, error))?;
+        let number = |name| response.attributes().and_then(|attributes| attributes.get(name)).and_then(|text| text.parse().ok());
+        let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
+        numbers.ok_or_else(|| unavailable(operation, "the response has no number of messages"))
+    }
+
+    /// Sends at most [`BATCH_MESSAGES`] messages, each with its group. SQS may refuse single entries of a batch, which
+    /// the SDK does not repeat, so this does.
+    async fn send_batch(&self, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
+        let mut left: Vec<usize> = (0..messages.len()).collect();
+        for pause in PAUSES {
+            let refused = self.send_once(messages, &left, delay).await?;
+            let Some(first) = refused.first() else { return Ok(()) };
+            let (failed, all, code) = (refused.len(), messages.len(), first.code());
+            if pause.is_zero() || refused.iter().any(BatchResultErrorEntry::sender_fault) {
+                return Err(unavailable("send", format!("SQS refused {failed} of {all} messages, the first with code {code}")));
+            }
+            warn!(failed, all, code, "SQS refused messages, sending them again");
+            left.retain(|index| refused.iter().any(|entry| entry.id() == index.to_string()));
+            tokio::time::sleep(pause).await;
         }
-        warn!(failed, all, code, "SQS refused messages, sending them again");
-        left.retain(|index| refused.iter().any(|entry| entry.id() == index.to_string()));
-        tokio::time::sleep(pause).await;
+        Ok(())
     }
-    Ok(())
-}
 
-/// Sends these of the messages in one request. Returns the entries that SQS refused. SQS counts the delay in whole
-/// seconds.
-async fn send_once(
-    client: &Client,
-    queue_url: &str,
-    messages: &[(String, String)],
-    which: &[usize],
-    delay: Duration,
-) -> Result<Vec<BatchResultErrorEntry>, StoreError> {
-    let delay = i32::try_from(delay.as_millis().div_ceil(1_000)).ok().filter(|delay| *delay > 0);
-    let mut request = client.send_message_batch().queue_url(queue_url);
-    for (index, (body, group)) in which.iter().filter_map(|&index| Some((index, messages.get(index)?))) {
-        let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
-        let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
-        request = request.entries(entry.map_err(|error| unavailable("build", error))?);
+    /// Sends these of the messages in one request. Returns the entries that SQS refused. SQS counts the delay in whole
+    /// seconds.
+    async fn send_once(
+        &self,
+        messages: &[(String, String)],
+        which: &[usize],
+        delay: Duration,
+    ) -> Result<Vec<BatchResultErrorEntry>, StoreError> {
+        let delay = i32::try_from(delay.as_millis().div_ceil(1_000)).ok().filter(|delay| *delay > 0);
+        let mut request = self.client.send_message_batch().queue_url(&self.url);
+        for (index, (body, group)) in which.iter().filter_map(|&index| Some((index, messages.get(index)?))) {
+            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
+            let entry = entry.message_group_id(group).set_delay_seconds(delay).build();
+            request = request.entries(entry.map_err(|error| unavailable("build", error))?);
+        }
+        let response = request.send().boxed().await.map_err(|error| unavailable("send", error))?;
+        Ok(response.failed)
     }
-    let response = request.send().boxed().await.map_err(|error| unavailable("send", error))?;
-    Ok(response.failed)
-}
 
-/// Sends messages, each with its group, in as few requests as possible.
-async fn send_all(client: &Client, queue_url: &str, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
-    let mut rest = messages;
-    while !rest.is_empty() {
-        let mut bytes = 0;
-        let count = rest
-            .iter()
-            .take(BATCH_MESSAGES)
-            .take_while(|(body, _)| {
+    /// Sends messages, each with its group, in as few requests as possible.
+    async fn send_all(&self, messages: &[(String, String)], delay: Duration) -> Result<(), StoreError> {
+        let mut rest = messages;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fitting = rest.iter().take(BATCH_MESSAGES).take_while(|(body, _)| {
                 bytes += body.len();
                 bytes <= BATCH_BYTES
-            })
-            .count()
-            .max(1);
-        let (batch, later) = rest.split_at(count);
-        send_batch(client, queue_url, batch, delay).await?;
-        rest = later;
+            });
+            let (batch, later) = rest.split_at(fitting.count().max(1));
+            self.send_batch(batch, delay).await?;
+            rest = later;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[async_trait]
@@ -263,22 +254,22 @@ impl TaskQueue for SqsTasks {
             QueueAttributeName::ApproximateNumberOfMessagesDelayed,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
         ];
-        let numbers = numbers(&self.client, &self.fan_outs_url, "backlog", &names).await?;
+        let numbers = self.fan_outs.numbers("backlog", &names).await?;
         Ok(Backlog { waiting: numbers[0] + numbers[1], in_flight: numbers[2] })
     }
 
     async fn send_again(&self, tasks: &[Task], tries: u8, delay: Duration) -> Result<(), StoreError> {
         let (after_acts, fan_outs): (Vec<&Task>, Vec<&Task>) = tasks.iter().partition(|task| task.follows_acts());
-        for (queue_url, tasks) in [(&self.fan_outs_url, fan_outs), (&self.acts_url, after_acts)] {
+        for (queue, tasks) in [(&self.fan_outs, fan_outs), (&self.acts, after_acts)] {
             let message = |task| Ok((encode(&Tried { task, tries })?, group(task)));
             let messages = tasks.into_iter().map(message).collect::<Result<Vec<_>, StoreError>>()?;
-            send_all(&self.client, queue_url, &messages, delay).await?;
+            queue.send_all(&messages, delay).await?;
         }
         Ok(())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        let request = self.client.get_queue_attributes().queue_url(&self.fan_outs_url);
+        let request = self.fan_outs.client.get_queue_attributes().queue_url(&self.fan_outs.url);
         let request = request.attribute_names(QueueAttributeName::QueueArn);
         request.send().boxed().await.map(|_| ()).map_err(|error| unavailable("ping", error))
     }

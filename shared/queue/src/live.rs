@@ -9,7 +9,7 @@ use aws_sdk_sqs::Client;
 use serde::{Deserialize, Serialize};
 use tidemark_domain::{CountsDigest, Known, PostId, Seq, StoreError, Timestamp, Told, UnreadChange, UnreadNotices, UserId};
 
-use crate::{encode, send_all};
+use crate::{Queue, encode};
 
 /// Readers in one message of the queue of posts. A worker posts them in parallel.
 const READERS_PER_MESSAGE: usize = 20;
@@ -95,9 +95,8 @@ impl LivePost {
 /// The two queues of live updates.
 #[derive(Debug, Clone)]
 pub struct LiveQueue {
-    client: Client,
-    tasks_url: String,
-    posts_url: String,
+    tasks: Queue,
+    posts: Queue,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -117,13 +116,13 @@ fn group(task: &LiveTask) -> String {
 
 impl LiveQueue {
     pub fn new(client: Client, tasks_url: String, posts_url: String) -> Self {
-        Self { client, tasks_url, posts_url }
+        Self { tasks: Queue { client: client.clone(), url: tasks_url }, posts: Queue { client, url: posts_url } }
     }
 
     /// Enqueues tasks, if any, with a delay in whole seconds. After an error some of them may be missing.
     pub async fn send(&self, tasks: &[LiveTask], delay: Duration) -> Result<(), StoreError> {
         let messages = tasks.iter().map(|task| Ok((encode(task)?, group(task)))).collect::<Result<Vec<_>, StoreError>>()?;
-        send_all(&self.client, &self.tasks_url, &messages, delay).await
+        self.tasks.send_all(&messages, delay).await
     }
 
     /// Enqueues messages, if any, for the function that posts them. After an error some of them may be missing.
@@ -133,7 +132,7 @@ impl LiveQueue {
             Ok((encode(&Posts { posts: posts.to_vec() })?, group))
         };
         let messages = posts.chunks(READERS_PER_MESSAGE).map(message).collect::<Result<Vec<_>, StoreError>>()?;
-        send_all(&self.client, &self.posts_url, &messages, Duration::ZERO).await
+        self.posts.send_all(&messages, Duration::ZERO).await
     }
 }
 
