@@ -107,15 +107,11 @@ impl ServerMessage {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
-}
 
-impl ServerMessage {
     pub fn notices(&UnreadNotices { platform, unread, .. }: &UnreadNotices, at: Timestamp) -> Self {
         Self::Notices { platform, unread, at }
     }
-}
 
-impl ServerMessage {
     pub fn inbox(post: &LivePost) -> Self {
         Self::Inbox { unread: post.inbox, at: post.at }
     }
