@@ -148,6 +148,13 @@ impl Collected {
     }
 }
 
+/// A page whose posts are collected.
+pub(super) struct Collection {
+    pub(super) page: Collected,
+    pub(super) start: Start,
+    pub(super) snapshot: Snapshot,
+}
+
 /// What a collected page shows.
 pub(super) struct Shown {
     pub(super) items: Vec<FeedItem>,
@@ -271,7 +278,8 @@ impl Readers {
         }
         let Walk { page, start, .. } = walk;
         let place = |post: &PostSummary, _| Some((post.key(), post.created_at));
-        self.completed(user, page, start.unwrap_or_default(), snapshot, &query, place).await
+        let found = Collection { page, start: start.unwrap_or_default(), snapshot };
+        self.completed(user, found, &query, place).await
     }
 
     /// Completes a page. `place` returns the place of a post with this score, and the time after which no post is below
@@ -279,9 +287,7 @@ impl Readers {
     pub(super) async fn completed<Place>(
         &self,
         user: UserId,
-        page: Collected,
-        start: Start,
-        snapshot: Snapshot,
+        Collection { page, start, snapshot }: Collection,
         query: &FeedQuery<Place>,
         place: impl FnOnce(&PostSummary, Option<Score>) -> Option<(Place, Timestamp)>,
     ) -> Result<FeedPage<(Place, Trail)>> {

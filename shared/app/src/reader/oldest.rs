@@ -13,7 +13,7 @@ use tidemark_views::View;
 
 use super::{
     FeedPage, FeedQuery, Origin, Readers, Snapshot, Status,
-    feed::{Collected, Shown, Start, Walk, lowest},
+    feed::{Collected, Collection, Shown, Start, Walk, lowest},
     merge::{FactSource, Lane, Merge, Placed, Source, Summaries},
     rebuild::Part,
     shared::HeadsFrom,
@@ -21,14 +21,6 @@ use super::{
 
 /// A page of a feed that begins with what is new since [`FeedQuery::since`].
 type OldestQuery = FeedQuery<FeedKey>;
-
-/// A page whose posts are collected.
-struct Collection {
-    page: Collected,
-    /// Of a first page.
-    start: Start,
-    snapshot: Snapshot,
-}
 
 impl OldestQuery {
     fn is_first(&self) -> bool {

@@ -23,7 +23,7 @@ use tidemark_views::{Ranked, View};
 
 use super::{
     FeedPage, FeedQuery, Origin, Readers, Snapshot, Status,
-    feed::{ALL, Collected, MARGIN, Start, lowest},
+    feed::{ALL, Collected, Collection, MARGIN, Start, lowest},
     merge::{FactSource, Lane, Merge, Summaries},
     rebuild::Part,
     shared::HeadsFrom,
@@ -83,14 +83,8 @@ enum Noted {
     Lost,
 }
 
-/// A page whose posts are collected.
-struct Collection {
-    page: Collected,
-    start: Start,
-    snapshot: Snapshot,
-    /// Of a walk that begins with this page.
-    stamp: u64,
-}
+/// A page, and the stamp of a walk that begins with it.
+type Stamped = (Collection, u64);
 
 impl Readers {
     /// Returns one page of the ranked feed, highest score first.
@@ -99,7 +93,7 @@ impl Readers {
             true => Ok(None),
             false => self.ranked_of_view(user, &query).await,
         };
-        let Collection { page, start, snapshot, stamp } = match of_view {
+        let (found, stamp) = match of_view {
             Ok(Some(found)) => found,
             Ok(None) => self.ranked_of_facts(user, self.snapshot_of_facts(user, Origin::Rebuilding).await?, &query).await?,
             Err(error) if error.store() == Store::Views => {
@@ -111,11 +105,11 @@ impl Readers {
         let place = |post: &PostSummary, score: Option<Score>| {
             Some((RankedPlace { since, score: score?, key: post.key() }, Timestamp::MAX))
         };
-        self.completed(user, page, start, snapshot, &query, place).await
+        self.completed(user, found, &query, place).await
     }
 
     /// Collects a page from the view; `None` if there is no complete view now.
-    async fn ranked_of_view(&self, user: UserId, query: &RankedQuery) -> Result<Option<Collection>> {
+    async fn ranked_of_view(&self, user: UserId, query: &RankedQuery) -> Result<Option<Stamped>> {
         let (below, selects) = (query.below(), query.status == Status::Unread || query.list.is_some());
         // The posts of a selection are counted from its top, and so are others with own posts.
         let counts = selects || query.has_own();
@@ -175,7 +169,7 @@ impl Readers {
             }
             if !again {
                 let snapshot = Snapshot { state, heads: HashMap::new(), origin: Origin::View };
-                return Ok(Some(Collection { page, start, snapshot, stamp: ranked.stamp }));
+                return Ok(Some((Collection { page, start, snapshot }, ranked.stamp)));
             }
         }
     }
@@ -247,7 +241,7 @@ impl Readers {
     }
 
     /// Collects a page from the newest posts in the facts, the same number as a view stores.
-    async fn ranked_of_facts(&self, user: UserId, snapshot: Snapshot, query: &RankedQuery) -> Result<Collection> {
+    async fn ranked_of_facts(&self, user: UserId, snapshot: Snapshot, query: &RankedQuery) -> Result<Stamped> {
         let snapshot = self.selected(user, snapshot, query).await?;
         let (source, lanes) = (FactSource(&self.stores.facts), Lane::of(&snapshot, query.status));
         let posts = Merge::new(&source, &self.stores.facts, lanes, None).take(self.feed_cap.filled()).await?;
@@ -270,7 +264,7 @@ impl Readers {
             page.posts.push(post);
         }
         // Stamps are microseconds of Redis's clock.
-        Ok(Collection { page, start, snapshot, stamp: self.stores.clock.now().ms() * 1_000 })
+        Ok((Collection { page, start, snapshot }, self.stores.clock.now().ms() * 1_000))
     }
 
     /// Adds the posts that a ranked feed lacks, or moves those of authors who were ever pulled, unless this was
