@@ -141,7 +141,7 @@ impl Settings {
         let limit = |name| count(name, 0);
         let flag = |name| flag(&lookup, name);
         Ok(Self {
-            tables: tables(required)?,
+            tables: Tables::named(required)?,
             fan_out_queue_url: required("FAN_OUT_QUEUE_URL")?,
             acts_queue_url: required("ACTS_QUEUE_URL")?,
             live_queue_url: required("LIVE_QUEUE_URL")?,
@@ -282,27 +282,6 @@ fn flag(lookup: &impl Fn(&str) -> Option<String>, name: &'static str) -> Result<
         Some("true") => Ok(true),
         Some(_) => Err(SettingsError::NotABoolean(name)),
     }
-}
-
-/// The names of the tables. `required` returns the value of a variable.
-fn tables(required: impl Fn(&'static str) -> Result<String, SettingsError>) -> Result<Tables, SettingsError> {
-    Ok(Tables {
-        following: required("FOLLOWING_TABLE")?,
-        followers: required("FOLLOWERS_TABLE")?,
-        counters: required("COUNTERS_TABLE")?,
-        posts: required("POSTS_TABLE")?,
-        reads: required("READS_TABLE")?,
-        notices: required("NOTICES_TABLE")?,
-        notice_reads: required("NOTICE_READS_TABLE")?,
-        reactions: required("REACTIONS_TABLE")?,
-        idempotency: required("IDEMPOTENCY_TABLE")?,
-        migration: required("MIGRATION_TABLE")?,
-        profiles: required("PROFILES_TABLE")?,
-        handles: required("HANDLES_TABLE")?,
-        identities: required("IDENTITIES_TABLE")?,
-        reacted: required("REACTED_TABLE")?,
-        inbox: required("INBOX_TABLE")?,
-    })
 }
 
 /// The address of X-Ray's daemon, if calls are traced: `AWS_XRAY_DAEMON_ADDRESS`, which Lambda sets, if `TRACING` is

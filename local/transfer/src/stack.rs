@@ -40,7 +40,7 @@ pub async fn at(endpoint: &str, limits: Limits) -> Facts {
     let credentials = Credentials::new("local", "local", None, None, "local");
     let loader = aws_config::defaults(BehaviorVersion::latest()).region("us-east-1").credentials_provider(credentials);
     let client = Client::new(&loader.endpoint_url(endpoint).load().await);
-    let Ok(tables) = tables(|name| Ok::<_, std::convert::Infallible>(name.to_owned()));
+    let Ok(tables) = Tables::named(|variable| Ok::<_, std::convert::Infallible>(in_template(variable)));
     Facts { client, tables, limits }
 }
 
@@ -48,28 +48,15 @@ pub async fn at(endpoint: &str, limits: Limits) -> Facts {
 pub async fn deployed(stack: &Deployed) -> anyhow::Result<Facts> {
     let region = aws_config::Region::new(stack.region.clone());
     let client = Client::new(&aws_config::defaults(BehaviorVersion::latest()).region(region).load().await);
-    let name = |name: &str| stack.tables.get(name).cloned().with_context(|| format!("the stack has no {name}"));
+    let name = |variable| {
+        let name = in_template(variable);
+        stack.tables.get(&name).cloned().with_context(|| format!("the stack has no {name}"))
+    };
     let limits = Limits { following: stack.following_limit, pull_threshold: stack.pull_threshold };
-    Ok(Facts { client, tables: tables(name)?, limits })
+    Ok(Facts { client, tables: Tables::named(name)?, limits })
 }
 
-/// The tables by their names in the template.
-fn tables<E>(name: impl Fn(&str) -> Result<String, E>) -> Result<Tables, E> {
-    Ok(Tables {
-        following: name("FollowingTable")?,
-        followers: name("FollowersTable")?,
-        counters: name("CountersTable")?,
-        posts: name("PostsTable")?,
-        reads: name("ReadsTable")?,
-        notices: name("NoticesTable")?,
-        notice_reads: name("NoticeReadsTable")?,
-        reactions: name("ReactionsTable")?,
-        idempotency: name("IdempotencyTable")?,
-        migration: name("MigrationTable")?,
-        profiles: name("ProfilesTable")?,
-        handles: name("HandlesTable")?,
-        identities: name("IdentitiesTable")?,
-        reacted: name("ReactedTable")?,
-        inbox: name("InboxTable")?,
-    })
+/// The name in the template of the table that a variable of the environment names: `NoticeReadsTable`.
+fn in_template(variable: &str) -> String {
+    variable.split('_').map(|word| format!("{}{}", &word[..1], word[1..].to_lowercase())).collect()
 }

@@ -210,29 +210,6 @@ mod tests {
         schema::{EdgeItem, PostItem},
     };
 
-    fn tables() -> Tables {
-        let [following, posts, reads, reactions, profiles] =
-            ["following", "posts", "reads", "reactions", "profiles"].map(str::to_owned);
-        let other = String::new;
-        Tables {
-            following,
-            posts,
-            reads,
-            reactions,
-            profiles,
-            followers: other(),
-            counters: other(),
-            notices: other(),
-            notice_reads: other(),
-            idempotency: other(),
-            migration: other(),
-            handles: other(),
-            identities: other(),
-            reacted: other(),
-            inbox: other(),
-        }
-    }
-
     /// The ids of the events of a record, or the error.
     fn told(table: &str, old: Option<&Item>, new: Option<&Item>) -> String {
         let arn = format!("arn:aws:dynamodb:eu-central-1:123456789012:table/{table}/stream/2026-11-20T00:00:00.000");
@@ -240,7 +217,7 @@ mod tests {
         let keys = serde_dynamo::Item::from(old.or(new).map(key).unwrap_or_default());
         let [old, new] = [old, new].map(|image| serde_dynamo::Item::from(image.cloned().unwrap_or_default()));
         let record = StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new };
-        match record.events(&tables()) {
+        match record.events(&Tables::of_tests()) {
             Ok(events) => events.iter().map(Event::id).collect::<Vec<_>>().join(" "),
             Err(error) => error.to_string(),
         }

@@ -82,6 +82,36 @@ pub struct Tables {
     pub inbox: String,
 }
 
+impl Tables {
+    /// The names that `name` returns for the variables of the environment that have them.
+    pub fn named<E>(name: impl Fn(&'static str) -> Result<String, E>) -> Result<Self, E> {
+        Ok(Self {
+            following: name("FOLLOWING_TABLE")?,
+            followers: name("FOLLOWERS_TABLE")?,
+            counters: name("COUNTERS_TABLE")?,
+            posts: name("POSTS_TABLE")?,
+            reads: name("READS_TABLE")?,
+            notices: name("NOTICES_TABLE")?,
+            notice_reads: name("NOTICE_READS_TABLE")?,
+            reactions: name("REACTIONS_TABLE")?,
+            idempotency: name("IDEMPOTENCY_TABLE")?,
+            migration: name("MIGRATION_TABLE")?,
+            profiles: name("PROFILES_TABLE")?,
+            handles: name("HANDLES_TABLE")?,
+            identities: name("IDENTITIES_TABLE")?,
+            reacted: name("REACTED_TABLE")?,
+            inbox: name("INBOX_TABLE")?,
+        })
+    }
+
+    /// Each table has the name of its field.
+    #[cfg(test)]
+    fn of_tests() -> Self {
+        let Ok(tables) = Self::named(|variable| Ok::<_, std::convert::Infallible>(variable.replace("_TABLE", "").to_lowercase()));
+        tables
+    }
+}
+
 /// The store of the facts, on one DynamoDB client. Each file of this crate adds the methods for its tables.
 #[derive(Debug, Clone)]
 pub struct Facts {

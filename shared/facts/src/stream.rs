@@ -269,26 +269,6 @@ mod tests {
 
     use super::*;
 
-    fn tables() -> Tables {
-        Tables {
-            following: "following".to_owned(),
-            followers: "followers".to_owned(),
-            counters: "counters".to_owned(),
-            posts: "posts".to_owned(),
-            reads: "reads".to_owned(),
-            notices: "notices".to_owned(),
-            notice_reads: "notice_reads".to_owned(),
-            reactions: "reactions".to_owned(),
-            idempotency: "idempotency".to_owned(),
-            migration: "migration".to_owned(),
-            profiles: "profiles".to_owned(),
-            handles: "handles".to_owned(),
-            identities: "identities".to_owned(),
-            reacted: "reacted".to_owned(),
-            inbox: "inbox".to_owned(),
-        }
-    }
-
     /// An item: names and values. A value of digits is a number.
     fn item(text: &str) -> Item {
         let attribute = |pair: &str| {
@@ -307,7 +287,7 @@ mod tests {
     fn changes(table: &str, keys: &str, images: [&str; 2]) -> Result<Vec<Change>, MalformedRecord> {
         let arn = format!("arn:aws:dynamodb:eu-central-1:123456789012:table/{table}/stream/2026-11-20T00:00:00.000");
         let [keys, old, new] = [keys, images[0], images[1]].map(item);
-        StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new }.changes(&tables())
+        StreamRecord { arn: Some(&arn), keys: &keys, old: &old, new: &new }.changes(&Tables::of_tests())
     }
 
     type Case<'a> = (&'a str, &'a str, [&'a str; 2], Vec<Change>);
