@@ -6,7 +6,7 @@ use tidemark::{
     facts::ProfileSet,
     http::{
         Kind, Problem, Request, Response,
-        bodies::{KnownFollowers, Me, Privacy, PrivacyRequest, Profile, ProfileRequest, User, UserEntry, Users},
+        bodies::{KnownFollowers, Me, Privacy, PrivacyRequest, Profile, ProfileRequest, Rollout, User, UserEntry, Users},
     },
 };
 use tidemark_legacy::rollout;
@@ -21,7 +21,7 @@ pub(crate) async fn me(app: &App, request: &Request) -> Result<Response, Problem
         app.relations.counters(id, id),
         app.inboxes.unread(id)
     )?;
-    let rollout = if rollout::is_on(&app.settings.legacy, id) { "on" } else { "off" };
+    let rollout = if rollout::is_on(&app.settings.legacy, id) { Rollout::On } else { Rollout::Off };
     let (profile, counters) = (profile.map(Profile::from), counters.into());
     let body = Me { id, profile, private, counters, inbox_unread, rollout };
     Ok(Response::json(200, &body).degraded(degraded))

@@ -23,8 +23,10 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 /// How long a group lasts after its latest act.
 pub const GROUP_LIFETIME_MS: u64 = 90 * DAY_MS;
 
-/// What the acts of a group are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The kind of the acts of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = InboxKind))]
+#[serde(rename_all = "lowercase")]
 pub enum GroupKind {
     /// Users follow the user. A group for each UTC day.
     Follow,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ids::Seq, seq_set::SeqSet, visibility::Blocks};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReactionName))]
 #[serde(rename_all = "lowercase")]
 pub enum Reaction {
     Like,

@@ -98,8 +98,8 @@ details! {
         edited_at: Option<Timestamp>,
     }
     PostDeleted { post: PostId, author: UserId }
-    ReactionGiven { user: UserId, author: UserId, post: PostId, #[schema(value_type = ReactionName)] reaction: Reaction, at: Timestamp }
-    ReactionRemoved { user: UserId, author: UserId, post: PostId, #[schema(value_type = ReactionName)] reaction: Reaction }
+    ReactionGiven { user: UserId, author: UserId, post: PostId, reaction: Reaction, at: Timestamp }
+    ReactionRemoved { user: UserId, author: UserId, post: PostId, reaction: Reaction }
     CommentAdded {
         #[schema(examples("2-7-3"))]
         comment: String,
@@ -133,14 +133,6 @@ details! {
         private: bool,
     }
     UserErased { user: UserId }
-}
-
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "the schema of a string")]
-enum ReactionName {
-    Like,
-    Favorite,
 }
 
 /// A profile as the API returns it.

@@ -1,33 +1,17 @@
 //! Bodies of `/v1/inbox…`.
 
 use serde::Serialize;
-use tidemark_domain::{Acts, GroupId, PostId, ShownGroup, Timestamp, UserId};
+use tidemark_domain::{Acts, GroupId, GroupKind, PostId, ShownGroup, Timestamp, UserId};
 use utoipa::ToSchema;
 
 use super::{NextCursor, Profiles, RequestBody};
 use crate::{Problem, body::Body};
 
-/// The kind of the acts of a group.
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "the schema of a string")]
-enum InboxKind {
-    Follow,
-    Request,
-    Accepted,
-    Like,
-    Favorite,
-    Repost,
-    Quote,
-    Comment,
-}
-
 /// Acts of other users that stand: on a post, follows or acceptances of one UTC day, or all requests.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct InboxGroup {
     pub id: GroupId,
-    #[schema(value_type = InboxKind)]
-    pub kind: &'static str,
+    pub kind: GroupKind,
     /// The caller's post. Null for `follow`, `request` and `accepted`.
     #[schema(required)]
     pub post: Option<PostId>,
@@ -47,7 +31,7 @@ impl InboxGroup {
     /// The group as its user sees it.
     pub fn of(user: UserId, group: ShownGroup) -> Self {
         let ShownGroup { id, acts: Acts { count, users, latest_at, .. }, unread } = group;
-        Self { id, kind: id.kind().name(), post: id.post(user), users, count, latest_at, read: !unread }
+        Self { id, kind: id.kind(), post: id.post(user), users, count, latest_at, read: !unread }
     }
 }
 

@@ -200,14 +200,12 @@ pub struct Me {
     /// The number of unread groups of the caller's inbox.
     pub inbox_unread: u64,
     /// Whether an application should serve this user from here, `on`, or from the system before it, `off`.
-    #[schema(value_type = Rollout)]
-    pub rollout: &'static str,
+    pub rollout: Rollout,
 }
 
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "the schema of a string")]
-enum Rollout {
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rollout {
     On,
     Off,
 }
